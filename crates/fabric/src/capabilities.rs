@@ -1,0 +1,31 @@
+//! What a fabric can do. A protocol asks; it never assumes.
+
+/// What a fabric can do, constant for the life of a [`Fabric`](crate::Fabric).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The fabric's name: `sim`, `shm`, …
+    pub name: &'static str,
+    /// Writes on one reliable queue pair take effect in posting order (rule 1). False on EFA.
+    pub ordered_writes: bool,
+    /// The bytes of one write land in rising address order (rule 2; `ibv_query_qp_data_in_order`).
+    pub ordered_bytes: bool,
+    /// The largest [`Source::Inline`](crate::Source::Inline), bytes.
+    pub inline_bytes: u32,
+    /// The deepest send queue that can be asked for, work requests.
+    pub max_send_depth: u32,
+    /// The deepest receive queue that can be asked for, receives.
+    pub max_recv_depth: u32,
+    /// The largest single message or write, bytes.
+    pub max_message_bytes: u64,
+    /// 8-byte compare-and-swap and fetch-and-add.
+    pub atomics: bool,
+    /// Unreliable connections.
+    pub unreliable: bool,
+    /// Tagged send and receive with ignore masks.
+    pub tagged: bool,
+    /// The network itself makes the copies of a multicast.
+    pub hardware_multicast: bool,
+    /// Revoking access also takes away the mapping of a peer that ignores the rules. Where this is false the owner
+    /// moves to fresh memory instead.
+    pub revokes_in_hardware: bool,
+}

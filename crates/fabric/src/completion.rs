@@ -1,0 +1,90 @@
+//! What `poll` and `next_event` return.
+
+use crate::{ProcessId, QpId, RegionId};
+
+/// Which operation completed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Opcode {
+    /// A WRITE or WRITE_WITH_IMM of ours.
+    Write,
+    /// A READ of ours: the local span may be looked at now.
+    Read,
+    /// A SEND of ours.
+    Send,
+    /// A compare-and-swap or fetch-and-add of ours: the old value is in the local span.
+    Atomic,
+    /// A posted receive was consumed by a peer's SEND.
+    Recv,
+    /// A posted receive was consumed by a peer's WRITE_WITH_IMM; the data went to the written span.
+    RecvWriteImm,
+    /// A tagged send of ours.
+    TaggedSend,
+    /// A posted tagged receive was matched.
+    TaggedRecv,
+}
+
+/// How an operation ended; the numbers are those of `ibv_wc_status`.
+///
+/// An error is a suspicion, never proof of a crash (rule 7).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Status {
+    /// Done.
+    Success = 0,
+    /// The message is longer than the posted receive (`IBV_WC_LOC_LEN_ERR`).
+    LocalLength = 1,
+    /// The queue pair was in the error state before the operation could start (`IBV_WC_WR_FLUSH_ERR`).
+    Flushed = 5,
+    /// The responder refused: outside the region, or the access was revoked (`IBV_WC_REM_ACCESS_ERR`).
+    RemoteAccess = 10,
+    /// No acknowledgement within the retries (`IBV_WC_RETRY_EXC_ERR`).
+    RetryExceeded = 12,
+    /// The responder had no receive posted within the retries (`IBV_WC_RNR_RETRY_EXC_ERR`).
+    RnrRetryExceeded = 13,
+}
+
+/// One completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The queue pair.
+    pub qp: QpId,
+    /// The id given with the work request or the receive.
+    pub id: u64,
+    /// Which operation.
+    pub opcode: Opcode,
+    /// How it ended. With anything but success the queue pair is in the error state.
+    pub status: Status,
+    /// Bytes received; 0 for operations of ours.
+    pub bytes: u32,
+    /// The immediate, for receives that carry one.
+    pub imm: Option<u32>,
+    /// The tag, for tagged receives.
+    pub tag: u64,
+}
+
+/// What happened beside work requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Both ends of a queue pair are ready; the regions that the peer granted before it connected can be resolved.
+    Connected {
+        /// The queue pair.
+        qp: QpId,
+        /// The other end.
+        peer: ProcessId,
+    },
+    /// A queue pair went to the error state. [`Fabric::reset`](crate::Fabric::reset) makes it connect again.
+    Disconnected {
+        /// The queue pair.
+        qp: QpId,
+        /// The other end.
+        peer: ProcessId,
+    },
+    /// A revocation took effect: nothing that the peer posts from now on lands where the owner reads, and what had
+    /// completed before is in [`Fabric::memory`](crate::Fabric::memory).
+    Revoked {
+        /// The region.
+        region: RegionId,
+        /// Who lost access.
+        peer: ProcessId,
+    },
+}

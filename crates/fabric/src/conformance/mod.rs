@@ -1,0 +1,1 @@
+//! The conformance suite: the same tests run against every fabric.

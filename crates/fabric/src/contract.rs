@@ -1,0 +1,122 @@
+//! The trait that every fabric implements.
+
+use std::time::Duration;
+
+use crate::{
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, PostError, ProcessId, Purpose, QpConfig, QpId,
+    QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Word, WorkRequest,
+};
+
+/// Why [`Fabric::wait`] returned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Wake {
+    /// Something may have happened: poll.
+    Notified,
+    /// The time is over.
+    TimedOut,
+}
+
+/// One process's access to its peers. Belongs to one thread.
+///
+/// Nothing blocks but [`wait`](Fabric::wait). Control-plane calls (`register` … `reset`) may make system calls;
+/// [`post`](Fabric::post), [`flush`](Fabric::flush), [`poll`](Fabric::poll) and [`memory`](Fabric::memory) are the hot
+/// path: no allocation, no system call unless a sleeping peer must be woken.
+pub trait Fabric {
+    /// This process.
+    fn me(&self) -> ProcessId;
+
+    /// What this fabric can do; constant.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Registers zeroed memory for one peer. No access is granted yet.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError>;
+
+    /// The memory of a region, as words of 8 bytes. Ask again after every call that takes `&mut self`: a revocation
+    /// may have moved it.
+    ///
+    /// # Panics
+    /// If the region was never registered here.
+    fn memory(&self, region: RegionId) -> &[Word];
+
+    /// Lets the peer that the region is for use it; takes effect at once for peers that are connected, otherwise when
+    /// they connect. Granting again after a revocation gives a fresh key.
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
+
+    /// Takes the access away. Takes effect with [`Event::Revoked`], not before: until then the peer's writes still
+    /// land. After it, the peer's posts fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess), and
+    /// everything that had completed successfully at the peer is in [`memory`](Fabric::memory).
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError>;
+
+    /// Makes a queue pair; it becomes ready ([`Event::Connected`]) when the peer has made its end for the same
+    /// service.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError>;
+
+    /// State of a queue pair.
+    ///
+    /// # Panics
+    /// If the queue pair was never made here.
+    fn state(&self, qp: QpId) -> QpState;
+
+    /// Brings a broken queue pair back to connecting. Outstanding work is flushed first.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError>;
+
+    /// The region that `peer` registered for this process under `purpose`, if it has been granted and heard of.
+    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
+
+    /// Posts to a send queue. The fabric may hold requests back until [`flush`](Fabric::flush), `poll` or `wait`.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was done then. What goes wrong later comes as a [`Completion`].
+    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError>;
+
+    /// Posts a receive. `local` may be empty for receives that only take WRITE_WITH_IMM.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError>;
+
+    /// Posts a tagged receive: matches a message whose tag equals `tag` in the bits that are 0 in `ignore`.
+    ///
+    /// # Errors
+    /// [`PostError::Unsupported`] where [`Capabilities::tagged`] is false, else see [`PostError`].
+    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError>;
+
+    /// Hands everything posted to the network and wakes sleeping peers: once per batch, the doorbell.
+    fn flush(&mut self);
+
+    /// Takes completions; returns how many were written to `out`. Flushes.
+    fn poll(&mut self, out: &mut [Completion]) -> usize;
+
+    /// Drives the control plane (connections, grants) and takes the next event. May make system calls: call it while
+    /// connecting and every few milliseconds afterwards.
+    fn next_event(&mut self) -> Option<Event>;
+
+    /// Asks to be woken by the next thing that lands. Order: `arm`, poll everything once more, then
+    /// [`wait`](Fabric::wait) — as with `ibv_req_notify_cq`.
+    fn arm(&mut self);
+
+    /// Sleeps until something landed since [`arm`](Fabric::arm), a control-plane event came, or the time is over.
+    ///
+    /// # Errors
+    /// See [`WaitError`].
+    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError>;
+
+    /// A file descriptor that becomes readable when something lands after [`arm`](Fabric::arm), for callers with an
+    /// event loop of their own; `None` where there is none (`sim`).
+    fn raw_fd(&self) -> Option<i32>;
+}

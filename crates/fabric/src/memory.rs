@@ -1,0 +1,38 @@
+//! Remotely written memory: only ever touched as atomic 8-byte words (rule 4), never as a `&[u8]`.
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU64 as Word, Ordering, fence};
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU64 as Word, Ordering, fence};
+
+/// Bytes of a word.
+pub const WORD: usize = 8;
+/// Bytes of a cache line; records are aligned to it.
+pub const LINE: usize = 64;
+/// Words of a cache line.
+pub const LINE_WORDS: usize = LINE / WORD;
+
+/// Copies words out of shared memory. No order between them is implied: what was copied must be validated.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn copy_out(from: &[Word], to: &mut [u64]) {
+    assert_eq!(from.len(), to.len(), "copy_out of {} words into {}", from.len(), to.len());
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.load(Ordering::Relaxed);
+    }
+}
+
+/// Copies words into shared memory so that a reader who sees the word at `last` also sees all the others: the rest
+/// first, then that word with release order. For rule 2 this is the *best* case; remote readers still validate.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn copy_in(from: &[u64], to: &[Word]) {
+    assert_eq!(from.len(), to.len(), "copy_in of {} words into {}", from.len(), to.len());
+    for (from, to) in from.iter().zip(to) {
+        to.store(*from, Ordering::Relaxed);
+    }
+}

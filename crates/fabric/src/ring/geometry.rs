@@ -1,0 +1,70 @@
+//! Where the records of a ring lie.
+
+use crate::memory::LINE;
+use crate::seal::record_cells;
+
+/// Size and place of a ring inside a region; the same at both ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Geometry {
+    /// Where the ring begins in its region, bytes; a multiple of 64.
+    pub offset: u64,
+    /// Cells in which records may start.
+    cells: u64,
+    /// Cells behind those, for what overhangs.
+    tail: u64,
+    max_payload: usize,
+}
+
+impl Geometry {
+    /// A ring at `offset` that holds at least `cells` cells and records of up to `max_payload` bytes.
+    ///
+    /// # Panics
+    /// If `offset` is not a multiple of 64, or `max_payload` does not fit in 32 bits.
+    #[must_use]
+    pub fn new(offset: u64, cells: u64, max_payload: usize) -> Self {
+        assert!(offset.is_multiple_of(LINE as u64), "a ring begins at a cache line, not at {offset}");
+        assert!(u32::try_from(max_payload).is_ok(), "records of {max_payload} bytes do not fit a 32-bit length");
+        let record = record_cells(max_payload) as u64;
+        // Two records at least: otherwise a full-sized record could wait for itself to be freed.
+        Geometry { offset, cells: cells.max(2 * record), tail: record - 1, max_payload }
+    }
+
+    /// The longest payload of one record, bytes.
+    #[must_use]
+    pub fn max_payload(&self) -> usize {
+        self.max_payload
+    }
+
+    /// Bytes of memory, from `offset`.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.lap_cells() * LINE as u64
+    }
+
+    /// Cells per lap.
+    #[inline]
+    #[must_use]
+    pub fn lap_cells(&self) -> u64 {
+        self.cells + self.tail
+    }
+
+    /// The position after a record of `cells` at `position`.
+    #[inline]
+    pub(crate) fn after(&self, position: u64, cells: u64) -> u64 {
+        let next = position + cells;
+        let lap = self.lap_cells();
+        if next % lap >= self.cells { (next / lap + 1) * lap } else { next }
+    }
+
+    /// The lap number, from 1, that seals a record at `position`.
+    #[inline]
+    pub(crate) fn lap(&self, position: u64) -> u64 {
+        position / self.lap_cells() + 1
+    }
+
+    /// Byte offset in the region of the record at `position`.
+    #[inline]
+    pub(crate) fn byte_offset(&self, position: u64) -> u64 {
+        self.offset + position % self.lap_cells() * LINE as u64
+    }
+}

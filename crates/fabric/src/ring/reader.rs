@@ -1,0 +1,105 @@
+//! The reading end of a ring.
+
+use super::Geometry;
+use crate::memory::{LINE_WORDS, Ordering, WORD, Word};
+use crate::seal::{Seal, record_cells};
+
+/// A validated record, in private memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Length of the payload, bytes.
+    pub bytes: usize,
+    /// Word offset of the record from the ring's beginning, for readers that keep a mirror.
+    pub word: usize,
+    /// Position after the record.
+    pub end: u64,
+}
+
+/// Reads records in order out of memory that a peer writes.
+#[derive(Clone, Debug)]
+pub struct RingReader {
+    geometry: Geometry,
+    seal: Seal,
+    position: u64,
+    credited: u64,
+}
+
+impl RingReader {
+    /// An empty ring.
+    #[must_use]
+    pub fn new(geometry: Geometry, seal: Seal) -> Self {
+        RingReader { geometry, seal, position: 0, credited: 0 }
+    }
+
+    /// Where the next record is expected.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The ring's size and place.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Whether the next record may be there: one load, for the polling loop.
+    #[inline]
+    #[must_use]
+    pub fn looks_ready(&self, region: &[Word]) -> bool {
+        let first = (self.geometry.byte_offset(self.position) as usize) / WORD;
+        let seen = region[first + 1].load(Ordering::Relaxed);
+        seen == self.geometry.lap(self.position) || (seen != 0 && self.seal.plant().seal_without_lap())
+    }
+
+    /// The next record, copied to the beginning of `private`, if it is wholly there. It stays the next until
+    /// [`advance`](RingReader::advance).
+    #[inline]
+    pub fn peek(&self, region: &[Word], private: &mut [u64]) -> Option<Record> {
+        self.looks_ready(region).then(|| self.open(region, private)).flatten()
+    }
+
+    /// Like [`peek`](RingReader::peek), but into a mirror as large as the ring, at the record's own place, where it can
+    /// stay until the ring is freed.
+    #[inline]
+    pub fn peek_mirrored(&self, region: &[Word], mirror: &mut [u64]) -> Option<Record> {
+        let word = self.word();
+        self.looks_ready(region).then(|| self.open(region, &mut mirror[word..])).flatten()
+    }
+
+    fn word(&self) -> usize {
+        (self.position % self.geometry.lap_cells()) as usize * LINE_WORDS
+    }
+
+    fn open(&self, region: &[Word], private: &mut [u64]) -> Option<Record> {
+        let first = (self.geometry.byte_offset(self.position) as usize) / WORD;
+        let ring_end = (self.geometry.offset + self.geometry.bytes()) as usize / WORD;
+        let bytes = self.seal.open(self.geometry.lap(self.position), &region[first..ring_end], private)?;
+        if bytes > self.geometry.max_payload() {
+            return None;
+        }
+        let end = self.geometry.after(self.position, record_cells(bytes) as u64);
+        Some(Record { bytes, word: self.word(), end })
+    }
+
+    /// Goes on to the record after this one.
+    #[inline]
+    pub fn advance(&mut self, record: &Record) {
+        self.position = record.end;
+    }
+
+    /// The credit to send for having freed everything before `freed`.
+    #[inline]
+    pub fn credit(&mut self, freed: u64) -> u64 {
+        let before = std::mem::replace(&mut self.credited, freed);
+        if self.seal.plant().delta_credits() { freed - before } else { freed }
+    }
+
+    /// Cells freed since the last credit.
+    #[inline]
+    #[must_use]
+    pub fn uncredited(&self, freed: u64) -> u64 {
+        freed - self.credited
+    }
+}

@@ -1,0 +1,107 @@
+//! Writer and reader against each other.
+
+use proptest::prelude::*;
+
+use super::{Geometry, RingReader, RingWriter};
+use crate::ProcessId;
+use crate::memory::{Ordering, WORD, Word};
+use crate::seal::{HEADER_WORDS, Seal, record_words};
+
+struct Pair {
+    writer: RingWriter,
+    reader: RingReader,
+    memory: Vec<Word>,
+}
+
+fn pair(cells: u64, max_payload: usize) -> Pair {
+    let geometry = Geometry::new(64, cells, max_payload);
+    let seal = Seal::new(ProcessId(1), 99);
+    let words = (geometry.offset + geometry.bytes()) as usize / WORD;
+    Pair {
+        writer: RingWriter::new(geometry, seal),
+        reader: RingReader::new(geometry, seal),
+        memory: (0..words).map(|_| Word::new(0)).collect(),
+    }
+}
+
+impl Pair {
+    fn write(&mut self, payload: &[u64]) -> bool {
+        let mut record = vec![0; record_words(payload.len() * WORD)];
+        record[HEADER_WORDS..].copy_from_slice(payload);
+        let Some(place) = self.writer.seal(payload.len() * WORD, &mut record) else { return false };
+        for (i, word) in record.iter().enumerate() {
+            self.memory[place.offset as usize / WORD + i].store(*word, Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn read(&mut self) -> Option<Vec<u64>> {
+        let mut private = vec![0; record_words(self.reader.geometry().max_payload())];
+        let record = self.reader.peek(&self.memory, &mut private)?;
+        self.reader.advance(&record);
+        Some(private[HEADER_WORDS..HEADER_WORDS + record.bytes / WORD].to_vec())
+    }
+}
+
+#[test]
+fn a_full_ring_takes_nothing_until_credited() {
+    let mut pair = pair(4, 40);
+    for n in 0..4 {
+        assert!(pair.write(&[n; 5]), "record {n}");
+    }
+    assert!(!pair.write(&[4; 5]));
+    assert_eq!(pair.read(), Some(vec![0; 5]));
+    assert!(!pair.write(&[4; 5]), "read is not freed");
+    let freed = pair.reader.position();
+    let credit = pair.reader.credit(freed);
+    pair.writer.credit(credit);
+    assert!(pair.write(&[4; 5]));
+}
+
+#[test]
+fn a_credit_that_goes_back_or_beyond_what_was_written_changes_nothing() {
+    let mut pair = pair(4, 40);
+    pair.write(&[1; 5]);
+    pair.writer.credit(2);
+    assert!(!pair.writer.is_drained());
+    pair.writer.credit(1);
+    pair.writer.credit(0);
+    assert!(pair.writer.is_drained());
+}
+
+proptest! {
+    #[test]
+    fn every_record_comes_out_once_in_order_whatever_the_sizes(
+        sizes in prop::collection::vec(0_usize..40, 1..200),
+        reads in prop::collection::vec(0_usize..4, 1..50),
+    ) {
+        let mut pair = pair(11, 40 * WORD);
+        let mut expected = 0_u64;
+        let mut sent = 0_u64;
+        let mut reads = reads.into_iter().cycle();
+        let check = |pair: &mut Pair, expected: &mut u64| {
+            if let Some(payload) = pair.read() {
+                assert_eq!(payload, vec![*expected; sizes[*expected as usize]]);
+                *expected += 1;
+            }
+            let freed = pair.reader.position();
+            let credit = pair.reader.credit(freed);
+            pair.writer.credit(credit);
+        };
+        while (sent as usize) < sizes.len() {
+            if pair.write(&vec![sent; sizes[sent as usize]]) {
+                sent += 1;
+            } else {
+                check(&mut pair, &mut expected);
+            }
+            for _ in 0..reads.next().unwrap_or(0) {
+                check(&mut pair, &mut expected);
+            }
+        }
+        for _ in 0..sizes.len() {
+            check(&mut pair, &mut expected);
+        }
+        prop_assert_eq!(expected as usize, sizes.len());
+        prop_assert!(pair.writer.is_drained());
+    }
+}

@@ -1,0 +1,97 @@
+//! The writing end of a ring.
+
+use super::Geometry;
+use crate::Plant;
+use crate::seal::{Seal, record_cells, record_words};
+
+/// Where a sealed record goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Byte offset in the reader's region.
+    pub offset: u64,
+    /// Words to write.
+    pub words: usize,
+    /// Position of the cell after it: free for reuse when the credit reaches this.
+    pub end: u64,
+}
+
+/// Seals records and places them in a peer's ring; never overruns what the peer has freed.
+#[derive(Clone, Debug)]
+pub struct RingWriter {
+    geometry: Geometry,
+    seal: Seal,
+    position: u64,
+    freed: u64,
+}
+
+impl RingWriter {
+    /// An empty ring.
+    #[must_use]
+    pub fn new(geometry: Geometry, seal: Seal) -> Self {
+        RingWriter { geometry, seal, position: 0, freed: 0 }
+    }
+
+    /// Continues a ring that an earlier process of the same identity wrote up to `position`, all of it freed.
+    pub fn resume(&mut self, position: u64) {
+        self.position = position;
+        self.freed = position;
+    }
+
+    /// Whether a record with this payload has room now.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.position + record_cells(bytes) as u64 <= self.freed + self.geometry.lap_cells()
+    }
+
+    /// The longest payload of one record, bytes.
+    #[must_use]
+    pub fn max_payload(&self) -> usize {
+        self.geometry.max_payload()
+    }
+
+    /// Where the next record starts.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Whether everything that was written has been freed.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.freed == self.position
+    }
+
+    /// Seals the record whose payload of `bytes` is in `record[3..]` and takes the next place for it. `None` if there is
+    /// no room: read the credit and try again.
+    ///
+    /// # Panics
+    /// If the payload is longer than the ring's records may be.
+    #[inline]
+    pub fn seal(&mut self, bytes: usize, record: &mut [u64]) -> Option<Place> {
+        assert!(bytes <= self.geometry.max_payload(), "record of {bytes} bytes in a ring of {}", self.max_payload());
+        if !self.has_room(bytes) {
+            return None;
+        }
+        self.seal.close(self.geometry.lap(self.position), bytes, record);
+        let offset = self.geometry.byte_offset(self.position);
+        self.position = self.geometry.after(self.position, record_cells(bytes) as u64);
+        Some(Place { offset, words: record_words(bytes), end: self.position })
+    }
+
+    /// A credit came: the reader has freed everything before `freed`. Credits that go back, or beyond what was written,
+    /// are not the reader's and change nothing.
+    #[inline]
+    pub fn credit(&mut self, freed: u64) {
+        if self.plant() {
+            self.freed = (self.freed + freed).min(self.position);
+        } else if freed > self.freed && freed <= self.position {
+            self.freed = freed;
+        }
+    }
+
+    fn plant(&self) -> bool {
+        let plant: Plant = self.seal.plant();
+        plant.delta_credits()
+    }
+}

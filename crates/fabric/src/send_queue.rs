@@ -1,0 +1,108 @@
+//! Selective signalling: who counts the places in a bounded send queue.
+
+/// Decides which work requests of one queue pair are signalled, so that the send queue is never overrun, and tells when
+/// an unsignalled post's source may be reused.
+///
+/// A send queue of depth `d` gets a signalled request every `d / 2` posts; the completion of the `k`-th signalled one
+/// proves that everything posted up to it is done.
+#[derive(Clone, Debug)]
+pub struct SendQueue {
+    depth: u32,
+    posted: u64,
+    signalled_up_to: u64,
+    completed: u64,
+}
+
+impl SendQueue {
+    /// For a queue pair whose send queue is `depth` deep.
+    ///
+    /// # Panics
+    /// If `depth` is 0.
+    #[must_use]
+    pub fn new(depth: u32) -> Self {
+        assert!(depth > 0, "a send queue has at least one place");
+        SendQueue { depth, posted: 0, signalled_up_to: 0, completed: 0 }
+    }
+
+    /// Places that are free for certain.
+    #[inline]
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.depth - (self.posted - self.completed) as u32
+    }
+
+    /// Whether the next request must be signalled.
+    #[inline]
+    #[must_use]
+    pub fn signal_next(&self) -> bool {
+        self.posted + 1 - self.signalled_up_to >= u64::from((self.depth / 2).max(1))
+    }
+
+    /// The id for the next request: its number, from 1. Give it as [`WorkRequest::id`](crate::WorkRequest::id).
+    #[inline]
+    #[must_use]
+    pub fn next_id(&self) -> u64 {
+        self.posted + 1
+    }
+
+    /// A request was posted. Returns its number.
+    #[inline]
+    pub fn posted(&mut self, signalled: bool) -> u64 {
+        self.posted += 1;
+        if signalled {
+            self.signalled_up_to = self.posted;
+        }
+        self.posted
+    }
+
+    /// A completion came for the request of this number: it and everything before it is done.
+    #[inline]
+    pub fn completed(&mut self, id: u64) {
+        self.completed = self.completed.max(id.min(self.posted));
+    }
+
+    /// How many requests are done for certain; sources of requests up to this number may be reused.
+    #[inline]
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.completed
+    }
+
+    /// Starts over, after the queue pair was reset.
+    pub fn reset(&mut self) {
+        *self = SendQueue::new(self.depth);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_of_four_is_signalled_every_second_post_and_never_overrun() {
+        let mut queue = SendQueue::new(4);
+        let mut signals = Vec::new();
+        for _ in 0..4 {
+            let signalled = queue.signal_next();
+            signals.push(signalled);
+            queue.posted(signalled);
+        }
+        assert_eq!(signals, [false, true, false, true]);
+        assert_eq!(queue.free(), 0);
+        queue.completed(2);
+        assert_eq!((queue.free(), queue.done()), (2, 2));
+        queue.completed(1);
+        assert_eq!(queue.done(), 2, "completions never go back");
+    }
+
+    #[test]
+    fn a_queue_of_one_signals_every_post() {
+        let mut queue = SendQueue::new(1);
+        assert!(queue.signal_next());
+        queue.posted(true);
+        assert_eq!(queue.free(), 0);
+        queue.completed(1);
+        assert!(queue.signal_next());
+        assert_eq!(queue.free(), 1);
+    }
+}

@@ -1,0 +1,97 @@
+//! A sealed record in a fixed place, overwritten with ever higher laps: for values of which only the newest counts,
+//! such as cumulative credits.
+
+use crate::memory::Word;
+use crate::seal::{HEADER_WORDS, Seal, record_words};
+
+/// The writing side of a slot.
+#[derive(Clone, Debug)]
+pub struct SealedSlot {
+    seal: Seal,
+    lap: u64,
+}
+
+impl SealedSlot {
+    /// A slot that was never written.
+    #[must_use]
+    pub fn new(seal: Seal) -> Self {
+        SealedSlot { seal, lap: 0 }
+    }
+
+    /// Seals the next value into `record`, whose payload words are `values`, and returns the words to write.
+    ///
+    /// # Panics
+    /// If `record` is shorter than the record.
+    #[inline]
+    pub fn seal<'a>(&mut self, values: &[u64], record: &'a mut [u64]) -> &'a [u64] {
+        self.lap += 1;
+        let words = record_words(values.len() * 8);
+        let record = &mut record[..words];
+        record[HEADER_WORDS..].copy_from_slice(values);
+        self.seal.close(self.lap, values.len() * 8, record);
+        record
+    }
+
+    /// Starts above every lap that the slot may hold from an earlier writer.
+    pub fn resume_after(&mut self, lap: u64) {
+        self.lap = self.lap.max(lap);
+    }
+}
+
+/// The reading side of a slot with `N` words of payload.
+#[derive(Clone, Debug)]
+pub struct SlotReader {
+    seal: Seal,
+    lap: u64,
+}
+
+impl SlotReader {
+    /// A slot of which nothing was read yet.
+    #[must_use]
+    pub fn new(seal: Seal) -> Self {
+        SlotReader { seal, lap: 0 }
+    }
+
+    /// The newest value, if it is newer than the last one that was read and wholly there. `shared` begins at the slot.
+    #[inline]
+    pub fn read<const N: usize>(&mut self, shared: &[Word]) -> Option<[u64; N]> {
+        let mut private = [0_u64; 16];
+        let (lap, bytes) = self.seal.open_newer(self.lap, shared, &mut private)?;
+        if bytes != N * 8 {
+            return None;
+        }
+        self.lap = lap;
+        let mut values = [0; N];
+        values.copy_from_slice(&private[HEADER_WORDS..HEADER_WORDS + N]);
+        Some(values)
+    }
+
+    /// The lap of the value read last; 0 before the first.
+    #[must_use]
+    pub fn lap(&self) -> u64 {
+        self.lap
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ProcessId;
+
+    #[test]
+    fn only_newer_values_are_read_and_only_once() {
+        let seal = Seal::new(ProcessId(1), 0);
+        let (mut slot, mut reader) = (SealedSlot::new(seal), SlotReader::new(seal));
+        let memory: Vec<Word> = (0..8).map(|_| Word::new(0)).collect();
+        let mut record = [0; 8];
+        assert_eq!(reader.read::<2>(&memory), None);
+        for value in [5, 6] {
+            for (to, from) in memory.iter().zip(slot.seal(&[value, 9], &mut record)) {
+                to.store(*from, crate::memory::Ordering::Relaxed);
+            }
+            assert_eq!(reader.read(&memory), Some([value, 9]));
+            assert_eq!(reader.read::<2>(&memory), None);
+        }
+        assert_eq!(reader.lap(), 2);
+    }
+}
