@@ -1,0 +1,263 @@
+//! What can be wrong with a configuration, where, and what to do.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS, MAX_NAME};
+
+/// A configuration was refused.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[error("{}: {problem}; {}", self.location(), problem.remedy())]
+pub struct ConfigError {
+    /// The file.
+    pub file: PathBuf,
+    /// The place in it; `None` when the file could not be read at all.
+    pub place: Option<Place>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// A place in a text file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+}
+
+impl Place {
+    /// The place of a byte of `text`.
+    pub(super) fn of(text: &str, byte: usize) -> Self {
+        let byte = (0..=byte.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let before = &text[..byte];
+        let line = before.rsplit('\n').next().unwrap_or(before);
+        Place { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+impl ConfigError {
+    pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Self {
+        ConfigError {
+            file: file.to_owned(),
+            place: None,
+            problem: Problem::Unreadable {
+                reason: error.to_string(),
+                absent: error.kind() == std::io::ErrorKind::NotFound,
+            },
+        }
+    }
+
+    pub(super) fn at(file: &Path, text: &str, span: Range<usize>, problem: Problem) -> Self {
+        ConfigError { file: file.to_owned(), place: Some(Place::of(text, span.start)), problem }
+    }
+
+    /// `file:line:column`, as editors take it.
+    #[must_use]
+    pub fn location(&self) -> String {
+        let file = self.file.display();
+        self.place.map_or_else(|| file.to_string(), |place| format!("{file}:{place}"))
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        self.problem.remedy()
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The file cannot be read.
+    #[error("cannot read the configuration: {reason}")]
+    Unreadable {
+        /// What the system said.
+        reason: String,
+        /// There is no such file.
+        absent: bool,
+    },
+    /// Not TOML.
+    #[error("not valid TOML: {message}")]
+    Syntax {
+        /// What the parser said.
+        message: String,
+    },
+    /// A key that means nothing here.
+    #[error("unknown key `{key}`")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// What is known here.
+        known: Vec<String>,
+    },
+    /// A key is missing.
+    #[error("the key `{key}` is missing")]
+    MissingKey {
+        /// The key.
+        key: String,
+    },
+    /// A number for a string, and so on.
+    #[error("{message}")]
+    WrongType {
+        /// What the parser said.
+        message: String,
+    },
+    /// No `[[group]]`.
+    #[error("the cluster has no group")]
+    NoGroups,
+    /// More groups than [`MAX_GROUPS`].
+    #[error("{count} groups: at most {MAX_GROUPS} are allowed")]
+    TooManyGroups {
+        /// How many.
+        count: usize,
+    },
+    /// A group without processes.
+    #[error("group `{group}` has no process")]
+    EmptyGroup {
+        /// The group.
+        group: String,
+    },
+    /// More processes than [`MAX_GROUP_PROCESSES`].
+    #[error("group `{group}` has {count} processes: at most {MAX_GROUP_PROCESSES} are allowed")]
+    TooManyProcesses {
+        /// The group.
+        group: String,
+        /// How many.
+        count: usize,
+    },
+    /// A name with wrong characters or of a wrong length.
+    #[error("{what} `{}` is not a valid name: {reason}", .name.escape_debug())]
+    BadName {
+        /// `cluster`, `group id` or `process id`.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The name of a place for a client.
+    #[error("process id `{name}` is the name of a place for a client")]
+    ClientName {
+        /// The name.
+        name: String,
+    },
+    /// A name twice.
+    #[error("duplicate {what} `{name}`: the first is in line {first_line}")]
+    Duplicate {
+        /// `group id`, `process id` or `address`.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Where the first is.
+        first_line: usize,
+    },
+    /// An address that nobody can listen on or reach.
+    #[error("bad address `{}`: {reason}", .address.escape_debug())]
+    BadAddress {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A fabric that nobody knows.
+    #[error("unknown fabric `{}`", .name.escape_debug())]
+    UnknownFabric {
+        /// The name.
+        name: String,
+    },
+    /// A fabric that this version does not have.
+    #[error("fabric `{name}` is not in this version")]
+    AbsentFabric {
+        /// The name.
+        name: String,
+    },
+    /// An election that nobody knows.
+    #[error("unknown election `{}`", .name.escape_debug())]
+    UnknownElection {
+        /// The name.
+        name: String,
+    },
+    /// An election that this version does not have.
+    #[error("election `{name}` is not in this version")]
+    AbsentElection {
+        /// The name.
+        name: String,
+    },
+    /// Neither `env:NAME` nor `file:PATH`.
+    #[error("the key must say where it is, not what it is")]
+    BadKey,
+    /// A size outside its limits.
+    #[error("limits.{key} = {value} is outside {min}..={max}")]
+    OutOfRange {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: i64,
+        /// The least.
+        min: i64,
+        /// The largest.
+        max: i64,
+    },
+    /// A window that is not a power of two.
+    #[error("limits.window = {value} is not a power of two")]
+    NotPowerOfTwo {
+        /// The value.
+        value: i64,
+    },
+}
+
+impl Problem {
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self {
+            Problem::Unreadable { absent: true, .. } => {
+                "write one with `stentor config init`, or name the right file".to_owned()
+            }
+            Problem::Unreadable { .. } => "make the file readable for this user".to_owned(),
+            Problem::Syntax { .. } => {
+                "correct this line; `stentor config init` writes a file to compare with".to_owned()
+            }
+            Problem::UnknownKey { known, .. } => {
+                format!("remove it or correct its spelling; known here: {}", known.join(", "))
+            }
+            Problem::MissingKey { key } => format!("add `{key} = …` here"),
+            Problem::WrongType { .. } => "give a value of the expected type".to_owned(),
+            Problem::NoGroups => "add a [[group]] with `id` and `process`".to_owned(),
+            Problem::TooManyGroups { .. } => "split the cluster in two".to_owned(),
+            Problem::EmptyGroup { .. } => "list its processes, or remove the group".to_owned(),
+            Problem::TooManyProcesses { .. } => "split the group in two; 3 or 5 processes are usual".to_owned(),
+            Problem::BadName { .. } => {
+                format!("use 1 to {MAX_NAME} letters, digits, `.`, `-` or `_`, beginning with a letter or digit")
+            }
+            Problem::ClientName { .. } => "choose a name that is not `c` and a number".to_owned(),
+            Problem::Duplicate { what, .. } => format!("give each its own {what}"),
+            Problem::BadAddress { .. } => "write host:port, such as 127.0.0.1:7101 or [::1]:7101".to_owned(),
+            Problem::UnknownFabric { .. } | Problem::AbsentFabric { .. } => "use `shm` or `sim`".to_owned(),
+            Problem::UnknownElection { .. } | Problem::AbsentElection { .. } => "use kind = \"heartbeat\"".to_owned(),
+            Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
+            Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),
+            Problem::NotPowerOfTwo { value } => {
+                let (below, above) = neighbours(*value);
+                format!("use {below} or {above}")
+            }
+        }
+    }
+}
+
+/// The powers of two around a value that is none.
+fn neighbours(value: i64) -> (u64, u64) {
+    let above = u64::try_from(value).unwrap_or(1).max(1).next_power_of_two();
+    ((above / 2).max(1), above)
+}

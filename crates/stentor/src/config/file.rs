@@ -1,0 +1,77 @@
+//! The file as it is written: every value with its place.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::error::Problem;
+
+/// A problem and where in the text it is (bytes).
+pub(super) type Misplaced = (Range<usize>, Problem);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) cluster: Spanned<String>,
+    pub(super) fabric: Spanned<String>,
+    pub(super) key: Option<Spanned<String>>,
+    pub(super) election: Option<Election>,
+    #[serde(default)]
+    pub(super) limits: FileLimits,
+    #[serde(default)]
+    pub(super) group: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Election {
+    pub(super) kind: Spanned<String>,
+    /// Known, so that the refusal of `zookeeper` comes before one of its own keys.
+    #[serde(rename = "servers")]
+    pub(super) _servers: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileLimits {
+    pub(super) message_bytes: Option<Spanned<i64>>,
+    pub(super) window: Option<Spanned<i64>>,
+    pub(super) clients: Option<Spanned<i64>>,
+    pub(super) ring_kib: Option<Spanned<i64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Group {
+    pub(super) id: Spanned<String>,
+    pub(super) process: Spanned<Vec<Process>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Process {
+    pub(super) id: Spanned<String>,
+    pub(super) address: Spanned<String>,
+}
+
+/// Reads the text.
+pub(super) fn parse(text: &str) -> Result<File, Misplaced> {
+    toml::from_str(text).map_err(|error| (error.span().unwrap_or(0..0), classify(error.message())))
+}
+
+/// Which problem the parser speaks of. An unknown wording costs only the closer remedy, never the message.
+fn classify(message: &str) -> Problem {
+    let quoted = || message.split('`').nth(1).unwrap_or_default().to_owned();
+    if message.starts_with("unknown field") {
+        let known = message.split('`').skip(3).step_by(2).map(str::to_owned).collect();
+        return Problem::UnknownKey { key: quoted(), known };
+    }
+    if message.starts_with("missing field") {
+        return Problem::MissingKey { key: quoted() };
+    }
+    if message.starts_with("invalid type") {
+        return Problem::WrongType { message: message.to_owned() };
+    }
+    Problem::Syntax { message: message.replace('\n', "; ") }
+}

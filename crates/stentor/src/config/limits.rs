@@ -1,0 +1,44 @@
+//! The sizes that are fixed at start, and how far they go.
+
+use std::ops::RangeInclusive;
+
+/// Groups in a cluster, at most.
+pub const MAX_GROUPS: usize = 256;
+/// Processes in a group, at most.
+pub const MAX_GROUP_PROCESSES: usize = 64;
+/// Processes in a cluster, places for clients included, at most: [`ProcessId`](stentor_fabric::ProcessId) is a `u16`.
+pub const MAX_PROCESSES: usize = 65_535;
+/// Characters in the cluster's name and in ids, at most. Both stand in the path of a Unix socket, which ends at 107
+/// bytes.
+pub const MAX_NAME: usize = 32;
+/// Longest payload of one message, bytes.
+pub const MESSAGE_BYTES: RangeInclusive<u32> = 1..=16 << 20;
+/// Messages that one client may have in flight at one group; a power of two.
+pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
+/// Places for clients.
+pub const CLIENTS: RangeInclusive<u16> = 1..=1024;
+/// Size of a ring between two processes, KiB.
+pub const RING_KIB: RangeInclusive<u32> = 16..=65_536;
+
+// The other limits keep the table within `u16`; if one is raised this stops the build.
+const _: () = assert!(MAX_GROUPS * MAX_GROUP_PROCESSES + *CLIENTS.end() as usize <= MAX_PROCESSES);
+
+/// The sizes that are fixed at start. Memory follows from them, see
+/// [`ClusterConfig::memory`](super::ClusterConfig::memory).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Limits {
+    /// Longest payload of one message, bytes; within [`MESSAGE_BYTES`].
+    pub message_bytes: u32,
+    /// Messages that one client may have in flight at one group; a power of two within [`WINDOW`].
+    pub window: u32,
+    /// Places for clients; within [`CLIENTS`].
+    pub clients: u16,
+    /// Size of a ring between two processes, KiB; within [`RING_KIB`].
+    pub ring_kib: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { message_bytes: 65_536, window: 1024, clients: 16, ring_kib: 256 }
+    }
+}

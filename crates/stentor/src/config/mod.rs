@@ -1,0 +1,267 @@
+//! The configuration of a cluster, `cluster.toml`.
+//!
+//! ```toml
+//! cluster = "example"            # part of every handshake and of every seal's salt
+//! fabric  = "shm"                # shm | sim
+//! key     = "env:STENTOR_KEY"    # or file:PATH; optional on shm and sim, where it is not used
+//!
+//! [election]
+//! kind = "heartbeat"
+//!
+//! [limits]
+//! message_bytes = 65536          # longest payload
+//! window = 1024                  # messages one client may have in flight at a group
+//! clients = 16                   # places for clients: c0, c1, …
+//! ring_kib = 256                 # each ring between two processes
+//!
+//! [[group]]
+//! id = "g1"
+//! process = [ { id = "g1.1", address = "127.0.0.1:7101" } ]
+//! ```
+//!
+//! Everything is checked when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the [`limits`],
+//! addresses that nobody can reach. Every [`ConfigError`] names the file, the line and the remedy. A [`ClusterConfig`]
+//! that exists is valid.
+
+mod address;
+mod error;
+mod file;
+mod fingerprint;
+pub mod limits;
+mod memory;
+mod names;
+mod processes;
+mod template;
+mod validate;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use stentor_fabric::ProcessId;
+
+pub use error::{ConfigError, Place, Problem};
+pub use limits::Limits;
+pub use memory::{MemoryPlan, MemoryRow};
+pub use processes::{ProcessEntry, ProcessTable, Role};
+pub use template::Template;
+
+/// Version of the file's format and of everything that is derived from it; part of the fingerprint.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// Which fabric a cluster runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FabricKind {
+    /// The processes of one host, through shared memory.
+    Shm,
+    /// Simulated network cards, one thread, virtual time.
+    Sim,
+}
+
+impl FabricKind {
+    /// The name in the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            FabricKind::Shm => "shm",
+            FabricKind::Sim => "sim",
+        }
+    }
+}
+
+impl fmt::Display for FabricKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where the cluster's key is. Neither `shm` nor `sim` uses one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum KeySource {
+    /// An environment variable.
+    Env(String),
+    /// A file; a relative path is relative to the directory of the configuration.
+    File(PathBuf),
+}
+
+/// How leaders are found.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ElectionKind {
+    /// Heartbeats in the fabric itself. In this version no election runs yet: the first process of each group leads.
+    Heartbeat,
+}
+
+impl ElectionKind {
+    /// The name in the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ElectionKind::Heartbeat => "heartbeat",
+        }
+    }
+}
+
+/// A group of processes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GroupConfig {
+    id: String,
+    members: Vec<MemberConfig>,
+}
+
+impl GroupConfig {
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its processes, in the order of the file. Never empty.
+    #[must_use]
+    pub fn members(&self) -> &[MemberConfig] {
+        &self.members
+    }
+
+    /// How many processes are a majority: ⌊n/2⌋+1 of the configured group, whoever is connected.
+    #[must_use]
+    pub fn majority(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+}
+
+/// A process of a group.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct MemberConfig {
+    id: String,
+    address: String,
+}
+
+impl MemberConfig {
+    /// Its name, unique in the cluster.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// `host:port`, where it listens for its peers on fabrics that cross hosts. `shm` and `sim` do not use it.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// A checked configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClusterConfig {
+    cluster: String,
+    fabric: FabricKind,
+    key: Option<KeySource>,
+    election: ElectionKind,
+    limits: Limits,
+    groups: Vec<GroupConfig>,
+}
+
+impl ClusterConfig {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// See [`Problem`]; the error names the file, the line and the remedy.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(path, &text),
+            Err(error) => Err(ConfigError::unreadable(path, &error)),
+        }
+    }
+
+    /// Checks a text; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let refuse = |(span, problem)| ConfigError::at(path, text, span, problem);
+        file::parse(text).and_then(|file| validate::validate(file, text)).map_err(refuse)
+    }
+
+    /// The cluster's name.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The fabric.
+    #[must_use]
+    pub fn fabric(&self) -> FabricKind {
+        self.fabric
+    }
+
+    /// Where the key is, if one is named.
+    #[must_use]
+    pub fn key(&self) -> Option<&KeySource> {
+        self.key.as_ref()
+    }
+
+    /// How leaders are found.
+    #[must_use]
+    pub fn election(&self) -> ElectionKind {
+        self.election
+    }
+
+    /// The sizes that are fixed at start.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The groups, in the order of the file. Never empty.
+    #[must_use]
+    pub fn groups(&self) -> &[GroupConfig] {
+        &self.groups
+    }
+
+    /// The index of a group in [`groups`](Self::groups).
+    #[must_use]
+    pub fn group_index(&self, id: &str) -> Option<usize> {
+        self.groups.iter().position(|group| group.id == id)
+    }
+
+    /// Everybody: the members in the order of the file from [`ProcessId`]`(0)`, then the places for clients.
+    #[must_use]
+    pub fn process_table(&self) -> ProcessTable {
+        ProcessTable::new(self)
+    }
+
+    /// How many processes the table has, places for clients included.
+    #[must_use]
+    pub fn processes(&self) -> u16 {
+        let members: usize = self.groups.iter().map(|group| group.members.len()).sum();
+        u16::try_from(members).expect("the limits keep it below 65536") + self.limits.clients
+    }
+
+    /// The process with this name.
+    #[must_use]
+    pub fn process(&self, name: &str) -> Option<ProcessId> {
+        self.process_table().find(name)
+    }
+
+    /// What all processes of a cluster must agree on, as one number: xxh3-64 over a canonical form of the format
+    /// version, cluster name, fabric, election, limits and the ids of groups and processes in their order. Not over
+    /// the key (a secret's place may differ by host) and the addresses (a host may be reached under several names).
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        fingerprint::fingerprint(self)
+    }
+
+    /// The salt of every seal in this cluster, from the fingerprint: a record of another cluster, or of another
+    /// configuration of this one, never validates.
+    #[must_use]
+    pub fn salt(&self) -> u64 {
+        fingerprint::salt(self)
+    }
+
+    /// The memory that each process registers, by the formula.
+    #[must_use]
+    pub fn memory(&self) -> MemoryPlan {
+        memory::plan(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! A commented file to begin with.
+
+use std::fmt::Write;
+
+use super::Limits;
+
+/// What `stentor config init` writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Template {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Groups; `g1`, `g2`, …
+    pub groups: usize,
+    /// Processes in each; `g1.1`, `g1.2`, …
+    pub replicas: usize,
+    /// The sizes.
+    pub limits: Limits,
+}
+
+/// Groups take ports in steps of this, from [`FIRST_PORT`].
+const PORTS_PER_GROUP: usize = 100;
+const FIRST_PORT: usize = 7101;
+
+impl Template {
+    /// The text of the file. It is checked when it is read, like every other: a template beyond the limits renders to a
+    /// file that [`ClusterConfig::parse`](super::ClusterConfig::parse) refuses.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let Template { cluster, limits, .. } = self;
+        let mut text = format!(
+            r#"# A Stentor cluster. `stentor config check FILE` prints what follows from this file.
+
+cluster = "{cluster}"    # part of every handshake, and of every record's checksum
+fabric  = "shm"    # shm: the processes of one host | sim: simulated network
+# key = "env:STENTOR_KEY"    # or "file:PATH"; not used on shm and sim
+
+[election]
+kind = "heartbeat"    # no election runs in this version: the first process of each group leads
+
+# Memory is fixed at start by these.
+[limits]
+message_bytes = {message_bytes}    # longest payload
+window = {window}    # messages one client may have in flight at a group; a power of two
+clients = {clients}    # places for clients: c0, c1, …
+ring_kib = {ring_kib}    # each control ring between two processes
+
+# A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
+# Addresses (host:port) are for fabrics that cross hosts; shm and sim do not use them.
+"#,
+            message_bytes = limits.message_bytes,
+            window = limits.window,
+            clients = limits.clients,
+            ring_kib = limits.ring_kib,
+        );
+        for group in 1..=self.groups {
+            self.group(&mut text, group);
+        }
+        text
+    }
+
+    fn group(&self, text: &mut String, group: usize) {
+        let mut line = |args: std::fmt::Arguments<'_>| text.write_fmt(args).expect("a String takes everything");
+        line(format_args!("\n[[group]]\nid = \"g{group}\"\nprocess = [\n"));
+        for replica in 1..=self.replicas {
+            let port = FIRST_PORT + (group - 1) * PORTS_PER_GROUP + replica - 1;
+            line(format_args!("  {{ id = \"g{group}.{replica}\", address = \"127.0.0.1:{port}\" }},\n"));
+        }
+        line(format_args!("]\n"));
+    }
+}

@@ -1,0 +1,251 @@
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const GOOD: &str = r#"cluster = "example"
+fabric = "shm"
+key = "env:STENTOR_KEY"
+[election]
+kind = "heartbeat"
+[limits]
+message_bytes = 65536
+window = 1024
+clients = 2
+[[group]]
+id = "g1"
+process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "localhost:7102" } ]
+[[group]]
+id = "g2"
+process = [ { id = "g2.1", address = "[::1]:7103" } ]
+"#;
+
+fn parse(text: &str) -> Result<ClusterConfig, ConfigError> {
+    ClusterConfig::parse(Path::new("cluster.toml"), text)
+}
+
+fn good() -> ClusterConfig {
+    parse(GOOD).expect("the good one")
+}
+
+/// Replaces a part that must be there, and returns the refusal.
+fn refused(from: &str, to: &str) -> ConfigError {
+    assert!(GOOD.contains(from), "`{from}` is not in the good file");
+    parse(&GOOD.replacen(from, to, 1)).expect_err("it is wrong")
+}
+
+#[test]
+fn the_good_file_is_read_as_written() {
+    let config = good();
+    assert_eq!(config.cluster(), "example");
+    assert_eq!(config.fabric(), FabricKind::Shm);
+    assert_eq!(config.key(), Some(&KeySource::Env("STENTOR_KEY".into())));
+    assert_eq!(config.limits(), &Limits { message_bytes: 65536, window: 1024, clients: 2, ring_kib: 256 });
+    assert_eq!(config.groups().len(), 2);
+    assert_eq!(config.groups()[0].members()[1].id(), "g1.2");
+    assert_eq!(config.groups()[0].members()[1].address(), "localhost:7102");
+    assert_eq!(config.group_index("g2"), Some(1));
+}
+
+#[test]
+fn members_come_before_clients_in_the_table() {
+    let table = good().process_table();
+    let names: Vec<_> = table.entries().iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(names, ["g1.1", "g1.2", "g2.1", "c0", "c1"]);
+    assert_eq!(good().processes(), 5);
+    assert_eq!(table.find("g2.1"), Some(ProcessId(2)));
+    assert_eq!(table.find("c2"), None);
+    assert_eq!(table.get(ProcessId(2)).unwrap().role, Role::Member { group: 1, index: 0 });
+    assert_eq!(table.get(ProcessId(4)).unwrap().role, Role::Client { place: 1 });
+    assert_eq!(table.get(ProcessId(5)), None);
+}
+
+#[test]
+fn a_majority_is_more_than_half() {
+    for (replicas, majority) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
+        let template = Template { cluster: "x".into(), groups: 1, replicas, limits: Limits::default() };
+        let config = parse(&template.render()).unwrap();
+        assert_eq!(config.groups()[0].majority(), majority, "of {replicas}");
+    }
+}
+
+#[test]
+fn every_refusal_names_line_problem_and_remedy() {
+    // (what is replaced, by what, line, column, the problem, a part of the remedy)
+    let cases = [
+        ("fabric =", "colour = 1\nfabric =", 2, 1, "unknown key `colour`", "cluster, fabric, key"),
+        ("window =", "windows =", 8, 1, "unknown key `windows`", "window"),
+        ("{ id = \"g2.1\"", "{ port = 1, id = \"g2.1\"", 15, 15, "unknown key `port`", "id, address"),
+        ("fabric = \"shm\"\n", "", 1, 1, "the key `fabric` is missing", "add `fabric = …`"),
+        (
+            "cluster = \"example\"",
+            "cluster = 7",
+            1,
+            11,
+            "invalid type: integer `7`, expected a string",
+            "expected type",
+        ),
+        ("cluster = \"example\"", "cluster \"example\"", 1, 9, "not valid TOML", "correct this line"),
+        ("\"g2\"", "\"g1\"", 14, 6, "duplicate group id `g1`: the first is in line 11", "its own group id"),
+        ("\"g2.1\"", "\"g1.2\"", 15, 20, "duplicate process id `g1.2`: the first is in line 12", "its own process id"),
+        ("[::1]:7103", "127.0.0.1:7101", 15, 38, "duplicate address", "its own address"),
+        (
+            "[ { id = \"g2.1\", address = \"[::1]:7103\" } ]",
+            "[]",
+            15,
+            11,
+            "group `g2` has no process",
+            "list its processes",
+        ),
+        ("\"g2.1\"", "\"c7\"", 15, 20, "process id `c7` is the name of a place for a client", "not `c` and a number"),
+        ("\"g2\"", "\"g 2\"", 14, 6, "the character ` ` is not allowed", "letters, digits"),
+        ("\"example\"", "\"\"", 1, 11, "it is empty", "letters, digits"),
+        ("\"example\"", "\"../x\"", 1, 11, "the character `/` is not allowed", "letters, digits"),
+        ("\"example\"", "\".x\"", 1, 11, "does not begin with", "letters, digits"),
+        ("\"example\"", "\"a123456789a123456789a123456789a12\"", 1, 11, "it has 33 characters", "1 to 32"),
+        ("\"shm\"", "\"roce\"", 2, 10, "fabric `roce` is not in this version", "use `shm` or `sim`"),
+        ("\"shm\"", "\"ofi:tcp\"", 2, 10, "fabric `ofi:tcp` is not in this version", "use `shm` or `sim`"),
+        ("\"shm\"", "\"tcp\"", 2, 10, "unknown fabric `tcp`", "use `shm` or `sim`"),
+        ("\"heartbeat\"", "\"zookeeper\"", 5, 8, "election `zookeeper` is not in this version", "heartbeat"),
+        ("\"heartbeat\"", "\"dice\"", 5, 8, "unknown election `dice`", "heartbeat"),
+        ("\"env:STENTOR_KEY\"", "\"secret\"", 3, 7, "the key must say where it is", "never the key itself"),
+        ("65536", "16777217", 7, 17, "limits.message_bytes = 16777217 is outside 1..=16777216", "from 1 to 16777216"),
+        ("65536", "-1", 7, 17, "limits.message_bytes = -1 is outside", "from 1 to"),
+        ("1024", "131072", 8, 10, "limits.window = 131072 is outside 1..=65536", "from 1 to 65536"),
+        ("1024", "1000", 8, 10, "limits.window = 1000 is not a power of two", "use 512 or 1024"),
+        ("clients = 2", "clients = 1025", 9, 11, "limits.clients = 1025 is outside 1..=1024", "from 1 to 1024"),
+        ("clients = 2", "ring_kib = 8", 9, 12, "limits.ring_kib = 8 is outside 16..=65536", "from 16"),
+        ("1024", "0x1_0000_0000_0000_0000", 8, 10, "invalid type: integer", "expected type"),
+    ];
+    for (from, to, line, column, problem, remedy) in cases {
+        let error = refused(from, to);
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("cluster.toml:{line}:{column}: ")), "{to}: {text}");
+        assert!(error.problem.to_string().contains(problem), "{to}: {text}");
+        assert!(error.remedy().contains(remedy), "{to}: {text}");
+    }
+}
+
+#[test]
+fn a_key_in_the_wrong_place_is_never_shown() {
+    assert!(!refused("env:STENTOR_KEY", "hunter2").to_string().contains("hunter2"));
+}
+
+#[test]
+fn bad_addresses_are_refused_with_their_reason() {
+    let cases = [
+        ("", "the port is missing"),
+        ("127.0.0.1", "the port is missing"),
+        ("127.0.0.1:0", "port 0"),
+        ("db:0", "port 0"),
+        ("db:70000", "not a number from 1 to 65535"),
+        ("db:", "not a number"),
+        ("256.0.0.1:7101", "not a valid IPv4 address"),
+        (":7101", "not a valid IPv4 address"),
+        ("0.0.0.0:7101", "unspecified"),
+        ("[::]:7101", "unspecified"),
+        ("224.0.0.1:7101", "multicast"),
+        ("::1:7101", "stands in brackets"),
+        ("fe80::1:2:3:zz:7101", "brackets"),
+        ("a b:7101", "neither an IP address nor a host name"),
+        ("-a:7101", "neither an IP address nor a host name"),
+    ];
+    for (address, reason) in cases {
+        let error = refused("127.0.0.1:7101", address);
+        assert!(matches!(error.problem, Problem::BadAddress { .. }), "{address}: {error}");
+        assert!(error.to_string().contains(reason), "{address}: {error}");
+        assert_eq!(error.place.unwrap().line, 12);
+    }
+    let host = GOOD.replace("localhost:7102", "db-2.example.org:7102");
+    parse(&host).unwrap();
+}
+
+#[test]
+fn too_many_groups_or_processes_are_refused() {
+    let render =
+        |groups, replicas| Template { cluster: "x".into(), groups, replicas, limits: Limits::default() }.render();
+    assert_eq!(parse(&render(256, 64)).unwrap().processes(), 256 * 64 + 16);
+    let error = parse(&render(257, 1)).unwrap_err();
+    assert_eq!(error.problem, Problem::TooManyGroups { count: 257 });
+    let error = parse(&render(1, 65)).unwrap_err();
+    assert_eq!(error.problem, Problem::TooManyProcesses { group: "g1".into(), count: 65 });
+    let error = parse(&render(0, 3)).unwrap_err();
+    assert_eq!(error.problem, Problem::NoGroups);
+}
+
+#[test]
+fn a_missing_file_is_said_to_be_missing() {
+    let error = ClusterConfig::load(Path::new("no/such/cluster.toml")).unwrap_err();
+    assert!(error.to_string().starts_with("no/such/cluster.toml: cannot read the configuration"), "{error}");
+    assert!(error.remedy().contains("stentor config init"));
+}
+
+#[test]
+fn the_fingerprint_follows_what_must_be_agreed() {
+    let base = good();
+    let changes = [
+        ("\"example\"", "\"other\""),
+        ("\"shm\"", "\"sim\""),
+        ("65536", "65528"),
+        ("1024", "512"),
+        ("clients = 2", "clients = 3"),
+        ("clients = 2", "ring_kib = 512"),
+        ("\"g2\"", "\"g3\""),
+        ("\"g2.1\"", "\"g2.7\""),
+        (", { id = \"g1.2\", address = \"localhost:7102\" }", ""),
+    ];
+    for (from, to) in changes {
+        let changed = parse(&GOOD.replacen(from, to, 1)).unwrap();
+        assert_ne!(base.fingerprint(), changed.fingerprint(), "{from} -> {to}");
+        assert_ne!(base.salt(), changed.salt(), "{from} -> {to}");
+    }
+    for (from, to) in [("env:STENTOR_KEY", "file:key"), ("localhost:7102", "127.0.0.1:9")] {
+        let same = parse(&GOOD.replacen(from, to, 1)).unwrap();
+        assert_eq!(base.fingerprint(), same.fingerprint(), "{from} -> {to}");
+    }
+    assert_ne!(base.salt(), base.fingerprint());
+}
+
+/// The form is part of the protocol between processes: a change of it must come with a new format version.
+#[test]
+fn the_fingerprint_of_format_1_is_what_it_was() {
+    assert_eq!(FORMAT_VERSION, 1);
+    assert_eq!(format!("{:016x}", good().fingerprint()), "33d4431d37f48b56");
+}
+
+#[test]
+fn memory_grows_with_each_limit_and_adds_up() {
+    let base = good().memory();
+    for (from, to) in [("1024", "2048"), ("clients = 2", "clients = 3"), ("clients = 2", "clients = 2\nring_kib = 512")]
+    {
+        let grown = parse(&GOOD.replacen(from, to, 1)).unwrap().memory();
+        assert!(grown.total_bytes > base.total_bytes, "{from} -> {to}");
+    }
+    assert_eq!(base.total_bytes, 3 * base.member_bytes() + 2 * base.client_bytes());
+}
+
+proptest! {
+    #[test]
+    fn what_the_template_writes_is_read_back(
+        groups in 1usize..20, replicas in 1usize..8, window in 0u32..=16, clients in 1u16..=1024,
+        message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536,
+    ) {
+        let limits = Limits { message_bytes, window: 1 << window, clients, ring_kib };
+        let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits }.render();
+        let config = parse(&text).unwrap();
+        prop_assert_eq!(config.limits(), &limits);
+        prop_assert_eq!(config.groups().len(), groups);
+        prop_assert!(config.groups().iter().all(|group| group.members().len() == replicas));
+    }
+
+    #[test]
+    fn no_damage_to_a_file_panics(at in 0usize..GOOD.len(), bytes in proptest::collection::vec(any::<char>(), 0..4), cut in 0usize..20) {
+        let text: String = GOOD[..at].chars().chain(bytes).chain(GOOD[(at + cut).min(GOOD.len())..].chars()).collect();
+        if let Err(error) = parse(&text) {
+            let place = error.place.unwrap();
+            prop_assert!(place.line <= text.matches('\n').count() + 1, "{}", error);
+            prop_assert!(!error.remedy().is_empty());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! From the file as written to a configuration that holds.
+
+use std::collections::HashMap;
+use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
+
+use toml::Spanned;
+
+use super::error::{Place, Problem};
+use super::file::{Election, File, FileLimits, Group, Misplaced, Process};
+use super::limits::{CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, WINDOW};
+use super::{ClusterConfig, ElectionKind, FabricKind, GroupConfig, KeySource, MemberConfig, address, names};
+
+/// Fabrics of the design that this version does not have; `ofi:…` beside them.
+const ABSENT_FABRICS: [&str; 2] = ["roce", "verbs"];
+
+/// Checks everything that the types of the file do not say.
+pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplaced> {
+    at(&file.cluster, names::check("cluster", file.cluster.as_ref()))?;
+    let fabric = at(&file.fabric, fabric(file.fabric.as_ref()))?;
+    let key = file.key.map(|key| at(&key, key_source(key.as_ref()))).transpose()?;
+    let election = file.election.as_ref().map_or(Ok(ElectionKind::Heartbeat), election)?;
+    let limits = limits(&file.limits)?;
+    let groups = groups(file.group, text)?;
+    Ok(ClusterConfig { cluster: file.cluster.into_inner(), fabric, key, election, limits, groups })
+}
+
+fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {
+    result.map_err(|problem| (value.span(), problem))
+}
+
+fn fabric(name: &str) -> Result<FabricKind, Problem> {
+    match name {
+        "shm" => Ok(FabricKind::Shm),
+        "sim" => Ok(FabricKind::Sim),
+        _ if ABSENT_FABRICS.contains(&name) || name == "ofi" || name.starts_with("ofi:") => {
+            Err(Problem::AbsentFabric { name: name.to_owned() })
+        }
+        _ => Err(Problem::UnknownFabric { name: name.to_owned() }),
+    }
+}
+
+/// The value itself is in no error: whoever wrote the key there must not find it in a log.
+fn key_source(value: &str) -> Result<KeySource, Problem> {
+    match value.split_once(':') {
+        Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => Ok(KeySource::Env(name.to_owned())),
+        Some(("file", path)) if !path.is_empty() && !path.contains('\0') => Ok(KeySource::File(PathBuf::from(path))),
+        _ => Err(Problem::BadKey),
+    }
+}
+
+fn election(election: &Election) -> Result<ElectionKind, Misplaced> {
+    let name = election.kind.as_ref().clone();
+    let kind = match name.as_str() {
+        "heartbeat" => Ok(ElectionKind::Heartbeat),
+        "zookeeper" => Err(Problem::AbsentElection { name }),
+        _ => Err(Problem::UnknownElection { name }),
+    };
+    at(&election.kind, kind)
+}
+
+fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
+    let default = Limits::default();
+    let window = number("window", file.window.as_ref(), &WINDOW, default.window)?;
+    if !window.is_power_of_two() {
+        let span = file.window.as_ref().map_or(0..0, Spanned::span);
+        return Err((span, Problem::NotPowerOfTwo { value: i64::from(window) }));
+    }
+    Ok(Limits {
+        message_bytes: number("message_bytes", file.message_bytes.as_ref(), &MESSAGE_BYTES, default.message_bytes)?,
+        window,
+        clients: number("clients", file.clients.as_ref(), &CLIENTS, default.clients)?,
+        ring_kib: number("ring_kib", file.ring_kib.as_ref(), &RING_KIB, default.ring_kib)?,
+    })
+}
+
+fn number<N>(key: &'static str, v: Option<&Spanned<i64>>, range: &RangeInclusive<N>, default: N) -> Result<N, Misplaced>
+where
+    N: Copy + PartialOrd + TryFrom<i64> + Into<i64>,
+{
+    let Some(value) = v else { return Ok(default) };
+    let inside = N::try_from(*value.as_ref()).ok().filter(|n| range.contains(n));
+    inside.ok_or_else(|| {
+        let (min, max) = ((*range.start()).into(), (*range.end()).into());
+        (value.span(), Problem::OutOfRange { key, value: *value.as_ref(), min, max })
+    })
+}
+
+fn groups(groups: Vec<Group>, text: &str) -> Result<Vec<GroupConfig>, Misplaced> {
+    if groups.is_empty() {
+        return Err((text.trim_end().len()..text.len(), Problem::NoGroups));
+    }
+    if groups.len() > MAX_GROUPS {
+        return Err((groups[MAX_GROUPS].id.span(), Problem::TooManyGroups { count: groups.len() }));
+    }
+    let mut seen = Seen { text, first: HashMap::new() };
+    groups.into_iter().map(|group| self::group(group, &mut seen)).collect()
+}
+
+fn group(group: Group, seen: &mut Seen<'_>) -> Result<GroupConfig, Misplaced> {
+    at(&group.id, names::check("group id", group.id.as_ref()))?;
+    seen.once("group id", &group.id)?;
+    let name = group.id.into_inner();
+    let count = group.process.as_ref().len();
+    if count == 0 {
+        return Err((group.process.span(), Problem::EmptyGroup { group: name }));
+    }
+    if count > MAX_GROUP_PROCESSES {
+        return Err((group.process.span(), Problem::TooManyProcesses { group: name, count }));
+    }
+    let members = group.process.into_inner().into_iter().map(|process| member(process, seen));
+    Ok(GroupConfig { members: members.collect::<Result<_, _>>()?, id: name })
+}
+
+fn member(process: Process, seen: &mut Seen<'_>) -> Result<MemberConfig, Misplaced> {
+    at(&process.id, names::check("process id", process.id.as_ref()))?;
+    if names::is_client(process.id.as_ref()) {
+        return Err((process.id.span(), Problem::ClientName { name: process.id.into_inner() }));
+    }
+    seen.once("process id", &process.id)?;
+    at(&process.address, address::check(process.address.as_ref()))?;
+    seen.once("address", &process.address)?;
+    Ok(MemberConfig { id: process.id.into_inner(), address: process.address.into_inner() })
+}
+
+/// What has been named so far, and where.
+struct Seen<'a> {
+    text: &'a str,
+    first: HashMap<(&'static str, String), Range<usize>>,
+}
+
+impl Seen<'_> {
+    fn once(&mut self, what: &'static str, name: &Spanned<String>) -> Result<(), Misplaced> {
+        match self.first.insert((what, name.as_ref().clone()), name.span()) {
+            None => Ok(()),
+            Some(first) => {
+                let first_line = Place::of(self.text, first.start).line;
+                Err((name.span(), Problem::Duplicate { what, name: name.as_ref().clone(), first_line }))
+            }
+        }
+    }
+}
