@@ -69,14 +69,14 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
         formula: "clients × max(window × 128 B, 2 × longest record), and room for one record's overhang".to_owned(),
         bytes_each: bodies.bytes(),
     };
-    let control = |count| MemoryRow {
+    let control = |count, formula: &str| MemoryRow {
         what: "control ring of each member",
         count,
-        formula: "other members × ring_kib".to_owned(),
+        formula: formula.to_owned(),
         bytes_each: ring,
     };
-    let member = vec![bodies, control(members - 1)];
-    let client = vec![control(members)];
+    let member = vec![bodies, control(members - 1, "other members × ring_kib")];
+    let client = vec![control(members, "members × ring_kib")];
     let mut plan = MemoryPlan { member, client, total_bytes: 0 };
     plan.total_bytes = members * plan.member_bytes() + clients * plan.client_bytes();
     plan

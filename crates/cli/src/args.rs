@@ -1,0 +1,74 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+/// Group communication at RDMA speed.
+#[derive(Parser, Debug)]
+#[command(name = "stentor", version, propagate_version = true, after_help = EXIT_CODES)]
+pub(crate) struct CommandLine {
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print nothing but errors and what was asked to be printed; the exit code tells
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 good, 1 a property or a run failed, 2 bad usage or configuration.\n\
+                          Set NO_COLOR to have no colours.";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Write or check a cluster's configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Look at this machine: what it can do, which fabrics work here, and what to change
+    Doctor,
+    /// Print the completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual, or write its pages to a directory
+    Man {
+        /// Directory for one file per command; it must exist
+        #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        output: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ConfigCommand {
+    /// Write a commented configuration to begin with
+    Init(ConfigInit),
+    /// Check a configuration; print its processes, majorities and memory
+    Check {
+        /// The configuration
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigInit {
+    /// The cluster's name
+    #[arg(long, value_name = "NAME", default_value = "example")]
+    pub(crate) cluster: String,
+    /// Number of groups
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) groups: usize,
+    /// Processes in each group
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) replicas: usize,
+    /// Where to write it
+    #[arg(short, long, value_name = "FILE", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
+    pub(crate) output: PathBuf,
+    /// Overwrite a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}

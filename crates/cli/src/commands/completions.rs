@@ -1,0 +1,30 @@
+//! `stentor completions`: what the shell needs to complete commands and options.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use serde::Serialize;
+
+use crate::args::CommandLine;
+use crate::failure::{Failure, Verdict};
+use crate::output::{Human, Output};
+use crate::style::Style;
+
+#[derive(Serialize)]
+struct Completions {
+    shell: String,
+    script: String,
+}
+
+impl Human for Completions {
+    fn human(&self, _: Style) -> String {
+        self.script.clone()
+    }
+}
+
+pub(super) fn run(shell: Shell, output: Output) -> Result<Verdict, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "stentor", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    output.payload(&Completions { shell: shell.to_string(), script })?;
+    Ok(Verdict::Good)
+}

@@ -1,0 +1,63 @@
+//! `stentor config init`: a commented configuration to begin with.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use stentor::ClusterConfig;
+use stentor::config::{Limits, Template};
+
+use crate::args::ConfigInit;
+use crate::failure::{Failure, Verdict};
+use crate::output::{Human, Output};
+use crate::style::Style;
+
+#[derive(Serialize)]
+struct Written {
+    path: PathBuf,
+    cluster: String,
+    groups: usize,
+    replicas: usize,
+}
+
+impl Human for Written {
+    fn human(&self, _: Style) -> String {
+        let path = self.path.display();
+        format!("{path}: {} groups of {}\nnext: stentor config check {path}\n", self.groups, self.replicas)
+    }
+}
+
+pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure> {
+    let template = Template {
+        cluster: args.cluster.clone(),
+        groups: args.groups,
+        replicas: args.replicas,
+        limits: Limits::default(),
+    };
+    let text = template.render();
+    // What the file would be refused for is refused before it is written.
+    ClusterConfig::parse(&args.output, &text)
+        .map_err(|error| Failure::usage(&error.problem, "the arguments of `stentor config init`", error.remedy()))?;
+    write(args, &text)?;
+    let Template { cluster, groups, replicas, .. } = template;
+    output.report(&Written { path: args.output.clone(), cluster, groups, replicas })?;
+    Ok(Verdict::Good)
+}
+
+fn write(args: &ConfigInit, text: &str) -> Result<(), Failure> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    if !args.force {
+        options.create_new(true);
+    }
+    let mut file = options.open(&args.output).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::usage(
+            "the file exists already; it was not changed",
+            args.output.display(),
+            "name another file with -o, or overwrite it with --force",
+        ),
+        _ => Failure::cannot_write(&args.output, &error),
+    })?;
+    file.write_all(text.as_bytes()).map_err(|error| Failure::cannot_write(&args.output, &error))
+}

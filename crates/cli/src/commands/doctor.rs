@@ -1,0 +1,86 @@
+//! `stentor doctor`: what this machine can do, and which fabrics work here.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Verdict};
+use crate::machine::{self, Finding, State};
+use crate::output::{Human, Output};
+use crate::style::Style;
+
+#[derive(Serialize)]
+struct Diagnosis {
+    findings: Vec<Finding>,
+    fabrics: BTreeMap<&'static str, FabricState>,
+}
+
+#[derive(Serialize)]
+struct FabricState {
+    available: bool,
+    /// The way that data would really take; none when it is not available.
+    path: Option<String>,
+    why: String,
+}
+
+/// Exit code 1 only when `shm` does not work here: everything else has a fabric to fall back to by configuration.
+pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
+    let findings = machine::findings();
+    let fabrics = fabrics(&findings);
+    let usable = fabrics.values().all(|fabric| fabric.available || fabric.why == ABSENT);
+    output.report(&Diagnosis { findings, fabrics })?;
+    Ok(Verdict::of(usable))
+}
+
+const ABSENT: &str = "not in this version";
+
+fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
+    let absent = || FabricState { available: false, path: None, why: ABSENT.to_owned() };
+    let sim = FabricState {
+        available: true,
+        path: Some("one thread, no input or output".to_owned()),
+        why: "needs nothing".to_owned(),
+    };
+    BTreeMap::from([("sim", sim), ("shm", shm(findings)), ("roce", absent()), ("verbs", absent()), ("ofi", absent())])
+}
+
+fn shm(findings: &[Finding]) -> FabricState {
+    let missing: Vec<_> = findings.iter().filter(|finding| finding.state == State::Missing).collect();
+    if missing.is_empty() {
+        let directory = machine::runtime_directory();
+        let path = format!("stores into sealed memfd mappings; sockets in {}", directory.display());
+        return FabricState {
+            available: true,
+            path: Some(path),
+            why: "all that it needs was tried and works".to_owned(),
+        };
+    }
+    let why = missing.iter().map(|finding| format!("{}: {}", finding.what, finding.detail)).collect::<Vec<_>>();
+    FabricState { available: false, path: None, why: why.join("; ") }
+}
+
+impl Human for Diagnosis {
+    fn human(&self, style: Style) -> String {
+        let mut text = String::new();
+        for Finding { what, state, detail, remedy } in &self.findings {
+            let state = match state {
+                State::Ok => style.good("ok     "),
+                State::Info => "info   ".to_owned(),
+                State::Limited => style.fair("limited"),
+                State::Missing => style.bad("missing"),
+            };
+            let _ = writeln!(text, "{state}  {what:24} {detail}");
+            if let Some(remedy) = remedy {
+                let _ = writeln!(text, "{:35}remedy: {remedy}", "");
+            }
+        }
+        text.push_str("\nfabrics\n");
+        for (name, FabricState { available, path, why }) in &self.fabrics {
+            let state = if *available { style.good("available  ") } else { style.bad("unavailable") };
+            let path = path.as_deref().map_or(String::new(), |path| format!("{path}; "));
+            let _ = writeln!(text, "  {name:6} {state}  {path}{why}");
+        }
+        text
+    }
+}

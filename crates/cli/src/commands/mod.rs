@@ -1,0 +1,60 @@
+//! One file for each command.
+
+mod completions;
+mod config_check;
+mod config_init;
+mod doctor;
+mod man;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::args::{Command, CommandLine, ConfigCommand};
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+
+/// Reads the command line and does what it says.
+pub(crate) fn run() -> ExitCode {
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return refuse(&error),
+    };
+    let output = Output::new(line.json, line.quiet);
+    match dispatch(&line.command, output) {
+        Ok(verdict) => verdict.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::from(failure.exit_code)
+        }
+    }
+}
+
+fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
+    match command {
+        Command::Config(ConfigCommand::Init(args)) => config_init::run(args, output),
+        Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
+        Command::Doctor => doctor::run(output),
+        Command::Completions { shell } => completions::run(*shell, output),
+        Command::Man { output: directory } => man::run(directory.as_deref(), output),
+    }
+}
+
+/// Help and version are asked for; everything else is bad usage. The arguments did not parse, so `--json` is looked for
+/// by hand: whoever asked for a document gets one.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    if asked || !json {
+        // A reader that went away is not an error.
+        let _ = error.print();
+        return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    }
+    let text = error.render().to_string();
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let what = lines.next().unwrap_or("bad usage").trim_start_matches("error: ").to_owned();
+    let remedy = lines.map(str::trim).collect::<Vec<_>>().join("; ");
+    Output::new(true, false).failure(&Failure::usage(what, "command line", remedy));
+    ExitCode::from(2)
+}

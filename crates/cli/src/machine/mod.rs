@@ -1,0 +1,74 @@
+//! What this machine can do, found by trying it where that is possible.
+
+mod directory;
+mod memory;
+mod processor;
+mod system;
+
+use serde::Serialize;
+
+pub(crate) use directory::runtime_directory;
+
+/// How a finding is to be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// Nothing to do.
+    Ok,
+    /// Nothing that exists in this version needs it.
+    Info,
+    /// It works, not at its best.
+    Limited,
+    /// A fabric does not work without it.
+    Missing,
+}
+
+/// One thing about this machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Finding {
+    /// What was looked at.
+    pub(crate) what: &'static str,
+    /// How it is to be taken.
+    pub(crate) state: State,
+    /// What was found.
+    pub(crate) detail: String,
+    /// What to do; none when there is nothing to do.
+    pub(crate) remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(what: &'static str, detail: impl Into<String>) -> Self {
+        Finding { what, state: State::Ok, detail: detail.into(), remedy: None }
+    }
+
+    fn with_remedy(what: &'static str, state: State, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Finding { what, state, detail: detail.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn info(what: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::with_remedy(what, State::Info, detail, remedy)
+    }
+
+    fn limited(what: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::with_remedy(what, State::Limited, detail, remedy)
+    }
+
+    fn missing(what: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::with_remedy(what, State::Missing, detail, remedy)
+    }
+}
+
+/// Everything, in the order in which it is told. Takes a few milliseconds and leaves nothing behind.
+pub(crate) fn findings() -> Vec<Finding> {
+    vec![
+        processor::count(),
+        processor::clock(),
+        memory::memfd(),
+        memory::seals(),
+        system::futex(),
+        directory::finding(),
+        system::open_files(),
+        memory::memlock(),
+        memory::huge_pages(),
+    ]
+}
