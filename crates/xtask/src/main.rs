@@ -1,1 +1,40 @@
-fn main() {}
+//! Everything that is run on Stentor's sources: `cargo xtask test` before every merge, `cargo xtask nightly` now and then.
+#![forbid(unsafe_code)]
+
+mod args;
+mod campaign;
+mod cargo;
+mod layers;
+mod lengths;
+mod licences;
+mod loom;
+mod nightly;
+mod purity;
+mod runner;
+mod source;
+mod steps;
+mod unsafety;
+mod workspace;
+
+use std::process::ExitCode;
+
+use args::Request;
+use cargo::Context;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (title, list, only) = match args::parse(&arguments) {
+        Ok(Request::Test { only }) => ("test", steps::TEST, only),
+        Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, only),
+        Ok(Request::Help) => {
+            print!("{}", args::usage());
+            return ExitCode::SUCCESS;
+        }
+        Err(problem) => {
+            eprint!("error: {problem}\n\n{}", args::usage());
+            return ExitCode::from(2);
+        }
+    };
+    let chosen: Vec<_> = list.iter().filter(|step| only.is_empty() || only.iter().any(|o| o == step.name)).collect();
+    if runner::run(title, &Context::new(), &chosen, list.len()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

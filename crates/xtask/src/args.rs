@@ -1,0 +1,94 @@
+//! The command line.
+
+use std::fmt::Write as _;
+
+use crate::{nightly::NIGHTLY, runner::Step, steps::TEST};
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// The steps that run before every merge; all of them if `only` is empty.
+    Test {
+        /// Names of steps.
+        only: Vec<String>,
+    },
+    /// The long ones.
+    Nightly {
+        /// Names of steps.
+        only: Vec<String>,
+    },
+    /// The usage.
+    Help,
+}
+
+/// Reads the arguments after the program's name.
+pub(crate) fn parse(arguments: &[String]) -> Result<Request, String> {
+    let Some((command, rest)) = arguments.split_first() else { return Ok(Request::Help) };
+    match command.as_str() {
+        "test" => Ok(Request::Test { only: only(rest, TEST)? }),
+        "nightly" => Ok(Request::Nightly { only: only(rest, NIGHTLY)? }),
+        "help" | "--help" | "-h" => Ok(Request::Help),
+        other => Err(format!("there is no command `{other}`")),
+    }
+}
+
+fn only(rest: &[String], steps: &[Step]) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    let mut rest = rest.iter();
+    while let Some(flag) = rest.next() {
+        if flag != "--only" {
+            return Err(format!("there is no argument `{flag}`"));
+        }
+        let list = rest.next().ok_or("`--only` wants the name of a step")?;
+        names.extend(list.split(',').map(str::to_owned));
+    }
+    match names.iter().find(|name| steps.iter().all(|step| step.name != **name)) {
+        Some(unknown) => Err(format!("there is no step `{unknown}`")),
+        None => Ok(names),
+    }
+}
+
+/// The usage, with every step and what it is for.
+pub(crate) fn usage() -> String {
+    let mut text = String::from("Usage: cargo xtask test|nightly [--only STEP[,STEP…]]…\n");
+    for (title, steps) in [("test", TEST), ("nightly", NIGHTLY)] {
+        let _ = write!(text, "\nSteps of `{title}`:\n");
+        for step in steps {
+            let _ = writeln!(text, "  {:<16} {}", step.name, step.what);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request, String> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn commands_and_steps_are_found() {
+        assert_eq!(parsed(""), Ok(Request::Help));
+        assert_eq!(parsed("test"), Ok(Request::Test { only: vec![] }));
+        let both = Request::Test { only: vec!["clippy".into(), "docs".into()] };
+        assert_eq!(parsed("test --only clippy,docs"), Ok(both));
+        assert_eq!(parsed("test --only clippy --only docs"), parsed("test --only clippy,docs"));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        for line in ["tset", "test clippy", "test --only", "test --only clipy", "nightly --only clippy"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_usage_names_every_step() {
+        let usage = usage();
+        for step in TEST.iter().chain(NIGHTLY) {
+            assert!(usage.contains(step.name), "{}", step.name);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A short simulation campaign and the demonstration, with the command itself.
+//!
+//! Not among the steps yet: the command has no `sim` and no `demo`. When it has, these become steps of `steps::TEST`.
+#![expect(
+    dead_code,
+    reason = "the command has neither `sim` nor `demo` yet; with them this becomes steps of `steps::TEST`"
+)]
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::cargo::{Context, capture};
+use crate::runner::Outcome;
+
+/// Seeds of the campaign without planted bugs, and seeds within which each planted bug must be found.
+const SEEDS: u64 = 1000;
+/// Planted bugs, at least: fewer means that some were lost.
+const PLANTS: usize = 8;
+
+/// What `stentor sim … --json` prints, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct Campaign {
+    seeds: u64,
+    violations: u64,
+    first_violation: Option<Violation>,
+    wall_seconds: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Violation {
+    seed: u64,
+    property: String,
+    reproduce: String,
+}
+
+/// What `stentor demo --json` prints, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct Demo {
+    ok: bool,
+    properties: BTreeMap<String, String>,
+    deliveries: u64,
+}
+
+/// Every property holds for every seed.
+pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
+    let seeds = format!("0..{SEEDS}");
+    let (good, found): (_, Campaign) = stentor(context, &[], &["sim", "multicast", "--seeds", &seeds, "--json"])?;
+    sound(&found)?;
+    ensure!(good, "the campaign found nothing but failed");
+    println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
+    Ok(Outcome::Passed)
+}
+
+/// Every planted bug is found.
+pub(crate) fn plants(context: &Context) -> Result<Outcome> {
+    let planted = ["--features", "plants"];
+    let (_, names): (_, Vec<String>) = stentor(context, &planted, &["sim", "multicast", "--plants", "--json"])?;
+    ensure!(names.len() >= PLANTS, "{} planted bugs; there were {PLANTS}", names.len());
+    let seeds = format!("0..{SEEDS}");
+    for name in names {
+        let arguments = ["sim", "multicast", "--seeds", &seeds, "--plant", &name, "--json"];
+        let (good, found): (_, Campaign) = stentor(context, &planted, &arguments)?;
+        let violation = found.first_violation.with_context(|| format!("planted bug `{name}` was not found"))?;
+        ensure!(!good && found.violations > 0, "planted bug `{name}` was found but the command ended well");
+        println!("{name}: breaks {} at seed {}", violation.property, violation.seed);
+    }
+    Ok(Outcome::Passed)
+}
+
+/// The main job in one line: real processes, real input, every property.
+pub(crate) fn demo(context: &Context) -> Result<Outcome> {
+    let (good, found): (_, Demo) = stentor(context, &[], &["demo", "--json"])?;
+    shown(&found)?;
+    ensure!(good, "the demonstration was sound but failed");
+    println!("{} deliveries, {} properties ok", found.deliveries, found.properties.len());
+    Ok(Outcome::Passed)
+}
+
+fn sound(found: &Campaign) -> Result<()> {
+    if let Some(violation) = &found.first_violation {
+        println!("REPRODUCE WITH: {}", violation.reproduce);
+        anyhow::bail!("{} violations; the first: {} at seed {}", found.violations, violation.property, violation.seed);
+    }
+    ensure!(found.violations == 0, "{} violations", found.violations);
+    ensure!(found.seeds == SEEDS, "{} seeds were run, not {SEEDS}", found.seeds);
+    Ok(())
+}
+
+fn shown(found: &Demo) -> Result<()> {
+    let bad: Vec<_> = found.properties.iter().filter(|(_, verdict)| *verdict != "ok").collect();
+    ensure!(bad.is_empty() && found.ok, "not ok: {bad:?}");
+    ensure!(!found.properties.is_empty() && found.deliveries > 0, "nothing was checked");
+    Ok(())
+}
+
+/// Runs the release build of the command and reads the document it prints, whether it ends well or not.
+fn stentor<T: DeserializeOwned>(context: &Context, features: &[&str], arguments: &[&str]) -> Result<(bool, T)> {
+    let mut command = context.cargo(["run", "--release", "-p", "stentor-cli"]);
+    let (good, text) = capture(command.args(features).arg("--").args(arguments))?;
+    let document =
+        serde_json::from_str(&text).with_context(|| format!("`stentor {}` printed {text:?}", arguments.join(" ")))?;
+    Ok((good, document))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn campaign(text: &str) -> Result<()> {
+        sound(&serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn a_campaign_is_sound_only_without_violations_and_with_all_seeds() {
+        assert!(campaign(r#"{"seeds": 1000, "violations": 0, "first_violation": null, "wall_seconds": 1.0}"#).is_ok());
+        assert!(campaign(r#"{"seeds": 0, "violations": 0, "wall_seconds": 1.0}"#).is_err());
+        assert!(campaign(r#"{"seeds": 1000, "violations": 1, "wall_seconds": 1.0}"#).is_err());
+        let found = r#"{"seed": 7, "property": "M4", "reproduce": "stentor sim multicast --seed 7"}"#;
+        let found = format!(r#"{{"seeds": 1000, "violations": 1, "first_violation": {found}, "wall_seconds": 1.0}}"#);
+        assert!(campaign(&found).unwrap_err().to_string().contains("M4 at seed 7"));
+    }
+
+    #[test]
+    fn a_demonstration_must_have_checked_something() {
+        let demo = |text: &str| shown(&serde_json::from_str(text).unwrap());
+        assert!(demo(r#"{"ok": true, "properties": {"M1": "ok"}, "deliveries": 9}"#).is_ok());
+        assert!(demo(r#"{"ok": true, "properties": {}, "deliveries": 9}"#).is_err());
+        assert!(demo(r#"{"ok": true, "properties": {"M1": "ok"}, "deliveries": 0}"#).is_err());
+        assert!(demo(r#"{"ok": true, "properties": {"M1": "violated"}, "deliveries": 9}"#).is_err());
+        assert!(demo(r#"{"ok": false, "properties": {"M1": "ok"}, "deliveries": 9}"#).is_err());
+    }
+}

@@ -1,0 +1,23 @@
+//! Tests under loom, which runs every interleaving of a lock-free algorithm.
+
+use anyhow::Result;
+
+use crate::cargo::{Context, run};
+use crate::runner::Outcome;
+use crate::workspace::Workspace;
+
+/// Every crate with a `tests/loom.rs`, in a target directory of its own: the flag would rebuild everything twice.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    let workspace = Workspace::load(context)?;
+    let crates: Vec<_> = workspace.members().filter(|p| p.directory().join("tests/loom.rs").exists()).collect();
+    if crates.is_empty() {
+        return Ok(Outcome::NotRun("no crate has a tests/loom.rs".into()));
+    }
+    for package in crates {
+        let arguments = ["test", "--release", "--target-dir", "target/loom", "--test", "loom", "-p", &package.name];
+        let mut command = context.cargo(arguments);
+        command.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_RELEASE_LTO", "off");
+        run(command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"))?;
+    }
+    Ok(Outcome::Passed)
+}

@@ -1,0 +1,159 @@
+//! Protocol crates do no I/O, start no threads, read no clock and draw no random numbers: time and randomness come in as
+//! arguments. That is what makes one seed replay one run.
+//!
+//! Shown in three ways, and in a fourth where it can be: what is linked with the crate is on an allow-list; no path in its
+//! sources names what is forbidden; the compiled library calls none of it; and it builds for a target without an
+//! operating system, if that target is installed.
+
+mod paths;
+mod symbols;
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::cargo::{Context, capture, run};
+use crate::runner::Outcome;
+use crate::source::{Source, Violation, has_root_attribute, judge};
+use crate::workspace::{Package, Workspace};
+
+/// A crate that is kept pure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pure {
+    /// The crate.
+    pub name: &'static str,
+    /// What may be linked with it, directly or not; macros apart.
+    pub linked: &'static [&'static str],
+    /// Whether it also does without `std`.
+    pub no_std: bool,
+}
+
+/// The crates that are kept pure.
+pub(crate) const PURE: &[Pure] = &[
+    Pure {
+        name: "stentor-multicast",
+        linked: &["stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
+        no_std: false,
+    },
+    Pure { name: "stentor-wire", linked: &["thiserror", "zerocopy"], no_std: true },
+];
+
+const BARE: &str = "wasm32-unknown-unknown";
+
+/// Checks all of them.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    let workspace = Workspace::load(context)?;
+    let mut violations = Vec::new();
+    for pure in PURE {
+        let package = workspace.member(pure.name)?;
+        let linked: Vec<&str> = workspace.linked_with(package).iter().map(|package| package.name.as_str()).collect();
+        violations.extend(check_linked(pure, &linked));
+        let sources = shipped(context, package)?;
+        violations.extend(check_no_std(pure, &sources)?);
+        for source in &sources {
+            violations.extend(paths::check(source)?);
+        }
+        let library = library(context, pure.name)?;
+        let (names, found) = symbols::check(pure.name, &std::fs::read(&library).context("cannot read the library")?)?;
+        violations.extend(found);
+        println!("{}: {} files, {} crates linked, {names} names called", pure.name, sources.len(), linked.len());
+    }
+    judge(&violations)?;
+    bare_build(context)?;
+    Ok(Outcome::Passed)
+}
+
+fn check_linked(pure: &Pure, linked: &[&str]) -> Vec<Violation> {
+    let foreign = linked.iter().filter(|name| !pure.linked.contains(name));
+    let what = |name: &&str| format!("is linked with {name}: find another way, or add it to PURE in xtask/src/purity");
+    foreign.map(|name| Violation::of(pure.name, what(name))).collect()
+}
+
+fn check_no_std(pure: &Pure, sources: &[Source]) -> Result<Vec<Violation>> {
+    let root = sources.iter().find(|source| source.path.ends_with("src/lib.rs"));
+    let root = root.with_context(|| format!("{} has no src/lib.rs", pure.name))?;
+    let missing = pure.no_std && !has_root_attribute(&root.tokens()?, "no_std", "");
+    Ok(missing.then(|| Violation::at(root, 1, "this crate root lacks `#![no_std]`")).into_iter().collect())
+}
+
+/// The sources that are compiled into the library: no integration tests, no benchmarks, no modules for tests.
+fn shipped(context: &Context, package: &Package) -> Result<Vec<Source>> {
+    let mut sources = package.sources(context)?;
+    let inside = package.directory().join("src");
+    sources.retain(|source| context.root.join(&source.path).starts_with(&inside));
+    let mut tests = Vec::new();
+    for source in &sources {
+        tests.extend(paths::test_modules(source)?);
+    }
+    sources.retain(|source| {
+        !tests.iter().any(|test| source.path.starts_with(test) || source.path == test.with_extension("rs"))
+    });
+    Ok(sources)
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    package_id: String,
+    #[serde(default)]
+    filenames: Vec<String>,
+}
+
+/// Compiles a crate and says where its library is.
+fn library(context: &Context, name: &str) -> Result<String> {
+    let arguments = ["rustc", "--lib", "-p", name, "--message-format", "json-render-diagnostics", "--"];
+    let (good, text) = capture(context.cargo(arguments).args(symbols::COMPLETE))?;
+    if !good {
+        bail!("{name} does not compile; the message is above");
+    }
+    let mut found = None;
+    for line in text.lines() {
+        let message: Message = serde_json::from_str(line).context("cargo printed something unknown")?;
+        if message.reason == "compiler-artifact" && message.package_id.contains(&format!("#{name}@")) {
+            found = message.filenames.into_iter().find(|file| file.ends_with(".rlib"));
+        }
+    }
+    found.with_context(|| format!("cargo did not say where the library of {name} is"))
+}
+
+/// Builds for a target that has no operating system to call. Says so if it cannot.
+fn bare_build(context: &Context) -> Result<()> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let (known, directory) = capture(Command::new(rustc).args(["--print", "target-libdir", "--target", BARE]))?;
+    if !known || !Path::new(directory.trim()).is_dir() {
+        println!("target {BARE} is not installed: judged by dependencies, sources and symbols alone");
+        return Ok(());
+    }
+    let packages = PURE.iter().flat_map(|pure| ["-p", pure.name]);
+    run(context.cargo(["build", "--lib", "--target", BARE]).args(packages))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::fixture::source;
+
+    const TESTED: Pure = Pure { name: "stentor-multicast", linked: &["stentor-fabric"], no_std: true };
+
+    #[test]
+    fn foreign_crates_are_seen_through_others_but_macros_and_tests_do_not_count() {
+        let workspace = Workspace::parse(include_str!("../fixtures/metadata.json")).unwrap();
+        let linked = workspace.linked_with(workspace.member("stentor-multicast").unwrap());
+        let linked: Vec<_> = linked.into_iter().map(|package| package.name.as_str()).collect();
+        assert_eq!(linked, ["forked", "stentor-fabric"]);
+        let found = check_linked(&TESTED, &linked);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].what.contains("forked"), "{found:?}");
+    }
+
+    #[test]
+    fn a_crate_that_should_do_without_std_says_so() {
+        let check = |text: &str| check_no_std(&TESTED, &[source("crates/a/src/lib.rs", text)]).unwrap().len();
+        assert_eq!(check("#![no_std]"), 0);
+        assert_eq!(check("//! #![no_std]"), 1);
+        assert!(check_no_std(&TESTED, &[]).is_err());
+    }
+}

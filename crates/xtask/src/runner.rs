@@ -1,0 +1,132 @@
+//! Runs steps one after the other and says how each ended.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::cargo::Context;
+
+/// One thing that is run.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is for, for the usage.
+    pub what: &'static str,
+    /// Runs it. An error is a failure; its text says what and where.
+    pub run: fn(&Context) -> Result<Outcome>,
+}
+
+/// How a step ended that did not fail.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// Everything it looks at is as it should be.
+    Passed,
+    /// It could not be run here, and why. Neither passed nor failed.
+    NotRun(String),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Ended {
+    As(Outcome),
+    Failed(String),
+}
+
+/// Runs all the steps, also after a failure, and prints the summary. Returns whether none failed.
+pub(crate) fn run(title: &str, context: &Context, steps: &[&Step], available: usize) -> bool {
+    let begin = Instant::now();
+    let mut results = Vec::new();
+    for (n, step) in steps.iter().enumerate() {
+        println!("\n=== {} ({} of {}): {}", step.name, n + 1, steps.len(), step.what);
+        let start = Instant::now();
+        let ended = match (step.run)(context) {
+            Ok(outcome) => Ended::As(outcome),
+            Err(error) => Ended::Failed(format!("{error:#}")),
+        };
+        let took = start.elapsed();
+        println!("=== {}: {} in {}", step.name, describe(&ended), seconds(took));
+        results.push((step.name, ended, took));
+    }
+    print!("{}", summary(title, &results, available, begin.elapsed()));
+    good(&results)
+}
+
+fn good(results: &[(&str, Ended, Duration)]) -> bool {
+    !results.is_empty() && results.iter().all(|(_, ended, _)| !matches!(ended, Ended::Failed(_)))
+}
+
+fn describe(ended: &Ended) -> String {
+    match ended {
+        Ended::As(Outcome::Passed) => "ok".into(),
+        Ended::As(Outcome::NotRun(why)) => format!("not run: {why}"),
+        Ended::Failed(why) => format!("FAILED: {why}"),
+    }
+}
+
+fn summary(title: &str, results: &[(&str, Ended, Duration)], available: usize, took: Duration) -> String {
+    let mut text = format!("\n{:<16} {:>9}  result\n", "step", "time");
+    for (name, ended, took) in results {
+        let _ = writeln!(text, "{name:<16} {:>9}  {}", seconds(*took), describe(ended));
+    }
+    let count = |wanted: fn(&Ended) -> bool| results.iter().filter(|(_, ended, _)| wanted(ended)).count();
+    let passed = count(|ended| matches!(ended, Ended::As(Outcome::Passed)));
+    let failed = count(|ended| matches!(ended, Ended::Failed(_)));
+    let not_run = count(|ended| matches!(ended, Ended::As(Outcome::NotRun(_))));
+    let verdict = if good(results) { "ok" } else { "FAILED" };
+    let _ = write!(text, "xtask {title}: {verdict}. {passed} passed; {failed} failed; {not_run} not run");
+    if results.len() < available {
+        let _ = write!(text, "; {} not asked for", available - results.len());
+    }
+    let _ = writeln!(text, "; in {}", seconds(took));
+    text
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(ended: &[Ended]) -> Vec<(&'static str, Ended, Duration)> {
+        ended.iter().map(|ended| ("step", ended.clone(), Duration::from_millis(1500))).collect()
+    }
+
+    #[test]
+    fn what_was_not_run_is_neither_passed_nor_failed() {
+        let results = results(&[Ended::As(Outcome::Passed), Ended::As(Outcome::NotRun("no miri".into()))]);
+        assert!(good(&results));
+        let text = summary("test", &results, 3, Duration::from_secs(3));
+        assert!(text.contains("1 passed; 0 failed; 1 not run; 1 not asked for; in 3.0 s"), "{text}");
+        assert!(text.contains("not run: no miri"), "{text}");
+    }
+
+    #[test]
+    fn one_failure_fails_and_nothing_at_all_too() {
+        let results = results(&[Ended::Failed("why".into()), Ended::As(Outcome::Passed)]);
+        assert!(!good(&results));
+        assert!(
+            summary("test", &results, 2, Duration::ZERO).contains("xtask test: FAILED. 1 passed; 1 failed; 0 not run;")
+        );
+        assert!(!good(&[]));
+    }
+
+    #[test]
+    fn the_steps_after_a_failure_still_run() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let fails = Step { name: "fails", what: "", run: |_| anyhow::bail!("as it should") };
+        let counts = Step {
+            name: "counts",
+            what: "",
+            run: |_| {
+                RUNS.fetch_add(1, Ordering::Relaxed);
+                Ok(Outcome::Passed)
+            },
+        };
+        assert!(!run("test", &Context::new(), &[&fails, &counts], 2));
+        assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,186 @@
+//! Rust files, and what is wrong with them.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+
+/// A Rust file.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// Its path from the repository root.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+impl Source {
+    /// Its tokens; comments are gone, doc comments are attributes.
+    pub(crate) fn tokens(&self) -> Result<Vec<TokenTree>> {
+        let tokens = TokenStream::from_str(&self.text);
+        let tokens = tokens.map_err(|error| anyhow!("{}: not Rust: {error}", self.path.display()))?;
+        Ok(tokens.into_iter().collect())
+    }
+
+    /// Number of lines.
+    pub(crate) fn lines(&self) -> usize {
+        self.text.lines().count()
+    }
+}
+
+/// Something that breaks a rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Violation {
+    /// Where: a file, a file and a line, or a crate.
+    pub place: String,
+    /// What is wrong and what to do about it.
+    pub what: String,
+}
+
+impl Violation {
+    /// In a line of a file.
+    pub(crate) fn at(source: &Source, line: usize, what: impl Into<String>) -> Self {
+        Violation { place: format!("{}:{line}", source.path.display()), what: what.into() }
+    }
+
+    /// In a crate or a file as a whole.
+    pub(crate) fn of(place: impl fmt::Display, what: impl Into<String>) -> Self {
+        Violation { place: place.to_string(), what: what.into() }
+    }
+}
+
+/// Prints all violations; an error if there are any.
+pub(crate) fn judge(violations: &[Violation]) -> Result<()> {
+    for violation in violations {
+        println!("{}: {}", violation.place, violation.what);
+    }
+    match violations {
+        [] => Ok(()),
+        [one] => bail!("{}: {}", one.place, one.what),
+        [first, rest @ ..] => bail!("{}: {} (and {} more)", first.place, first.what, rest.len()),
+    }
+}
+
+/// All Rust files below `directory`, in the order of their paths; build output apart.
+pub(crate) fn rust_files(root: &Path, directory: &Path) -> Result<Vec<Source>> {
+    let mut files = Vec::new();
+    let mut to_do = vec![directory.to_owned()];
+    while let Some(directory) = to_do.pop() {
+        let entries = fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                to_do.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                files.push(Source { path: path.strip_prefix(root).unwrap_or(&path).to_owned(), text });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// The line a token begins in.
+pub(crate) fn line(token: &TokenTree) -> usize {
+    token.span().start().line
+}
+
+/// Whether a token is this identifier or keyword.
+pub(crate) fn is_ident(token: Option<&TokenTree>, name: &str) -> bool {
+    matches!(token, Some(TokenTree::Ident(ident)) if ident == name)
+}
+
+/// Whether a token is this character of punctuation.
+pub(crate) fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
+}
+
+/// The token as a group with these delimiters.
+pub(crate) fn group(token: Option<&TokenTree>, delimiter: Delimiter) -> Option<&Group> {
+    match token {
+        Some(TokenTree::Group(group)) if group.delimiter() == delimiter => Some(group),
+        _ => None,
+    }
+}
+
+/// Calls `see` with the tokens of every nesting level.
+pub(crate) fn each_level(tokens: &[TokenTree], see: &mut dyn FnMut(&[TokenTree])) {
+    see(tokens);
+    for token in tokens {
+        if let TokenTree::Group(group) = token {
+            each_level(&group.stream().into_iter().collect::<Vec<_>>(), see);
+        }
+    }
+}
+
+/// Whether the file begins with `#![name(argument)]`, or `#![name]` where `argument` is empty, among its attributes.
+pub(crate) fn has_root_attribute(tokens: &[TokenTree], name: &str, argument: &str) -> bool {
+    tokens.windows(3).any(|window| {
+        let inner = is_punct(window.first(), '#') && is_punct(window.get(1), '!');
+        let Some(attribute) = group(window.get(2), Delimiter::Bracket).filter(|_| inner) else { return false };
+        let attribute: Vec<_> = attribute.stream().into_iter().collect();
+        let arguments = group(attribute.get(1), Delimiter::Parenthesis).map(|group| group.stream().into_iter());
+        let right = match arguments {
+            Some(mut arguments) => arguments.any(|token| is_ident(Some(&token), argument)),
+            None => argument.is_empty(),
+        };
+        is_ident(attribute.first(), name) && right
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod fixture {
+    //! Sources for tests.
+
+    use super::*;
+
+    /// A file with this text.
+    pub(crate) fn source(path: &str, text: &str) -> Source {
+        Source { path: path.into(), text: text.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fixture::source;
+
+    #[test]
+    fn files_are_found_at_any_depth_but_not_in_the_build_output() {
+        let root = std::env::temp_dir().join(format!("xtask-files-{}", std::process::id()));
+        for file in ["a.rs", "x/y/b.rs", "target/c.rs", "x/d.txt"] {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), "fn f() {}\n").unwrap();
+        }
+        let found: Vec<_> = rust_files(&root, &root).unwrap().into_iter().map(|source| source.path).collect();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, [Path::new("a.rs"), Path::new("x/y/b.rs")]);
+        assert!(rust_files(&root, &root).is_err(), "a directory that is not there is an error");
+    }
+
+    #[test]
+    fn root_attributes_are_told_from_comments_strings_and_items() {
+        let has = |text| has_root_attribute(&source("a.rs", text).tokens().unwrap(), "forbid", "unsafe_code");
+        assert!(has("//! Docs.\n#![no_std]\n#![forbid(missing_docs, unsafe_code)]\nfn f() {}"));
+        assert!(!has("// #![forbid(unsafe_code)]"));
+        assert!(!has("const A: &str = \"#![forbid(unsafe_code)]\";"));
+        assert!(!has("#[forbid(unsafe_code)] fn f() {}"));
+        assert!(!has("#![deny(unsafe_code)]"));
+        assert!(has_root_attribute(&source("a.rs", "#![no_std]").tokens().unwrap(), "no_std", ""));
+    }
+
+    #[test]
+    fn what_is_not_rust_is_an_error() {
+        assert!(source("a.rs", "fn f() {").tokens().is_err());
+    }
+
+    #[test]
+    fn one_violation_is_enough() {
+        assert!(judge(&[]).is_ok());
+        assert!(judge(&[Violation::of("crate", "wrong")]).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! The steps of `cargo xtask test`, in the order in which they run.
+
+use anyhow::Result;
+
+use crate::cargo::{Context, run};
+use crate::runner::{Outcome, Step};
+use crate::workspace::Workspace;
+use crate::{layers, lengths, licences, loom, purity, unsafety};
+
+/// Everything that must hold before a change is merged. Quick ones first.
+pub(crate) const TEST: &[Step] = &[
+    Step { name: "format", what: "rustfmt has nothing to change", run: format },
+    Step { name: "layers", what: "crates depend only on what the map allows", run: layers::step },
+    Step { name: "unsafe", what: "no `unsafe` outside the fabric crates that need it", run: unsafety::step },
+    Step { name: "lengths", what: "files and functions stay short", run: lengths::step },
+    Step { name: "licences", what: "no copyleft and no foreign registry among the dependencies", run: licences::step },
+    Step { name: "clippy", what: "clippy on all targets, warnings denied", run: clippy },
+    Step { name: "clippy-plants", what: "the same with the planted bugs compiled in", run: clippy_plants },
+    Step { name: "docs", what: "rustdoc, warnings denied", run: docs },
+    Step {
+        name: "purity",
+        what: "protocols do no I/O, start no threads, read no clock, draw no numbers",
+        run: purity::step,
+    },
+    Step { name: "tests", what: "all tests of all crates", run: tests },
+    Step { name: "tests-plants", what: "tests of the crates that have planted bugs, with them", run: tests_plants },
+    Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
+    Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
+];
+
+fn format(context: &Context) -> Result<Outcome> {
+    run(&mut context.cargo(["fmt", "--all", "--", "--check"]))?;
+    Ok(Outcome::Passed)
+}
+
+fn clippy(context: &Context) -> Result<Outcome> {
+    run(&mut context.cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// `-p` and `--features` for the crates that have the feature `plants`.
+fn planted(context: &Context) -> Result<Vec<String>> {
+    let workspace = Workspace::load(context)?;
+    let planted = workspace.members().filter(|package| package.features.contains_key("plants"));
+    Ok(planted.flat_map(|p| ["-p".into(), p.name.clone(), "--features".into(), format!("{}/plants", p.name)]).collect())
+}
+
+fn clippy_plants(context: &Context) -> Result<Outcome> {
+    let mut command = context.cargo(["clippy", "--all-targets"]);
+    run(command.args(planted(context)?).args(["--", "-D", "warnings"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// Libraries and binaries apart: the command and the library it stands on have the same name, and so the same page.
+fn docs(context: &Context) -> Result<Outcome> {
+    for targets in ["--lib", "--bins"] {
+        run(context.cargo(["doc", "--workspace", "--no-deps", targets]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    }
+    Ok(Outcome::Passed)
+}
+
+fn tests(context: &Context) -> Result<Outcome> {
+    run(&mut context.cargo(["test", "--workspace"]))?;
+    Ok(Outcome::Passed)
+}
+
+fn tests_plants(context: &Context) -> Result<Outcome> {
+    run(context.cargo(["test"]).args(planted(context)?))?;
+    Ok(Outcome::Passed)
+}
+
+fn miri(context: &Context) -> Result<Outcome> {
+    if !context.succeeds(&mut context.cargo(["miri", "--version"])) {
+        return Ok(Outcome::NotRun("component miri is not installed".into()));
+    }
+    // The property tests look for a file of earlier failures, which Miri's isolation forbids.
+    let mut command = context.cargo(["miri", "test", "-p", "stentor-fabric", "--lib"]);
+    run(command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("PROPTEST_CASES", "4"))?;
+    Ok(Outcome::Passed)
+}

@@ -1,0 +1,151 @@
+//! What `cargo metadata` says about the workspace and its dependencies.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::cargo::{Context, capture};
+use crate::source::{Source, rust_files};
+
+/// The workspace and everything it is resolved to.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Workspace {
+    /// All packages, dependencies included.
+    pub packages: Vec<Package>,
+    workspace_members: Vec<String>,
+    resolve: Resolve,
+}
+
+/// One package.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    /// Cargo's name for this version from this source.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its licence, an SPDX expression.
+    pub license: Option<String>,
+    /// Where it comes from; nothing for packages of this workspace.
+    pub source: Option<String>,
+    /// What it asks for.
+    pub dependencies: Vec<Dependency>,
+    /// Its libraries, binaries, tests.
+    pub targets: Vec<Target>,
+    /// Its features.
+    pub features: BTreeMap<String, Vec<String>>,
+    manifest_path: PathBuf,
+}
+
+/// A dependency as the manifest names it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Dependency {
+    /// Name of the package.
+    pub name: String,
+    /// Nothing for a normal one, else `dev` or `build`.
+    pub kind: Option<String>,
+    /// Where it lies, for packages of this workspace.
+    pub path: Option<PathBuf>,
+}
+
+/// A library, binary, test, example or benchmark.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    /// `lib`, `bin`, `proc-macro`, `test` …
+    pub kind: Vec<String>,
+    /// Its root file.
+    pub src_path: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Edge>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Edge {
+    pkg: String,
+    dep_kinds: Vec<EdgeKind>,
+}
+
+#[derive(Debug, Deserialize)]
+struct EdgeKind {
+    kind: Option<String>,
+    target: Option<String>,
+}
+
+impl EdgeKind {
+    /// Linked into a default build: a normal dependency, and not one that only the loom tests have.
+    fn is_linked(&self) -> bool {
+        self.kind.is_none() && self.target.as_deref() != Some("cfg(loom)")
+    }
+}
+
+impl Workspace {
+    /// Asks cargo.
+    pub(crate) fn load(context: &Context) -> Result<Self> {
+        let (good, text) = capture(&mut context.cargo(["metadata", "--format-version", "1"]))?;
+        if !good {
+            bail!("`cargo metadata` failed; its message is above");
+        }
+        Workspace::parse(&text)
+    }
+
+    /// Reads what `cargo metadata` printed.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        serde_json::from_str(text).context("`cargo metadata` printed something unknown")
+    }
+
+    /// The packages of this workspace.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+    }
+
+    /// The member of that name.
+    pub(crate) fn member(&self, name: &str) -> Result<&Package> {
+        self.members().find(|package| package.name == name).with_context(|| format!("there is no crate {name}"))
+    }
+
+    /// Everything that is linked together with a package, without it. Procedural macros run in the compiler and are not.
+    pub(crate) fn linked_with(&self, package: &Package) -> Vec<&Package> {
+        let mut found: Vec<&Package> = Vec::new();
+        let mut to_do = vec![package.id.as_str()];
+        while let Some(id) = to_do.pop() {
+            let edges = self.resolve.nodes.iter().filter(|node| node.id == id).flat_map(|node| &node.deps);
+            for edge in edges.filter(|edge| edge.dep_kinds.iter().any(EdgeKind::is_linked)) {
+                let Some(next) = self.packages.iter().find(|package| package.id == edge.pkg) else { continue };
+                if !next.is_macro() && found.iter().all(|seen| seen.id != next.id) {
+                    found.push(next);
+                    to_do.push(&next.id);
+                }
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        found
+    }
+}
+
+impl Package {
+    /// The directory of the manifest.
+    pub(crate) fn directory(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(Path::new("."))
+    }
+
+    /// All its Rust files, tests included.
+    pub(crate) fn sources(&self, context: &Context) -> Result<Vec<Source>> {
+        rust_files(&context.root, self.directory())
+    }
+
+    fn is_macro(&self) -> bool {
+        self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"))
+    }
+}
