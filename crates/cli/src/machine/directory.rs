@@ -42,8 +42,12 @@ fn inspect(path: &Path) -> Finding {
             format!("{shown} has mode {:04o}: others get in", found.mode() & 0o777),
             format!("chmod 0700 {shown}"),
         ),
-        Ok(_) => tried(what, path, probe(path)),
-        Err(error) if error.kind() == ErrorKind::NotFound => tried(what, path, probe_with_parent(path)),
+        Ok(_) => match probe(path) {
+            // Its last user has just removed it.
+            Err(error) if error.kind() == ErrorKind::NotFound => tried(what, path, probe_beside(path)),
+            result => tried(what, path, result),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => tried(what, path, probe_beside(path)),
         Err(error) => tried(what, path, Err(error)),
     }
 }
@@ -60,13 +64,12 @@ fn tried(what: &'static str, path: &Path, result: Result<(), Error>) -> Finding 
     }
 }
 
-/// Makes the directory, probes it, and removes it again.
-fn probe_with_parent(path: &Path) -> Result<(), Error> {
-    DirBuilder::new().mode(0o700).create(path)?;
-    let result = probe(path);
-    // Another process may have started to use it meanwhile; then it stays.
-    let _ = fs::remove_dir(path);
-    result
+/// Probes a directory beside it, made and removed for that: the real one may come and go meanwhile.
+fn probe_beside(path: &Path) -> Result<(), Error> {
+    let beside = path.with_extension(format!("doctor.{}", std::process::id()));
+    DirBuilder::new().mode(0o700).create(&beside)?;
+    let result = probe(&beside);
+    fs::remove_dir(&beside).and(result)
 }
 
 /// Listens on a socket in there for a moment.

@@ -1,0 +1,73 @@
+//! `stentor doctor`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::{Scratch, ran, run, stentor};
+
+#[test]
+fn every_fabric_of_the_design_is_told_of() {
+    let document = run(["doctor", "--json"]).document("doctor");
+    let fabrics = document["fabrics"].as_object().unwrap();
+    assert_eq!(fabrics["sim"]["available"], true);
+    for absent in ["roce", "verbs", "ofi"] {
+        assert_eq!(fabrics[absent]["available"], false);
+        assert_eq!(fabrics[absent]["why"], "not in this version");
+        assert!(fabrics[absent]["path"].is_null());
+    }
+    let whats: Vec<_> = document["findings"].as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();
+    assert_eq!(
+        whats,
+        [
+            "processors",
+            "clock source",
+            "anonymous shared memory",
+            "seals on shared memory",
+            "futex",
+            "runtime directory",
+            "open files limit",
+            "locked memory limit",
+            "huge pages",
+        ]
+    );
+}
+
+#[test]
+fn whatever_is_not_ok_has_a_remedy() {
+    let document = run(["doctor", "--json"]).document("doctor");
+    for finding in document["findings"].as_array().unwrap() {
+        assert_eq!(finding["state"] == "ok", finding["remedy"].is_null(), "{finding}");
+    }
+}
+
+#[test]
+fn a_runtime_directory_for_others_makes_shm_unavailable() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("stentor");
+    fs::create_dir(&directory).unwrap();
+    let doctor = |mode| {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+        ran(&stentor().args(["doctor", "--json"]).env("XDG_RUNTIME_DIR", scratch.path("")).output().unwrap())
+    };
+    let open = doctor(0o755);
+    assert_eq!(open.code, 1);
+    let document = open.document("doctor");
+    assert_eq!(document["fabrics"]["shm"]["available"], false);
+    assert!(document["fabrics"]["shm"]["why"].as_str().unwrap().contains("mode 0755"));
+    let closed = doctor(0o700);
+    assert_eq!(closed.code, 0, "{}", closed.stdout);
+    let path = &closed.document("doctor")["fabrics"]["shm"]["path"];
+    assert!(path.as_str().unwrap().contains(directory.to_str().unwrap()), "{path}");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "doctor leaves nothing behind");
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_found() {
+    let command = format!("ulimit -n 256; exec {} doctor --json", env!("CARGO_BIN_EXE_stentor"));
+    let document =
+        ran(&std::process::Command::new("/bin/sh").args(["-c", &command]).output().unwrap()).document("doctor");
+    let finding = document["findings"].as_array().unwrap().iter().find(|f| f["what"] == "open files limit").unwrap();
+    assert_eq!(finding["state"], "limited");
+    assert!(finding["detail"].as_str().unwrap().starts_with("256"));
+    assert!(finding["remedy"].as_str().unwrap().contains("ulimit -n 1024"));
+}

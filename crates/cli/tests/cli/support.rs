@@ -1,0 +1,94 @@
+//! Running the command, and what its documents must look like.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// A directory of its own, gone at the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("stentor-cli-{}-{n}", std::process::id()));
+        fs::create_dir(&path).expect("a temporary directory");
+        Scratch(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("a writable temporary directory");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The command, with nothing of the caller's environment that it looks at.
+pub(crate) fn stentor() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stentor"));
+    command.env_remove("NO_COLOR").env_remove("XDG_RUNTIME_DIR").env("TERM", "xterm");
+    command
+}
+
+/// How a run ended.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+pub(crate) fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ran {
+    ran(&stentor().args(args).output().expect("the command starts"))
+}
+
+pub(crate) fn ran(output: &Output) -> Ran {
+    Ran {
+        code: output.status.code().expect("not killed by a signal"),
+        stdout: String::from_utf8(output.stdout.clone()).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr.clone()).expect("UTF-8"),
+    }
+}
+
+impl Ran {
+    /// The one document on standard output, valid against `schema/NAME.json`.
+    pub(crate) fn document(&self, schema: &str) -> Value {
+        let document = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout));
+        let errors = violations(schema, &document);
+        assert!(errors.is_empty(), "{schema}: {errors:?}\n{document:#}");
+        document
+    }
+
+    /// Bad usage or configuration: exit code 2, nothing on standard output, one block with all of `parts`.
+    pub(crate) fn refused(&self, parts: &[&str]) {
+        assert_eq!(self.code, 2, "{}", self.stderr);
+        assert_eq!(self.stdout, "");
+        for part in ["error: ", "\n  where:  ", "\n  remedy: "].iter().chain(parts) {
+            assert!(self.stderr.contains(part), "`{part}` is not in: {}", self.stderr);
+        }
+        assert_eq!(self.stderr.lines().count(), 3, "{}", self.stderr);
+    }
+}
+
+/// What a schema has against a document.
+pub(crate) fn violations(schema: &str, document: &Value) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(format!("{schema}.json"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let schema = serde_json::from_str(&text).expect("a schema is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema is valid");
+    validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}

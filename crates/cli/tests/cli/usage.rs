@@ -1,0 +1,107 @@
+//! Habits that all commands share.
+
+use std::io::Read;
+
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+
+use crate::support::{Scratch, ran, run, stentor};
+
+#[test]
+fn help_and_version_are_good() {
+    let help = run(["--help"]);
+    assert_eq!(help.code, 0);
+    for command in ["config", "doctor", "completions", "man"] {
+        assert!(help.stdout.contains(&format!("\n  {command} ")), "{}", help.stdout);
+    }
+    let version = run(["--version"]);
+    assert_eq!((version.code, version.stdout), (0, format!("stentor {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
+fn bad_usage_is_exit_code_2_and_says_what() {
+    let cases: [(&[&str], &str); 6] = [
+        (&[], "Usage: stentor"),
+        (&["config"], "Usage: stentor config"),
+        (&["conjure"], "unrecognized subcommand 'conjure'"),
+        (&["doctor", "--colour"], "unexpected argument '--colour'"),
+        (&["config", "check"], "<FILE>"),
+        (&["config", "init", "--groups", "two"], "invalid value 'two' for '--groups <N>'"),
+    ];
+    for (args, part) in cases {
+        let ran = run(args);
+        assert_eq!(ran.code, 2, "{args:?}");
+        assert_eq!(ran.stdout, "", "{args:?}");
+        assert!(ran.stderr.contains(part), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn with_json_a_failure_is_a_document_too() {
+    let scratch = Scratch::new();
+    let absent = scratch.path("absent.toml");
+    for args in [vec!["conjure", "--json"], vec!["--json"], vec!["config", "check", absent.to_str().unwrap(), "--json"]]
+    {
+        let ran = run(&args);
+        assert_eq!(ran.code, 2, "{args:?}");
+        let document = ran.document("error");
+        assert_eq!(document["error"]["exit_code"], 2);
+        assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn quiet_prints_nothing_but_errors_and_documents() {
+    let quiet = run(["doctor", "-q"]);
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+    run(["doctor", "-q", "--json"]).document("doctor");
+    let refused = run(["config", "check", "/no/such/file", "-q"]);
+    refused.refused(&["cannot read"]);
+}
+
+#[test]
+fn there_are_no_colours_where_there_is_no_terminal() {
+    for args in [vec!["doctor"], vec!["--help"], vec!["config", "check", "/no/such/file"]] {
+        let ran = run(&args);
+        assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "{args:?}");
+    }
+}
+
+/// What the command prints to a terminal.
+fn in_terminal(no_colour: &str) -> String {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo terminal");
+    unlockpt(&master).expect("a pseudo terminal");
+    let name = ptsname(&master, Vec::new()).expect("a pseudo terminal");
+    let terminal = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let status = stentor().arg("doctor").env("NO_COLOR", no_colour).stdout(terminal).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    // The other end is closed: what is buffered comes first, then an error.
+    let mut printed = Vec::new();
+    let _ = std::fs::File::from(master).read_to_end(&mut printed);
+    String::from_utf8(printed).unwrap()
+}
+
+#[test]
+fn a_terminal_has_colours_unless_no_color_is_set() {
+    let coloured = in_terminal("");
+    assert!(coloured.contains("\x1b[32mok"), "{coloured}");
+    let plain = in_terminal("1");
+    assert!(plain.contains("ok") && !plain.contains('\x1b'), "{plain}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    for args in [vec!["completions", "zsh"], vec!["man"], vec!["doctor", "--json"], vec!["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = ran(&stentor().args(&args).stdout(writer).output().unwrap());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{args:?}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ran = ran(&stentor().arg("doctor").stdout(full).output().unwrap());
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("cannot write") && ran.stderr.contains("standard output"), "{}", ran.stderr);
+}
