@@ -1,1 +1,37 @@
-//! Part of Stentor.
+//! Genuine atomic multicast over one-sided writes: messages to any subset of groups, one global order.
+//!
+//! This is V2 of the notes (`design`: RamCast's successor), with V1 selectable. [`Replica`] and [`Sender`] are the pure
+//! state machines: input in, [`Effects`] out; no I/O, no clock, no randomness. [`Member`] and [`Client`] put them on
+//! any [`Fabric`](stentor_fabric::Fabric).
+//!
+//! # A message's way
+//! 1. A client writes the sealed message into its ring at every process of every destination group ([`Client`]).
+//! 2. Each group's leader takes the next timestamp and writes it to its followers' stream and to the other leaders
+//!    (2A, `replica/assign.rs`).
+//! 3. A leader that has the timestamps of all destination groups raises its clock to their maximum, *then* appends the
+//!    whole vector to its stream (`replica/vector.rs`).
+//! 4. A follower that has processed the stream through the vector acknowledges to all other destination processes
+//!    (2B, `replica/stream.rs`).
+//! 5. A message is decided when a majority of every destination group acknowledged the same vector
+//!    (`replica/votes.rs`), and delivered when nothing can come before it any more (`replica/deliver.rs`).
+#![forbid(unsafe_code)]
+
+mod ids;
+mod item;
+mod limits;
+mod message;
+mod node;
+mod plant;
+mod replica;
+mod sender;
+mod topology;
+
+pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
+pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, Stamps, StreamEntry, StreamItem};
+pub use limits::{Limits, LimitsError, MemoryPlan};
+pub use message::{Destination, Header, MessageError};
+pub use node::{Client, Counts, Delivered, Member, NodeError, RemoteOp, Step, SubmitError, Submitted};
+pub use plant::Plant;
+pub use replica::{Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
+pub use sender::{Sender, WindowFull};
+pub use topology::{Place, Topology, TopologyError};

@@ -1,0 +1,138 @@
+//! Groups, clients, ballots, timestamps, message ids.
+
+use std::fmt;
+
+use stentor_fabric::ProcessId;
+
+/// A group, by its index in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupId(pub u16);
+
+/// A client place, by its index in the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId(pub u16);
+
+/// A message: (client, sequence). Never a hash: hashes collide.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MessageId {
+    /// Who multicast it.
+    pub client: ClientId,
+    /// The client's number for it, from 1, over all destinations.
+    pub sequence: u64,
+}
+
+/// A timestamp is the pair (time, group), compared lexicographically; times are unique within a group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Timestamp {
+    /// Logical time, from 1. 64 bits: never wraps.
+    pub time: u64,
+    /// The group that gave it.
+    pub group: u16,
+}
+
+/// A ballot is the pair (number, process), compared lexicographically: unique, and it names the leader.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ballot(u64);
+
+impl Ballot {
+    /// Ballot `number` (below 2^48) led by `leader`.
+    #[must_use]
+    pub fn new(number: u64, leader: ProcessId) -> Self {
+        Ballot(number << 16 | u64::from(leader.0))
+    }
+
+    /// The process that leads in this ballot.
+    #[inline]
+    #[must_use]
+    pub fn leader(self) -> ProcessId {
+        ProcessId(self.0 as u16)
+    }
+
+    /// The number, without the process.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0 >> 16
+    }
+
+    /// As it goes over the wire.
+    #[inline]
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// As it came over the wire.
+    #[inline]
+    #[must_use]
+    pub fn from_word(word: u64) -> Self {
+        Ballot(word)
+    }
+}
+
+impl fmt::Display for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}, {})", self.number(), self.leader())
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}:{}", self.client.0, self.sequence)
+    }
+}
+
+/// A set of groups.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct GroupSet([u64; 4]);
+
+impl GroupSet {
+    /// Groups that fit.
+    pub const CAPACITY: usize = 256;
+
+    /// Adds a group.
+    ///
+    /// # Panics
+    /// If its index is [`CAPACITY`](GroupSet::CAPACITY) or more; a [`Topology`](crate::Topology) has none such.
+    #[inline]
+    pub fn insert(&mut self, group: GroupId) {
+        self.0[usize::from(group.0) / 64] |= 1 << (group.0 % 64);
+    }
+
+    /// Whether every group of this set is in the other.
+    #[inline]
+    #[must_use]
+    pub fn is_subset(&self, other: &GroupSet) -> bool {
+        self.0.iter().zip(&other.0).all(|(a, b)| a & !b == 0)
+    }
+}
+
+impl FromIterator<GroupId> for GroupSet {
+    fn from_iter<I: IntoIterator<Item = GroupId>>(groups: I) -> Self {
+        let mut set = GroupSet::default();
+        for group in groups {
+            set.insert(group);
+        }
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ballots_compare_by_number_then_process_and_name_the_leader() {
+        let low = Ballot::new(1, ProcessId(9));
+        let high = Ballot::new(2, ProcessId(0));
+        assert!(low < high && Ballot::new(2, ProcessId(1)) > high);
+        assert_eq!((low.leader(), low.number()), (ProcessId(9), 1));
+        assert_eq!(Ballot::from_word(low.to_word()), low);
+    }
+
+    #[test]
+    fn subsets_over_all_words_of_the_set() {
+        let small: GroupSet = [GroupId(3), GroupId(200)].into_iter().collect();
+        let large: GroupSet = [GroupId(3), GroupId(64), GroupId(200)].into_iter().collect();
+        assert!(small.is_subset(&large) && !large.is_subset(&small) && small.is_subset(&small));
+    }
+}

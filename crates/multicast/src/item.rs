@@ -1,0 +1,355 @@
+//! What members write to each other: timestamps, stream entries, acknowledgements, several to a sealed record.
+//!
+//! All items are words of 8 bytes, little endian:
+//!
+//! | word | content |
+//! |---|---|
+//! | 0 | kind (8 bits), destination groups (8), position (8), 0 (8), client (16), format version (16) |
+//! | 1 | the message's sequence |
+//! | 2 | the message's slot at the *receiver's* group |
+//! | 3… | by kind |
+//!
+//! A *position* is an index into the message's destination groups in rising order; a *stamp* is two words, (ballot, time).
+//! Every item names its message and carries the values it is about (hazard "acknowledgement without identity").
+
+use thiserror::Error;
+
+use crate::{Ballot, ClientId};
+
+/// Version of this format; a peer of another one is refused.
+pub(crate) const VERSION: u16 = 1;
+const HEAD: usize = 3;
+
+/// The kind of an item, and the step of the protocol it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// 2A to a follower: counter, stamp of the own group.
+    Assign = 1,
+    /// 2A to another leader: stamp of the sender's group at `position`.
+    Timestamp = 2,
+    /// The whole vector to a follower (V2): counter, a stamp per destination group.
+    Vector = 3,
+    /// One other group's stamp to a follower (V1): counter, stamp of the group at `position`.
+    Remote = 4,
+    /// 2B: the sender's group is at `position`; a stamp per destination group.
+    Ack = 5,
+}
+
+/// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum ItemError {
+    /// Fewer words than the item needs.
+    #[error("item at word {at} needs {needs} words, the record has {has}")]
+    Truncated {
+        /// Word offset in the record.
+        at: usize,
+        /// Words needed.
+        needs: usize,
+        /// Words there.
+        has: usize,
+    },
+    /// Not a kind.
+    #[error("item kind {0} is unknown")]
+    Kind(u8),
+    /// Another format version.
+    #[error("item of format version {0}; this process speaks {VERSION}")]
+    Version(u16),
+    /// A position beyond the destination groups, or no groups.
+    #[error("position {position} of {groups} destination groups")]
+    Position {
+        /// The position.
+        position: u8,
+        /// The number of groups.
+        groups: u8,
+    },
+    /// A logical time of 0, or a counter of 0: both count from 1.
+    #[error("a time or counter of 0")]
+    Zero,
+}
+
+/// A vector of stamps, as words: (ballot, time) per destination group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Stamps<'a>(&'a [u64]);
+
+impl<'a> Stamps<'a> {
+    /// Over words, two per group.
+    #[inline]
+    #[must_use]
+    pub fn new(words: &'a [u64]) -> Self {
+        Stamps(words)
+    }
+
+    /// The words.
+    #[inline]
+    #[must_use]
+    pub fn words(self) -> &'a [u64] {
+        self.0
+    }
+
+    /// Number of groups.
+    #[inline]
+    #[must_use]
+    pub fn groups(self) -> usize {
+        self.0.len() / 2
+    }
+
+    /// Ballot of the group at `position`.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    #[inline]
+    #[must_use]
+    pub fn ballot(self, position: usize) -> Ballot {
+        Ballot::from_word(self.0[2 * position])
+    }
+
+    /// Time of the group at `position`.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    #[inline]
+    #[must_use]
+    pub fn time(self, position: usize) -> u64 {
+        self.0[2 * position + 1]
+    }
+
+    /// The largest time.
+    #[inline]
+    #[must_use]
+    pub fn max_time(self) -> u64 {
+        self.0.iter().skip(1).step_by(2).copied().max().unwrap_or(0)
+    }
+
+    /// Whether every group has given its time.
+    #[inline]
+    #[must_use]
+    pub fn complete(self) -> bool {
+        self.0.iter().skip(1).step_by(2).all(|&time| time != 0)
+    }
+}
+
+/// The head of every item: which message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Head {
+    /// Who multicast it.
+    pub client: ClientId,
+    /// The client's number for it.
+    pub sequence: u64,
+    /// Its slot at the receiver's group.
+    pub slot: u64,
+    /// Number of its destination groups.
+    pub groups: u8,
+}
+
+/// Another leader's timestamp (2A).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RemoteTimestamp {
+    /// The message.
+    pub head: Head,
+    /// Position of the sender's group.
+    pub position: u8,
+    /// The ballot the sender leads.
+    pub ballot: Ballot,
+    /// The time it gave.
+    pub time: u64,
+}
+
+/// An entry of the leader's dense stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StreamItem<'a> {
+    /// The message.
+    pub head: Head,
+    /// 1, 2, 3 … per (group, ballot).
+    pub counter: u64,
+    /// What it says.
+    pub entry: StreamEntry<'a>,
+}
+
+/// What a stream entry says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StreamEntry<'a> {
+    /// The own group's stamp (2A).
+    Assign {
+        /// Position of the own group.
+        position: u8,
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// The time.
+        time: u64,
+    },
+    /// All stamps (V2).
+    Vector(Stamps<'a>),
+    /// One other group's stamp (V1).
+    Remote {
+        /// Position of that group.
+        position: u8,
+        /// Its ballot.
+        ballot: Ballot,
+        /// Its time.
+        time: u64,
+    },
+}
+
+/// An acknowledgement (2B).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ack<'a> {
+    /// The message.
+    pub head: Head,
+    /// Position of the sender's group.
+    pub position: u8,
+    /// What is acknowledged: all stamps.
+    pub vector: Stamps<'a>,
+}
+
+/// One item.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Item<'a> {
+    /// For the stream of the own group.
+    Stream(StreamItem<'a>),
+    /// From another leader.
+    Timestamp(RemoteTimestamp),
+    /// From any destination process.
+    Ack(Ack<'a>),
+}
+
+impl<'a> Item<'a> {
+    /// The kind.
+    #[inline]
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Item::Stream(StreamItem { entry: StreamEntry::Assign { .. }, .. }) => Kind::Assign,
+            Item::Stream(StreamItem { entry: StreamEntry::Vector(_), .. }) => Kind::Vector,
+            Item::Stream(StreamItem { entry: StreamEntry::Remote { .. }, .. }) => Kind::Remote,
+            Item::Timestamp(_) => Kind::Timestamp,
+            Item::Ack(_) => Kind::Ack,
+        }
+    }
+
+    /// The message.
+    #[inline]
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        match self {
+            Item::Stream(item) => &item.head,
+            Item::Timestamp(item) => &item.head,
+            Item::Ack(item) => &item.head,
+        }
+    }
+
+    /// Words that [`encode`](Item::encode) appends.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> usize {
+        words_of(self.kind(), usize::from(self.head().groups))
+    }
+
+    /// Appends the item.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u64>) {
+        let head = self.head();
+        let position = match self {
+            Item::Stream(StreamItem { entry, .. }) => match entry {
+                StreamEntry::Assign { position, .. } | StreamEntry::Remote { position, .. } => *position,
+                StreamEntry::Vector(_) => 0,
+            },
+            Item::Timestamp(item) => item.position,
+            Item::Ack(item) => item.position,
+        };
+        let word = self.kind() as u64
+            | u64::from(head.groups) << 8
+            | u64::from(position) << 16
+            | u64::from(head.client.0) << 32
+            | u64::from(VERSION) << 48;
+        out.extend_from_slice(&[word, head.sequence, head.slot]);
+        match self {
+            Item::Stream(StreamItem { counter, entry, .. }) => match entry {
+                StreamEntry::Assign { ballot, time, .. } | StreamEntry::Remote { ballot, time, .. } => {
+                    out.extend_from_slice(&[*counter, ballot.to_word(), *time]);
+                }
+                StreamEntry::Vector(stamps) => {
+                    out.push(*counter);
+                    out.extend_from_slice(stamps.words());
+                }
+            },
+            Item::Timestamp(item) => out.extend_from_slice(&[item.ballot.to_word(), item.time]),
+            Item::Ack(item) => out.extend_from_slice(item.vector.words()),
+        }
+    }
+
+    /// Reads the item at word `at` of a record. Returns it and the word after it.
+    ///
+    /// # Errors
+    /// See [`ItemError`].
+    #[inline]
+    pub fn decode(record: &'a [u64], at: usize) -> Result<(Item<'a>, usize), ItemError> {
+        let rest = record.get(at..).unwrap_or(&[]);
+        let truncated = |needs| ItemError::Truncated { at, needs, has: record.len() };
+        let [word, sequence, slot, body @ ..] = rest else { return Err(truncated(HEAD)) };
+        let version = (word >> 48) as u16;
+        if version != VERSION {
+            return Err(ItemError::Version(version));
+        }
+        let (kind, groups, position) = (*word as u8, (word >> 8) as u8, (word >> 16) as u8);
+        if position >= groups {
+            return Err(ItemError::Position { position, groups });
+        }
+        let head = Head { client: ClientId((word >> 32) as u16), sequence: *sequence, slot: *slot, groups };
+        let kind = kind_of(kind)?;
+        let words = words_of(kind, usize::from(groups));
+        let body = body.get(..words - HEAD).ok_or_else(|| truncated(words))?;
+        let item = decode_body(kind, head, position, body)?;
+        Ok((item, at + words))
+    }
+}
+
+/// Kind and length in words of the item whose first word this is, as this process encoded it.
+#[inline]
+pub(crate) fn own_item(word: u64) -> Option<(Kind, usize)> {
+    let kind = kind_of(word as u8).ok()?;
+    Some((kind, words_of(kind, usize::from((word >> 8) as u8))))
+}
+
+fn kind_of(kind: u8) -> Result<Kind, ItemError> {
+    [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack]
+        .into_iter()
+        .find(|known| *known as u8 == kind)
+        .ok_or(ItemError::Kind(kind))
+}
+
+#[inline]
+fn words_of(kind: Kind, groups: usize) -> usize {
+    HEAD + match kind {
+        Kind::Assign | Kind::Remote => 3,
+        Kind::Timestamp => 2,
+        Kind::Vector => 1 + 2 * groups,
+        Kind::Ack => 2 * groups,
+    }
+}
+
+#[inline]
+fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Item<'_>, ItemError> {
+    let stream = |entry| Item::Stream(StreamItem { head, counter: body[0], entry });
+    let item = match kind {
+        Kind::Assign => stream(StreamEntry::Assign { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
+        Kind::Remote => stream(StreamEntry::Remote { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
+        Kind::Vector => stream(StreamEntry::Vector(Stamps(&body[1..]))),
+        Kind::Timestamp => {
+            Item::Timestamp(RemoteTimestamp { head, position, ballot: Ballot::from_word(body[0]), time: body[1] })
+        }
+        Kind::Ack => Item::Ack(Ack { head, position, vector: Stamps(body) }),
+    };
+    let times = match item {
+        Item::Timestamp(item) => item.time != 0,
+        Item::Ack(item) => item.vector.complete(),
+        Item::Stream(StreamItem { counter, entry, .. }) => {
+            counter != 0
+                && match entry {
+                    StreamEntry::Assign { time, .. } | StreamEntry::Remote { time, .. } => time != 0,
+                    StreamEntry::Vector(stamps) => stamps.complete(),
+                }
+        }
+    };
+    if times { Ok(item) } else { Err(ItemError::Zero) }
+}

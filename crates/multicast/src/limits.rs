@@ -1,0 +1,123 @@
+//! Sizes, fixed at start: memory is bounded and printed (M8).
+
+use stentor_fabric::ring::Geometry;
+use thiserror::Error;
+
+use crate::message::MAX_DESTINATIONS;
+use crate::{Header, Topology};
+
+/// Bytes of a cell for credits, in front of the ring in a control region: one for the control ring in the other
+/// direction, one for the stream.
+pub(crate) const CREDIT_CELLS_BYTES: u64 = 128;
+/// Byte offset of the credit for the stream in a control region.
+pub(crate) const STREAM_CREDIT_OFFSET: u64 = 64;
+
+/// Sizes that every process of a cluster agrees on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Limits {
+    /// The longest message, bytes.
+    pub message_bytes: usize,
+    /// Messages that a client may have undelivered at one group; a power of two.
+    pub window: u32,
+    /// Ring for one client's messages at one member, bytes (rounded up to two of the longest messages).
+    pub body_ring_bytes: u64,
+    /// Ring for timestamps, stream entries or acknowledgements between two members, bytes.
+    pub control_ring_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { message_bytes: 65536, window: 1024, body_ring_bytes: 1 << 20, control_ring_bytes: 64 << 10 }
+    }
+}
+
+/// Why sizes are impossible.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum LimitsError {
+    /// Messages too long.
+    #[error("messages of {0} bytes: at most {max} are possible", max = Limits::MAX_MESSAGE_BYTES)]
+    MessageBytes(usize),
+    /// Not a power of two, or too large.
+    #[error("a window of {0} messages: a power of two up to {max} is possible", max = Limits::MAX_WINDOW)]
+    Window(u32),
+    /// Ring too large.
+    #[error("rings of {0} bytes: at most {max} are possible", max = Limits::MAX_RING_BYTES)]
+    Ring(u64),
+}
+
+impl Limits {
+    /// The longest message that can be configured, bytes.
+    pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+    /// The largest window that can be configured.
+    pub const MAX_WINDOW: u32 = 1 << 16;
+    /// The largest ring that can be configured, bytes.
+    pub const MAX_RING_BYTES: u64 = 1 << 30;
+
+    /// Checks the sizes.
+    ///
+    /// # Errors
+    /// See [`LimitsError`].
+    pub fn check(&self) -> Result<(), LimitsError> {
+        if self.message_bytes > Self::MAX_MESSAGE_BYTES {
+            return Err(LimitsError::MessageBytes(self.message_bytes));
+        }
+        if !self.window.is_power_of_two() || self.window > Self::MAX_WINDOW {
+            return Err(LimitsError::Window(self.window));
+        }
+        match [self.body_ring_bytes, self.control_ring_bytes].into_iter().find(|bytes| *bytes > Self::MAX_RING_BYTES) {
+            Some(bytes) => Err(LimitsError::Ring(bytes)),
+            None => Ok(()),
+        }
+    }
+
+    /// The ring for one client's messages at one member.
+    #[must_use]
+    pub fn body_ring(&self, topology: &Topology) -> Geometry {
+        let destinations = topology.groups().min(MAX_DESTINATIONS);
+        let longest = Header::words(destinations) * 8 + self.message_bytes;
+        Geometry::new(0, self.body_ring_bytes / 64, longest)
+    }
+
+    /// The ring between two members, for the stream.
+    #[must_use]
+    pub fn stream_ring(&self, topology: &Topology) -> Geometry {
+        Geometry::new(0, self.control_ring_bytes / 64, longest_batch(topology))
+    }
+
+    /// The ring between two members, for timestamps and acknowledgements; credits lie in front of it.
+    #[must_use]
+    pub fn control_ring(&self, topology: &Topology) -> Geometry {
+        Geometry::new(CREDIT_CELLS_BYTES, self.control_ring_bytes / 64, longest_batch(topology))
+    }
+
+    /// What one process registers and keeps, by the formula that `stentor config check` prints.
+    #[must_use]
+    pub fn memory(&self, topology: &Topology, group_size: usize) -> MemoryPlan {
+        let clients = topology.clients() as u64;
+        let others = topology.all_members() as u64 - 1;
+        let body = self.body_ring(topology).bytes();
+        let control = CREDIT_CELLS_BYTES + self.control_ring(topology).bytes();
+        let stream = self.stream_ring(topology).bytes();
+        let credits = CREDIT_CELLS_BYTES;
+        MemoryPlan {
+            registered: clients * (body + credits) + others * control + (group_size as u64 - 1) * stream,
+            mirrors: clients * body,
+        }
+    }
+}
+
+/// The longest batch of items in one record: 4 KiB, or one item with all destinations.
+fn longest_batch(topology: &Topology) -> usize {
+    let item = (4 + 2 * topology.groups().min(MAX_DESTINATIONS)) * 8;
+    item.max(4096)
+}
+
+/// Memory of one member, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MemoryPlan {
+    /// Regions that peers write: per client a body ring and credits, per other member a control ring with credits, per
+    /// other member of the own group a stream ring.
+    pub registered: u64,
+    /// Private copies of the messages: per client one body ring.
+    pub mirrors: u64,
+}

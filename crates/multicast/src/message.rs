@@ -1,0 +1,132 @@
+//! What a client writes into its rings: the message with its destinations.
+//!
+//! | word | content |
+//! |---|---|
+//! | 0 | sequence |
+//! | 1 | payload length in bytes (32 bits), destination groups (8), flags (8), format version (16) |
+//! | 2, 3 … | per destination group in rising order: group, slot (this client's dense number at that group, from 0) |
+//! | then | the payload |
+
+use thiserror::Error;
+
+use crate::item::VERSION;
+use crate::{GroupId, Topology};
+
+/// Most destination groups of one message.
+pub(crate) const MAX_DESTINATIONS: usize = 255;
+
+/// The client wants to hear of the delivery at once.
+const NOTIFY: u64 = 1 << 40;
+
+/// One destination group of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Destination {
+    /// The group.
+    pub group: GroupId,
+    /// The client's dense number for this message at that group, from 0: its slot, the same at all its replicas.
+    pub slot: u64,
+}
+
+/// Why a record is not a message. It was sealed, so this is a client of another version or a bug.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum MessageError {
+    /// Shorter than its header says.
+    #[error("a message of {has} bytes whose header says {needs}")]
+    Truncated {
+        /// Bytes its header asks for.
+        needs: usize,
+        /// Bytes there.
+        has: usize,
+    },
+    /// Another format version.
+    #[error("message of format version {0}; this process speaks {VERSION}")]
+    Version(u16),
+    /// Sequences count from 1.
+    #[error("sequence 0")]
+    Sequence,
+    /// Groups not rising, unknown, or without the receiver's.
+    #[error("destination groups are not known groups in rising order with the receiver's among them")]
+    Destinations,
+}
+
+/// A message's header, as it lies in a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header<'a> {
+    /// The client's number for it, from 1.
+    pub sequence: u64,
+    /// Bytes of payload.
+    pub payload_bytes: usize,
+    /// The client wants to hear of the delivery at once.
+    pub notify: bool,
+    destinations: &'a [u64],
+}
+
+impl<'a> Header<'a> {
+    /// Words of a header for this many destination groups.
+    #[inline]
+    #[must_use]
+    pub const fn words(groups: usize) -> usize {
+        2 + 2 * groups
+    }
+
+    /// Writes a header to the beginning of `out`.
+    ///
+    /// # Panics
+    /// If `out` is shorter than the header, or there are more than 255 destinations.
+    #[inline]
+    pub fn encode(sequence: u64, payload_bytes: usize, notify: bool, to: &[Destination], out: &mut [u64]) {
+        assert!(to.len() <= MAX_DESTINATIONS, "{} destination groups", to.len());
+        out[0] = sequence;
+        out[1] = payload_bytes as u64 & 0xffff_ffff
+            | (to.len() as u64) << 32
+            | if notify { NOTIFY } else { 0 }
+            | u64::from(VERSION) << 48;
+        for (words, destination) in out[2..Header::words(to.len())].chunks_exact_mut(2).zip(to) {
+            words[0] = u64::from(destination.group.0);
+            words[1] = destination.slot;
+        }
+    }
+
+    /// Reads the header of a record's payload of `bytes`.
+    ///
+    /// # Errors
+    /// See [`MessageError`].
+    #[inline]
+    pub fn decode(words: &'a [u64], bytes: usize, topology: &Topology) -> Result<Self, MessageError> {
+        let truncated = |needs| MessageError::Truncated { needs, has: bytes };
+        let [sequence, sizes, rest @ ..] = words else { return Err(truncated(16)) };
+        let version = (sizes >> 48) as u16;
+        if version != VERSION {
+            return Err(MessageError::Version(version));
+        }
+        if *sequence == 0 {
+            return Err(MessageError::Sequence);
+        }
+        let payload_bytes = *sizes as u32 as usize;
+        let groups = usize::from((sizes >> 32) as u8);
+        let needs = Header::words(groups) * 8 + payload_bytes;
+        let destinations = rest.get(..2 * groups).ok_or_else(|| truncated(needs))?;
+        if needs > bytes {
+            return Err(truncated(needs));
+        }
+        let rising = destinations.chunks_exact(2).zip(destinations.chunks_exact(2).skip(1)).all(|(a, b)| a[0] < b[0]);
+        let known = destinations.chunks_exact(2).all(|pair| pair[0] < topology.groups() as u64);
+        if groups == 0 || !rising || !known {
+            return Err(MessageError::Destinations);
+        }
+        Ok(Header { sequence: *sequence, payload_bytes, notify: sizes & NOTIFY != 0, destinations })
+    }
+
+    /// Number of destination groups.
+    #[inline]
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.destinations.len() / 2
+    }
+
+    /// The destinations, in rising order of group.
+    #[inline]
+    pub fn destinations(&self) -> impl Iterator<Item = Destination> + use<'a> {
+        self.destinations.chunks_exact(2).map(|pair| Destination { group: GroupId(pair[0] as u16), slot: pair[1] })
+    }
+}

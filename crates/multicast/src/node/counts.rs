@@ -1,0 +1,94 @@
+//! Remote writes, counted by the step of the protocol that they belong to.
+
+use stentor_fabric::ProcessId;
+
+use crate::MessageId;
+use crate::item::Kind;
+
+/// A step that writes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(usize)]
+pub enum Step {
+    /// Step 1: a client writes the message.
+    Body = 0,
+    /// Step 2: a leader writes its timestamp to followers.
+    Assign = 1,
+    /// Step 2: a leader writes its timestamp to other leaders.
+    Timestamp = 2,
+    /// Step 3: a leader writes the vector (V2) or each other timestamp (V1) to followers.
+    Vector = 3,
+    /// Step 4: acknowledgements.
+    Ack = 4,
+    /// Flow control and notification of clients; not part of the protocol's counts.
+    Credit = 5,
+}
+
+impl Step {
+    /// All steps, in order.
+    pub const ALL: [Step; 6] = [Step::Body, Step::Assign, Step::Timestamp, Step::Vector, Step::Ack, Step::Credit];
+
+    /// As in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        ["body", "assign", "timestamp", "vector", "ack", "credit"][self as usize]
+    }
+}
+
+impl From<Kind> for Step {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Assign => Step::Assign,
+            Kind::Timestamp => Step::Timestamp,
+            Kind::Vector | Kind::Remote => Step::Vector,
+            Kind::Ack => Step::Ack,
+        }
+    }
+}
+
+/// Counters of one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    writes: [u64; 6],
+    items: [u64; 6],
+    /// Sealed input that was refused: a peer that does not keep to the protocol.
+    pub rejected: u64,
+}
+
+impl Counts {
+    /// Remote writes of a step. A write that carries items of several steps counts for the first of them.
+    #[must_use]
+    pub fn writes(&self, step: Step) -> u64 {
+        self.writes[step as usize]
+    }
+
+    /// Items of a step, one per message and receiver: what the writes would be without batching.
+    #[must_use]
+    pub fn items(&self, step: Step) -> u64 {
+        self.items[step as usize]
+    }
+
+    /// Remote writes of steps 1 to 4: what the protocol's formulas count.
+    #[must_use]
+    pub fn protocol_writes(&self) -> u64 {
+        self.writes[..Step::Credit as usize].iter().sum()
+    }
+
+    pub(super) fn write(&mut self, step: Step, writes: u64) {
+        self.writes[step as usize] += writes;
+    }
+
+    pub(super) fn item(&mut self, step: Step, receivers: u64) {
+        self.items[step as usize] += receivers;
+    }
+}
+
+/// One remote operation on behalf of a message, when recording is on (M7).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RemoteOp {
+    /// The message.
+    pub message: MessageId,
+    /// The step.
+    pub step: Step,
+    /// Whose memory it goes to.
+    pub to: ProcessId,
+}

@@ -1,0 +1,170 @@
+//! Where the state machine's output goes on a fabric: outboxes per peer, the stream's outbox, the application.
+
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use zerocopy::IntoBytes;
+
+use super::counts::{Counts, RemoteOp, Step};
+use super::member::Delivered;
+use crate::item::Head;
+use crate::{Ack, ClientId, Delivery, Effects, Item, MessageId, RemoteTimestamp, StreamItem, Topology};
+
+/// Where a held message lies in its client's mirror.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stored {
+    /// First word of the payload.
+    pub(super) word: usize,
+    /// Bytes of payload.
+    pub(super) bytes: usize,
+    /// Ring position after it.
+    pub(super) end: u64,
+    /// The client waits for the delivery.
+    pub(super) notify: bool,
+}
+
+/// Private copies of one client's messages, at the same places as in its ring.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) mirror: Vec<u64>,
+    by_slot: Vec<Stored>,
+}
+
+impl Store {
+    pub(super) fn new(ring_bytes: u64, window: u32) -> Self {
+        Store { mirror: vec![0; ring_bytes as usize / 8], by_slot: vec![Stored::default(); window as usize] }
+    }
+
+    pub(super) fn get(&self, slot: u64) -> &Stored {
+        &self.by_slot[slot as usize & (self.by_slot.len() - 1)]
+    }
+
+    pub(super) fn put(&mut self, slot: u64, stored: Stored) {
+        let mask = self.by_slot.len() - 1;
+        self.by_slot[slot as usize & mask] = stored;
+    }
+}
+
+/// Items that wait to be written, and what is counted about them.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    /// For the stream of every follower.
+    pub(super) stream: Vec<u64>,
+    followers: u64,
+    /// By process.
+    pub(super) boxes: Vec<Vec<u64>>,
+    /// Processes with something in their box.
+    pub(super) dirty: Vec<ProcessId>,
+    /// Clients with freed slots or news; with a flag whether they are in the list.
+    pub(super) touched: Vec<ClientId>,
+    is_touched: Vec<bool>,
+    /// Clients that wait for news.
+    pub(super) notify: Vec<bool>,
+    pub(super) counts: Counts,
+    pub(super) operations: Option<Vec<RemoteOp>>,
+    me: ProcessId,
+    group: crate::GroupId,
+    topology: Arc<Topology>,
+}
+
+impl Outputs {
+    pub(super) fn new(topology: &Arc<Topology>, me: ProcessId, group: crate::GroupId) -> Self {
+        Outputs {
+            stream: Vec::with_capacity(8192),
+            followers: topology.size(group) as u64 - 1,
+            boxes: (0..topology.all_members()).map(|_| Vec::with_capacity(4096)).collect(),
+            dirty: Vec::with_capacity(topology.all_members()),
+            touched: Vec::with_capacity(topology.clients()),
+            is_touched: vec![false; topology.clients()],
+            notify: vec![false; topology.clients()],
+            counts: Counts::default(),
+            operations: None,
+            me,
+            group,
+            topology: topology.clone(),
+        }
+    }
+
+    /// This client's credit may be due.
+    pub(super) fn touch(&mut self, client: ClientId) {
+        if !std::mem::replace(&mut self.is_touched[usize::from(client.0)], true) {
+            self.touched.push(client);
+        }
+    }
+
+    /// Takes a client off the list of [`touch`](Outputs::touch).
+    pub(super) fn untouch(&mut self, client: ClientId) {
+        self.is_touched[usize::from(client.0)] = false;
+    }
+
+    fn record(&mut self, head: &Head, step: Step, to: ProcessId) {
+        if let Some(operations) = &mut self.operations {
+            let message = MessageId { client: head.client, sequence: head.sequence };
+            operations.push(RemoteOp { message, step, to });
+        }
+    }
+
+    fn put(&mut self, to: ProcessId, item: &Item<'_>) {
+        let outbox = &mut self.boxes[to.index()];
+        if outbox.is_empty() {
+            self.dirty.push(to);
+        }
+        item.encode(outbox);
+        let step = Step::from(item.kind());
+        self.counts.item(step, 1);
+        self.record(item.head(), step, to);
+    }
+}
+
+/// The effects of one event.
+pub(super) struct Out<'a, D> {
+    pub(super) outputs: &'a mut Outputs,
+    pub(super) stores: &'a [Store],
+    pub(super) deliver: &'a mut D,
+}
+
+impl<D: FnMut(&Delivered<'_>)> Effects for Out<'_, D> {
+    #[inline]
+    fn to_followers(&mut self, item: &StreamItem<'_>) {
+        let outputs = &mut *self.outputs;
+        if outputs.followers == 0 {
+            return;
+        }
+        let item = Item::Stream(*item);
+        item.encode(&mut outputs.stream);
+        let step = Step::from(item.kind());
+        outputs.counts.item(step, outputs.followers);
+        if outputs.operations.is_some() {
+            let me = outputs.me;
+            for follower in outputs.topology.members(outputs.group).filter(|process| *process != me) {
+                outputs.record(item.head(), step, follower);
+            }
+        }
+    }
+
+    #[inline]
+    fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp) {
+        self.outputs.put(to, &Item::Timestamp(*item));
+    }
+
+    #[inline]
+    fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>) {
+        self.outputs.put(to, &Item::Ack(*ack));
+    }
+
+    #[inline]
+    fn deliver(&mut self, delivery: &Delivery) {
+        let client = delivery.id.client;
+        let store = &self.stores[usize::from(client.0)];
+        let stored = store.get(delivery.slot);
+        let words = &store.mirror[stored.word..stored.word + stored.bytes.div_ceil(8)];
+        (self.deliver)(&Delivered {
+            id: delivery.id,
+            timestamp: delivery.timestamp,
+            number: delivery.number,
+            payload: &words.as_bytes()[..stored.bytes],
+        });
+        self.outputs.notify[usize::from(client.0)] |= stored.notify;
+        self.outputs.touch(client);
+    }
+}

@@ -1,0 +1,71 @@
+//! A ring that a peer writes here, and the credit that goes back.
+
+use stentor_fabric::seal::Seal;
+use stentor_fabric::{Fabric, RegionId, RemoteRegion, RemoteSpan, RingReader, SealedSlot, Source};
+use zerocopy::IntoBytes;
+
+use super::CONTROL;
+use super::posting::Link;
+
+/// A ring that a peer writes.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    pub(super) region: RegionId,
+    pub(super) reader: RingReader,
+    pub(super) credit: CreditOut,
+}
+
+/// Where the credit for a ring goes: a cell in the writer's control region.
+#[derive(Debug)]
+pub(super) struct CreditOut {
+    slot: SealedSlot,
+    /// Index into the node's links.
+    pub(super) link: usize,
+    offset: u64,
+    remote: Option<RemoteRegion>,
+}
+
+impl CreditOut {
+    pub(super) fn new(seal: Seal, link: usize, offset: u64) -> Self {
+        CreditOut { slot: SealedSlot::new(seal), link, offset, remote: None }
+    }
+
+    /// The peer is another process now: its region must be asked for again.
+    pub(super) fn forget(&mut self) {
+        self.remote = None;
+    }
+
+    /// Whether a credit could be sent now.
+    pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[Link]) -> bool {
+        let link = &links[self.link];
+        if self.remote.is_none() && link.ready {
+            self.remote = fabric.resolve(link.peer, CONTROL);
+        }
+        link.can_post() && self.remote.is_some()
+    }
+
+    /// Sends [position freed, slots freed, highest sequence]; call when [`ready`](CreditOut::ready) says so.
+    pub(super) fn send<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], values: [u64; 3]) -> bool {
+        let Some(region) = self.remote else { return false };
+        let mut record = [0_u64; 8];
+        let sealed = self.slot.seal(&values, &mut record);
+        let target = RemoteSpan { region, offset: self.offset };
+        links[self.link].write(fabric, Source::Inline(sealed.as_bytes()), target).is_some()
+    }
+}
+
+impl Inbound {
+    /// Sends the credit for what was consumed when it is a quarter of the ring or more. Returns the number of writes.
+    #[inline]
+    pub(super) fn send_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link]) -> u64 {
+        let freed = self.reader.position();
+        if self.reader.uncredited(freed) * 4 < self.reader.geometry().lap_cells() {
+            return 0;
+        }
+        if !self.credit.ready(fabric, links) {
+            return 0;
+        }
+        let value = self.reader.credit(freed);
+        u64::from(self.credit.send(fabric, links, [value, 0, 0]))
+    }
+}

@@ -1,0 +1,59 @@
+//! Writes outboxes to rings: as many items to a record as there are, and as fit.
+
+use stentor_fabric::Fabric;
+use stentor_fabric::seal::HEADER_WORDS;
+
+use super::counts::{Counts, Step};
+use super::outbound::Outbound;
+use super::posting::Link;
+use crate::item;
+
+/// What writing needs.
+pub(super) struct BoxSender<'a, F: Fabric> {
+    pub(super) fabric: &'a mut F,
+    pub(super) links: &'a mut [Link],
+    pub(super) scratch: &'a mut [u64],
+    pub(super) counts: &'a mut Counts,
+    /// Whether several items may share a record.
+    pub(super) batch: bool,
+}
+
+impl<F: Fabric> BoxSender<'_, F> {
+    /// Writes what there is room for. Returns whether the outbox is empty now.
+    #[inline]
+    pub(super) fn send(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
+        while let Some(&first) = outbox.first() {
+            if outbound.is_deserted() {
+                outbox.clear();
+                break;
+            }
+            let Some((kind, _)) = item::own_item(first) else { return true };
+            let words = self.chunk(outbound, outbox);
+            if !outbound.ready(self.fabric, self.links, words * 8) {
+                return false;
+            }
+            self.scratch[HEADER_WORDS..HEADER_WORDS + words].copy_from_slice(&outbox[..words]);
+            let writes = outbound.send(self.fabric, self.links, words * 8, self.scratch);
+            self.counts.write(Step::from(kind), writes);
+            outbox.drain(..words);
+        }
+        true
+    }
+
+    /// Words of whole items that go into the next record: all, if they fit inline; at least one.
+    fn chunk(&self, outbound: &Outbound, outbox: &[u64]) -> usize {
+        let inline = (self.fabric.capabilities().inline_bytes as usize / 8).saturating_sub(HEADER_WORDS);
+        let limit = (outbound.writer.max_payload() / 8).min(inline);
+        if self.batch && outbox.len() <= limit {
+            return outbox.len();
+        }
+        let mut words = 0;
+        while let Some((_, next)) = outbox.get(words).and_then(|word| item::own_item(*word)) {
+            if words > 0 && (!self.batch || words + next > limit) {
+                break;
+            }
+            words += next;
+        }
+        words
+    }
+}

@@ -1,0 +1,53 @@
+//! One queue pair of a node: readiness, send-queue places, posting.
+
+use stentor_fabric::{Fabric, ProcessId, QpConfig, QpId, RemoteSpan, SendQueue, Service, Source, Verb, WorkRequest};
+
+use super::{NodeError, SEND_DEPTH};
+
+/// A queue pair and what is known about it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) qp: QpId,
+    pub(super) peer: ProcessId,
+    pub(super) ready: bool,
+    /// Broke once. A member that lost a queue pair has missed writes; it does not count for flow control any more.
+    pub(super) broken: bool,
+    pub(super) queue: SendQueue,
+}
+
+impl Link {
+    pub(super) fn open<F: Fabric>(fabric: &mut F, peer: ProcessId, service: Service) -> Result<Self, NodeError> {
+        let depth = SEND_DEPTH.min(fabric.capabilities().max_send_depth);
+        let qp = fabric.connect(peer, service, QpConfig::reliable(depth, 0))?;
+        Ok(Link { qp, peer, ready: false, broken: false, queue: SendQueue::new(depth) })
+    }
+
+    #[inline]
+    pub(super) fn can_post(&self) -> bool {
+        self.ready && self.queue.free() > 0
+    }
+
+    /// Posts a write; `false` if the queue pair is broken. Returns the number of the request, which
+    /// [`SendQueue::done`] reaches when the source may be reused.
+    #[inline]
+    pub(super) fn write<F: Fabric>(&mut self, fabric: &mut F, source: Source<'_>, target: RemoteSpan) -> Option<u64> {
+        let signalled = self.queue.signal_next();
+        let id = self.queue.next_id();
+        let request = WorkRequest { id, verb: Verb::Write { source, target }, signalled };
+        if fabric.post(self.qp, request).is_err() {
+            self.broke();
+            return None;
+        }
+        Some(self.queue.posted(signalled))
+    }
+
+    pub(super) fn broke(&mut self) {
+        self.ready = false;
+        self.broken = true;
+    }
+
+    pub(super) fn connected(&mut self) {
+        self.ready = true;
+        self.queue.reset();
+    }
+}

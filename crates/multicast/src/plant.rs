@@ -1,0 +1,104 @@
+//! Planted bugs of the protocol: the hazards that need no failure. Compiled in only with the feature `plants`.
+
+macro_rules! plants {
+    ($($(#[$doc:meta])* $name:ident, $text:literal;)*) => {
+        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
+        /// [`Plant::None`], and every question about it is answered at compile time.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub enum Plant {
+            /// No bug.
+            #[default]
+            None,
+            $($(#[$doc])* #[cfg(feature = "plants")] $name,)*
+        }
+
+        #[cfg(feature = "plants")]
+        impl Plant {
+            /// Every planted bug with its name on the command line.
+            pub const ALL: &'static [(&'static str, Plant)] = &[$(($text, Plant::$name),)*];
+
+            /// The plant of that name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Plant> {
+                Plant::ALL.iter().find(|(known, _)| *known == name).map(|(_, plant)| *plant)
+            }
+        }
+    };
+}
+
+plants! {
+    /// Deliver on acknowledgements alone, without having processed the stream through the vector entry.
+    NoDensity, "no-density";
+    /// The leader appends the vector entry first and raises its clock at a later event.
+    ClockAfterEntry, "clock-after-entry";
+    /// The leader never raises its clock to the vector's maximum.
+    NoClockRaise, "no-clock-raise";
+    /// Acknowledgements are counted whatever vector and lap they name.
+    AckWithoutIdentity, "ack-without-identity";
+    /// A leader assigns a client's messages without waiting for earlier ones to other groups.
+    NoFifo, "no-fifo";
+    /// The leader of a one-process group does not acknowledge; its timestamp counts as its vote.
+    SoloLeaderSilent, "solo-leader-silent";
+    /// Messages are ordered by time alone; ties go to whoever came first here.
+    TiesByArrival, "ties-by-arrival";
+    /// Messages are found by a hash of their id.
+    IdByHash, "id-by-hash";
+    /// A client counts a slot as free when it is free at one member of the group.
+    SlotsFreedByOne, "slots-freed-by-one";
+    /// Leaders tell every other leader of the cluster their timestamps.
+    NotGenuine, "not-genuine";
+    /// A process counts a decided vector as final order before the message itself is decided: no tentative blocks.
+    TentativeIgnored, "tentative-ignored";
+    /// Torn records are accepted: stale bytes are read as acknowledgements.
+    UnvalidatedRecords, "unvalidated-records";
+    /// The checksum does not cover the lap.
+    SealWithoutLap, "seal-without-lap";
+    /// Credits are deltas, read and then zeroed.
+    DeltaCredits, "delta-credits";
+}
+
+impl Plant {
+    /// Whether this is `other`; false at compile time without the feature.
+    #[inline]
+    #[cfg(feature = "plants")]
+    pub(crate) fn is(self, other: Plant) -> bool {
+        self == other
+    }
+
+    /// Whether items about other messages are let in.
+    #[inline]
+    pub(crate) fn confuses_messages(self) -> bool {
+        #[cfg(feature = "plants")]
+        return matches!(self, Plant::AckWithoutIdentity | Plant::IdByHash);
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    /// The fabric crate's part of the plant.
+    #[must_use]
+    pub fn fabric(self) -> stentor_fabric::Plant {
+        #[cfg(feature = "plants")]
+        match self {
+            Plant::UnvalidatedRecords => return stentor_fabric::Plant::Unvalidated,
+            Plant::SealWithoutLap => return stentor_fabric::Plant::SealWithoutLap,
+            Plant::DeltaCredits => return stentor_fabric::Plant::DeltaCredits,
+            _ => {}
+        }
+        stentor_fabric::Plant::None
+    }
+}
+
+/// `planted!(self.plant, NoFifo)`: whether that bug is on. `false` without the feature.
+macro_rules! planted {
+    ($plant:expr, $name:ident) => {{
+        #[cfg(feature = "plants")]
+        let on = $plant.is($crate::Plant::$name);
+        #[cfg(not(feature = "plants"))]
+        let on = {
+            let _: $crate::Plant = $plant;
+            false
+        };
+        on
+    }};
+}
+pub(crate) use planted;

@@ -1,0 +1,116 @@
+//! Step 3: a leader that has all timestamps raises its clock, then appends the vector.
+
+use stentor_fabric::ProcessId;
+
+use super::{Rejected, Replica, Variant};
+use crate::item::{RemoteTimestamp, StreamEntry, StreamItem};
+use crate::plant::planted;
+use crate::{ClientId, Effects, Place};
+
+impl Replica {
+    /// Another group's leader wrote its timestamp.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    pub fn on_timestamp<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        item: &RemoteTimestamp,
+        effects: &mut E,
+    ) -> Result<(), Rejected> {
+        if !self.is_leader() {
+            return Err(Rejected::Role);
+        }
+        self.catch_up_clock();
+        let Some(Place::Member { group, .. }) = self.config.topology.place(from) else {
+            return Err(Rejected::Sender(from));
+        };
+        if item.ballot.leader() != from || group == self.group {
+            return Err(Rejected::Sender(from));
+        }
+        let Some(slot) = self.locate(&item.head)? else { return Ok(()) };
+        let (client, position) = (item.head.client, usize::from(item.position));
+        let message = self.windows[usize::from(client.0)].slot_mut(slot);
+        if message.destinations.get(position).is_some_and(|to| to.group != group) {
+            return Err(Rejected::Sender(from));
+        }
+        if message.stamps().time(position) != 0 {
+            return Ok(());
+        }
+        message.stamp(position, item.ballot, item.time);
+        if message.ordered {
+            if self.config.variant == Variant::V1 {
+                self.pass_on(client, slot, position, effects);
+            }
+            self.complete_if_known(client, slot, effects);
+            self.settle(client, effects);
+        }
+        Ok(())
+    }
+
+    /// V1: every other group's timestamp goes to the followers on its own, as it comes.
+    pub(super) fn pass_on_known<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        for position in 0..message.groups {
+            let message = self.windows[usize::from(client.0)].slot(slot);
+            if position != message.own && message.stamps().time(position) != 0 {
+                self.pass_on(client, slot, position, effects);
+            }
+        }
+    }
+
+    fn pass_on<E: Effects>(&mut self, client: ClientId, slot: u64, position: usize, effects: &mut E) {
+        self.counter += 1;
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        let (ballot, time) = (message.stamps().ballot(position), message.stamps().time(position));
+        self.clock = self.clock.max(time);
+        let head = message.head(client, message.own);
+        let entry = StreamEntry::Remote { position: position as u8, ballot, time };
+        effects.to_followers(&StreamItem { head, counter: self.counter, entry });
+    }
+
+    /// Step 3, one step of one thread: clock first, then the entry. Afterwards every message that this leader
+    /// timestamps comes after this one.
+    pub(super) fn complete_if_known<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        if !message.stamps().complete() {
+            return;
+        }
+        let (groups, latest) = (message.groups, message.stamps().max_time());
+        self.raise_clock(latest);
+        if groups > 1 && self.config.variant == Variant::V2 {
+            self.counter += 1;
+            let message = self.windows[usize::from(client.0)].slot(slot);
+            let head = message.head(client, message.own);
+            let entry = StreamEntry::Vector(message.stamps());
+            effects.to_followers(&StreamItem { head, counter: self.counter, entry });
+        }
+        self.windows[usize::from(client.0)].slot_mut(slot).vector = true;
+        self.vote(client, slot);
+        // A follower's acknowledgement implies the leader's vote; a one-process group has no follower to imply it.
+        let alone = self.config.topology.size(self.group) == 1 && !planted!(self.config.plant, SoloLeaderSilent);
+        if alone || self.config.variant == Variant::V1 {
+            self.acknowledge(client, slot, effects);
+        }
+        self.decide(client, slot);
+    }
+
+    fn raise_clock(&mut self, to: u64) {
+        if planted!(self.config.plant, NoClockRaise) {
+            return;
+        }
+        if planted!(self.config.plant, ClockAfterEntry) {
+            self.put_off = self.put_off.max(to);
+            return;
+        }
+        self.clock = self.clock.max(to);
+    }
+
+    /// For the planted bug that raises the clock in another step than the one that appends the entry.
+    pub(super) fn catch_up_clock(&mut self) {
+        if self.put_off != 0 {
+            self.clock = self.clock.max(self.put_off);
+            self.put_off = 0;
+        }
+    }
+}

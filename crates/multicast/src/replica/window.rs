@@ -1,0 +1,98 @@
+//! The messages of one client that are not free here yet.
+
+use super::Rejected;
+use super::slot::Slot;
+use crate::{ClientId, GroupSet};
+
+/// A client's slots at this group, `base` to `base + window`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Window {
+    slots: Vec<Slot>,
+    base: u64,
+    /// The next slot whose body is missing.
+    held: u64,
+    /// The next slot to assign (leader).
+    pub(super) assigned: u64,
+    /// Assigned but undecided messages, counted by destination set (leader; for the FIFO rule).
+    undecided: Vec<(GroupSet, u32)>,
+}
+
+impl Window {
+    pub(super) fn new(window: u32) -> Self {
+        Window { slots: vec![Slot::default(); window as usize], base: 0, held: 0, assigned: 0, undecided: Vec::new() }
+    }
+
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(super) fn holds(&self, slot: u64) -> bool {
+        slot < self.held
+    }
+
+    /// A body may come only for the next slot, and only within the window.
+    pub(super) fn admit(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
+        if slot != self.held {
+            return Err(Rejected::Slot { client: client.0, slot, expected: self.held });
+        }
+        self.check(client, slot)
+    }
+
+    pub(super) fn held_one_more(&mut self) {
+        self.held += 1;
+    }
+
+    pub(super) fn check(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
+        let end = self.base + self.slots.len() as u64;
+        if slot >= end {
+            return Err(Rejected::BeyondWindow { client: client.0, slot, end });
+        }
+        Ok(())
+    }
+
+    pub(super) fn slot(&self, slot: u64) -> &Slot {
+        &self.slots[slot as usize & (self.slots.len() - 1)]
+    }
+
+    pub(super) fn slot_mut(&mut self, slot: u64) -> &mut Slot {
+        let mask = self.slots.len() - 1;
+        &mut self.slots[slot as usize & mask]
+    }
+
+    /// Frees slots from the beginning of the window that are delivered.
+    pub(super) fn free_delivered(&mut self) {
+        while self.slot(self.base).delivered {
+            let base = self.base;
+            self.slot_mut(base).clear();
+            self.base += 1;
+        }
+    }
+
+    /// FIFO (M6): a message may be assigned only when every earlier one whose destinations are not a subset of its own
+    /// is decided.
+    pub(super) fn may_assign(&self, set: &GroupSet) -> bool {
+        self.undecided.iter().all(|(earlier, count)| *count == 0 || earlier.is_subset(set))
+    }
+
+    pub(super) fn count_undecided(&mut self, set: GroupSet) {
+        if let Some((_, count)) = self.undecided.iter_mut().find(|(known, _)| *known == set) {
+            *count += 1;
+        } else if let Some(unused) = self.undecided.iter_mut().find(|(_, count)| *count == 0) {
+            *unused = (set, 1);
+        } else {
+            self.undecided.push((set, 1));
+        }
+    }
+
+    pub(super) fn count_decided(&mut self, set: GroupSet) {
+        if let Some((_, count)) = self.undecided.iter_mut().find(|(known, _)| *known == set) {
+            *count -= 1;
+        }
+    }
+
+    /// For the planted bug that finds messages by a hash.
+    pub(super) fn first_with_hash(&self, sequence: u64) -> Option<u64> {
+        let hash = |sequence: u64| sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
+        (self.base..self.held).find(|slot| hash(self.slot(*slot).sequence) == hash(sequence))
+    }
+}

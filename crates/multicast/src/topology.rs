@@ -1,0 +1,204 @@
+//! Who is in which group.
+
+use stentor_fabric::ProcessId;
+use thiserror::Error;
+
+use crate::{Ballot, ClientId, GroupId, GroupSet};
+
+/// Where a process stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// A member of a group, by its index in it.
+    Member {
+        /// The group.
+        group: GroupId,
+        /// The index in the group, below 64.
+        index: u8,
+    },
+    /// A client.
+    Client(ClientId),
+}
+
+/// Why a set of groups is not a cluster.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum TopologyError {
+    /// More than [`GroupSet::CAPACITY`] groups, or none.
+    #[error("{0} groups: a cluster has 1 to {max}", max = GroupSet::CAPACITY)]
+    Groups(usize),
+    /// An empty group, or more than 64 members.
+    #[error("group {group} has {members} members: 1 to {max} are possible", max = Topology::MAX_MEMBERS)]
+    Members {
+        /// Index of the group.
+        group: usize,
+        /// Its members.
+        members: usize,
+    },
+    /// More processes than ids.
+    #[error("{0} processes and client places: at most 65535 are possible")]
+    Processes(usize),
+}
+
+/// The groups and client places of a cluster; the same at every process. Processes are numbered: members first, group by
+/// group, then clients.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Topology {
+    sizes: Vec<u8>,
+    firsts: Vec<u16>,
+    members: u16,
+    clients: u16,
+}
+
+impl Topology {
+    /// The largest group: members are bits of a word.
+    pub const MAX_MEMBERS: usize = 64;
+
+    /// Groups of these sizes, and this many client places.
+    ///
+    /// # Errors
+    /// See [`TopologyError`].
+    pub fn new(group_sizes: &[usize], clients: u16) -> Result<Self, TopologyError> {
+        if group_sizes.is_empty() || group_sizes.len() > GroupSet::CAPACITY {
+            return Err(TopologyError::Groups(group_sizes.len()));
+        }
+        let mut firsts = Vec::with_capacity(group_sizes.len());
+        let mut next = 0_usize;
+        for (group, &members) in group_sizes.iter().enumerate() {
+            if members == 0 || members > Self::MAX_MEMBERS {
+                return Err(TopologyError::Members { group, members });
+            }
+            firsts.push(next as u16);
+            next += members;
+        }
+        if next + usize::from(clients) > usize::from(u16::MAX) {
+            return Err(TopologyError::Processes(next + usize::from(clients)));
+        }
+        let sizes = group_sizes.iter().map(|&size| size as u8).collect();
+        Ok(Topology { sizes, firsts, members: next as u16, clients })
+    }
+
+    /// Number of groups.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// All groups.
+    pub fn group_ids(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.sizes.len() as u16).map(GroupId)
+    }
+
+    /// Number of client places.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        usize::from(self.clients)
+    }
+
+    /// Number of members of all groups.
+    #[must_use]
+    pub fn all_members(&self) -> usize {
+        usize::from(self.members)
+    }
+
+    /// Number of processes, client places included.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.all_members() + self.clients()
+    }
+
+    /// Whether there is such a group.
+    #[must_use]
+    pub fn has_group(&self, group: GroupId) -> bool {
+        usize::from(group.0) < self.sizes.len()
+    }
+
+    /// Members of a group.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[inline]
+    #[must_use]
+    pub fn size(&self, group: GroupId) -> usize {
+        usize::from(self.sizes[usize::from(group.0)])
+    }
+
+    /// ⌊n/2⌋+1 of the configured group, always.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[inline]
+    #[must_use]
+    pub fn majority(&self, group: GroupId) -> u32 {
+        u32::from(self.sizes[usize::from(group.0)]) / 2 + 1
+    }
+
+    /// The processes of a group, in order.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[inline]
+    pub fn members(&self, group: GroupId) -> impl Iterator<Item = ProcessId> + use<> {
+        let first = self.firsts[usize::from(group.0)];
+        (first..first + u16::from(self.sizes[usize::from(group.0)])).map(ProcessId)
+    }
+
+    /// The process of a client place.
+    #[must_use]
+    pub fn client_process(&self, client: ClientId) -> ProcessId {
+        ProcessId(self.members + client.0)
+    }
+
+    /// Where a process stands; `None` if it is not in the cluster.
+    #[must_use]
+    pub fn place(&self, process: ProcessId) -> Option<Place> {
+        if process.0 >= self.members {
+            let client = process.0 - self.members;
+            return (client < self.clients).then_some(Place::Client(ClientId(client)));
+        }
+        let group = self.firsts.partition_point(|&first| first <= process.0) - 1;
+        Some(Place::Member { group: GroupId(group as u16), index: (process.0 - self.firsts[group]) as u8 })
+    }
+
+    /// The bit of a member in masks of its group; `None` if the process is not a member of that group.
+    #[inline]
+    #[must_use]
+    pub fn member_bit(&self, group: GroupId, process: ProcessId) -> Option<u64> {
+        let index = process.0.checked_sub(self.firsts[usize::from(group.0)])?;
+        (index < u16::from(self.sizes[usize::from(group.0)])).then(|| 1 << index)
+    }
+
+    /// The ballot that a group starts in: the first one, led by its first member.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[must_use]
+    pub fn first_ballot(&self, group: GroupId) -> Ballot {
+        Ballot::new(1, ProcessId(self.firsts[usize::from(group.0)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_numbered_group_by_group_then_clients() {
+        let topology = Topology::new(&[3, 1, 5], 2).unwrap();
+        assert_eq!(topology.processes(), 11);
+        assert_eq!(topology.place(ProcessId(3)), Some(Place::Member { group: GroupId(1), index: 0 }));
+        assert_eq!(topology.place(ProcessId(8)), Some(Place::Member { group: GroupId(2), index: 4 }));
+        assert_eq!(topology.place(ProcessId(10)), Some(Place::Client(ClientId(1))));
+        assert_eq!(topology.place(ProcessId(11)), None);
+        assert_eq!(topology.members(GroupId(2)).collect::<Vec<_>>(), (4..9).map(ProcessId).collect::<Vec<_>>());
+        assert_eq!([0, 1, 2].map(|g| topology.majority(GroupId(g))), [2, 1, 3]);
+        assert_eq!(topology.member_bit(GroupId(2), ProcessId(6)), Some(4));
+        assert_eq!(topology.member_bit(GroupId(2), ProcessId(3)), None);
+    }
+
+    #[test]
+    fn impossible_clusters_are_refused_by_name() {
+        assert_eq!(Topology::new(&[], 0), Err(TopologyError::Groups(0)));
+        assert_eq!(Topology::new(&[1, 0], 0), Err(TopologyError::Members { group: 1, members: 0 }));
+        assert_eq!(Topology::new(&[65], 0), Err(TopologyError::Members { group: 0, members: 65 }));
+        assert_eq!(Topology::new(&[1], u16::MAX), Err(TopologyError::Processes(65536)));
+    }
+}
