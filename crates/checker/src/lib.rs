@@ -1,1 +1,68 @@
-//! Part of Stentor.
+//! Histories of Stentor's atomic multicast, and the properties that they must have.
+//!
+//! A history tells what happened in a run: who multicast what to whom, who delivered what and when, who crashed and came
+//! back. Whoever produced it — the simulator, a cluster of real processes, another system — is checked by the same code.
+//! The file format is described in `docs/history.md`.
+//!
+//! ```
+//! use stentor_checker::{Checker, Cluster, Deliver, Event, EventKind, Group, GroupSet, MessageId, Multicast, Timestamp};
+//!
+//! let cluster = Cluster::builder().group("g1", ["g1.1"]).clients(["c0"]).build()?;
+//! let (member, client) = (cluster.process("g1.1").unwrap(), cluster.process("c0").unwrap());
+//! let mut checker = Checker::new(cluster);
+//! let (m, group) = (MessageId { client, sequence: 1 }, Group(0));
+//! let to: GroupSet = [group].into_iter().collect();
+//! let multicast = EventKind::Multicast(Multicast { m, to, len: 5, hash: 7 });
+//! checker.event(&Event { t: 1, process: client, incarnation: 1, kind: multicast });
+//! let ts = Timestamp { time: 1, group };
+//! let deliver = EventKind::Deliver(Deliver { m, group, number: 1, ts, hash: 8, len: None });
+//! checker.event(&Event { t: 2, process: member, incarnation: 1, kind: deliver });
+//! let report = checker.finish(true);
+//! assert_eq!(report.violated().collect::<Vec<_>>(), ["M1"]);
+//! # Ok::<(), stentor_checker::ClusterError>(())
+//! ```
+//!
+//! # The properties
+//!
+//! | property | in words | file in `src/properties` | source |
+//! |---|---|---|---|
+//! | M1 integrity | delivered at most once, by a destination, as it was multicast | `m1_integrity.rs` | [Défago et al. 2004], "uniform integrity" |
+//! | M2 uniform agreement | delivered by one, delivered by every correct destination | `m2_agreement.rs` | the same, "uniform agreement" |
+//! | M3 validity | multicast by a correct client, or synced: delivered by every correct destination | `m3_validity.rs` | the same, "validity" |
+//! | M4 uniform acyclic order | the union of all delivery orders has no cycle | `m4_acyclic_order.rs` | the same, "uniform acyclic order" |
+//! | M5 uniform prefix order | common destinations deliver in one order, without holes | `m5_prefix_order.rs` | RamCast (Middleware 2021), "uniform prefix order" |
+//! | M6 FIFO per client | as the client multicast them, so they are delivered | `m6_fifo.rs` | the same survey, "FIFO order" |
+//! | M7 genuineness | only sender and destinations take part | `m7_genuineness.rs` | [Guerraoui and Schiper 2001], "genuine" |
+//! | M8 bounded memory | never above the sizes printed at start | `m8_memory.rs` | Stentor's own |
+//! | M9 liveness | with majorities up, everything multicast is delivered | `m9_liveness.rs` | Stentor's own; a history shows its end |
+//! | R1 real-time order | what was delivered is before what is multicast later | `r1_real_time.rs` | linearizability (Herlihy and Wing 1990), for message orders |
+//!
+//! [Défago et al. 2004]: https://doi.org/10.1145/1041680.1041682
+//! [Guerraoui and Schiper 2001]: https://doi.org/10.1016/S0304-3975(99)00161-9
+//!
+//! A property about which a history cannot tell is [`Verdict::NotChecked`], never "ok": M2, M3 and M9 need a complete
+//! history, M7 `remote_op` events, M8 `memory` events, R1 one clock.
+//!
+//! # Cost
+//! Every property is linear in the deliveries; M5 is linear in deliveries times destination groups of a message. Only the
+//! search for the smallest counter-example, when there is one, may take longer, up to a bound.
+#![forbid(unsafe_code)]
+
+mod chain;
+mod checker;
+mod cluster;
+mod event;
+pub mod history;
+mod ids;
+mod log;
+mod order;
+mod properties;
+mod report;
+mod view;
+
+pub use checker::Checker;
+pub use cluster::{Cluster, ClusterBuilder, ClusterError};
+pub use event::{Deliver, Event, EventKind, Multicast};
+pub use history::{Encoder, HistoryError, HistoryWriter, Reader, check_files, check_inputs};
+pub use ids::{Group, GroupSet, Label, MAX_GROUPS, MessageId, Process, Timestamp};
+pub use report::{CounterExample, Counts, Report, Verdict};

@@ -1,0 +1,111 @@
+//! Takes in a history, event by event, and judges it at the end.
+
+use crate::chain::chains;
+use crate::cluster::Cluster;
+use crate::event::{Event, EventKind};
+use crate::log::{Log, Origin};
+use crate::order::Order;
+use crate::properties;
+use crate::properties::m7_genuineness::Genuineness;
+use crate::properties::m8_memory::MemoryBounds;
+use crate::report::{Counts, Report};
+use crate::view::{Slots, View};
+
+/// Checks one history. Events of one process are given in their order; those of different processes in any.
+///
+/// Memory grows with messages and deliveries (about 100 bytes for each), not with other events.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    cluster: Cluster,
+    log: Log,
+    genuineness: Genuineness,
+    memory: MemoryBounds,
+    sources: Vec<String>,
+    counts: Counts,
+}
+
+impl Checker {
+    /// For histories of this cluster.
+    #[must_use]
+    pub fn new(cluster: Cluster) -> Self {
+        Checker {
+            cluster,
+            log: Log::default(),
+            genuineness: Genuineness::default(),
+            memory: MemoryBounds::default(),
+            sources: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The cluster, for readers and for interning labels.
+    pub fn cluster_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+
+    /// The following events come from this file.
+    pub fn begin_source(&mut self, file: String) {
+        self.sources.push(file);
+    }
+
+    /// Takes in the next event; counter-examples call it by its number, from 1.
+    ///
+    /// # Panics
+    /// If the event names a process that the cluster does not have.
+    pub fn event(&mut self, event: &Event) {
+        self.event_at(event, self.counts.events + 1);
+    }
+
+    /// Takes in an event that stands in this line of the file begun last.
+    ///
+    /// # Panics
+    /// If the event names a process that the cluster does not have.
+    pub fn event_at(&mut self, event: &Event, line: u64) {
+        assert!(event.process.index() < self.cluster.process_count(), "{:?} is not in the cluster", event.process);
+        self.counts.events += 1;
+        let origin = Origin::new(self.sources.len().saturating_sub(1), line);
+        match &event.kind {
+            EventKind::RemoteOp { .. } => {
+                self.counts.remote_ops += 1;
+                self.genuineness.observe(event, origin, &mut self.log, &self.cluster);
+            }
+            EventKind::Memory { .. } => self.memory.observe(event, origin, &self.cluster),
+            _ => self.log.record(event, origin),
+        }
+    }
+
+    pub(crate) fn add_unchecked(&mut self, events: u64) {
+        self.counts.unchecked += events;
+    }
+
+    /// Judges. `complete` vouches that the run had come to rest: what was not delivered by now never will be.
+    #[must_use]
+    pub fn finish(self, complete: bool) -> Report {
+        let chains = chains(&self.log, &self.cluster);
+        let order = Order::new(&chains, &self.log);
+        let slots = Slots::new(&self.log);
+        let view = View {
+            cluster: &self.cluster,
+            log: &self.log,
+            chains: &chains,
+            order: &order,
+            slots: &slots,
+            complete,
+            sources: &self.sources,
+        };
+        let verdicts = properties::check(&view, &self.genuineness, &self.memory);
+        let counts = Counts {
+            messages: self.log.sent_order.len() as u64,
+            deliveries: self.log.deliveries.len() as u64,
+            crashes: self.log.crashes,
+            ..self.counts
+        };
+        Report::new(verdicts, counts, complete)
+    }
+}

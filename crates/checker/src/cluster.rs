@@ -1,0 +1,355 @@
+//! Who takes part: the first line of a history.
+
+use std::collections::{HashMap, HashSet};
+
+use thiserror::Error;
+
+use crate::ids::{Group, Label, MAX_GROUPS, Process};
+
+/// What a cluster cannot be.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum ClusterError {
+    /// No groups at all.
+    #[error("the cluster has no groups: name at least one")]
+    NoGroups,
+    /// A group without processes.
+    #[error("group `{0}` has no processes: list at least one, or leave the group out")]
+    EmptyGroup(String),
+    /// A group twice.
+    #[error("group `{0}` is listed twice: give each group one list")]
+    DuplicateGroup(String),
+    /// A process twice.
+    #[error("process `{0}` is listed twice: a process is a member of one group")]
+    DuplicateProcess(String),
+    /// A client twice.
+    #[error("client `{0}` is listed twice")]
+    DuplicateClient(String),
+    /// More groups than fit.
+    #[error("{0} groups: at most {MAX_GROUPS} can be checked")]
+    TooManyGroups(usize),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct GroupInfo {
+    id: String,
+    members: Vec<Process>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct ProcessInfo {
+    name: String,
+    group: Option<Group>,
+}
+
+/// Groups, processes and limits of the cluster that a history is about; also the table of names behind the small
+/// numbers in its [`Event`](crate::Event)s.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    groups: Vec<GroupInfo>,
+    processes: Vec<ProcessInfo>,
+    labels: Vec<String>,
+    label_by_word: HashMap<String, Label>,
+    group_by_id: HashMap<String, Group>,
+    process_by_name: HashMap<String, Process>,
+    clients: Option<Vec<String>>,
+    window: Option<u64>,
+    memory_limit: Option<u64>,
+    global_clock: bool,
+}
+
+/// Collects a [`Cluster`].
+#[derive(Clone, Debug, Default)]
+pub struct ClusterBuilder {
+    groups: Vec<(String, Vec<String>)>,
+    clients: Option<Vec<String>>,
+    window: Option<u64>,
+    memory_limit: Option<u64>,
+    global_clock: bool,
+}
+
+impl ClusterBuilder {
+    /// Adds a group and its members, in order.
+    #[must_use]
+    pub fn group<N: Into<String>>(
+        mut self,
+        id: impl Into<String>,
+        members: impl IntoIterator<Item = N>,
+    ) -> ClusterBuilder {
+        self.groups.push((id.into(), members.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Names the clients, and closes the list: events of any other process outside the groups are an error when read.
+    #[must_use]
+    pub fn clients<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> ClusterBuilder {
+        self.clients = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Messages that one client may have outstanding. For readers; not checked.
+    #[must_use]
+    pub fn window(mut self, messages: u64) -> ClusterBuilder {
+        self.window = Some(messages);
+        self
+    }
+
+    /// The limit for `memory` events that carry none of their own, bytes.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> ClusterBuilder {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Times of all processes come from one clock; then real-time order is checked.
+    #[must_use]
+    pub fn global_clock(mut self) -> ClusterBuilder {
+        self.global_clock = true;
+        self
+    }
+
+    /// The cluster.
+    ///
+    /// # Errors
+    /// See [`ClusterError`].
+    pub fn build(self) -> Result<Cluster, ClusterError> {
+        if self.groups.is_empty() {
+            return Err(ClusterError::NoGroups);
+        }
+        if self.groups.len() > MAX_GROUPS {
+            return Err(ClusterError::TooManyGroups(self.groups.len()));
+        }
+        let mut cluster = Cluster {
+            window: self.window,
+            memory_limit: self.memory_limit,
+            global_clock: self.global_clock,
+            ..Cluster::default()
+        };
+        for (id, members) in self.groups {
+            cluster.add_group(id, members)?;
+        }
+        if let Some(clients) = self.clients {
+            cluster.add_clients(clients)?;
+        }
+        Ok(cluster)
+    }
+}
+
+impl Cluster {
+    /// Starts collecting a cluster.
+    #[must_use]
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::default()
+    }
+
+    fn add_group(&mut self, id: String, members: Vec<String>) -> Result<(), ClusterError> {
+        let group = Group(self.groups.len() as u16);
+        if members.is_empty() {
+            return Err(ClusterError::EmptyGroup(id));
+        }
+        if self.group_by_id.insert(id.clone(), group).is_some() {
+            return Err(ClusterError::DuplicateGroup(id));
+        }
+        let mut places = Vec::with_capacity(members.len());
+        for name in members {
+            if self.process_by_name.contains_key(&name) {
+                return Err(ClusterError::DuplicateProcess(name));
+            }
+            places.push(self.add_process(name, Some(group)));
+        }
+        self.groups.push(GroupInfo { id, members: places });
+        Ok(())
+    }
+
+    fn add_clients(&mut self, clients: Vec<String>) -> Result<(), ClusterError> {
+        let mut listed = HashSet::new();
+        for name in &clients {
+            if !listed.insert(name) {
+                return Err(ClusterError::DuplicateClient(name.clone()));
+            }
+            // A member of a group may be a client, too.
+            if !self.process_by_name.contains_key(name) {
+                self.add_process(name.clone(), None);
+            }
+        }
+        self.clients = Some(clients);
+        Ok(())
+    }
+
+    fn add_process(&mut self, name: String, group: Option<Group>) -> Process {
+        let process = Process(self.processes.len() as u32);
+        self.process_by_name.insert(name.clone(), process);
+        self.processes.push(ProcessInfo { name, group });
+        process
+    }
+
+    /// The process of this name.
+    #[must_use]
+    pub fn process(&self, name: &str) -> Option<Process> {
+        self.process_by_name.get(name).copied()
+    }
+
+    /// The process of this name; where the cluster line lists no clients, an unknown name is a new client.
+    pub(crate) fn process_or_client(&mut self, name: &str) -> Option<Process> {
+        match self.process(name) {
+            None if self.clients.is_none() => Some(self.add_process(name.to_owned(), None)),
+            known => known,
+        }
+    }
+
+    /// The group of this id.
+    #[must_use]
+    pub fn group(&self, id: &str) -> Option<Group> {
+        self.group_by_id.get(id).copied()
+    }
+
+    /// How many words are interned.
+    #[must_use]
+    pub fn label_count(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Interns a word.
+    pub fn label(&mut self, word: &str) -> Label {
+        if let Some(label) = self.label_by_word.get(word) {
+            return *label;
+        }
+        let label = Label(self.labels.len() as u32);
+        self.labels.push(word.to_owned());
+        self.label_by_word.insert(word.to_owned(), label);
+        label
+    }
+
+    /// The word behind a label; empty if it was never interned here.
+    #[must_use]
+    pub fn label_word(&self, label: Label) -> &str {
+        self.labels.get(label.0 as usize).map_or("", String::as_str)
+    }
+
+    /// Name of a process.
+    ///
+    /// # Panics
+    /// If it is not in the table.
+    #[must_use]
+    pub fn process_name(&self, process: Process) -> &str {
+        &self.processes[process.index()].name
+    }
+
+    /// Id of a group.
+    ///
+    /// # Panics
+    /// If it is not in the table.
+    #[must_use]
+    pub fn group_id(&self, group: Group) -> &str {
+        &self.groups[group.index()].id
+    }
+
+    /// Members of a group, in the order of the cluster line.
+    ///
+    /// # Panics
+    /// If it is not in the table.
+    #[must_use]
+    pub fn members(&self, group: Group) -> &[Process] {
+        &self.groups[group.index()].members
+    }
+
+    /// The group that a process is a member of; `None` for clients.
+    #[inline]
+    #[must_use]
+    pub fn group_of(&self, process: Process) -> Option<Group> {
+        self.processes.get(process.index()).and_then(|info| info.group)
+    }
+
+    /// All groups.
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = Group> + Clone + use<> {
+        (0..self.groups.len() as u16).map(Group)
+    }
+
+    /// How many processes are known: members and clients.
+    #[must_use]
+    pub fn process_count(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// The clients, if the cluster line lists them.
+    #[must_use]
+    pub fn client_names(&self) -> Option<&[String]> {
+        self.clients.as_deref()
+    }
+
+    /// Messages that one client may have outstanding, if the cluster line says.
+    #[must_use]
+    pub fn window(&self) -> Option<u64> {
+        self.window
+    }
+
+    /// The limit for `memory` events without one, bytes.
+    #[must_use]
+    pub fn memory_limit(&self) -> Option<u64> {
+        self.memory_limit
+    }
+
+    /// Whether all processes' times come from one clock.
+    #[must_use]
+    pub fn has_global_clock(&self) -> bool {
+        self.global_clock
+    }
+
+    /// The first field of the cluster line in which two clusters differ.
+    #[must_use]
+    pub fn difference(&self, other: &Cluster) -> Option<&'static str> {
+        let member_names = |cluster: &Cluster| -> Vec<(String, Vec<String>)> {
+            let names = |info: &GroupInfo| info.members.iter().map(|p| cluster.process_name(*p).to_owned()).collect();
+            cluster.groups.iter().map(|info| (info.id.clone(), names(info))).collect()
+        };
+        if member_names(self) != member_names(other) {
+            return Some("groups");
+        }
+        let fields = [
+            ("clients", self.clients == other.clients),
+            ("window", self.window == other.window),
+            ("memory_limit", self.memory_limit == other.memory_limit),
+            ("clock", self.global_clock == other.global_clock),
+        ];
+        fields.into_iter().find(|(_, same)| !same).map(|(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_come_first_then_clients() {
+        let cluster = Cluster::builder().group("a", ["a1", "a2"]).group("b", ["b1"]).clients(["c0"]).build().unwrap();
+        assert_eq!(cluster.process("a2"), Some(Process(1)));
+        assert_eq!(cluster.process("c0"), Some(Process(3)));
+        assert_eq!(cluster.group_of(Process(2)), Some(Group(1)));
+        assert_eq!(cluster.group_of(Process(3)), None);
+        assert_eq!(cluster.members(Group(0)), [Process(0), Process(1)]);
+    }
+
+    #[test]
+    fn impossible_clusters_are_refused() {
+        let refused = |builder: ClusterBuilder| builder.build().unwrap_err();
+        assert_eq!(refused(Cluster::builder()), ClusterError::NoGroups);
+        assert_eq!(refused(Cluster::builder().group::<&str>("a", [])), ClusterError::EmptyGroup("a".into()));
+        let twice = Cluster::builder().group("a", ["x"]).group("a", ["y"]);
+        assert_eq!(refused(twice), ClusterError::DuplicateGroup("a".into()));
+        let shared = Cluster::builder().group("a", ["x"]).group("b", ["x"]);
+        assert_eq!(refused(shared), ClusterError::DuplicateProcess("x".into()));
+        let clients = Cluster::builder().group("a", ["x"]).clients(["c", "c"]);
+        assert_eq!(refused(clients), ClusterError::DuplicateClient("c".into()));
+        let many = (0..=MAX_GROUPS).fold(Cluster::builder(), |b, i| b.group(format!("g{i}"), [format!("p{i}")]));
+        assert_eq!(refused(many), ClusterError::TooManyGroups(MAX_GROUPS + 1));
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let base = Cluster::builder().group("a", ["x"]);
+        let cluster = base.clone().build().unwrap();
+        assert_eq!(cluster.difference(&cluster), None);
+        assert_eq!(cluster.difference(&base.clone().global_clock().build().unwrap()), Some("clock"));
+        assert_eq!(cluster.difference(&base.clone().clients(["c"]).build().unwrap()), Some("clients"));
+        assert_eq!(cluster.difference(&base.group("b", ["y"]).build().unwrap()), Some("groups"));
+    }
+}

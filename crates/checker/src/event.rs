@@ -1,0 +1,110 @@
+//! What happens in a run.
+
+use crate::ids::{Group, GroupSet, Label, MessageId, Process, Timestamp};
+
+/// One event at one process. Names are numbers of a [`Cluster`](crate::Cluster).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// When, ns; never goes back at one process.
+    pub t: u64,
+    /// Where.
+    pub process: Process,
+    /// Incarnation of the process, from 1.
+    pub incarnation: u32,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// A message as its client multicast it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Multicast {
+    /// The message.
+    pub m: MessageId,
+    /// Destination groups.
+    pub to: GroupSet,
+    /// Length of the payload, bytes.
+    pub len: u32,
+    /// xxh3-64 of the payload.
+    pub hash: u64,
+}
+
+/// A delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deliver {
+    /// The message.
+    pub m: MessageId,
+    /// The group as a member of which the process delivers.
+    pub group: Group,
+    /// Number of the delivery at this process, from 1.
+    pub number: u64,
+    /// The message's final timestamp.
+    pub ts: Timestamp,
+    /// xxh3-64 of the payload.
+    pub hash: u64,
+    /// Length of the payload, bytes, if recorded.
+    pub len: Option<u32>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// A client multicasts; recorded before the first write.
+    Multicast(Multicast),
+    /// A synced multicast returned: a majority of every destination group holds the message.
+    Synced(Multicast),
+    /// A message was handed to the application.
+    Deliver(Deliver),
+    /// The process stopped; anybody may record it for another.
+    Crash,
+    /// The process came back with its group's state.
+    Recover {
+        /// The delivery number that it resumes after.
+        from: u64,
+    },
+    /// The process learnt of a new leader.
+    Epoch {
+        /// The group.
+        group: Group,
+        /// The ballot's number.
+        ballot: u64,
+        /// The ballot's process.
+        by: Process,
+        /// The leader.
+        leader: Process,
+    },
+    /// The process posted an operation to another on behalf of a message.
+    RemoteOp {
+        /// The message.
+        m: MessageId,
+        /// Which step.
+        kind: Label,
+        /// The peer.
+        to: Process,
+    },
+    /// Memory in use by regions and queues.
+    Memory {
+        /// Bytes in use.
+        bytes: u64,
+        /// What was printed at start, bytes; `None`: the cluster's `memory_limit`.
+        limit: Option<u64>,
+        /// Which part, where a process counts several.
+        what: Label,
+    },
+}
+
+impl EventKind {
+    /// The word in field `e`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            EventKind::Multicast(_) => "multicast",
+            EventKind::Synced(_) => "synced",
+            EventKind::Deliver(_) => "deliver",
+            EventKind::Crash => "crash",
+            EventKind::Recover { .. } => "recover",
+            EventKind::Epoch { .. } => "epoch",
+            EventKind::RemoteOp { .. } => "remote_op",
+            EventKind::Memory { .. } => "memory",
+        }
+    }
+}

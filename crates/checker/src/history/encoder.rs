@@ -1,0 +1,223 @@
+//! Turns events into lines.
+
+use crate::cluster::Cluster;
+use crate::event::{Deliver, Event, EventKind, Multicast};
+use crate::ids::{Group, Label, MessageId, Process};
+
+/// Writes events of one cluster as JSON lines into a caller's buffer. Once the buffer has grown to its size, nothing is
+/// allocated.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    processes: Vec<Box<[u8]>>,
+    groups: Vec<Box<[u8]>>,
+    labels: Vec<Box<[u8]>>,
+}
+
+impl Encoder {
+    /// For events whose names are in `cluster` now: intern labels first.
+    #[must_use]
+    pub fn new(cluster: &Cluster) -> Self {
+        let names = 0..cluster.process_count() as u32;
+        let words = (0..).map(|label| cluster.label_word(Label(label)).to_owned());
+        Encoder {
+            processes: names.map(|process| quoted(cluster.process_name(Process(process)))).collect(),
+            groups: cluster.groups().map(|group| quoted(cluster.group_id(group))).collect(),
+            labels: words.take(cluster.label_count()).map(|word| quoted(&word)).collect(),
+        }
+    }
+
+    /// Appends the line of one event, with its line feed.
+    ///
+    /// # Panics
+    /// If the event names a process, group or label that the cluster did not have.
+    pub fn encode(&self, event: &Event, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"t\":");
+        number(event.t, out);
+        out.extend_from_slice(b",\"p\":");
+        self.process(event.process, out);
+        field(b"i", u64::from(event.incarnation), out);
+        out.extend_from_slice(b",\"e\":\"");
+        out.extend_from_slice(event.kind.name().as_bytes());
+        out.push(b'"');
+        match &event.kind {
+            EventKind::Multicast(multicast) | EventKind::Synced(multicast) => self.multicast(multicast, out),
+            EventKind::Deliver(deliver) => self.deliver(deliver, out),
+            EventKind::Crash => {}
+            EventKind::Recover { from } => field(b"from", *from, out),
+            EventKind::Epoch { group, ballot, by, leader } => {
+                self.group_field(*group, out);
+                out.extend_from_slice(b",\"ballot\":[");
+                number(*ballot, out);
+                out.push(b',');
+                self.process(*by, out);
+                out.extend_from_slice(b"],\"leader\":");
+                self.process(*leader, out);
+            }
+            EventKind::RemoteOp { m, kind, to } => {
+                self.message(*m, out);
+                self.label_field(b"kind", *kind, out);
+                out.extend_from_slice(b",\"to\":");
+                self.process(*to, out);
+            }
+            EventKind::Memory { bytes, limit, what } => {
+                field(b"bytes", *bytes, out);
+                if let Some(limit) = limit {
+                    field(b"limit", *limit, out);
+                }
+                self.label_field(b"what", *what, out);
+            }
+        }
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn multicast(&self, multicast: &Multicast, out: &mut Vec<u8>) {
+        self.message(multicast.m, out);
+        out.extend_from_slice(b",\"to\":[");
+        for (index, group) in multicast.to.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&self.groups[group.index()]);
+        }
+        out.push(b']');
+        field(b"len", u64::from(multicast.len), out);
+        hash(multicast.hash, out);
+    }
+
+    fn deliver(&self, deliver: &Deliver, out: &mut Vec<u8>) {
+        self.message(deliver.m, out);
+        self.group_field(deliver.group, out);
+        field(b"n", deliver.number, out);
+        out.extend_from_slice(b",\"ts\":[");
+        number(deliver.ts.time, out);
+        out.push(b',');
+        out.extend_from_slice(&self.groups[deliver.ts.group.index()]);
+        out.push(b']');
+        hash(deliver.hash, out);
+        if let Some(len) = deliver.len {
+            field(b"len", u64::from(len), out);
+        }
+    }
+
+    fn process(&self, process: Process, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.processes[process.index()]);
+    }
+
+    fn message(&self, m: MessageId, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"m\":[");
+        self.process(m.client, out);
+        out.push(b',');
+        number(m.sequence, out);
+        out.push(b']');
+    }
+
+    fn group_field(&self, group: Group, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"g\":");
+        out.extend_from_slice(&self.groups[group.index()]);
+    }
+
+    fn label_field(&self, name: &[u8], label: Label, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(name);
+        out.extend_from_slice(b"\":");
+        out.extend_from_slice(&self.labels[label.0 as usize]);
+    }
+}
+
+/// The line of the cluster itself, with its line feed.
+pub(super) fn cluster_line(cluster: &Cluster) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(b"{\"e\":\"cluster\"");
+    field(b"version", super::VERSION, &mut out);
+    out.extend_from_slice(b",\"groups\":{");
+    for group in cluster.groups() {
+        if group.0 > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&quoted(cluster.group_id(group)));
+        out.push(b':');
+        list(cluster.members(group).iter().map(|member| cluster.process_name(*member)), &mut out);
+    }
+    out.push(b'}');
+    if let Some(clients) = cluster.client_names() {
+        out.extend_from_slice(b",\"clients\":");
+        list(clients.iter().map(String::as_str), &mut out);
+    }
+    if let Some(window) = cluster.window() {
+        field(b"window", window, &mut out);
+    }
+    if let Some(limit) = cluster.memory_limit() {
+        field(b"memory_limit", limit, &mut out);
+    }
+    if cluster.has_global_clock() {
+        out.extend_from_slice(b",\"clock\":\"global\"");
+    }
+    out.extend_from_slice(b"}\n");
+    out
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, name) in names.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&quoted(name));
+    }
+    out.push(b']');
+}
+
+fn quoted(name: &str) -> Box<[u8]> {
+    serde_json::Value::from(name).to_string().into_bytes().into_boxed_slice()
+}
+
+fn field(name: &[u8], value: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name);
+    out.extend_from_slice(b"\":");
+    number(value, out);
+}
+
+fn number(mut value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+fn hash(value: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"hash\":\"");
+    out.extend((0..16).rev().map(|digit| b"0123456789abcdef"[(value >> (4 * digit) & 15) as usize]));
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_all_their_digits() {
+        for value in [0, 9, 10, 99, 12_345, u64::MAX] {
+            let mut out = Vec::new();
+            number(value, &mut out);
+            assert_eq!(out, value.to_string().into_bytes());
+        }
+        let mut out = Vec::new();
+        hash(0x00ab, &mut out);
+        assert_eq!(out, b",\"hash\":\"00000000000000ab\"");
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let cluster = Cluster::builder().group("a\"b", ["x\n"]).build().unwrap();
+        let line = String::from_utf8(cluster_line(&cluster)).unwrap();
+        assert_eq!(line, "{\"e\":\"cluster\",\"version\":1,\"groups\":{\"a\\\"b\":[\"x\\n\"]}}\n");
+    }
+}

@@ -1,0 +1,65 @@
+//! Checks files: one, or several of the same run.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use super::{Fault, HistoryError, Reader};
+use crate::checker::Checker;
+use crate::report::Report;
+
+/// Checks the histories in these files together: all processes of one run, in any order, split in any way by process.
+/// `complete` vouches, as a `complete` event does, that the run had come to rest.
+///
+/// # Errors
+/// See [`HistoryError`].
+///
+/// # Panics
+/// If no file is given.
+pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report, HistoryError> {
+    let open = |path: &P| {
+        let file = path.as_ref().display().to_string();
+        match File::open(path) {
+            Ok(input) => Ok((file, BufReader::with_capacity(1 << 18, input))),
+            Err(error) => Err(HistoryError { file, line: 0, fault: Fault::Io(error) }),
+        }
+    };
+    check_all(paths.iter().map(open), complete)
+}
+
+/// Like [`check_files`], for inputs that are open already, each with its name.
+///
+/// # Errors
+/// See [`HistoryError`].
+///
+/// # Panics
+/// If no input is given.
+pub fn check_inputs<R: BufRead>(
+    inputs: impl IntoIterator<Item = (String, R)>,
+    complete: bool,
+) -> Result<Report, HistoryError> {
+    check_all(inputs.into_iter().map(Ok), complete)
+}
+
+fn check_all<R: BufRead>(
+    inputs: impl Iterator<Item = Result<(String, R), HistoryError>>,
+    mut complete: bool,
+) -> Result<Report, HistoryError> {
+    let mut first: Option<(String, Checker)> = None;
+    for input in inputs {
+        let (file, input) = input?;
+        let (mut reader, cluster) = Reader::open(file.clone(), input)?;
+        let (first_file, checker) = first.get_or_insert_with(|| (file.clone(), Checker::new(cluster.clone())));
+        if let Some(field) = checker.cluster().difference(&cluster) {
+            return Err(reader.error(Fault::ClusterDiffers { field, other: first_file.clone() }));
+        }
+        checker.begin_source(file);
+        while let Some(event) = reader.next_event(checker.cluster_mut())? {
+            checker.event_at(&event, reader.line());
+        }
+        complete |= reader.is_complete();
+        checker.add_unchecked(reader.unchecked_events());
+    }
+    let (_, checker) = first.expect("at least one history is given");
+    Ok(checker.finish(complete))
+}

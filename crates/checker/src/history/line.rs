@@ -1,0 +1,189 @@
+//! A line as JSON has it, borrowed from the buffer.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// A name: a string, or a number that stands for its digits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
+
+/// `to` of a multicast (groups) or of a remote operation (a process).
+#[derive(Debug)]
+pub(super) enum To<'a> {
+    Many(Vec<Name<'a>>),
+    One(Name<'a>),
+}
+
+/// 16 hex digits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hex(pub(super) u64);
+
+/// An object with its fields in the order of the document.
+#[derive(Debug)]
+pub(super) struct Ordered(pub(super) Vec<(String, Vec<String>)>);
+
+/// Every field of every event that is checked. What is not named here is not looked at.
+#[derive(Deserialize, Debug)]
+pub(super) struct Line<'a> {
+    #[serde(borrow)]
+    pub(super) e: Option<Name<'a>>,
+    pub(super) t: Option<u64>,
+    #[serde(borrow)]
+    pub(super) p: Option<Name<'a>>,
+    pub(super) i: Option<u32>,
+    #[serde(borrow)]
+    pub(super) m: Option<(Name<'a>, u64)>,
+    #[serde(borrow)]
+    pub(super) to: Option<To<'a>>,
+    pub(super) len: Option<u64>,
+    pub(super) hash: Option<Hex>,
+    #[serde(borrow)]
+    pub(super) g: Option<Name<'a>>,
+    pub(super) n: Option<u64>,
+    #[serde(borrow)]
+    pub(super) ts: Option<(u64, Name<'a>)>,
+    pub(super) from: Option<u64>,
+    #[serde(borrow)]
+    pub(super) ballot: Option<(u64, Name<'a>)>,
+    #[serde(borrow)]
+    pub(super) leader: Option<Name<'a>>,
+    #[serde(borrow)]
+    pub(super) kind: Option<Name<'a>>,
+    #[serde(borrow)]
+    pub(super) what: Option<Name<'a>>,
+    pub(super) bytes: Option<u64>,
+    pub(super) limit: Option<u64>,
+}
+
+/// The first line.
+#[derive(Deserialize, Debug)]
+pub(super) struct ClusterLine {
+    pub(super) e: Option<String>,
+    pub(super) version: Option<u64>,
+    pub(super) groups: Option<Ordered>,
+    pub(super) clients: Option<Vec<String>>,
+    pub(super) window: Option<u64>,
+    pub(super) memory_limit: Option<u64>,
+    pub(super) clock: Option<String>,
+}
+
+struct NameVisitor;
+
+impl<'de> Visitor<'de> for NameVisitor {
+    type Value = Name<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name (a string or a whole number)")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Owned(number.to_string())))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NameVisitor)
+    }
+}
+
+struct ToVisitor;
+
+impl<'de> Visitor<'de> for ToVisitor {
+    type Value = To<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of groups, or a process")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<To<'de>, E> {
+        NameVisitor.visit_borrowed_str(name).map(To::One)
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<To<'de>, E> {
+        NameVisitor.visit_str(name).map(To::One)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<To<'de>, E> {
+        NameVisitor.visit_u64(number).map(To::One)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<To<'de>, A::Error> {
+        let mut many = Vec::new();
+        while let Some(name) = names.next_element()? {
+            many.push(name);
+        }
+        Ok(To::Many(many))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for To<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ToVisitor)
+    }
+}
+
+struct HexVisitor;
+
+impl Visitor<'_> for HexVisitor {
+    type Value = Hex;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("16 hex digits")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Hex, E> {
+        let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let value = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        value.map(Hex).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(HexVisitor)
+    }
+}
+
+struct OrderedVisitor;
+
+impl<'de> Visitor<'de> for OrderedVisitor {
+    type Value = Ordered;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of groups, each a list of processes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered, A::Error> {
+        let mut groups = Vec::new();
+        while let Some((id, members)) = map.next_entry::<String, Vec<OwnedName>>()? {
+            groups.push((id, members.into_iter().map(|name| name.0).collect()));
+        }
+        Ok(Ordered(groups))
+    }
+}
+
+impl<'de> Deserialize<'de> for Ordered {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OrderedVisitor)
+    }
+}
+
+struct OwnedName(String);
+
+impl<'de> Deserialize<'de> for OwnedName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NameVisitor).map(|name| OwnedName(name.0.into_owned()))
+    }
+}

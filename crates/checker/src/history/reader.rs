@@ -1,0 +1,326 @@
+//! Reads a history line by line.
+
+use std::io::{BufRead, Read};
+
+use serde::Deserialize;
+
+use super::line::{ClusterLine, Line, Name, To};
+use super::{Fault, HistoryError, MAX_LINE_BYTES, VERSION};
+use crate::cluster::Cluster;
+use crate::event::{Deliver, Event, EventKind, Multicast};
+use crate::ids::{Group, GroupSet, MessageId, Process, Timestamp};
+
+/// Events of the schema that belong to other protocols: accepted, not looked into.
+const OTHER_PROTOCOLS: [&str; 6] = ["broadcast", "bdeliver", "equivocation", "skip", "send", "recv"];
+
+/// Reads one file of a history, one event at a time; memory does not grow with the file.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    file: String,
+    line: u64,
+    buffer: Vec<u8>,
+    seen: Vec<Option<Seen>>,
+    complete: bool,
+    unchecked: u64,
+    tolerate_cut: bool,
+    cut: bool,
+}
+
+/// What was seen last of a process.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    t: u64,
+    incarnation: u32,
+    crashed: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Begins to read: the first line. `file` is the name used in errors.
+    ///
+    /// # Errors
+    /// See [`HistoryError`].
+    pub fn open(file: impl Into<String>, input: R) -> Result<(Self, Cluster), HistoryError> {
+        let mut reader = Reader {
+            input,
+            file: file.into(),
+            line: 0,
+            buffer: Vec::new(),
+            seen: Vec::new(),
+            complete: false,
+            unchecked: 0,
+            tolerate_cut: false,
+            cut: false,
+        };
+        let cluster = reader.first_line().map_err(|fault| reader.error(fault))?;
+        Ok((reader, cluster))
+    }
+
+    /// A last line that is cut off ends the history instead of being an error: for producers that may be killed.
+    #[must_use]
+    pub fn tolerate_cut_off_line(mut self) -> Self {
+        self.tolerate_cut = true;
+        self
+    }
+
+    /// The next event. `cluster` is the one that [`open`](Reader::open) returned, or an equal one that several readers
+    /// share; clients that are new are added to it if its list of clients is open.
+    ///
+    /// # Errors
+    /// See [`HistoryError`].
+    pub fn next_event(&mut self, cluster: &mut Cluster) -> Result<Option<Event>, HistoryError> {
+        loop {
+            match self.step(cluster) {
+                Ok(Step::Event(event)) => return Ok(Some(event)),
+                Ok(Step::End) => return Ok(None),
+                Ok(Step::Complete) => self.complete = true,
+                Ok(Step::OtherProtocol) => self.unchecked += 1,
+                Err(Fault::Truncated) if self.tolerate_cut => self.cut = true,
+                Err(fault) => return Err(self.error(fault)),
+            }
+            if self.cut {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Line of the last event, from 1.
+    #[must_use]
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Whether a `complete` event was read: its producer vouches that the run had come to rest.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether the last line was cut off, and tolerated.
+    #[must_use]
+    pub fn was_cut_off(&self) -> bool {
+        self.cut
+    }
+
+    /// Events of other protocols that were read and not checked.
+    #[must_use]
+    pub fn unchecked_events(&self) -> u64 {
+        self.unchecked
+    }
+
+    pub(super) fn error(&self, fault: Fault) -> HistoryError {
+        HistoryError { file: self.file.clone(), line: self.line, fault }
+    }
+
+    fn first_line(&mut self) -> Result<Cluster, Fault> {
+        if !self.fill()? {
+            return Err(Fault::Empty);
+        }
+        let line: ClusterLine = parse(&self.buffer)?;
+        if line.e.as_deref() != Some("cluster") {
+            return Err(Fault::NotACluster);
+        }
+        if let Some(version) = line.version.filter(|version| *version != VERSION) {
+            return Err(Fault::Version(version));
+        }
+        let groups = line.groups.ok_or(Fault::Missing { event: "cluster".into(), field: "groups" })?;
+        let mut builder = groups.0.into_iter().fold(Cluster::builder(), |b, (id, members)| b.group(id, members));
+        if let Some(clients) = line.clients {
+            builder = builder.clients(clients);
+        }
+        if let Some(window) = line.window {
+            builder = builder.window(window);
+        }
+        if let Some(limit) = line.memory_limit {
+            builder = builder.memory_limit(limit);
+        }
+        match line.clock.as_deref() {
+            None => {}
+            Some("global") => builder = builder.global_clock(),
+            Some(other) => return Err(Fault::Clock(other.to_owned())),
+        }
+        Ok(builder.build()?)
+    }
+
+    /// Reads the next line that is not blank into the buffer; false at the end.
+    fn fill(&mut self) -> Result<bool, Fault> {
+        loop {
+            self.buffer.clear();
+            self.line += 1;
+            let read = self.input.by_ref().take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut self.buffer)?;
+            if read == 0 {
+                return Ok(false);
+            }
+            if read as u64 > MAX_LINE_BYTES {
+                return Err(Fault::TooLong);
+            }
+            if !self.buffer.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn step(&mut self, cluster: &mut Cluster) -> Result<Step, Fault> {
+        if !self.fill()? {
+            return Ok(Step::End);
+        }
+        let whole = self.buffer.ends_with(b"\n");
+        let line: Line<'_> = match parse(&self.buffer) {
+            Err(Fault::Garbage { .. }) if !whole => return Err(Fault::Truncated),
+            parsed => parsed?,
+        };
+        let step = translate(&line, cluster)?;
+        if let Step::Event(event) = &step {
+            check_progress(&mut self.seen, event, cluster)?;
+        }
+        Ok(step)
+    }
+}
+
+/// Per process: time does not go back, incarnations do not, and nothing happens after a crash.
+fn check_progress(seen: &mut Vec<Option<Seen>>, event: &Event, cluster: &Cluster) -> Result<(), Fault> {
+    let (index, Event { t, incarnation, .. }) = (event.process.index(), *event);
+    if seen.len() <= index {
+        seen.resize(index + 1, None);
+    }
+    let process = || cluster.process_name(event.process).to_owned();
+    let crashed = event.kind == EventKind::Crash;
+    if let Some(last) = seen[index] {
+        if t < last.t {
+            return Err(Fault::TimeBack { process: process(), t, before: last.t });
+        }
+        if incarnation < last.incarnation {
+            return Err(Fault::IncarnationBack { process: process(), incarnation, before: last.incarnation });
+        }
+        if last.crashed && incarnation == last.incarnation && !crashed {
+            return Err(Fault::AfterCrash { process: process(), incarnation });
+        }
+    }
+    seen[index] = Some(Seen { t, incarnation, crashed });
+    Ok(())
+}
+
+enum Step {
+    Event(Event),
+    Complete,
+    OtherProtocol,
+    End,
+}
+
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Fault> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let reason = error.to_string();
+        let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
+        Fault::Garbage { column: error.column(), reason }
+    })
+}
+
+/// Looks up the fields that one event needs.
+struct Fields<'l, 'a> {
+    event: &'l str,
+    line: &'l Line<'a>,
+    cluster: &'l mut Cluster,
+}
+
+impl Fields<'_, '_> {
+    fn need<T>(&self, field: &'static str, value: Option<T>) -> Result<T, Fault> {
+        value.ok_or_else(|| Fault::Missing { event: self.event.to_owned(), field })
+    }
+
+    fn process(&mut self, name: &Name<'_>) -> Result<Process, Fault> {
+        self.cluster.process_or_client(&name.0).ok_or_else(|| Fault::UnknownProcess(name.0.to_string()))
+    }
+
+    fn group(&self, name: &Name<'_>) -> Result<Group, Fault> {
+        self.cluster.group(&name.0).ok_or_else(|| Fault::UnknownGroup(name.0.to_string()))
+    }
+
+    fn message(&mut self) -> Result<MessageId, Fault> {
+        let (client, sequence) = self.need("m", self.line.m.as_ref())?;
+        Ok(MessageId { client: self.process(client)?, sequence: *sequence })
+    }
+
+    fn hash(&self) -> Result<u64, Fault> {
+        self.need("hash", self.line.hash).map(|hash| hash.0)
+    }
+
+    fn len(&self) -> Result<Option<u32>, Fault> {
+        let narrow =
+            |len| u32::try_from(len).map_err(|_| Fault::BadField { field: "len", reason: "is above 2^32 - 1" });
+        self.line.len.map(narrow).transpose()
+    }
+
+    fn multicast(&mut self) -> Result<Multicast, Fault> {
+        let to = match self.need("to", self.line.to.as_ref())? {
+            To::Many(names) => names.iter().map(|name| self.group(name)).collect::<Result<GroupSet, Fault>>()?,
+            To::One(_) => return Err(Fault::BadField { field: "to", reason: "is a list of groups here" }),
+        };
+        if to.is_empty() {
+            return Err(Fault::BadField { field: "to", reason: "is empty: a message has at least one destination" });
+        }
+        let len = self.len()?;
+        Ok(Multicast { m: self.message()?, to, len: self.need("len", len)?, hash: self.hash()? })
+    }
+
+    fn deliver(&mut self) -> Result<Deliver, Fault> {
+        let m = self.message()?;
+        let group = self.group(self.need("g", self.line.g.as_ref())?)?;
+        let number = self.need("n", self.line.n)?;
+        let (time, by) = self.need("ts", self.line.ts.as_ref())?;
+        let ts = Timestamp { time: *time, group: self.group(by)? };
+        Ok(Deliver { m, group, number, ts, hash: self.hash()?, len: self.len()? })
+    }
+
+    fn epoch(&mut self) -> Result<EventKind, Fault> {
+        let group = self.group(self.need("g", self.line.g.as_ref())?)?;
+        let (ballot, by) = self.need("ballot", self.line.ballot.as_ref())?;
+        let by = self.process(by)?;
+        let leader = self.need("leader", self.line.leader.as_ref())?;
+        Ok(EventKind::Epoch { group, ballot: *ballot, by, leader: self.process(leader)? })
+    }
+
+    fn remote_op(&mut self) -> Result<EventKind, Fault> {
+        let m = self.message()?;
+        let kind = self.cluster.label(&self.need("kind", self.line.kind.as_ref())?.0);
+        match self.need("to", self.line.to.as_ref())? {
+            To::One(name) => Ok(EventKind::RemoteOp { m, kind, to: self.process(name)? }),
+            To::Many(_) => Err(Fault::BadField { field: "to", reason: "is one process here" }),
+        }
+    }
+
+    fn memory(&mut self) -> Result<EventKind, Fault> {
+        let bytes = self.need("bytes", self.line.bytes)?;
+        if self.line.limit.is_none() && self.cluster.memory_limit().is_none() {
+            return self.need("limit", None);
+        }
+        let what = self.cluster.label(self.line.what.as_ref().map_or("", |what| &what.0));
+        Ok(EventKind::Memory { bytes, limit: self.line.limit, what })
+    }
+}
+
+fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
+    let Some(Name(event)) = &line.e else {
+        return Err(Fault::Missing { event: "event".into(), field: "e" });
+    };
+    let mut fields = Fields { event, line, cluster };
+    let kind = match &**event {
+        "multicast" => EventKind::Multicast(fields.multicast()?),
+        "synced" => EventKind::Synced(fields.multicast()?),
+        "deliver" => EventKind::Deliver(fields.deliver()?),
+        "crash" => EventKind::Crash,
+        "recover" => EventKind::Recover { from: fields.need("from", line.from)? },
+        "epoch" => fields.epoch()?,
+        "remote_op" => fields.remote_op()?,
+        "memory" => fields.memory()?,
+        "complete" => return Ok(Step::Complete),
+        "cluster" => return Err(Fault::SecondCluster),
+        other if OTHER_PROTOCOLS.contains(&other) => return Ok(Step::OtherProtocol),
+        other => return Err(Fault::UnknownEvent(other.to_owned())),
+    };
+    let t = fields.need("t", line.t)?;
+    let process = fields.process(fields.need("p", line.p.as_ref())?)?;
+    match fields.need("i", line.i)? {
+        0 => Err(Fault::BadField { field: "i", reason: "is 0: incarnations count from 1" }),
+        incarnation => Ok(Step::Event(Event { t, process, incarnation, kind })),
+    }
+}

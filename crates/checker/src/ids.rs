@@ -1,0 +1,137 @@
+//! Processes, groups and messages as small numbers.
+
+/// Groups that a history may have.
+pub const MAX_GROUPS: usize = 256;
+
+/// A process of the cluster: its place in the cluster's process table, members first, in the order of the groups, then
+/// clients.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Process(pub u32);
+
+/// A group: its place in the cluster line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Group(pub u16);
+
+/// A word that occurs in events, such as the kind of a remote operation; interned in the [`Cluster`](crate::Cluster).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Label(pub u32);
+
+/// A message: who multicast it, and its number there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MessageId {
+    /// The client.
+    pub client: Process,
+    /// Its sequence number.
+    pub sequence: u64,
+}
+
+/// A timestamp. Compared by time, then by the place of the group in the cluster line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Timestamp {
+    /// The time.
+    pub time: u64,
+    /// The group that gave it.
+    pub group: Group,
+}
+
+/// A set of groups, such as the destinations of a message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct GroupSet([u64; MAX_GROUPS / 64]);
+
+impl Process {
+    /// The index into tables by process.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Group {
+    /// The index into tables by group.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl GroupSet {
+    /// No group.
+    pub const EMPTY: GroupSet = GroupSet([0; MAX_GROUPS / 64]);
+
+    /// Adds a group.
+    ///
+    /// # Panics
+    /// If the group is [`MAX_GROUPS`] or more.
+    pub fn insert(&mut self, group: Group) {
+        self.0[group.index() / 64] |= 1 << (group.0 % 64);
+    }
+
+    /// Whether the group is in the set.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, group: Group) -> bool {
+        self.0.get(group.index() / 64).is_some_and(|word| word >> (group.0 % 64) & 1 == 1)
+    }
+
+    /// How many groups.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == GroupSet::EMPTY
+    }
+
+    /// How many groups of the set come before this one.
+    #[inline]
+    pub(crate) fn rank(&self, group: Group) -> usize {
+        let word = group.index() / 64;
+        let before: u32 = self.0[..word].iter().map(|word| word.count_ones()).sum();
+        let mask = (1_u64 << (group.0 % 64)) - 1;
+        (before + (self.0[word] & mask).count_ones()) as usize
+    }
+
+    /// The groups, in the order of the cluster line.
+    pub fn iter(&self) -> impl Iterator<Item = Group> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let bit = left.trailing_zeros();
+                (left != 0).then(|| {
+                    left &= left - 1;
+                    Group((index * 64) as u16 + bit as u16)
+                })
+            })
+        })
+    }
+}
+
+impl FromIterator<Group> for GroupSet {
+    fn from_iter<I: IntoIterator<Item = Group>>(groups: I) -> Self {
+        let mut set = GroupSet::EMPTY;
+        groups.into_iter().for_each(|group| set.insert(group));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_counts_ranks_and_lists_its_groups() {
+        let groups = [Group(0), Group(63), Group(64), Group(255)];
+        let set: GroupSet = groups.into_iter().collect();
+        assert_eq!(set.len(), 4);
+        assert_eq!(set.iter().collect::<Vec<_>>(), groups);
+        assert!(set.contains(Group(64)) && !set.contains(Group(65)) && !set.contains(Group(300)));
+        assert_eq!(groups.map(|group| set.rank(group)), [0, 1, 2, 3]);
+        assert!(GroupSet::EMPTY.is_empty() && !set.is_empty());
+    }
+}

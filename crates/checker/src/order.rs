@@ -1,0 +1,237 @@
+//! The union of all delivery orders, as a graph of messages: sorted if it has no cycle, searched if it has.
+
+use crate::chain::Chain;
+use crate::log::Log;
+
+/// No message, no place.
+const NONE: u32 = u32::MAX;
+/// Steps that the search for a smallest cycle may take; then the smallest so far is taken.
+const SEARCH_STEPS: u64 = 30_000_000;
+
+/// Edges between messages that some process delivered one right after the other.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// Where the edges of a message begin in `edges`.
+    first_edge: Vec<u32>,
+    edges: Vec<u32>,
+    /// Messages in an order that agrees with all edges; short of those in cycles and behind them.
+    pub(crate) sorted: Vec<u32>,
+}
+
+/// Chains as messages and the deliveries behind them; only the first delivery of a message in a chain counts.
+pub(crate) fn first_deliveries<'a>(
+    chain: &'a Chain,
+    mark: u32,
+    marks: &'a mut [u32],
+    log: &'a Log,
+) -> impl Iterator<Item = (u32, u32)> + 'a {
+    let with_message = chain.deliveries.iter().map(|delivery| (log.deliveries[*delivery as usize].message, *delivery));
+    with_message.filter(move |(message, _)| std::mem::replace(&mut marks[*message as usize], mark) != mark)
+}
+
+impl Order {
+    pub(crate) fn new(chains: &[Chain], log: &Log) -> Self {
+        let count = log.messages.len();
+        let mut first_edge = vec![0_u32; count + 1];
+        each_edge(chains, log, |from, _| first_edge[from as usize + 1] += 1);
+        for index in 0..count {
+            first_edge[index + 1] += first_edge[index];
+        }
+        let mut edges = vec![NONE; first_edge[count] as usize];
+        let mut next = first_edge.clone();
+        each_edge(chains, log, |from, to| {
+            edges[next[from as usize] as usize] = to;
+            next[from as usize] += 1;
+        });
+        let mut order = Order { first_edge, edges, sorted: Vec::new() };
+        order.sorted = order.sort();
+        order
+    }
+
+    /// Messages delivered right after this one somewhere.
+    pub(crate) fn after(&self, message: u32) -> &[u32] {
+        let range = self.first_edge[message as usize] as usize..self.first_edge[message as usize + 1] as usize;
+        &self.edges[range]
+    }
+
+    /// Whether there is no cycle.
+    pub(crate) fn is_acyclic(&self) -> bool {
+        self.sorted.len() == self.first_edge.len() - 1
+    }
+
+    /// Kahn's algorithm: linear.
+    fn sort(&self) -> Vec<u32> {
+        let count = self.first_edge.len() - 1;
+        let mut before = vec![0_u32; count];
+        self.edges.iter().for_each(|to| before[*to as usize] += 1);
+        let mut sorted: Vec<u32> = (0..count as u32).filter(|m| before[*m as usize] == 0).collect();
+        sorted.reserve(count - sorted.len());
+        let mut at = 0;
+        while at < sorted.len() {
+            for to in self.after(sorted[at]) {
+                before[*to as usize] -= 1;
+                if before[*to as usize] == 0 {
+                    sorted.push(*to);
+                }
+            }
+            at += 1;
+        }
+        sorted
+    }
+}
+
+fn each_edge(chains: &[Chain], log: &Log, mut edge: impl FnMut(u32, u32)) {
+    let mut marks = vec![NONE; log.messages.len()];
+    for (mark, chain) in chains.iter().enumerate() {
+        let mut last = NONE;
+        for (message, _) in first_deliveries(chain, mark as u32, &mut marks, log) {
+            if last != NONE {
+                edge(last, message);
+            }
+            last = message;
+        }
+    }
+}
+
+/// One process delivers the message of `earlier` before that of `later`; both are deliveries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Precedes {
+    pub(crate) earlier: u32,
+    pub(crate) later: u32,
+}
+
+/// Finds shortest paths, where one step is "some process delivers this before that", however far apart.
+pub(crate) struct Paths<'a> {
+    log: &'a Log,
+    /// Per chain, the first deliveries of its messages.
+    chains: Vec<Vec<u32>>,
+    /// Where a message's places begin in `places`.
+    first_place: Vec<u32>,
+    /// (chain, index there).
+    places: Vec<(u32, u32)>,
+    /// Per chain, everything from here on was reached in the current search.
+    reached_from: Vec<u32>,
+    touched: Vec<u32>,
+    /// Per message: the search that reached it, and the step by which it did.
+    found: Vec<(u32, Option<Precedes>)>,
+    search: u32,
+    steps: u64,
+}
+
+impl<'a> Paths<'a> {
+    pub(crate) fn new(chains: &[Chain], log: &'a Log) -> Self {
+        let mut marks = vec![NONE; log.messages.len()];
+        let distinct = chains.iter().enumerate();
+        let chains: Vec<Vec<u32>> = distinct
+            .map(|(mark, chain)| first_deliveries(chain, mark as u32, &mut marks, log).map(|(_, d)| d).collect())
+            .collect();
+        let mut first_place = vec![0_u32; log.messages.len() + 1];
+        let message = |delivery: u32| log.deliveries[delivery as usize].message as usize;
+        chains.iter().flatten().for_each(|delivery| first_place[message(*delivery) + 1] += 1);
+        for index in 0..log.messages.len() {
+            first_place[index + 1] += first_place[index];
+        }
+        let mut next = first_place.clone();
+        let mut places = vec![(NONE, NONE); first_place[log.messages.len()] as usize];
+        for (chain, deliveries) in chains.iter().enumerate() {
+            for (at, delivery) in deliveries.iter().enumerate() {
+                let slot = &mut next[message(*delivery)];
+                places[*slot as usize] = (chain as u32, at as u32);
+                *slot += 1;
+            }
+        }
+        let reached_from = chains.iter().map(|chain| chain.len() as u32).collect();
+        let found = vec![(0, None); log.messages.len()];
+        Paths { log, chains, first_place, places, reached_from, touched: Vec::new(), found, search: 0, steps: 0 }
+    }
+
+    /// A shortest path from one message to another of fewer than `below` steps; from a message to itself: a shortest
+    /// cycle through it.
+    pub(crate) fn shortest(&mut self, from: u32, to: u32, below: usize) -> Option<Vec<Precedes>> {
+        self.search += 1;
+        for chain in self.touched.drain(..) {
+            self.reached_from[chain as usize] = self.chains[chain as usize].len() as u32;
+        }
+        let (mut level, mut next, mut depth) = (vec![from], Vec::new(), 0);
+        while !level.is_empty() && depth + 1 < below {
+            depth += 1;
+            for message in level.drain(..) {
+                if self.expand(message, to, &mut next) {
+                    return Some(self.trace(from, to));
+                }
+            }
+            std::mem::swap(&mut level, &mut next);
+        }
+        None
+    }
+
+    /// Reaches everything that some process delivers after `message`; true if that includes `to`.
+    fn expand(&mut self, message: u32, to: u32, next: &mut Vec<u32>) -> bool {
+        let places = self.first_place[message as usize] as usize..self.first_place[message as usize + 1] as usize;
+        for place in places {
+            let (chain, at) = self.places[place];
+            let deliveries = &self.chains[chain as usize];
+            let end = self.reached_from[chain as usize];
+            self.reached_from[chain as usize] = end.min(at + 1);
+            self.touched.push(chain);
+            for later in (at + 1)..end {
+                self.steps += 1;
+                let delivery = deliveries[later as usize];
+                let reached = self.log.deliveries[delivery as usize].message;
+                let found = &mut self.found[reached as usize];
+                if found.0 != self.search {
+                    *found = (self.search, Some(Precedes { earlier: deliveries[at as usize], later: delivery }));
+                    if reached == to {
+                        return true;
+                    }
+                    next.push(reached);
+                }
+            }
+        }
+        false
+    }
+
+    fn trace(&self, from: u32, to: u32) -> Vec<Precedes> {
+        let mut path = Vec::new();
+        let mut at = to;
+        loop {
+            let step = self.found[at as usize].1.expect("every message on a path was reached by a step");
+            path.push(step);
+            at = self.log.deliveries[step.earlier as usize].message;
+            if at == from {
+                path.reverse();
+                return path;
+            }
+        }
+    }
+
+    /// A smallest cycle of an order that has one.
+    pub(crate) fn smallest_cycle(&mut self, order: &Order) -> Option<Vec<Precedes>> {
+        let mut sorted = vec![false; self.log.messages.len()];
+        order.sorted.iter().for_each(|message| sorted[*message as usize] = true);
+        let mut best = on_a_cycle(order, &sorted).and_then(|start| self.shortest(start, start, usize::MAX));
+        for message in (0..sorted.len() as u32).filter(|message| !sorted[*message as usize]) {
+            let below = best.as_ref().map_or(usize::MAX, Vec::len);
+            if below <= 2 || (best.is_some() && self.steps > SEARCH_STEPS) {
+                break;
+            }
+            best = self.shortest(message, message, below).or(best);
+        }
+        best
+    }
+}
+
+/// A message on some cycle: what the sort left over has a predecessor that was left over, too, so going back repeats.
+fn on_a_cycle(order: &Order, sorted: &[bool]) -> Option<u32> {
+    let mut before = vec![NONE; sorted.len()];
+    let left = || (0..sorted.len() as u32).filter(|message| !sorted[*message as usize]);
+    for from in left() {
+        order.after(from).iter().for_each(|to| before[*to as usize] = from);
+    }
+    let mut at = left().next()?;
+    let mut seen = vec![false; sorted.len()];
+    while !std::mem::replace(&mut seen[at as usize], true) {
+        at = before[at as usize];
+    }
+    Some(at)
+}

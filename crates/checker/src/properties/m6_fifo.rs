@@ -1,0 +1,112 @@
+//! M6 FIFO per client: messages of one client with a common destination group are delivered in the order in which it
+//! multicast them.
+//!
+//! A process that delivers a message has delivered all earlier ones of the same incarnation of the client before it.
+//! Between incarnations messages may be missing: a client that crashes may leave holes; the order still holds.
+
+use std::collections::HashMap;
+
+use super::{NO_DELIVERIES, NO_MESSAGES};
+use crate::chain::Chain;
+use crate::ids::{Group, Process};
+use crate::report::Verdict;
+use crate::view::{View, destinations};
+
+/// Where a message stands among those of its client to one group.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    /// From 1.
+    rank: u32,
+    /// The message before it.
+    previous: Option<u32>,
+}
+
+/// What a process delivered last of a client.
+#[derive(Clone, Copy)]
+struct Last {
+    rank: u32,
+    delivery: u32,
+    /// Snapshots that had been installed by then.
+    snapshots: usize,
+}
+
+pub(super) fn check(view: &View<'_>) -> Verdict {
+    if view.log.sent_order.is_empty() {
+        return Verdict::NotChecked(NO_MESSAGES);
+    }
+    if view.log.deliveries.is_empty() {
+        return Verdict::NotChecked(NO_DELIVERIES);
+    }
+    let standings = standings(view);
+    let mut marks = vec![u32::MAX; view.log.messages.len()];
+    let faults = view.chains.iter().enumerate().filter_map(|(mark, chain)| {
+        chain.group.and_then(|group| walk(view, &standings, chain, group, &mut marks, mark as u32))
+    });
+    faults.into_iter().next().unwrap_or(Verdict::Ok)
+}
+
+/// The standing of every message at each of its destinations.
+fn standings(view: &View<'_>) -> Vec<Standing> {
+    let mut order = view.log.sent_order.clone();
+    let sent = |message: u32| view.log.messages[message as usize].sent.as_ref();
+    // Stable: within an incarnation the order of the record stays.
+    order.sort_by_key(|message| {
+        (view.log.messages[*message as usize].id.client, sent(*message).map_or(0, |sent| sent.incarnation))
+    });
+    let mut standings = vec![Standing::default(); view.slots.len()];
+    let mut last: HashMap<(Process, Group), (u32, u32)> = HashMap::new();
+    for message in order {
+        let client = view.log.messages[message as usize].id.client;
+        for group in destinations(&view.log.messages[message as usize]).iter() {
+            let before = last.get(&(client, group)).copied();
+            let rank = before.map_or(1, |(rank, _)| rank + 1);
+            last.insert((client, group), (rank, message));
+            if let Some(slot) = view.slots.slot(view.log, message, group) {
+                standings[slot] = Standing { rank, previous: before.map(|(_, message)| message) };
+            }
+        }
+    }
+    standings
+}
+
+fn walk(
+    view: &View<'_>,
+    standings: &[Standing],
+    chain: &Chain,
+    group: Group,
+    marks: &mut [u32],
+    mark: u32,
+) -> Option<Verdict> {
+    let mut last: HashMap<Process, Last> = HashMap::new();
+    for (at, delivery) in chain.deliveries.iter().enumerate() {
+        let message = view.log.deliveries[*delivery as usize].message;
+        let again = std::mem::replace(&mut marks[message as usize], mark) == mark;
+        let Some(slot) = view.slots.slot(view.log, message, group).filter(|_| !again) else { continue };
+        let standing = standings[slot];
+        let snapshots = chain.snapshots.partition_point(|(place, _)| *place <= at);
+        let client = view.log.messages[message as usize].id.client;
+        let here = Last { rank: standing.rank, delivery: *delivery, snapshots };
+        let before = last.insert(client, here);
+        if let Some(before) = before.filter(|before| before.rank > standing.rank) {
+            let (process, client) = (view.name(chain.process), view.name(client));
+            let summary = format!("{process} delivered two messages of {client} against the order of their multicast");
+            let earlier = view.log.deliveries[before.delivery as usize].message;
+            let example = view.example(summary).multicast(message).multicast(earlier);
+            return Some(example.delivery(before.delivery).delivery(*delivery).violated());
+        }
+        let expected = before.map_or(1, |before| before.rank + 1);
+        let by_snapshot = snapshots > before.map_or(0, |before| before.snapshots);
+        if standing.rank != expected && !by_snapshot && same_incarnation(view, standing.previous, message) {
+            let missing = standing.previous?;
+            let (process, text) = (view.name(chain.process), view.text(message));
+            let summary = format!("{process} delivered {text} and not, before it, {}", view.text(missing));
+            return Some(view.example(summary).multicast(missing).multicast(message).delivery(*delivery).violated());
+        }
+    }
+    None
+}
+
+fn same_incarnation(view: &View<'_>, earlier: Option<u32>, later: u32) -> bool {
+    let incarnation = |message: u32| view.log.messages[message as usize].sent.as_ref().map(|sent| sent.incarnation);
+    earlier.is_some_and(|earlier| incarnation(earlier) == incarnation(later))
+}

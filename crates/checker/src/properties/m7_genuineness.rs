@@ -1,0 +1,56 @@
+//! M7 genuineness: a message costs work only at its sender and at its destinations: no remote operation by or to
+//! anybody else on its behalf.
+
+use crate::cluster::Cluster;
+use crate::event::{Event, EventKind};
+use crate::ids::Process;
+use crate::log::{Kept, Log, Message, Origin};
+use crate::report::Verdict;
+use crate::view::View;
+
+/// Looks at remote operations as they come. Those of messages that are not known yet wait.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Genuineness {
+    seen: bool,
+    /// Operations to look at in the end, with the index of their message.
+    open: Vec<(u32, Kept)>,
+}
+
+impl Genuineness {
+    pub(crate) fn observe(&mut self, event: &Event, origin: Origin, log: &mut Log, cluster: &Cluster) {
+        let EventKind::RemoteOp { m, to, .. } = event.kind else { return };
+        self.seen = true;
+        let index = log.message(m);
+        if stranger(&log.messages[index as usize], event.process, to, cluster).is_some() {
+            self.open.push((index, Kept { event: *event, origin }));
+        }
+    }
+
+    pub(crate) fn check(&self, view: &View<'_>) -> Verdict {
+        if !self.seen {
+            return Verdict::NotChecked("no remote operations were recorded");
+        }
+        for (index, kept) in &self.open {
+            let EventKind::RemoteOp { to, .. } = kept.event.kind else { continue };
+            let message = &view.log.messages[*index as usize];
+            if let Some(stranger) = stranger(message, kept.event.process, to, view.cluster) {
+                let (process, text) = (view.name(stranger), view.text(*index));
+                let why =
+                    if message.sent.is_some() { "is neither its sender nor a destination" } else { "knows no such" };
+                let summary = format!("{process} took part in {text} and {why}");
+                return view.example(summary).multicast(*index).event(&kept.event, kept.origin).violated();
+            }
+        }
+        Verdict::Ok
+    }
+}
+
+/// Which of the two has nothing to do with the message. With a message that nobody multicast, nobody has.
+fn stranger(message: &Message, by: Process, to: Process, cluster: &Cluster) -> Option<Process> {
+    let Some(sent) = &message.sent else { return Some(by) };
+    let concerned = |process: Process| {
+        let destination = cluster.group_of(process).is_some_and(|group| sent.multicast.to.contains(group));
+        destination || process == sent.process || process == message.id.client
+    };
+    [by, to].into_iter().find(|process| !concerned(*process))
+}

@@ -1,0 +1,63 @@
+//! M8 bounded memory: regions and queues never exceed the sizes printed at start.
+//!
+//! Looks at `memory` events: `bytes` in use are at most `limit` (else the cluster's `memory_limit`), and the limit of a
+//! part does not change while its process lives. That nothing is lost to back-pressure is M2 and M3.
+
+use std::collections::HashMap;
+
+use crate::cluster::Cluster;
+use crate::event::{Event, EventKind};
+use crate::ids::{Label, Process};
+use crate::log::{Kept, Origin};
+use crate::report::Verdict;
+use crate::view::View;
+
+/// Looks at `memory` events as they come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryBounds {
+    limits: HashMap<(Process, u32, Label), (u64, Kept)>,
+    without_limit: bool,
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Debug)]
+enum Fault {
+    Exceeded(Kept),
+    LimitChanged(Kept, Kept),
+}
+
+impl MemoryBounds {
+    pub(crate) fn observe(&mut self, event: &Event, origin: Origin, cluster: &Cluster) {
+        let EventKind::Memory { bytes, limit, what } = event.kind else { return };
+        let kept = Kept { event: *event, origin };
+        let Some(limit) = limit.or(cluster.memory_limit()) else {
+            self.without_limit = true;
+            return;
+        };
+        let (first_limit, first) = self.limits.entry((event.process, event.incarnation, what)).or_insert((limit, kept));
+        let fault = if bytes > limit {
+            Some(Fault::Exceeded(kept))
+        } else if limit != *first_limit {
+            Some(Fault::LimitChanged(*first, kept))
+        } else {
+            None
+        };
+        self.fault = self.fault.take().or(fault);
+    }
+
+    pub(crate) fn check(&self, view: &View<'_>) -> Verdict {
+        match &self.fault {
+            Some(Fault::Exceeded(kept)) => {
+                let summary = format!("{} uses more memory than its limit", view.name(kept.event.process));
+                view.example(summary).event(&kept.event, kept.origin).violated()
+            }
+            Some(Fault::LimitChanged(first, kept)) => {
+                let summary = format!("the memory limit of {} changed while it ran", view.name(kept.event.process));
+                view.example(summary).event(&first.event, first.origin).event(&kept.event, kept.origin).violated()
+            }
+            None if self.without_limit => Verdict::NotChecked("memory was recorded without a limit"),
+            None if self.limits.is_empty() => Verdict::NotChecked("no memory events were recorded"),
+            None => Verdict::Ok,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! R1 real-time order: if a message was delivered anywhere before another was multicast, no process delivers the other
+//! before it, and the union of the delivery orders does not lead from the other to it.
+//!
+//! Only where all times come from one clock. `multicast` is recorded before the multicast begins and `deliver` after the
+//! delivery, so the times in a history never claim an order that was not there.
+
+use super::{NO_DELIVERIES, NO_MESSAGES};
+use crate::order::Paths;
+use crate::report::Verdict;
+use crate::view::View;
+
+/// The latest multicast among a message and all before it in the order.
+#[derive(Clone, Copy)]
+struct Latest {
+    t: u64,
+    message: u32,
+}
+
+pub(super) fn check(view: &View<'_>) -> Verdict {
+    if !view.cluster.has_global_clock() {
+        return Verdict::NotChecked("the times do not come from one clock (the cluster line does not say \"global\")");
+    }
+    if view.log.sent_order.is_empty() {
+        return Verdict::NotChecked(NO_MESSAGES);
+    }
+    if view.log.deliveries.is_empty() {
+        return Verdict::NotChecked(NO_DELIVERIES);
+    }
+    let first = first_deliveries(view);
+    let direct = within_one_process(view, &first);
+    match direct.or_else(|| through_the_order(view, &first)) {
+        Some((late, early)) => show(view, &first, late, early),
+        None if view.order.is_acyclic() => Verdict::Ok,
+        None => Verdict::NotChecked("the delivery order has a cycle, see M4"),
+    }
+}
+
+/// Per message, its first delivery anywhere.
+fn first_deliveries(view: &View<'_>) -> Vec<Option<u32>> {
+    let mut first: Vec<Option<u32>> = vec![None; view.log.messages.len()];
+    for (index, delivery) in view.log.deliveries.iter().enumerate() {
+        let known = &mut first[delivery.message as usize];
+        if known.is_none_or(|known| delivery.t < view.log.deliveries[known as usize].t) {
+            *known = Some(index as u32);
+        }
+    }
+    first
+}
+
+fn sent_at(view: &View<'_>, message: u32) -> Option<Latest> {
+    view.log.messages[message as usize].sent.as_ref().map(|sent| Latest { t: sent.t, message })
+}
+
+fn later(one: Option<Latest>, other: Option<Latest>) -> Option<Latest> {
+    match (one, other) {
+        (Some(a), Some(b)) => Some(if b.t > a.t { b } else { a }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Whether what comes before a message was multicast after the message was delivered.
+fn too_late(view: &View<'_>, first: &[Option<u32>], before: Option<Latest>, message: u32) -> Option<(u32, u32)> {
+    let latest = before?;
+    let delivered = view.log.deliveries[first[message as usize]? as usize].t;
+    (delivered < latest.t && latest.message != message).then_some((latest.message, message))
+}
+
+/// A process that delivered a message before one that had been delivered before the first was multicast.
+fn within_one_process(view: &View<'_>, first: &[Option<u32>]) -> Option<(u32, u32)> {
+    view.chains.iter().find_map(|chain| {
+        let mut latest = None;
+        chain.deliveries.iter().find_map(|delivery| {
+            let message = view.log.deliveries[*delivery as usize].message;
+            let fault = too_late(view, first, latest, message);
+            latest = later(latest, sent_at(view, message));
+            fault
+        })
+    })
+}
+
+/// The same over several processes; in an order with a cycle, as far as it can be sorted.
+fn through_the_order(view: &View<'_>, first: &[Option<u32>]) -> Option<(u32, u32)> {
+    let mut before: Vec<Option<Latest>> = vec![None; view.log.messages.len()];
+    view.order.sorted.iter().find_map(|message| {
+        let fault = too_late(view, first, before[*message as usize], *message);
+        let latest = later(before[*message as usize], sent_at(view, *message));
+        for after in view.order.after(*message) {
+            before[*after as usize] = later(before[*after as usize], latest);
+        }
+        fault
+    })
+}
+
+fn show(view: &View<'_>, first: &[Option<u32>], late: u32, early: u32) -> Verdict {
+    let (later, earlier) = (view.text(late), view.text(early));
+    let summary = format!("{earlier} was delivered before {later} was multicast, and {later} is ordered before it");
+    let delivered = first[early as usize].into_iter();
+    let example = delivered.fold(view.example(summary), |example, d| example.delivery(d)).multicast(late);
+    let path = Paths::new(view.chains, view.log).shortest(late, early, usize::MAX).unwrap_or_default();
+    path.iter().fold(example, |example, step| example.delivery(step.earlier).delivery(step.later)).violated()
+}

@@ -1,0 +1,110 @@
+//! What came out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The smallest set of events found that breaks a property.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CounterExample {
+    /// One sentence.
+    pub summary: String,
+    /// The events, each as `file:line` and the line itself.
+    pub lines: Vec<String>,
+}
+
+impl fmt::Display for CounterExample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.summary)?;
+        self.lines.iter().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+/// The result for one property.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Holds in this history.
+    Ok,
+    /// Does not hold.
+    Violated(CounterExample),
+    /// This history cannot tell; why.
+    NotChecked(&'static str),
+}
+
+impl Verdict {
+    /// `ok`, `violated` or `not_checked`.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Violated(_) => "violated",
+            Verdict::NotChecked(_) => "not_checked",
+        }
+    }
+
+    /// Whether a counter-example was found.
+    #[must_use]
+    pub fn is_violated(&self) -> bool {
+        matches!(self, Verdict::Violated(_))
+    }
+}
+
+/// How much was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Events of the multicast.
+    pub events: u64,
+    /// Messages that were multicast.
+    pub messages: u64,
+    /// Deliveries.
+    pub deliveries: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Remote operations.
+    pub remote_ops: u64,
+    /// Events of other protocols, which were not checked.
+    pub unchecked: u64,
+}
+
+/// The result for one history.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// By name: M1 … M9, R1.
+    pub properties: BTreeMap<&'static str, Verdict>,
+    /// The smallest of all counter-examples, with the name of its property; `None` if there is none.
+    pub counter_example: Option<String>,
+    /// How much was looked at.
+    pub counts: Counts,
+    /// Whether the history was known to be complete.
+    pub complete: bool,
+}
+
+impl Report {
+    pub(crate) fn new(properties: BTreeMap<&'static str, Verdict>, counts: Counts, complete: bool) -> Self {
+        let violated = properties.iter().filter_map(|(name, verdict)| match verdict {
+            Verdict::Violated(example) => Some((name, example)),
+            Verdict::Ok | Verdict::NotChecked(_) => None,
+        });
+        let smallest = violated.min_by_key(|(_, example)| example.lines.len());
+        let counter_example = smallest.map(|(name, example)| format!("{name}: {example}"));
+        Report { properties, counter_example, counts, complete }
+    }
+
+    /// Whether no property is violated. Look at [`unchecked`](Report::unchecked), too.
+    #[must_use]
+    pub fn ok(&self) -> bool {
+        self.violated().next().is_none()
+    }
+
+    /// Names of the properties that do not hold.
+    pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.properties.iter().filter(|(_, verdict)| verdict.is_violated()).map(|(name, _)| *name)
+    }
+
+    /// Properties about which this history cannot tell, and why.
+    pub fn unchecked(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        self.properties.iter().filter_map(|(name, verdict)| match verdict {
+            Verdict::NotChecked(reason) => Some((*name, *reason)),
+            Verdict::Ok | Verdict::Violated(_) => None,
+        })
+    }
+}

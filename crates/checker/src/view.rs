@@ -1,0 +1,131 @@
+//! What a property sees of a finished history, and how it shows what is wrong.
+
+use crate::chain::Chain;
+use crate::cluster::Cluster;
+use crate::event::{Event, EventKind};
+use crate::history::Encoder;
+use crate::ids::{Group, GroupSet, MessageId, Process};
+use crate::log::{Log, Message, Origin};
+use crate::order::Order;
+use crate::report::{CounterExample, Verdict};
+
+/// A finished history.
+pub(crate) struct View<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) log: &'a Log,
+    pub(crate) chains: &'a [Chain],
+    pub(crate) order: &'a Order,
+    pub(crate) slots: &'a Slots,
+    pub(crate) complete: bool,
+    /// Names of the inputs; none if events came one by one.
+    pub(crate) sources: &'a [String],
+}
+
+impl View<'_> {
+    /// Name of a process.
+    pub(crate) fn name(&self, process: Process) -> &str {
+        self.cluster.process_name(process)
+    }
+
+    /// A message as text.
+    pub(crate) fn message_text(&self, id: MessageId) -> String {
+        format!("[{},{}]", self.name(id.client), id.sequence)
+    }
+
+    /// A message as text, by index.
+    pub(crate) fn text(&self, message: u32) -> String {
+        self.message_text(self.log.messages[message as usize].id)
+    }
+
+    /// Begins a counter-example.
+    pub(crate) fn example(&self, summary: String) -> Example<'_> {
+        Example { view: self, example: CounterExample { summary, lines: Vec::new() } }
+    }
+}
+
+/// A counter-example that is being put together.
+pub(crate) struct Example<'a> {
+    view: &'a View<'a>,
+    example: CounterExample,
+}
+
+impl Example<'_> {
+    /// Adds an event, once.
+    pub(crate) fn event(mut self, event: &Event, origin: Origin) -> Self {
+        let line = match self.view.sources.get(origin.source()) {
+            Some(file) => format!("{file}:{}  {}", origin.line(), render(event, self.view.cluster)),
+            None => format!("event {}  {}", origin.line(), render(event, self.view.cluster)),
+        };
+        if !self.example.lines.contains(&line) {
+            self.example.lines.push(line);
+        }
+        self
+    }
+
+    /// Adds a delivery, by index.
+    pub(crate) fn delivery(self, delivery: u32) -> Self {
+        let delivery = &self.view.log.deliveries[delivery as usize];
+        let (process, incarnation) = (delivery.process, delivery.incarnation);
+        let event = Event { t: delivery.t, process, incarnation, kind: EventKind::Deliver(delivery.deliver) };
+        self.event(&event, delivery.origin)
+    }
+
+    /// Adds the multicast of a message, by index, if there was one.
+    pub(crate) fn multicast(self, message: u32) -> Self {
+        match &self.view.log.messages[message as usize].sent {
+            Some(sent) => {
+                let (process, incarnation) = (sent.process, sent.incarnation);
+                let event = Event { t: sent.t, process, incarnation, kind: EventKind::Multicast(sent.multicast) };
+                self.event(&event, sent.origin)
+            }
+            None => self,
+        }
+    }
+
+    /// The verdict.
+    pub(crate) fn violated(self) -> Verdict {
+        Verdict::Violated(self.example)
+    }
+}
+
+/// An event as its line, without the line feed.
+fn render(event: &Event, cluster: &Cluster) -> String {
+    let mut line = Vec::new();
+    Encoder::new(cluster).encode(event, &mut line);
+    String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
+}
+
+/// One slot per message and destination group, side by side: tables with an entry for each have [`Slots::len`] entries.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    first: Vec<u32>,
+}
+
+impl Slots {
+    pub(crate) fn new(log: &Log) -> Self {
+        let mut first = Vec::with_capacity(log.messages.len() + 1);
+        let mut next = 0_u32;
+        first.push(0);
+        for message in &log.messages {
+            next += destinations(message).len() as u32;
+            first.push(next);
+        }
+        Slots { first }
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.first.last().map_or(0, |end| *end as usize)
+    }
+
+    /// The slot of a message, by index, at one of its destinations; `None` if the group is none of them.
+    pub(crate) fn slot(&self, log: &Log, message: u32, group: Group) -> Option<usize> {
+        let to = destinations(&log.messages[message as usize]);
+        to.contains(group).then(|| self.first[message as usize] as usize + to.rank(group))
+    }
+}
+
+/// Destination groups; none if nobody multicast the message.
+pub(crate) fn destinations(message: &Message) -> GroupSet {
+    message.sent.as_ref().map_or(GroupSet::EMPTY, |sent| sent.multicast.to)
+}
