@@ -85,6 +85,15 @@ mod tests {
     }
 
     #[test]
+    fn every_step_is_explained_to_contributors() {
+        let text = include_str!("../../../CONTRIBUTING.md");
+        let table: String = text.lines().filter(|line| line.starts_with('|')).collect();
+        for step in TEST {
+            assert!(table.contains(&format!("`{}`", step.name)), "{}", step.name);
+        }
+    }
+
+    #[test]
     fn the_usage_names_every_step() {
         let usage = usage();
         for step in TEST.iter().chain(NIGHTLY) {

@@ -108,6 +108,8 @@ fn check(map: &[Place], crates: &[String], arrows: &[Arrow]) -> Vec<Violation> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
 
     fn arrow(from: &str, to: &str, tests_only: bool) -> Arrow {
@@ -159,6 +161,28 @@ mod tests {
         crates.push("stentor-new".into());
         assert_eq!(check(MAP, &crates, &[]).len(), 1);
         assert_eq!(check(MAP, &everybody()[1..], &[]).len(), 1);
+    }
+
+    /// The crates between backticks in a cell of a table.
+    fn crates(cell: &str) -> BTreeSet<String> {
+        let names = cell.split('`').skip(1).step_by(2);
+        names
+            .map(|name| if name == "stentor" || name == "xtask" { name.into() } else { format!("stentor-{name}") })
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_map_is_this_one() {
+        let text = include_str!("../../../ARCHITECTURE.md");
+        let table = text.lines().skip_while(|line| !line.starts_with("| crate |")).skip(2);
+        let mut documented = BTreeMap::new();
+        for row in table.take_while(|line| line.starts_with('|')) {
+            let cells: Vec<_> = row.split('|').map(crates).collect();
+            documented.extend(cells[1].iter().map(|name| (name.clone(), (cells[2].clone(), cells[3].clone()))));
+        }
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let map = MAP.iter().map(|place| (place.name.to_owned(), (owned(place.on), owned(place.tests_on)))).collect();
+        assert_eq!(documented, map);
     }
 
     #[test]
