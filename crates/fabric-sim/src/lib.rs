@@ -1,1 +1,59 @@
-//! Part of Stentor.
+//! A simulated fabric: many processes in one thread, virtual time, one seed.
+//!
+//! [`World`] holds NICs, links and memory; [`World::fabric`] is one process's [`Fabric`](stentor_fabric::Fabric). The
+//! same seed gives the same run, bit for bit, in every build: time and chance come from the world only.
+//!
+//! # Driving a run
+//! ```
+//! use stentor_fabric_sim::{Due, NetworkModel, SimConfig, World};
+//!
+//! let world = World::new(SimConfig::new(3, 42, NetworkModel::adversarial()));
+//! // let mut processes = … each made with world.fabric(ProcessId(i)) …
+//! while let Some(due) = world.next(1_000_000) {
+//!     match due {
+//!         Due::Step { process, now_ns } => {
+//!             let worked = false; // processes[process].step(now_ns)
+//!             world.stepped(process, worked);
+//!         }
+//!         Due::Crashed(_process) => { /* drop it */ }
+//!         Due::Restart(process) => { let _fabric = world.restart(process); }
+//!     }
+//! }
+//! ```
+//! [`World::run`] does the same for a slice of [`Actor`]s. A process runs when something became visible in its memory,
+//! a completion or an event came, after a step in which it worked, or when a timeout it gave to `wait` is over; each
+//! time after a scheduling delay, so that steps fall between the partial landings of a write. [`World::wake_at`] is for
+//! the harness. [`World::stop_faults`] ends the safety phase.
+//!
+//! # What goes wrong
+//! [`NetworkModel`] has a switch for every liberty that the contract leaves; [`Fault`] is what happens to processes and
+//! links, from a [`FaultPlan`] or a [`FaultMix`]. [`FaultCounts::named`] tells how often each really happened:
+//! a campaign prints it and fails on a zero. [`World::process_counts`] counts posts by verb and target.
+//!
+//! # Looking at a run
+//! With [`SimConfig::trace`], [`World::trace_json`] is a Chrome trace for `ui.perfetto.dev`; [`World::mark`] and
+//! [`World::name`] add to it.
+#![forbid(unsafe_code)]
+
+mod control;
+mod counts;
+mod event;
+mod fabric;
+mod fault;
+mod memory;
+mod model;
+mod network;
+mod process;
+mod qp;
+mod responder;
+mod rng;
+mod state;
+mod trace;
+mod world;
+
+pub use counts::{FaultCounts, ProcessCounts, VerbCounts};
+pub use fabric::SimFabric;
+pub use fault::{Fault, FaultMix, FaultPlan};
+pub use model::{Delay, NetworkModel};
+pub use rng::{MILLION, SimRng};
+pub use world::{Actor, Due, SimConfig, World};

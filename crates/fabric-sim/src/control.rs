@@ -1,0 +1,321 @@
+//! The control plane: connections, grants, revocations; and how queue pairs break.
+
+use stentor_fabric::{
+    Access, AccessError, Completion, ConnectError, Event as FabricEvent, Opcode, ProcessId, QpConfig, QpId, QpKind,
+    QpState, RegionId, RemoteRegion, Service, Status,
+};
+
+use crate::event::{End, Event};
+use crate::memory::Key;
+use crate::qp::{Kind, PostedRecv, Qp, Queued};
+use crate::state::State;
+
+impl State {
+    pub(crate) fn connect(
+        &mut self,
+        me: ProcessId,
+        peer: ProcessId,
+        service: Service,
+        config: QpConfig,
+    ) -> Result<QpId, ConnectError> {
+        if peer.index() >= self.processes.len() {
+            return Err(ConnectError::UnknownProcess(peer));
+        }
+        if peer == me {
+            let reason = "a process does not connect to itself; use its memory directly".to_string();
+            return Err(ConnectError::Refused { peer, reason });
+        }
+        let depths = [
+            ("send queue", config.send_depth, self.model.max_send_depth),
+            ("receive queue", config.recv_depth, self.model.max_recv_depth),
+        ];
+        for (what, asked, limit) in depths {
+            if asked > limit {
+                return Err(ConnectError::TooDeep { what, asked, limit });
+            }
+        }
+        if config.kind == QpKind::Unreliable && !self.model.unreliable {
+            return Err(ConnectError::NoUnreliable);
+        }
+        let qps = &mut self.processes[me.index()].qps;
+        if qps.iter().any(|qp| qp.peer == peer && qp.service == service) {
+            return Err(ConnectError::Duplicate { peer, service });
+        }
+        qps.push(Qp::new(peer, service, config));
+        let qp = QpId(qps.len() as u32 - 1);
+        self.plan_match(me, peer, service);
+        Ok(qp)
+    }
+
+    fn plan_match(&mut self, me: ProcessId, peer: ProcessId, service: Service) {
+        let at = self.control_arrival(me, peer);
+        self.calendar.push(at, Event::Match { a: me.0, b: peer.0, service });
+    }
+
+    /// The news that `a` made its end reaches `b`. If `b` made its own, they are connected.
+    pub(crate) fn on_match(&mut self, a: ProcessId, b: ProcessId, service: Service) {
+        for (from, to) in [(a, b), (b, a)] {
+            if self.is_cut(from, to) {
+                self.link(from, to).held.push(Event::Match { a: a.0, b: b.0, service });
+                return;
+            }
+        }
+        let find = |state: &State, me: ProcessId, peer: ProcessId| {
+            let mut qps = state.processes[me.index()].qps.iter();
+            let place = qps.position(|qp| {
+                qp.peer == peer && qp.service == service && qp.state == QpState::Connecting && qp.connection == 0
+            });
+            place.map(|place| QpId(place as u32))
+        };
+        let (Some(at_a), Some(at_b)) = (find(self, a, b), find(self, b, a)) else { return };
+        self.connections += 1;
+        let connection = self.connections;
+        let newest = [self.qp(a, at_a).posted, self.qp(b, at_b).posted];
+        for (me, mine, theirs, executed) in [(a, at_a, at_b, newest[1]), (b, at_b, at_a, newest[0])] {
+            let qp = self.qp_mut(me, mine);
+            qp.connection = connection;
+            qp.peer_qp = theirs;
+            qp.executed = executed;
+            qp.gave_up = false;
+            qp.rnr_attempts = 0;
+        }
+        for (me, mine, peer) in [(a, at_a, b), (b, at_b, a)] {
+            let at = self.control_arrival(peer, me);
+            self.calendar.push(at, Event::Ready { end: End { process: me.0, qp: mine, connection } });
+        }
+    }
+
+    pub(crate) fn qp(&self, process: ProcessId, qp: QpId) -> &Qp {
+        &self.processes[process.index()].qps[qp.index()]
+    }
+
+    pub(crate) fn qp_mut(&mut self, process: ProcessId, qp: QpId) -> &mut Qp {
+        &mut self.processes[process.index()].qps[qp.index()]
+    }
+
+    /// Whether this end still belongs to the connection.
+    pub(crate) fn is_current(&self, end: End) -> bool {
+        let owner = &self.processes[usize::from(end.process)];
+        owner.qps.get(end.qp.index()).is_some_and(|qp| qp.connection == end.connection)
+    }
+
+    pub(crate) fn on_ready(&mut self, end: End) {
+        if !self.is_current(end) {
+            return;
+        }
+        let me = ProcessId(end.process);
+        let qp = self.qp_mut(me, end.qp);
+        let peer = qp.peer;
+        qp.state = QpState::Ready;
+        self.hear_all_grants(me, peer);
+        let owner = &mut self.processes[me.index()];
+        owner.linked[peer.index()] = true;
+        owner.events.push_back(FabricEvent::Connected { qp: end.qp, peer });
+        self.notify(me);
+    }
+
+    /// What a peer granted before we connected, instead of anything known from an earlier incarnation of it.
+    fn hear_all_grants(&mut self, me: ProcessId, peer: ProcessId) {
+        let granted: Vec<_> = self.processes[peer.index()]
+            .regions
+            .iter()
+            .filter(|region| region.spec.writer == me)
+            .filter_map(|region| region.key.map(|key| (region.spec.purpose.0, key, region.spec.bytes)))
+            .collect();
+        let resolved = &mut self.processes[me.index()].resolved;
+        resolved.retain(|(owner, _), _| *owner != peer.0);
+        for (purpose, key, bytes) in granted {
+            resolved.insert((peer.0, purpose), RemoteRegion { peer, key: u64::from(key), bytes });
+        }
+    }
+
+    pub(crate) fn grant(
+        &mut self,
+        me: ProcessId,
+        region: RegionId,
+        peer: ProcessId,
+        access: Access,
+    ) -> Result<(), AccessError> {
+        self.check_region(me, region, peer)?;
+        let incarnation = self.processes[me.index()].incarnation;
+        let entry = &mut self.processes[me.index()].regions[region.index()];
+        if let Some(key) = entry.key {
+            self.keys[key as usize].access = access;
+            return Ok(());
+        }
+        let key = self.keys.len() as u32;
+        entry.key = Some(key);
+        self.keys.push(Key { owner: me, incarnation, region: region.0, access, valid: true });
+        if self.processes[peer.index()].linked[me.index()] {
+            let at = self.control_arrival(me, peer);
+            self.calendar.push(at, Event::Granted { key });
+        }
+        Ok(())
+    }
+
+    fn check_region(&self, me: ProcessId, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        let regions = &self.processes[me.index()].regions;
+        let entry = regions.get(region.index()).ok_or(AccessError::UnknownRegion(region))?;
+        match entry.spec.writer {
+            writer if writer == peer => Ok(()),
+            writer => Err(AccessError::NotForPeer { region, writer, peer }),
+        }
+    }
+
+    pub(crate) fn on_granted(&mut self, key: u32) {
+        let Key { owner, incarnation, region, .. } = self.keys[key as usize];
+        if self.processes[owner.index()].incarnation != incarnation {
+            return;
+        }
+        let spec = self.processes[owner.index()].regions[region as usize].spec;
+        if self.is_cut(owner, spec.writer) {
+            self.link(owner, spec.writer).held.push(Event::Granted { key });
+            return;
+        }
+        let known = RemoteRegion { peer: owner, key: u64::from(key), bytes: spec.bytes };
+        let peer = &mut self.processes[spec.writer.index()];
+        let entry = peer.resolved.entry((owner.0, spec.purpose.0)).or_insert(known);
+        if entry.key < known.key {
+            *entry = known;
+        }
+        if peer.up {
+            self.notify(spec.writer);
+        }
+    }
+
+    pub(crate) fn revoke(&mut self, me: ProcessId, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        self.check_region(me, region, peer)?;
+        let at = self.now + self.model.revocation.sample(&mut self.rng);
+        let owner = &mut self.processes[me.index()];
+        let event = match owner.regions[region.index()].key.take() {
+            Some(key) => Event::Revoked { key },
+            None => Event::RevokedNothing { process: me.0, incarnation: owner.incarnation, region: region.0 },
+        };
+        self.calendar.push(at, event);
+        Ok(())
+    }
+
+    /// From here on the NIC refuses the key. What it executed before is made visible before the owner hears of it.
+    pub(crate) fn on_revoked(&mut self, key: u32) {
+        let Key { owner, incarnation, region, .. } = self.keys[key as usize];
+        if self.processes[owner.index()].incarnation != incarnation {
+            return;
+        }
+        self.counts.revocations += 1;
+        let underway = self.land_partially(key) + self.land_everything(owner, region);
+        self.counts.writes_in_flight_at_revocation += underway;
+        self.keys[key as usize].valid = false;
+        self.trace_instant(owner, "revoked");
+        self.revoked_nothing(owner, incarnation, region);
+    }
+
+    pub(crate) fn revoked_nothing(&mut self, owner: ProcessId, incarnation: u32, region: u32) {
+        let process = &mut self.processes[owner.index()];
+        if process.incarnation == incarnation {
+            let peer = process.regions[region as usize].spec.writer;
+            process.events.push_back(FabricEvent::Revoked { region: RegionId(region), peer });
+            self.notify(owner);
+        }
+    }
+
+    /// A write that the NIC is busy with when its key dies may have landed in part; it is refused all the same.
+    fn land_partially(&mut self, key: u32) -> u64 {
+        let mut underway = 0;
+        for id in self.messages.in_use() {
+            let message = self.messages.get(id);
+            let (Kind::Write { target } | Kind::WriteImm { target, .. }) = message.kind else { continue };
+            let ours = target.region.key == u64::from(key) && !message.executed && !message.dropped;
+            if !ours || message.departs > self.now {
+                continue;
+            }
+            underway += 1;
+            let end = End { process: message.to.0, qp: message.to_qp, connection: message.connection };
+            let next = self.is_current(end) && self.qp(message.to, message.to_qp).executed + 1 == message.seq;
+            if next && self.rng.chance(self.model.partial_at_revocation) {
+                self.land_half(id, key);
+            }
+        }
+        underway
+    }
+
+    /// An end goes to the error state: `first` is the outcome of its oldest request, everything after it is flushed.
+    pub(crate) fn break_end(&mut self, end: End, first: Status, tell_peer: bool) {
+        if !self.is_current(end) {
+            return;
+        }
+        let me = ProcessId(end.process);
+        self.trace_instant(me, "queue pair broken");
+        self.drop_held_posts(me, end.qp);
+        self.freeze(me, Some(end.qp));
+        let qp = self.qp_mut(me, end.qp);
+        let (peer, peer_qp) = (qp.peer, qp.peer_qp);
+        qp.state = QpState::Error;
+        qp.connection = 0;
+        qp.unexpected.clear();
+        let waiting = std::mem::take(&mut qp.waiting);
+        let mut status = first;
+        let mut flushed = Vec::new();
+        let from = qp.released + 1;
+        for seq in from..=qp.posted {
+            if let Some(request) = qp.request(seq) {
+                let (id, opcode) = (request.id, request.opcode);
+                flushed.push(Completion { qp: end.qp, id, opcode, status, bytes: 0, imm: None, tag: 0 });
+                status = Status::Flushed;
+            }
+        }
+        qp.released = qp.posted;
+        let untagged = qp.recvs.drain(..).map(|recv| (recv, Opcode::Recv)).collect::<Vec<_>>();
+        let tagged = qp.tagged_recvs.drain(..).map(|recv| (recv, Opcode::TaggedRecv)).collect::<Vec<_>>();
+        for (PostedRecv { id, .. }, opcode) in untagged.into_iter().chain(tagged) {
+            let status = Status::Flushed;
+            flushed.push(Completion { qp: end.qp, id, opcode, status, bytes: 0, imm: None, tag: 0 });
+        }
+        self.counts.flushed += flushed.iter().filter(|c| c.status == Status::Flushed).count() as u64;
+        for message in waiting {
+            self.unanswered(message);
+        }
+        let owner = &mut self.processes[me.index()];
+        owner.completions.extend(flushed.into_iter().map(|completion| Queued { completion, seq: None }));
+        owner.events.push_back(FabricEvent::Disconnected { qp: end.qp, peer });
+        self.notify(me);
+        if tell_peer {
+            let at = self.control_arrival(me, peer);
+            let other = End { process: peer.0, qp: peer_qp, connection: end.connection };
+            self.calendar.push(at, Event::PeerGone { end: other, silent: false });
+        }
+    }
+
+    pub(crate) fn on_peer_gone(&mut self, end: End, silent: bool) {
+        if !self.is_current(end) {
+            return;
+        }
+        let me = ProcessId(end.process);
+        let peer = self.qp(me, end.qp).peer;
+        if !silent && self.is_cut(peer, me) {
+            self.link(peer, me).held.push(Event::PeerGone { end, silent });
+            return;
+        }
+        self.counts.retry_exceeded += u64::from(silent);
+        let first = if silent { Status::RetryExceeded } else { Status::Flushed };
+        self.break_end(end, first, false);
+    }
+
+    pub(crate) fn on_timeout(&mut self, end: End, seq: u64) {
+        if self.is_current(end) && self.qp(ProcessId(end.process), end.qp).released < seq {
+            self.counts.retry_exceeded += 1;
+            self.break_end(end, Status::RetryExceeded, true);
+        }
+    }
+
+    pub(crate) fn reset(&mut self, me: ProcessId, qp: QpId) -> Result<(), ConnectError> {
+        let entry = self.processes[me.index()].qps.get_mut(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
+        if entry.state != QpState::Error {
+            return Err(ConnectError::NotBroken { qp, state: entry.state });
+        }
+        entry.state = QpState::Connecting;
+        entry.sent.clear();
+        let (peer, service) = (entry.peer, entry.service);
+        self.plan_match(me, peer, service);
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Faults of processes and links: from a plan, or drawn from the seed.
+
+use stentor_fabric::ProcessId;
+
+use crate::rng::SimRng;
+
+/// Something that goes wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The process and its memory are gone, at once.
+    Crash(ProcessId),
+    /// The process crashes right after its `post`-th post from now (1 is the next one).
+    CrashAtPost {
+        /// Which.
+        process: ProcessId,
+        /// Posts until then.
+        post: u64,
+    },
+    /// The harness is told to restart the process ([`Due::Restart`](crate::Due::Restart)).
+    Restart(ProcessId),
+    /// The process does not run; its NIC goes on serving its memory.
+    Stall {
+        /// Which.
+        process: ProcessId,
+        /// How long, ns.
+        for_ns: u64,
+    },
+    /// Nothing gets from one process to another; the other way is open.
+    Cut {
+        /// Sender.
+        from: ProcessId,
+        /// Receiver.
+        to: ProcessId,
+        /// How long, ns.
+        for_ns: u64,
+    },
+    /// Nothing gets between these processes and all the others.
+    Partition {
+        /// One side.
+        side: Vec<ProcessId>,
+        /// Only what leaves this side is held.
+        one_way: bool,
+        /// How long, ns.
+        for_ns: u64,
+    },
+}
+
+/// Faults at fixed times, ns.
+pub type FaultPlan = Vec<(u64, Fault)>;
+
+/// Faults drawn from the seed: `count` of them, spread over a time, of kinds chosen by weight.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultMix {
+    /// How many.
+    pub count: u32,
+    /// Earliest, ns.
+    pub from_ns: u64,
+    /// Latest, ns.
+    pub until_ns: u64,
+    /// How long stalls and partitions last, at most, ns.
+    pub longest_ns: u64,
+    /// Who may be hit; empty: everybody.
+    pub targets: Vec<ProcessId>,
+    /// Crashes at a random time.
+    pub crash: u32,
+    /// Crashes between two posts.
+    pub crash_at_post: u32,
+    /// Whether a crashed process is to be restarted later.
+    pub restart: bool,
+    /// Stalls.
+    pub stall: u32,
+    /// One process cut off, both ways.
+    pub partition: u32,
+    /// One process cut off, one way.
+    pub one_way: u32,
+}
+
+impl FaultMix {
+    /// No fault.
+    pub const NONE: FaultMix = FaultMix {
+        count: 0,
+        from_ns: 0,
+        until_ns: 0,
+        longest_ns: 0,
+        targets: Vec::new(),
+        crash: 0,
+        crash_at_post: 0,
+        restart: false,
+        stall: 0,
+        partition: 0,
+        one_way: 0,
+    };
+
+    /// The plan for a seed, in order of time.
+    #[must_use]
+    pub fn draw(&self, seed: u64, processes: usize) -> FaultPlan {
+        let mut rng = SimRng::new(seed, 1);
+        let mut plan = FaultPlan::new();
+        let weights = [self.crash, self.crash_at_post, self.stall, self.partition, self.one_way];
+        let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
+        if total == 0 || processes == 0 {
+            return plan;
+        }
+        for _ in 0..self.count {
+            let at = self.from_ns + rng.below(self.until_ns.saturating_sub(self.from_ns) + 1);
+            let process = match self.targets.len() {
+                0 => ProcessId(rng.below(processes as u64) as u16),
+                n => self.targets[rng.below(n as u64) as usize],
+            };
+            let for_ns = rng.below(self.longest_ns) + 1;
+            let mut pick = rng.below(total);
+            let kind = weights.iter().position(|weight| {
+                let hit = pick < u64::from(*weight);
+                pick = pick.saturating_sub(u64::from(*weight));
+                hit
+            });
+            let fault = match kind {
+                Some(0) => Fault::Crash(process),
+                Some(1) => Fault::CrashAtPost { process, post: rng.below(40) + 1 },
+                Some(2) => Fault::Stall { process, for_ns },
+                other => Fault::Partition { side: vec![process], one_way: other == Some(4), for_ns },
+            };
+            if self.restart && matches!(kind, Some(0 | 1)) {
+                plan.push((at + for_ns, Fault::Restart(process)));
+            }
+            plan.push((at, fault));
+        }
+        plan.sort_by_key(|(at, _)| *at);
+        plan
+    }
+}

@@ -1,0 +1,214 @@
+//! What the network and the NICs do: delays, and which liberties of the contract they take.
+
+use stentor_fabric::Capabilities;
+
+use crate::rng::SimRng;
+
+/// A random time: usually between `least_ns` and `most_ns`, now and then up to `tail_ns`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delay {
+    /// The shortest, ns.
+    pub least_ns: u64,
+    /// The longest that is usual, ns.
+    pub most_ns: u64,
+    /// How often it is unusual, per million.
+    pub tail_ppm: u32,
+    /// The longest that is unusual, ns.
+    pub tail_ns: u64,
+}
+
+impl Delay {
+    /// Always the same.
+    #[must_use]
+    pub const fn exactly(ns: u64) -> Self {
+        Delay { least_ns: ns, most_ns: ns, tail_ppm: 0, tail_ns: ns }
+    }
+
+    /// Uniform between two bounds, ns.
+    #[must_use]
+    pub const fn between(least_ns: u64, most_ns: u64) -> Self {
+        Delay { least_ns, most_ns, tail_ppm: 0, tail_ns: most_ns }
+    }
+
+    /// The same with a tail.
+    #[must_use]
+    pub const fn with_tail(self, tail_ppm: u32, tail_ns: u64) -> Self {
+        Delay { tail_ppm, tail_ns, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn sample(&self, rng: &mut SimRng) -> u64 {
+        if rng.chance(self.tail_ppm) {
+            return self.most_ns + rng.below(self.tail_ns.saturating_sub(self.most_ns) + 1);
+        }
+        match self.most_ns - self.least_ns {
+            0 => self.least_ns,
+            spread => self.least_ns + rng.below(spread + 1),
+        }
+    }
+}
+
+/// The network, the NICs and the processors. Every liberty that the contract leaves is a field: 0 or `false` turns it
+/// off. Chances are per million.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NetworkModel {
+    /// One way through the network, per message.
+    pub propagation: Delay,
+    /// One way for connection set-up and grants.
+    pub control: Delay,
+    /// NIC time per message, ns: one NIC per process, one message at a time.
+    pub nic_ns: u64,
+    /// Link time per byte, ps: one link per ordered pair of processes. 80 is 100 Gbit/s; 0 is infinitely fast.
+    pub ps_per_byte: u64,
+    /// From the responder's NIC until its CPU sees the data.
+    pub landing: Delay,
+    /// Between the partial landings of one torn write.
+    pub tear_gap: Delay,
+    /// From a reason to run until a process runs.
+    pub step: Delay,
+    /// From [`revoke`](stentor_fabric::Fabric::revoke) until it takes effect.
+    pub revocation: Delay,
+    /// Without an answer for this long, a reliable queue pair breaks, ns.
+    pub retry_ns: u64,
+    /// Between two attempts when the responder has no receive posted, ns.
+    pub rnr_ns: u64,
+    /// Attempts after the first.
+    pub rnr_retries: u32,
+
+    /// Rule 1: messages on one queue pair may overtake those on another between the same two processes.
+    pub reorder_across_queue_pairs: bool,
+    /// Rule 2: how often the words of a write (or READ or RECV) become visible in several steps, in any order.
+    pub torn_writes: u32,
+    /// Rule 3: a success may be reported before the responder's CPU sees the data.
+    pub early_completions: bool,
+    /// How often the CPU sees a write much later.
+    pub late_writes: u32,
+    /// How much later at most, ns.
+    pub late_ns: u64,
+    /// Rule 4: how often a READ of several words samples them at different times.
+    pub torn_reads: u32,
+    /// Rule 5: writes on one queue pair are ordered. `false` is EFA.
+    pub ordered_writes: bool,
+    /// How often the source of a request is read just before it executes instead of while posting.
+    pub late_source_reads: u32,
+    /// How often a write that is in flight when access is revoked lands in part, and then fails.
+    pub partial_at_revocation: u32,
+    /// How often a message on an unreliable queue pair is lost.
+    pub lost_unreliable: u32,
+    /// Nothing leaves before `flush`, `poll` or `wait`.
+    pub hold_until_flush: bool,
+
+    /// See [`Capabilities::inline_bytes`].
+    pub inline_bytes: u32,
+    /// See [`Capabilities::max_send_depth`].
+    pub max_send_depth: u32,
+    /// See [`Capabilities::max_recv_depth`].
+    pub max_recv_depth: u32,
+    /// See [`Capabilities::max_message_bytes`].
+    pub max_message_bytes: u64,
+    /// See [`Capabilities::atomics`].
+    pub atomics: bool,
+    /// See [`Capabilities::unreliable`].
+    pub unreliable: bool,
+    /// See [`Capabilities::tagged`].
+    pub tagged: bool,
+}
+
+impl NetworkModel {
+    /// Every message takes `delay_ns`, everything else takes no time, nothing is random: for exact counts and for
+    /// latencies in hops. All liberties are off.
+    #[must_use]
+    pub fn uniform(delay_ns: u64) -> Self {
+        NetworkModel {
+            propagation: Delay::exactly(delay_ns),
+            control: Delay::exactly(delay_ns),
+            nic_ns: 0,
+            ps_per_byte: 0,
+            landing: Delay::exactly(0),
+            tear_gap: Delay::exactly(0),
+            step: Delay::exactly(0),
+            revocation: Delay::exactly(delay_ns),
+            retry_ns: 1_000_000,
+            rnr_ns: 10_000,
+            rnr_retries: 7,
+            reorder_across_queue_pairs: false,
+            torn_writes: 0,
+            early_completions: false,
+            late_writes: 0,
+            late_ns: 0,
+            torn_reads: 0,
+            ordered_writes: true,
+            late_source_reads: 0,
+            partial_at_revocation: 0,
+            lost_unreliable: 0,
+            hold_until_flush: true,
+            inline_bytes: 220,
+            max_send_depth: 4096,
+            max_recv_depth: 4096,
+            max_message_bytes: 1 << 30,
+            atomics: true,
+            unreliable: true,
+            tagged: false,
+        }
+    }
+
+    /// A network like a real one (about 1 µs, 100 Gbit/s) that takes no liberty beyond its delays.
+    #[must_use]
+    pub fn calm() -> Self {
+        NetworkModel {
+            propagation: Delay::between(600, 1_200),
+            control: Delay::between(1_000, 20_000),
+            nic_ns: 30,
+            ps_per_byte: 80,
+            landing: Delay::between(50, 200),
+            step: Delay::between(20, 300),
+            revocation: Delay::between(1_000, 10_000),
+            ..NetworkModel::uniform(0)
+        }
+    }
+
+    /// Takes every liberty that rules 1 to 7 leave, often.
+    #[must_use]
+    pub fn adversarial() -> Self {
+        NetworkModel {
+            propagation: Delay::between(500, 2_500).with_tail(50_000, 20_000),
+            landing: Delay::between(0, 800).with_tail(20_000, 5_000),
+            tear_gap: Delay::between(0, 600).with_tail(20_000, 5_000),
+            step: Delay::between(20, 1_000).with_tail(20_000, 15_000),
+            revocation: Delay::between(500, 20_000).with_tail(50_000, 200_000),
+            reorder_across_queue_pairs: true,
+            torn_writes: 500_000,
+            early_completions: true,
+            late_writes: 20_000,
+            late_ns: 40_000,
+            torn_reads: 500_000,
+            late_source_reads: 500_000,
+            partial_at_revocation: 500_000,
+            lost_unreliable: 50_000,
+            ..NetworkModel::calm()
+        }
+    }
+
+    /// [`adversarial`](NetworkModel::adversarial), and writes are not ordered at all (rule 5), as on EFA.
+    #[must_use]
+    pub fn unordered() -> Self {
+        NetworkModel { ordered_writes: false, tagged: true, ..NetworkModel::adversarial() }
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "sim",
+            ordered_writes: self.ordered_writes,
+            ordered_bytes: self.torn_writes == 0,
+            inline_bytes: self.inline_bytes,
+            max_send_depth: self.max_send_depth,
+            max_recv_depth: self.max_recv_depth,
+            max_message_bytes: self.max_message_bytes,
+            atomics: self.atomics,
+            unreliable: self.unreliable,
+            tagged: self.tagged,
+            hardware_multicast: false,
+            revokes_in_hardware: true,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Everything there is in a simulated world.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use stentor_fabric::{Capabilities, Completion, Event as FabricEvent, ProcessId, RemoteRegion};
+
+use crate::counts::{FaultCounts, ProcessCounts};
+use crate::event::{Calendar, Event, Slab};
+use crate::fault::Fault;
+use crate::memory::{Key, Landings, Region};
+use crate::model::NetworkModel;
+use crate::qp::{Message, Qp, Queued};
+use crate::rng::SimRng;
+use crate::trace::Trace;
+use crate::world::{Due, SimConfig};
+
+/// One process: its NIC, its memory, its appointments.
+#[derive(Default)]
+pub(crate) struct Process {
+    pub(crate) up: bool,
+    /// Counts from 1; every restart is a new one.
+    pub(crate) incarnation: u32,
+    pub(crate) regions: Vec<Region>,
+    pub(crate) qps: Vec<Qp>,
+    pub(crate) completions: VecDeque<Queued>,
+    pub(crate) events: VecDeque<FabricEvent>,
+    pub(crate) resolved: BTreeMap<(u16, u16), RemoteRegion>,
+    /// By peer: whether that peer's grants travel to us at once.
+    pub(crate) linked: Vec<bool>,
+    /// Posted and held back until the next flush.
+    pub(crate) unflushed: Vec<u32>,
+    pub(crate) nic_free_at: u64,
+    pub(crate) stalled_until: u64,
+    pub(crate) step_at: Option<u64>,
+    pub(crate) step_token: u32,
+    /// Something landed since the last `arm`.
+    pub(crate) notified: bool,
+    /// When the process asked to be woken, ns.
+    pub(crate) wake_at: Option<u64>,
+    /// Posts until a planned crash.
+    pub(crate) posts_to_crash: Option<u64>,
+    /// Landings of which a part is visible.
+    pub(crate) half_landed: u32,
+}
+
+/// The way from one process to another.
+#[derive(Default)]
+pub(crate) struct Link {
+    /// Partitions that hold it.
+    pub(crate) cuts: u32,
+    pub(crate) held: Vec<Event>,
+    pub(crate) free_at: u64,
+    pub(crate) last_arrival: u64,
+    pub(crate) last_control: u64,
+    pub(crate) posted: u64,
+    /// Number of the newest message that executed.
+    pub(crate) executed: u64,
+}
+
+pub(crate) struct State {
+    pub(crate) now: u64,
+    pub(crate) rng: SimRng,
+    pub(crate) model: NetworkModel,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) calendar: Calendar,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) process_counts: Vec<ProcessCounts>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) keys: Vec<Key>,
+    pub(crate) messages: Slab<Message>,
+    pub(crate) landings: Landings,
+    pub(crate) deliveries: Slab<(ProcessId, u32, Completion)>,
+    pub(crate) pool: Vec<Vec<u64>>,
+    /// Planned faults that have not happened.
+    pub(crate) plan: Vec<Option<Fault>>,
+    /// What each partition of the plan cuts.
+    pub(crate) cuts: BTreeMap<u32, Vec<usize>>,
+    pub(crate) due: VecDeque<Due>,
+    pub(crate) counts: FaultCounts,
+    pub(crate) connections: u64,
+    pub(crate) flows: u64,
+    pub(crate) trace: Option<Trace>,
+}
+
+impl State {
+    pub(crate) fn new(config: SimConfig) -> Self {
+        let processes = config.processes;
+        let mut plan = config.faults;
+        plan.extend(config.mix.draw(config.seed, processes));
+        plan.sort_by_key(|(at, _)| *at);
+        let mut state = State {
+            now: 0,
+            rng: SimRng::new(config.seed, 0),
+            capabilities: config.network.capabilities(),
+            model: config.network,
+            calendar: Calendar::default(),
+            processes: Vec::new(),
+            process_counts: vec![ProcessCounts::default(); processes],
+            links: (0..processes * processes).map(|_| Link::default()).collect(),
+            keys: Vec::new(),
+            messages: Slab::default(),
+            landings: Slab::default(),
+            deliveries: Slab::default(),
+            pool: Vec::new(),
+            plan: Vec::new(),
+            cuts: BTreeMap::new(),
+            due: VecDeque::new(),
+            counts: FaultCounts::default(),
+            connections: 0,
+            flows: 0,
+            trace: config.trace.then(|| Trace::new(processes)),
+        };
+        for counts in &mut state.process_counts {
+            counts.to = vec![Default::default(); processes];
+        }
+        for _ in 0..processes {
+            state.processes.push(Process {
+                up: true,
+                incarnation: 1,
+                linked: vec![false; processes],
+                ..Process::default()
+            });
+        }
+        for process in 0..processes {
+            state.wake(ProcessId(process as u16));
+        }
+        for (at, fault) in plan {
+            state.plan_fault(at, fault);
+        }
+        state
+    }
+
+    pub(crate) fn plan_fault(&mut self, at: u64, fault: Fault) {
+        let index = self.plan.len() as u32;
+        self.plan.push(Some(fault));
+        self.calendar.push(at, Event::Fault { index });
+    }
+
+    pub(crate) fn link_index(&self, from: ProcessId, to: ProcessId) -> usize {
+        from.index() * self.processes.len() + to.index()
+    }
+
+    pub(crate) fn link(&mut self, from: ProcessId, to: ProcessId) -> &mut Link {
+        let index = self.link_index(from, to);
+        &mut self.links[index]
+    }
+
+    pub(crate) fn is_cut(&self, from: ProcessId, to: ProcessId) -> bool {
+        self.links[self.link_index(from, to)].cuts > 0
+    }
+
+    /// When something sent through the control plane now arrives; in order per direction.
+    pub(crate) fn control_arrival(&mut self, from: ProcessId, to: ProcessId) -> u64 {
+        let at = self.now + self.model.control.sample(&mut self.rng);
+        let link = self.link(from, to);
+        link.last_control = link.last_control.max(at);
+        link.last_control
+    }
+
+    pub(crate) fn buffer(&mut self) -> Vec<u64> {
+        self.pool.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn recycle(&mut self, mut buffer: Vec<u64>) {
+        // A few large messages must not make every buffer large.
+        if buffer.capacity() <= 1024 && buffer.capacity() > 0 {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+    }
+
+    /// One thing happens.
+    pub(crate) fn handle(&mut self, event: Event) {
+        match event {
+            Event::Step { process, token } => self.on_step(ProcessId(process), token),
+            Event::Arrive { message } => self.on_arrive(message),
+            Event::Departed { message } => self.on_departed(message),
+            Event::Land { landing, part } => self.on_land(landing, part),
+            Event::Sample { message } => self.on_sample(message),
+            Event::Answer { message } => self.on_answer(message),
+            Event::Done { message } => self.on_done(message),
+            Event::Received { delivery } => self.on_received(delivery),
+            Event::Rnr { end } => self.on_rnr(end),
+            Event::Timeout { end, seq } => self.on_timeout(end, seq),
+            Event::PeerGone { end, silent } => self.on_peer_gone(end, silent),
+            Event::Match { a, b, service } => self.on_match(ProcessId(a), ProcessId(b), service),
+            Event::Ready { end } => self.on_ready(end),
+            Event::Granted { key } => self.on_granted(key),
+            Event::Revoked { key } => self.on_revoked(key),
+            Event::RevokedNothing { process, incarnation, region } => {
+                self.revoked_nothing(ProcessId(process), incarnation, region);
+            }
+            Event::Fault { index } => self.on_fault(index),
+            Event::Heal { index } => self.on_heal(index),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Chrome trace JSON: one track per process, a slice per post and per landing, an arrow per remote write.
+
+use std::fmt::Write;
+
+use stentor_fabric::ProcessId;
+
+use crate::qp::Message;
+use crate::state::State;
+
+enum What {
+    Post { verb: &'static str, bytes: u32, to: u16, flow: u64 },
+    Landing { bytes: u64, part: u8, parts: u8, flow: Option<u64> },
+    Instant(&'static str),
+    Mark(String),
+}
+
+struct Entry {
+    at: u64,
+    process: u16,
+    what: What,
+}
+
+pub(crate) struct Trace {
+    processes: usize,
+    names: Vec<Option<String>>,
+    entries: Vec<Entry>,
+}
+
+impl Trace {
+    pub(crate) fn new(processes: usize) -> Self {
+        Trace { processes, names: vec![None; processes], entries: Vec::new() }
+    }
+
+    pub(crate) fn name(&mut self, process: ProcessId, name: &str) {
+        self.names[process.index()] = Some(name.to_string());
+    }
+
+    /// The whole trace as one JSON document. Times are in microseconds with three decimals: nanoseconds exactly.
+    pub(crate) fn json(&self) -> String {
+        let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+        for process in 0..self.processes {
+            let name = self.names[process].clone().unwrap_or_else(|| format!("p{process}"));
+            let name = escape(&name);
+            let _ = writeln!(
+                out,
+                "{{\"ph\":\"M\",\"pid\":{process},\"tid\":0,\"name\":\"process_name\",\"args\":{{\"name\":\"{name}\"}}}},\n\
+                 {{\"ph\":\"M\",\"pid\":{process},\"tid\":0,\"name\":\"thread_name\",\"args\":{{\"name\":\"{name}\"}}}},"
+            );
+        }
+        for entry in &self.entries {
+            entry.write(&mut out);
+        }
+        // The list may not end in a comma.
+        out.push_str("{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"trace_end\",\"args\":{}}\n]}\n");
+        out
+    }
+}
+
+impl Entry {
+    fn write(&self, out: &mut String) {
+        let (us, ns, pid) = (self.at / 1000, self.at % 1000, self.process);
+        let place = format!("\"ts\":{us}.{ns:03},\"pid\":{pid},\"tid\":0");
+        let _ = match &self.what {
+            What::Post { verb, bytes, to, flow } => writeln!(
+                out,
+                "{{\"ph\":\"X\",{place},\"dur\":0.001,\"name\":\"{verb} to p{to}\",\"cat\":\"post\",\
+                 \"args\":{{\"bytes\":{bytes}}}}},\n\
+                 {{\"ph\":\"s\",{place},\"id\":{flow},\"name\":\"remote\",\"cat\":\"flow\"}},"
+            ),
+            What::Landing { bytes, part, parts, flow } => {
+                let _ = writeln!(
+                    out,
+                    "{{\"ph\":\"X\",{place},\"dur\":0.001,\"name\":\"landing\",\"cat\":\"landing\",\
+                     \"args\":{{\"bytes\":{bytes},\"part\":\"{}/{parts}\"}}}},",
+                    part + 1
+                );
+                flow.map_or(Ok(()), |flow| {
+                    writeln!(
+                        out,
+                        "{{\"ph\":\"f\",\"bp\":\"e\",{place},\"id\":{flow},\"name\":\"remote\",\"cat\":\"flow\"}},"
+                    )
+                })
+            }
+            What::Instant(name) => {
+                writeln!(out, "{{\"ph\":\"i\",\"s\":\"p\",{place},\"name\":\"{name}\",\"cat\":\"fault\"}},")
+            }
+            What::Mark(name) => {
+                writeln!(out, "{{\"ph\":\"i\",\"s\":\"t\",{place},\"name\":\"{}\",\"cat\":\"mark\"}},", escape(name))
+            }
+        };
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+impl State {
+    fn trace(&mut self, process: ProcessId, what: impl FnOnce() -> What) {
+        let at = self.now;
+        if let Some(trace) = &mut self.trace {
+            trace.entries.push(Entry { at, process: process.0, what: what() });
+        }
+    }
+
+    pub(crate) fn trace_post(&mut self, message: &Message) {
+        let (verb, bytes, to, flow) = (message.kind.name(), message.bytes, message.to.0, message.flow);
+        self.trace(message.from, || What::Post { verb, bytes, to, flow });
+    }
+
+    pub(crate) fn trace_landing(&mut self, landing: u32, part: u8, last: bool) {
+        if self.trace.is_some() {
+            let landing = self.landings.get(landing);
+            let (bytes, parts) = (landing.data.len() as u64 * 8, landing.parts);
+            let flow = (last && landing.flow != 0).then_some(landing.flow);
+            self.trace(landing.process, || What::Landing { bytes, part, parts, flow });
+        }
+    }
+
+    pub(crate) fn trace_instant(&mut self, process: ProcessId, name: &'static str) {
+        self.trace(process, || What::Instant(name));
+    }
+
+    pub(crate) fn trace_mark(&mut self, process: ProcessId, name: &str) {
+        self.trace(process, || What::Mark(name.to_string()));
+    }
+}

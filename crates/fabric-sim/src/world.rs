@@ -1,0 +1,233 @@
+//! The handle of a simulated world, and how a harness drives it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stentor_fabric::ProcessId;
+
+use crate::counts::{FaultCounts, ProcessCounts};
+use crate::fabric::SimFabric;
+use crate::fault::{Fault, FaultMix, FaultPlan};
+use crate::model::NetworkModel;
+use crate::state::State;
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// Processes, numbered from 0.
+    pub processes: usize,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// Delays and liberties.
+    pub network: NetworkModel,
+    /// Faults at fixed times.
+    pub faults: FaultPlan,
+    /// Faults drawn from the seed.
+    pub mix: FaultMix,
+    /// Whether a trace is recorded.
+    pub trace: bool,
+}
+
+impl SimConfig {
+    /// No faults of processes or links, no trace.
+    #[must_use]
+    pub fn new(processes: usize, seed: u64, network: NetworkModel) -> Self {
+        SimConfig { processes, seed, network, faults: FaultPlan::new(), mix: FaultMix::NONE, trace: false }
+    }
+}
+
+/// What the harness is to do now.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Due {
+    /// Let the process run one round of its loop, then call [`World::stepped`].
+    Step {
+        /// Who.
+        process: ProcessId,
+        /// Virtual time, ns.
+        now_ns: u64,
+    },
+    /// The process crashed: drop what it was made of. Its fabric is dead; calls to it do nothing.
+    Crashed(ProcessId),
+    /// A planned fault wants the process back: [`World::restart`].
+    Restart(ProcessId),
+}
+
+/// A process as the scheduler sees it.
+pub trait Actor {
+    /// One round of the process's loop at virtual time `now_ns`. Whether it did anything: then it runs again soon.
+    /// Otherwise it runs when something becomes visible to it, or when a timeout that it gave to
+    /// [`wait`](stentor_fabric::Fabric::wait) is over.
+    fn step(&mut self, now_ns: u64) -> bool;
+}
+
+impl<T: Actor + ?Sized> Actor for Box<T> {
+    fn step(&mut self, now_ns: u64) -> bool {
+        (**self).step(now_ns)
+    }
+}
+
+/// A simulated world. Clones are handles of the same one.
+#[derive(Clone)]
+pub struct World {
+    pub(crate) state: Rc<RefCell<State>>,
+}
+
+impl World {
+    /// A new world at time 0; every process is up and due to run.
+    #[must_use]
+    pub fn new(config: SimConfig) -> Self {
+        World { state: Rc::new(RefCell::new(State::new(config))) }
+    }
+
+    /// The fabric of a process, as it is now. Take it once per incarnation.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    #[must_use]
+    pub fn fabric(&self, process: ProcessId) -> SimFabric {
+        SimFabric::new(Rc::clone(&self.state), process)
+    }
+
+    /// Lets things happen until the harness has something to do, at most up to `until_ns`. `None`: nothing is left to
+    /// happen before that.
+    #[must_use]
+    pub fn next(&self, until_ns: u64) -> Option<Due> {
+        let mut state = self.state.borrow_mut();
+        loop {
+            if let Some(due) = state.due.pop_front() {
+                return Some(due);
+            }
+            if state.calendar.next_at().is_none_or(|at| at > until_ns) {
+                return None;
+            }
+            let (at, event) = state.calendar.pop()?;
+            state.now = state.now.max(at);
+            state.handle(event);
+        }
+    }
+
+    /// The harness ran the process that was due.
+    pub fn stepped(&self, process: ProcessId, worked: bool) {
+        self.state.borrow_mut().stepped(process, worked);
+    }
+
+    /// Runs `actors` (the index is the process) until `done` says so, the time is over or nothing is left to happen.
+    /// `done` is asked after every step, with who stepped. Crashed actors become `None`; planned restarts are ignored:
+    /// harnesses that restart drive [`next`](World::next) themselves. Returns whether `done` said so.
+    pub fn run<A: Actor>(
+        &self,
+        actors: &mut [Option<A>],
+        until_ns: u64,
+        mut done: impl FnMut(ProcessId, &mut A) -> bool,
+    ) -> bool {
+        while let Some(due) = self.next(until_ns) {
+            match due {
+                Due::Step { process, now_ns } => {
+                    let Some(actor) = actors.get_mut(process.index()).and_then(Option::as_mut) else { continue };
+                    let worked = actor.step(now_ns);
+                    self.stepped(process, worked);
+                    if done(process, actor) {
+                        return true;
+                    }
+                }
+                Due::Crashed(process) => actors[process.index()] = None,
+                Due::Restart(_) => {}
+            }
+        }
+        false
+    }
+
+    /// Lets `ns` pass without running anybody: for tests that are all processes at once.
+    pub fn advance(&self, ns: u64) {
+        let until = self.now_ns() + ns;
+        while self.next(until).is_some() {}
+        self.state.borrow_mut().now = until;
+    }
+
+    /// Virtual time, ns.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.state.borrow().now
+    }
+
+    /// How many processes there are.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.state.borrow().processes.len()
+    }
+
+    /// Whether the process is up.
+    #[must_use]
+    pub fn is_up(&self, process: ProcessId) -> bool {
+        self.state.borrow().processes[process.index()].up
+    }
+
+    /// Makes the process run at `at_ns` at the latest, whatever it waits for.
+    pub fn wake_at(&self, process: ProcessId, at_ns: u64) {
+        let mut state = self.state.borrow_mut();
+        let at = at_ns.max(state.now);
+        state.wake_at(process, at);
+    }
+
+    /// A fault happens at `at_ns` (now, if that is over).
+    pub fn inject(&self, at_ns: u64, fault: Fault) {
+        let mut state = self.state.borrow_mut();
+        let at = at_ns.max(state.now);
+        state.plan_fault(at, fault);
+    }
+
+    /// The end of the safety phase: partitions heal, stalls end, planned faults are forgotten, except restarts.
+    pub fn stop_faults(&self) {
+        self.state.borrow_mut().stop_faults();
+    }
+
+    /// Crashes the process now, if it is up.
+    pub fn crash(&self, process: ProcessId) {
+        self.state.borrow_mut().crash(process);
+    }
+
+    /// Brings the process back with empty memory (crashing it first if it is up). Its peers find out by their broken
+    /// queue pairs.
+    #[must_use]
+    pub fn restart(&self, process: ProcessId) -> SimFabric {
+        self.state.borrow_mut().restart(process);
+        self.fabric(process)
+    }
+
+    /// What was done to the processes so far.
+    #[must_use]
+    pub fn fault_counts(&self) -> FaultCounts {
+        self.state.borrow().counts
+    }
+
+    /// What a process posted so far.
+    #[must_use]
+    pub fn process_counts(&self, process: ProcessId) -> ProcessCounts {
+        self.state.borrow().process_counts[process.index()].clone()
+    }
+
+    /// Names a process in the trace.
+    pub fn name(&self, process: ProcessId, name: &str) {
+        if let Some(trace) = &mut self.state.borrow_mut().trace {
+            trace.name(process, name);
+        }
+    }
+
+    /// Puts a mark into the trace. Costs nothing without one.
+    pub fn mark(&self, process: ProcessId, name: &str) {
+        self.state.borrow_mut().trace_mark(process, name);
+    }
+
+    /// Whether a trace is recorded.
+    #[must_use]
+    pub fn traces(&self) -> bool {
+        self.state.borrow().trace.is_some()
+    }
+
+    /// The trace as Chrome trace JSON, for `ui.perfetto.dev`; an empty list if none was recorded.
+    #[must_use]
+    pub fn trace_json(&self) -> String {
+        let state = self.state.borrow();
+        state.trace.as_ref().map_or_else(|| "{\"traceEvents\":[]}\n".to_string(), |trace| trace.json())
+    }
+}
