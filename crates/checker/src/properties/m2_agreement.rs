@@ -20,8 +20,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
         Outcome::NothingRequired => Verdict::NotChecked("no delivered message has a majority of each group up"),
         Outcome::Missing { process, message } => {
             let (process, text) = (view.name(process), view.text(message));
-            let summary =
-                format!("{process} is correct and a destination of {text}, which another delivered; it did not");
+            let summary = format!("{text} was delivered; {process} is correct and a destination, and lacks it");
             let example = view.example(summary).multicast(message);
             delivered[message as usize].into_iter().fold(example, |example, d| example.delivery(d)).violated()
         }

@@ -1,0 +1,81 @@
+//! Histories planted by hand: `data/NAME.jsonl` says in its first line what is to be found (`expect`, and where it matters
+//! `expect_unchecked`); `data/NAME.txt` has the counter-examples, word for word.
+
+use std::fs;
+use std::path::PathBuf;
+
+use stentor_checker::{Report, Verdict, check_files};
+
+fn data() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+fn names() -> Vec<String> {
+    let files = fs::read_dir(data()).unwrap().map(|entry| entry.unwrap().path());
+    let histories = files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    let mut names: Vec<String> = histories.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
+fn expected(name: &str, field: &str) -> Option<Vec<String>> {
+    let text = fs::read_to_string(data().join(format!("{name}.jsonl"))).unwrap();
+    let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let list = first.get(field)?.as_array().unwrap().iter();
+    Some(list.map(|name| name.as_str().unwrap().to_owned()).collect())
+}
+
+fn report(name: &str) -> Report {
+    check_files(&[data().join(format!("{name}.jsonl"))], false).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn every_planted_violation_is_found_by_name_and_nothing_else() {
+    for name in names() {
+        let report = report(&name);
+        let found: Vec<&str> = report.violated().collect();
+        assert_eq!(found, expected(&name, "expect").unwrap(), "{name}: {report:#?}");
+        assert_eq!(report.ok(), found.is_empty());
+        if let Some(unchecked) = expected(&name, "expect_unchecked") {
+            assert_eq!(report.unchecked().map(|(name, _)| name).collect::<Vec<_>>(), unchecked, "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_property_has_a_history_that_breaks_it_and_one_that_does_not() {
+    let broken: Vec<String> = names().iter().flat_map(|name| expected(name, "expect").unwrap()).collect();
+    for property in ["M1", "M2", "M3", "M4", "M5", "M6", "M7", "M8", "M9", "R1"] {
+        assert!(broken.iter().any(|name| name == property), "no history breaks {property}");
+        assert_eq!(report("ok_all").properties[property].as_str(), "ok", "{property}");
+    }
+}
+
+/// `UPDATE_GOLDEN=1` writes them anew.
+#[test]
+fn counter_examples_are_small_and_say_what_and_where() {
+    let path = format!("{}/", data().display());
+    for name in names() {
+        let golden = data().join(format!("{name}.txt"));
+        let report = report(&name);
+        let Some(smallest) = &report.counter_example else {
+            assert!(!golden.exists(), "{name} has a golden counter-example and none is found");
+            continue;
+        };
+        let text: String =
+            report.properties.iter().filter_map(|(name, verdict)| counter_example(name, verdict)).collect();
+        assert!(text.contains(smallest.as_str()), "{name}");
+        let text = text.replace(&path, "");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&golden, &text).unwrap();
+        }
+        assert_eq!(text, fs::read_to_string(&golden).unwrap_or_default(), "{name}");
+    }
+}
+
+fn counter_example(name: &str, verdict: &Verdict) -> Option<String> {
+    match verdict {
+        Verdict::Violated(example) => Some(format!("{name}: {example}\n")),
+        Verdict::Ok | Verdict::NotChecked(_) => None,
+    }
+}

@@ -1,0 +1,245 @@
+//! Reading: every kind of bad line has its own error that names the place; everything written is read back.
+
+use proptest::prelude::*;
+use stentor_checker::history::check_inputs;
+use stentor_checker::{
+    Cluster, Deliver, Encoder, Event, EventKind, Group, GroupSet, HistoryWriter, Label, MessageId, Multicast, Process,
+    Reader, Timestamp,
+};
+
+const FIRST: &str = r#"{"e":"cluster","groups":{"g1":["a","b"]},"clients":["c"]}"#;
+const MULTICAST: &str =
+    r#"{"t":1,"p":"c","i":1,"e":"multicast","m":["c",1],"to":["g1"],"len":0,"hash":"00000000000000ff"}"#;
+
+fn error_of(text: &str) -> String {
+    match check_inputs([("h.jsonl".to_owned(), text.as_bytes())], false) {
+        Ok(report) => panic!("read without an error: {report:#?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The error of a second line, after a good first one.
+fn error_of_line(line: &str) -> String {
+    error_of(&format!("{FIRST}\n{line}\n"))
+}
+
+#[test]
+fn the_first_line_must_be_a_possible_cluster() {
+    let cases = [
+        ("", "h.jsonl:1: the history is empty: its first line is the cluster"),
+        ("\n \n", "h.jsonl:3: the history is empty: its first line is the cluster"),
+        (MULTICAST, "h.jsonl:1: the first line is not a cluster: begin with {\"e\":\"cluster\",\"groups\":{…}}"),
+        ("nonsense", "h.jsonl:1: not an event: expected ident (column 2)"),
+        (r#"{"e":"cluster"}"#, "h.jsonl:1: `cluster` without `groups`"),
+        (
+            r#"{"e":"cluster","version":2,"groups":{"g":["a"]}}"#,
+            "h.jsonl:1: version 2 of the schema: this program reads version 1",
+        ),
+        (
+            r#"{"e":"cluster","clock":"sun","groups":{"g":["a"]}}"#,
+            "h.jsonl:1: clock `sun`: write \"global\" if all times come from one clock, else leave it out",
+        ),
+        (
+            r#"{"e":"cluster","groups":{"g":[]}}"#,
+            "h.jsonl:1: group `g` has no processes: list at least one, or leave the group out",
+        ),
+        (
+            r#"{"e":"cluster","groups":{"g":["a"],"g":["b"]}}"#,
+            "h.jsonl:1: group `g` is listed twice: give each group one list",
+        ),
+    ];
+    for (text, error) in cases {
+        assert_eq!(error_of(text), error);
+    }
+}
+
+#[test]
+fn every_bad_event_is_an_error_that_names_line_and_reason() {
+    let cases = [
+        (r#"{"t":1,"p":"c","i":1,"e":"explode"}"#, "unknown event `explode`: the schema of version 1 does not have it"),
+        (r#"{"t":1,"p":"c","i":1}"#, "`event` without `e`"),
+        (r#"{"p":"c","i":1,"e":"crash"}"#, "`crash` without `t`"),
+        (r#"{"t":1,"i":1,"e":"crash"}"#, "`crash` without `p`"),
+        (r#"{"t":1,"p":"a","e":"crash"}"#, "`crash` without `i`"),
+        (r#"{"t":1,"p":"a","i":0,"e":"crash"}"#, "`i` is 0: incarnations count from 1"),
+        (r#"{"t":1,"p":"z","i":1,"e":"crash"}"#, "process `z` is not in the cluster line"),
+        (r#"{"t":1,"p":"a","i":1,"e":"recover"}"#, "`recover` without `from`"),
+        (r#"{"t":1,"p":"a","i":1,"e":"memory","bytes":1}"#, "`memory` without `limit`"),
+        (r#"{"t":-1,"p":"a","i":1,"e":"crash"}"#, "not an event: invalid value: integer `-1`, expected u64 (column 7)"),
+        (
+            r#"{"t":1,"p":"c","i":1,"e":"multicast","m":["c",1],"to":["g9"],"len":0,"hash":"00000000000000ff"}"#,
+            "group `g9` is not in the cluster line",
+        ),
+        (
+            r#"{"t":1,"p":"c","i":1,"e":"multicast","m":["c",1],"to":[],"len":0,"hash":"00000000000000ff"}"#,
+            "`to` is empty: a message has at least one destination",
+        ),
+        (
+            r#"{"t":1,"p":"c","i":1,"e":"multicast","m":["c",1],"to":"g1","len":0,"hash":"00000000000000ff"}"#,
+            "`to` is a list of groups here",
+        ),
+        (
+            r#"{"t":1,"p":"c","i":1,"e":"multicast","m":["c",1],"to":["g1"],"len":4294967296,"hash":"00000000000000ff"}"#,
+            "`len` is above 2^32 - 1",
+        ),
+        (r#"{"t":1,"p":"c","i":1,"e":"multicast","m":["c",1],"to":["g1"],"len":0}"#, "`multicast` without `hash`"),
+        (
+            r#"{"t":1,"p":"c","i":1,"e":"multicast","m":["c",1],"to":["g1"],"len":0,"hash":"+ff"}"#,
+            "not an event: invalid value: string \"+ff\", expected 16 hex digits (column 81)",
+        ),
+        (r#"{"t":1,"p":"a","i":1,"e":"remote_op","m":["c",1],"kind":"write","to":["b"]}"#, "`to` is one process here"),
+        (FIRST, "a second cluster line: give files of several runs or processes one by one"),
+    ];
+    for (line, reason) in cases {
+        assert_eq!(error_of_line(line), format!("h.jsonl:2: {reason}"));
+    }
+}
+
+#[test]
+fn time_and_incarnations_do_not_go_back_and_the_dead_do_not_act() {
+    let at = |t: u32, i: u32, e: &str| format!(r#"{{"t":{t},"p":"a","i":{i},"e":"{e}","from":0}}"#);
+    let error = error_of_line(&format!("{}\n{}", at(5, 1, "recover"), at(4, 1, "crash")));
+    assert_eq!(error, "h.jsonl:3: time goes back at `a`: 4 after 5");
+    let error = error_of_line(&format!("{}\n{}", at(5, 2, "recover"), at(5, 1, "crash")));
+    assert_eq!(error, "h.jsonl:3: incarnation goes back at `a`: 1 after 2");
+    let error = error_of_line(&format!("{}\n{}", at(5, 2, "crash"), at(5, 2, "recover")));
+    assert_eq!(error, "h.jsonl:3: `a` acts in incarnation 2, in which it crashed: raise `i` when it comes back");
+}
+
+#[test]
+fn a_line_that_is_cut_off_is_an_error_unless_tolerated() {
+    let cut = format!("{FIRST}\n{MULTICAST}\n{}", &MULTICAST[..40]);
+    let error = error_of(&cut);
+    assert!(error.starts_with("h.jsonl:3: the last line is cut off"), "{error}");
+    let (reader, mut cluster) = Reader::open("h.jsonl", cut.as_bytes()).unwrap();
+    let mut reader = reader.tolerate_cut_off_line();
+    assert!(reader.next_event(&mut cluster).unwrap().is_some());
+    assert!(reader.next_event(&mut cluster).unwrap().is_none());
+    assert!(reader.was_cut_off());
+    // Whole without its line feed is whole.
+    let (mut reader, mut cluster) =
+        Reader::open("h.jsonl", &cut.as_bytes()[..FIRST.len() + 1 + MULTICAST.len()]).unwrap();
+    assert!(reader.next_event(&mut cluster).unwrap().is_some());
+}
+
+#[test]
+fn unknown_fields_and_events_of_other_protocols_are_let_through() {
+    let text = format!(
+        "{FIRST}\n{}\n{}\n{}\n",
+        r#"{"t":1,"p":"c","i":1,"e":"crash","why":{"deep":[1,2]}}"#,
+        r#"{"t":1,"p":"a","i":1,"e":"broadcast","s":"a","k":1,"len":3,"hash":"00000000000000ff"}"#,
+        r#"{"t":1,"p":"a","i":1,"e":"skip","s":"a","from":1,"to":4}"#,
+    );
+    let report = check_inputs([("h".to_owned(), text.as_bytes())], false).unwrap();
+    assert_eq!((report.counts.events, report.counts.unchecked), (1, 2));
+}
+
+#[test]
+fn an_endless_line_is_refused_before_it_fills_the_memory() {
+    let error = match Reader::open("zeros", std::io::BufReader::new(std::io::repeat(b'0'))) {
+        Ok(_) => panic!("read an endless line"),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(error, "zeros:1: the line is longer than 16777216 bytes: this is not a history");
+}
+
+#[test]
+fn files_of_one_run_are_checked_together_and_others_refused() {
+    let deliver =
+        r#"{"t":2,"p":"a","i":1,"e":"deliver","m":["c",1],"g":"g1","n":1,"ts":[1,"g1"],"hash":"00000000000000ff"}"#;
+    let one = format!("{FIRST}\n{deliver}\n");
+    let two = format!("{FIRST}\n{MULTICAST}\n");
+    let inputs = |other: &str| [("one".to_owned(), one.clone()), ("two".to_owned(), other.to_owned())];
+    let check = |inputs: [(String, String); 2]| {
+        let open: Vec<_> = inputs.iter().map(|(name, text)| (name.clone(), text.as_bytes())).collect();
+        check_inputs(open, true)
+    };
+    let report = check(inputs(&two)).unwrap();
+    assert_eq!(report.violated().collect::<Vec<_>>(), ["M2", "M3", "M9"]);
+    assert!(report.counter_example.unwrap().contains("two:2  {\"t\":1,"));
+    let error = check(inputs(&two.replace("\"b\"", "\"d\""))).unwrap_err().to_string();
+    assert_eq!(error, "two:1: `groups` of the cluster differs from that in one: check files of one run together");
+}
+
+fn cluster() -> Cluster {
+    let mut cluster =
+        Cluster::builder().group("g\"1", ["a", "b"]).group("g2", ["ü"]).clients(["c"]).window(8).build().unwrap();
+    cluster.label("write");
+    cluster
+}
+
+fn message() -> impl Strategy<Value = MessageId> {
+    (0..4_u32, any::<u64>()).prop_map(|(client, sequence)| MessageId { client: Process(client), sequence })
+}
+
+fn multicast() -> impl Strategy<Value = Multicast> {
+    let to = (1..4_u8).prop_map(|bits| (0..2).filter(|g| bits >> g & 1 == 1).map(Group).collect::<GroupSet>());
+    (message(), to, any::<u32>(), any::<u64>()).prop_map(|(m, to, len, hash)| Multicast { m, to, len, hash })
+}
+
+fn kind() -> impl Strategy<Value = EventKind> {
+    let group = || (0..2_u16).prop_map(Group);
+    let process = || (0..4_u32).prop_map(Process);
+    let ts = (any::<u64>(), group()).prop_map(|(time, group)| Timestamp { time, group });
+    let deliver = (message(), group(), any::<u64>(), ts, any::<u64>(), any::<Option<u32>>())
+        .prop_map(|(m, group, number, ts, hash, len)| Deliver { m, group, number, ts, hash, len });
+    let epoch = (group(), any::<u64>(), process(), process())
+        .prop_map(|(group, ballot, by, leader)| EventKind::Epoch { group, ballot, by, leader });
+    prop_oneof![
+        multicast().prop_map(EventKind::Multicast),
+        multicast().prop_map(EventKind::Synced),
+        deliver.prop_map(EventKind::Deliver),
+        any::<u64>().prop_map(|from| EventKind::Recover { from }),
+        epoch,
+        (message(), process()).prop_map(|(m, to)| EventKind::RemoteOp { m, kind: Label(0), to }),
+        (any::<u64>(), any::<u64>()).prop_map(|(b, l)| EventKind::Memory { bytes: b, limit: Some(l), what: Label(0) }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read_back(kinds in proptest::collection::vec((0..4_u32, kind()), 0..40)) {
+        let events: Vec<Event> = kinds.into_iter().enumerate()
+            .map(|(t, (process, kind))| Event { t: t as u64, process: Process(process), incarnation: 1, kind })
+            .collect();
+        let mut text = Vec::new();
+        let mut writer = HistoryWriter::new(&mut text, &cluster()).unwrap();
+        events.iter().for_each(|event| writer.event(event).unwrap());
+        writer.complete().unwrap();
+        drop(writer);
+        let (mut reader, mut read_cluster) = Reader::open("h", &text[..]).unwrap();
+        prop_assert_eq!(read_cluster.difference(&cluster()), None);
+        let mut read = Vec::new();
+        while let Some(event) = reader.next_event(&mut read_cluster).unwrap() {
+            read.push(event);
+        }
+        prop_assert_eq!(read, events);
+        prop_assert!(reader.is_complete());
+    }
+
+    #[test]
+    fn no_garbage_makes_the_reader_panic(text in "\\PC{0,200}", cut in 0..200_usize) {
+        let good = format!("{FIRST}\n{MULTICAST}\n");
+        let cut = (0..=cut.min(good.len())).rev().find(|at| good.is_char_boundary(*at)).unwrap_or(0);
+        let _ = check_inputs([("h".to_owned(), text.as_bytes())], true);
+        let _ = check_inputs([("h".to_owned(), format!("{}{text}", &good[..cut]).as_bytes())], true);
+    }
+}
+
+#[test]
+fn encoding_into_a_warm_buffer_does_not_grow_it() {
+    let cluster = cluster();
+    let encoder = Encoder::new(&cluster);
+    let m = MessageId { client: Process(3), sequence: u64::MAX };
+    let ts = Timestamp { time: u64::MAX, group: Group(0) };
+    let deliver = Deliver { m, group: Group(0), number: u64::MAX, ts, hash: u64::MAX, len: Some(u32::MAX) };
+    let event = Event { t: u64::MAX, process: Process(2), incarnation: u32::MAX, kind: EventKind::Deliver(deliver) };
+    let mut out = Vec::new();
+    encoder.encode(&event, &mut out);
+    let (place, capacity) = (out.as_ptr(), out.capacity());
+    for _ in 0..100 {
+        out.clear();
+        encoder.encode(&event, &mut out);
+    }
+    assert_eq!((out.as_ptr(), out.capacity()), (place, capacity));
+}
