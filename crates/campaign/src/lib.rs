@@ -1,1 +1,17 @@
-//! Part of Stentor.
+//! Simulation campaigns: the real protocol code on simulated NICs, many seeds, judged by the checker.
+//!
+//! One `u64` seed decides everything: the cluster ([`Scenario`]), the messages, every delay and every fault.
+//! [`run_seed`] runs one; [`Campaign`] runs many on all cores and keeps the lowest seed that failed.
+#![forbid(unsafe_code)]
+
+mod actor;
+mod campaign;
+mod chance;
+mod history;
+mod run;
+mod scenario;
+
+pub use campaign::{Campaign, CampaignReport, Violation};
+pub use run::{RunReport, run_seed, trace_seed};
+pub use scenario::Scenario;
+pub use stentor_multicast::Plant;

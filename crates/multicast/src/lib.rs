@@ -28,7 +28,7 @@ mod topology;
 
 pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, Stamps, StreamEntry, StreamItem};
-pub use limits::{Limits, LimitsError, MemoryPlan};
+pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
 pub use node::{Client, Counts, Delivered, Member, NodeError, RemoteOp, Step, SubmitError, Submitted};
 pub use plant::Plant;

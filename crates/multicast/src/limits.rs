@@ -1,6 +1,8 @@
 //! Sizes, fixed at start: memory is bounded and printed (M8).
 
+use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::ring::Geometry;
+use stentor_fabric::seal::record_cells;
 use thiserror::Error;
 
 use crate::message::MAX_DESTINATIONS;
@@ -90,34 +92,65 @@ impl Limits {
         Geometry::new(CREDIT_CELLS_BYTES, self.control_ring_bytes / 64, longest_batch(topology))
     }
 
-    /// What one process registers and keeps, by the formula that `stentor config check` prints.
+    /// What one member registers and keeps, by the formula that `stentor config check` prints. `inline_bytes` is the
+    /// fabric's inline limit: longer records are posted from a staging region as large as their ring.
     #[must_use]
-    pub fn memory(&self, topology: &Topology, group_size: usize) -> MemoryPlan {
+    pub fn memory(&self, topology: &Topology, group_size: usize, inline_bytes: u32) -> MemoryPlan {
         let clients = topology.clients() as u64;
         let others = topology.all_members() as u64 - 1;
+        let followers = group_size as u64 - 1;
         let body = self.body_ring(topology).bytes();
-        let control = CREDIT_CELLS_BYTES + self.control_ring(topology).bytes();
-        let stream = self.stream_ring(topology).bytes();
-        let credits = CREDIT_CELLS_BYTES;
+        let (control, stream) = (self.control_ring(topology), self.stream_ring(topology));
+        let staged = record_cells(control.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
+        let staging = if staged { others * control.bytes() + stream.bytes() } else { 0 };
         MemoryPlan {
-            registered: clients * (body + credits) + others * control + (group_size as u64 - 1) * stream,
+            registered: clients * body
+                + others * (CREDIT_CELLS_BYTES + control.bytes())
+                + followers * stream.bytes()
+                + staging,
             mirrors: clients * body,
+            queues: self.queue_bytes(topology, others + followers),
         }
+    }
+
+    /// Most bytes that can wait in outboxes. A message of which a member has written is one that the reader has not
+    /// freed, or that the writer has not (a late acknowledgement): two windows per client. For each, a member writes to
+    /// another at most two items (timestamp or assignment, and vector or acknowledgement; in V1 one per group).
+    fn queue_bytes(&self, topology: &Topology, outboxes: u64) -> u64 {
+        let messages = 2 * topology.clients() as u64 * u64::from(self.window);
+        let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
+        let longest_items = (1 + groups) * 6 + (4 + 2 * groups);
+        outboxes * messages * longest_items * WORD as u64
     }
 }
 
 /// The longest batch of items in one record: 4 KiB, or one item with all destinations.
 fn longest_batch(topology: &Topology) -> usize {
-    let item = (4 + 2 * topology.groups().min(MAX_DESTINATIONS)) * 8;
+    let item = (4 + 2 * topology.groups().min(MAX_DESTINATIONS)) * WORD;
     item.max(4096)
 }
 
 /// Memory of one member, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryPlan {
-    /// Regions that peers write: per client a body ring and credits, per other member a control ring with credits, per
-    /// other member of the own group a stream ring.
+    /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
+    /// stream ring; and staging, where records may be too long for inline.
     pub registered: u64,
     /// Private copies of the messages: per client one body ring.
     pub mirrors: u64,
+    /// The most that can wait in outboxes.
+    pub queues: u64,
+}
+
+/// What a member uses of it, bytes (M8).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MemoryUse {
+    /// Registered.
+    pub regions: u64,
+    /// [`MemoryPlan::registered`].
+    pub region_limit: u64,
+    /// The most that waited in outboxes.
+    pub most_queued: u64,
+    /// [`MemoryPlan::queues`].
+    pub queue_limit: u64,
 }

@@ -78,6 +78,7 @@ pub struct Client<F: Fabric> {
     /// Messages that are not known to be delivered everywhere: sequence, number of destinations.
     outstanding: VecDeque<(u64, usize)>,
     outstanding_to: VecDeque<Destination>,
+    submitted: u64,
     delivered: u64,
     completions: [Completion; 16],
     counts: Counts,
@@ -106,8 +107,14 @@ impl<F: Fabric> Client<F> {
         }
         let seal = |process| Seal::new(process, salt).with_plant(plant.fabric());
         let geometry = limits.body_ring(&topology);
-        let mut opener =
-            Opener { fabric: &mut fabric, links: Vec::new(), topology: &topology, limits: &limits, seal: &seal };
+        let mut opener = Opener {
+            fabric: &mut fabric,
+            links: Vec::new(),
+            topology: &topology,
+            limits: &limits,
+            seal: &seal,
+            registered: 0,
+        };
         let mut rings = Vec::new();
         for group in topology.group_ids() {
             let mut ring = Outbound::new(opener.fabric, geometry, seal(me), group.0)?;
@@ -127,6 +134,7 @@ impl<F: Fabric> Client<F> {
             destinations: Vec::with_capacity(topology.groups()),
             outstanding: VecDeque::with_capacity(limits.window as usize),
             outstanding_to: VecDeque::with_capacity(limits.window as usize),
+            submitted: 0,
             delivered: 0,
             completions: [Completion {
                 qp: QpId(0),
@@ -186,6 +194,18 @@ impl<F: Fabric> Client<F> {
         to.iter().all(|group| self.resumed.get(usize::from(group.0)).copied().unwrap_or(false))
     }
 
+    /// The cluster.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Messages submitted by this process.
+    #[must_use]
+    pub fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
     /// All messages up to this sequence are delivered at every destination process that counts.
     #[must_use]
     pub fn delivered_up_to(&self) -> u64 {
@@ -227,6 +247,7 @@ impl<F: Fabric> Client<F> {
                 operations.extend(self.topology.members(*group).map(|to| RemoteOp { message: id, step, to }));
             }
         }
+        self.submitted += 1;
         self.outstanding.push_back((sequence, to.len()));
         self.outstanding_to.extend(&self.destinations);
         Ok(Submitted { id })

@@ -13,7 +13,9 @@ use super::open::Opener;
 use super::outbound::{Outbound, scratch};
 use super::outbox::BoxSender;
 use super::posting::Link;
-use crate::{ClientId, Header, Item, Limits, MessageId, Place, Replica, ReplicaConfig, Timestamp, Topology, Variant};
+use crate::{
+    ClientId, Header, Item, Limits, MemoryUse, MessageId, Place, Replica, ReplicaConfig, Timestamp, Topology, Variant,
+};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
 const RECORDS_PER_STEP: usize = 64;
@@ -88,6 +90,7 @@ pub struct Member<F: Fabric> {
     topology: Arc<Topology>,
     batch: bool,
     window: u32,
+    memory: MemoryUse,
 }
 
 const NO_COMPLETION: Completion =
@@ -112,8 +115,14 @@ impl<F: Fabric> Member<F> {
         let seal = |process| Seal::new(process, salt).with_plant(plant);
         let (batch, window) = (config.variant != Variant::V1, config.window);
         let replica = Replica::new(config);
-        let mut opener =
-            Opener { fabric: &mut fabric, links: Vec::new(), topology: &topology, limits: &limits, seal: &seal };
+        let mut opener = Opener {
+            fabric: &mut fabric,
+            links: Vec::new(),
+            topology: &topology,
+            limits: &limits,
+            seal: &seal,
+            registered: 0,
+        };
         let peers: Vec<Option<Peer>> = (0..topology.all_members() as u16)
             .map(ProcessId)
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())
@@ -121,7 +130,10 @@ impl<F: Fabric> Member<F> {
         let (stream, stream_out) = opener.stream(group, replica.ballot().leader(), &peers)?;
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
-        let links = opener.links;
+        let (links, registered) = (opener.links, opener.registered);
+        let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
+        let memory =
+            MemoryUse { regions: registered, region_limit: plan.registered, most_queued: 0, queue_limit: plan.queues };
         let body_ring = limits.body_ring(&topology).bytes();
         let control = limits.control_ring(&topology);
         Ok(Member {
@@ -142,6 +154,7 @@ impl<F: Fabric> Member<F> {
             topology,
             batch,
             window,
+            memory,
         })
     }
 
@@ -153,6 +166,12 @@ impl<F: Fabric> Member<F> {
     /// Takes the operations recorded since the last call.
     pub fn take_operations(&mut self) -> Vec<RemoteOp> {
         self.outputs.operations.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Memory in use, and what was announced (M8).
+    #[must_use]
+    pub fn memory_use(&self) -> MemoryUse {
+        self.memory
     }
 
     /// The state machine.
@@ -417,8 +436,10 @@ impl<F: Fabric> Member<F> {
     }
 
     fn send_outboxes(&mut self) {
-        let Member { fabric, links, peers, outputs, unsent, scratch, batch, stream_out, .. } = self;
+        let Member { fabric, links, peers, outputs, unsent, scratch, batch, stream_out, memory, .. } = self;
         let Outputs { stream, boxes, dirty, counts, .. } = outputs;
+        let waiting: usize = dirty.iter().map(|process| boxes[process.index()].len()).sum();
+        memory.most_queued = memory.most_queued.max(((waiting + stream.len()) * 8) as u64);
         let mut sender = BoxSender { fabric, links, scratch, counts, batch: *batch };
         sender.send(stream_out, stream);
         unsent.clear();

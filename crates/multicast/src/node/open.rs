@@ -19,6 +19,8 @@ pub(super) struct Opener<'a, F: Fabric> {
     pub(super) topology: &'a Topology,
     pub(super) limits: &'a Limits,
     pub(super) seal: &'a dyn Fn(ProcessId) -> Seal,
+    /// Bytes registered so far.
+    pub(super) registered: u64,
 }
 
 impl<F: Fabric> Opener<'_, F> {
@@ -27,6 +29,7 @@ impl<F: Fabric> Opener<'_, F> {
         let bytes = bytes.next_multiple_of(64);
         let region = self.fabric.register(RegionSpec { purpose, writer, bytes })?;
         self.fabric.grant(region, writer, Access::Write)?;
+        self.registered += bytes;
         Ok(region)
     }
 
@@ -52,6 +55,7 @@ impl<F: Fabric> Opener<'_, F> {
         let region = self.region(CONTROL, peer, CREDIT_CELLS_BYTES + ring.bytes())?;
         let seal = (self.seal)(self.fabric.me());
         let mut outbound = Outbound::new(self.fabric, ring, seal, peer.0)?;
+        self.registered += outbound.staging_bytes();
         outbound.add_target(peer, link, CONTROL, (region, 0), (self.seal)(peer));
         Ok(Peer { outbound, inbound: self.inbound(peer, region, ring, link, 0) })
     }
@@ -66,6 +70,7 @@ impl<F: Fabric> Opener<'_, F> {
         let ring = self.limits.stream_ring(self.topology);
         let me = self.fabric.me();
         let mut outbound = Outbound::new(self.fabric, ring, (self.seal)(me), me.0)?;
+        self.registered += outbound.staging_bytes();
         let mut inbound = None;
         for member in self.topology.members(group).filter(|member| *member != me) {
             let Some(peer) = &peers[member.index()] else { continue };

@@ -70,6 +70,11 @@ impl Outbound {
         Ok(Outbound { writer: RingWriter::new(geometry, seal), geometry, staging, targets: Vec::new() })
     }
 
+    /// Bytes registered for staging.
+    pub(super) fn staging_bytes(&self) -> u64 {
+        if self.staging.is_some() { self.geometry.bytes() } else { 0 }
+    }
+
     pub(super) fn add_target(
         &mut self,
         peer: ProcessId,

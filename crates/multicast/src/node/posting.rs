@@ -31,7 +31,8 @@ impl Link {
     /// [`SendQueue::done`] reaches when the source may be reused.
     #[inline]
     pub(super) fn write<F: Fabric>(&mut self, fabric: &mut F, source: Source<'_>, target: RemoteSpan) -> Option<u64> {
-        let signalled = self.queue.signal_next();
+        // What is read later must be known to have been read: its place is used again.
+        let signalled = self.queue.signal_next() || matches!(source, Source::Region(_));
         let id = self.queue.next_id();
         let request = WorkRequest { id, verb: Verb::Write { source, target }, signalled };
         if fabric.post(self.qp, request).is_err() {

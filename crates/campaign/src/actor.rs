@@ -1,0 +1,148 @@
+//! The processes of a run.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{SimFabric, World};
+use stentor_multicast::{Client, Delivered, GroupId, Member};
+
+use crate::chance::Chance;
+use crate::history::History;
+
+/// What all processes of a run share.
+pub(crate) struct Shared {
+    pub(crate) world: World,
+    pub(crate) history: RefCell<History>,
+}
+
+/// A member or a client.
+pub(crate) enum Actor {
+    Member(MemberActor),
+    Client(ClientActor),
+}
+
+pub(crate) struct MemberActor {
+    pub(crate) member: Member<SimFabric>,
+    pub(crate) me: ProcessId,
+    pub(crate) shared: Rc<Shared>,
+}
+
+pub(crate) struct ClientActor {
+    pub(crate) client: Client<SimFabric>,
+    pub(crate) me: ProcessId,
+    pub(crate) load: Load,
+    pub(crate) shared: Rc<Shared>,
+}
+
+/// The messages that a client has yet to send.
+pub(crate) struct Load {
+    pub(crate) chance: Chance,
+    pub(crate) left: u64,
+    pub(crate) groups: u16,
+    pub(crate) longest: usize,
+    pub(crate) pause_ns: u64,
+    /// The next message, drawn but not sent.
+    pub(crate) next: Option<Message>,
+    pub(crate) not_before_ns: u64,
+    pub(crate) expected: u64,
+}
+
+pub(crate) struct Message {
+    to: Vec<GroupId>,
+    payload: Vec<u8>,
+    notify: bool,
+}
+
+impl Load {
+    fn draw(&mut self) -> Message {
+        let chance = &mut self.chance;
+        let wanted = match chance.between(0, 9) {
+            0..=3 => 1,
+            4..=7 => 2,
+            8 => 3,
+            _ => self.groups,
+        };
+        let mut to: Vec<GroupId> = (0..self.groups).map(GroupId).collect();
+        while to.len() > usize::from(wanted) {
+            let drop = chance.between(0, to.len() as u64 - 1) as usize;
+            to.remove(drop);
+        }
+        let bytes = match chance.between(0, 9) {
+            0 => 0,
+            1 => chance.between(0, self.longest as u64),
+            _ => chance.between(1, 64),
+        };
+        let mut payload = vec![0; bytes as usize];
+        chance.fill(&mut payload);
+        Message { to, payload, notify: chance.between(0, 3) == 0 }
+    }
+}
+
+impl stentor_fabric_sim::Actor for Actor {
+    fn step(&mut self, now_ns: u64) -> bool {
+        match self {
+            Actor::Member(member) => member.step(now_ns),
+            Actor::Client(client) => client.step(now_ns),
+        }
+    }
+}
+
+impl MemberActor {
+    fn step(&mut self, now_ns: u64) -> bool {
+        let MemberActor { member, me, shared } = self;
+        let housekept = member.housekeep();
+        let group = member.replica().group();
+        let traced = shared.world.traces();
+        let worked = member.step(&mut |delivered: &Delivered<'_>| {
+            shared.history.borrow_mut().deliver(now_ns, *me, group, delivered);
+            if traced {
+                shared.world.mark(*me, &format!("deliver {}", delivered.id));
+            }
+        });
+        let operations = member.take_operations();
+        shared.history.borrow_mut().operations(now_ns, *me, &operations);
+        housekept || worked
+    }
+}
+
+impl ClientActor {
+    fn step(&mut self, now_ns: u64) -> bool {
+        let mut worked = self.client.housekeep();
+        worked |= self.client.step();
+        while self.submit(now_ns) {
+            worked = true;
+        }
+        let operations = self.client.take_operations();
+        self.shared.history.borrow_mut().operations(now_ns, self.me, &operations);
+        worked
+    }
+
+    /// Sends the next message, if it is time and there is room.
+    fn submit(&mut self, now_ns: u64) -> bool {
+        let load = &mut self.load;
+        if load.left == 0 {
+            return false;
+        }
+        if now_ns < load.not_before_ns {
+            self.shared.world.wake_at(self.me, load.not_before_ns);
+            return false;
+        }
+        let message = match load.next.take() {
+            Some(message) => message,
+            None => load.draw(),
+        };
+        let Ok(submitted) = self.client.submit(&message.to, &message.payload, message.notify) else {
+            load.next = Some(message);
+            return false;
+        };
+        self.shared.history.borrow_mut().multicast(now_ns, self.me, submitted.id, &message.to, &message.payload);
+        if self.shared.world.traces() {
+            self.shared.world.mark(self.me, &format!("multicast {}", submitted.id));
+        }
+        load.left -= 1;
+        load.expected += message.to.iter().map(|group| self.client.topology().size(*group) as u64).sum::<u64>();
+        load.not_before_ns = now_ns + load.chance.between(0, load.pause_ns);
+        true
+    }
+}

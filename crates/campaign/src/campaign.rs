@@ -1,0 +1,139 @@
+//! Many seeds on all cores.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stentor_fabric_sim::FaultCounts;
+use stentor_multicast::{NodeError, Plant};
+
+use crate::run::{RunReport, run_seed};
+
+/// Seeds to run.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// The seeds.
+    pub seeds: Range<u64>,
+    /// A planted bug.
+    pub plant: Plant,
+    /// Whether to end with the first violation (all lower seeds are run to their end first).
+    pub stop_at_first: bool,
+    /// Threads; 0: one per core.
+    pub threads: usize,
+}
+
+/// A property that a seed violated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The seed.
+    pub seed: u64,
+    /// The first violated property, by name.
+    pub property: &'static str,
+    /// The smallest counter-example, as text.
+    pub counter_example: String,
+}
+
+/// What came of a campaign. Everything but the wall time is the same for the same seeds, on any machine.
+#[derive(Clone, Debug, Default)]
+pub struct CampaignReport {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Seeds with a violation.
+    pub violations: u64,
+    /// The lowest of them.
+    pub first: Option<Violation>,
+    /// Messages multicast.
+    pub messages: u64,
+    /// Deliveries.
+    pub deliveries: u64,
+    /// Steps of all processes.
+    pub steps: u64,
+    /// Remote writes of steps 1 to 4.
+    pub writes: u64,
+    /// Faults that happened, by kind.
+    pub faults: FaultCounts,
+    /// Wall time.
+    pub wall: Duration,
+}
+
+impl CampaignReport {
+    fn add(&mut self, seed: u64, run: &RunReport) -> bool {
+        self.seeds += 1;
+        self.messages += run.messages;
+        self.deliveries += run.deliveries;
+        self.steps += run.steps;
+        self.writes += run.writes;
+        self.faults.add(&run.faults);
+        let Some(property) = run.violated().next() else { return false };
+        self.violations += 1;
+        let counter_example = run.report.counter_example.clone().unwrap_or_else(|| "no counter-example".to_owned());
+        self.take_first(Some(Violation { seed, property, counter_example }));
+        true
+    }
+
+    fn take_first(&mut self, other: Option<Violation>) {
+        if let Some(other) = other
+            && self.first.as_ref().is_none_or(|first| other.seed < first.seed)
+        {
+            self.first = Some(other);
+        }
+    }
+
+    fn merge(&mut self, other: CampaignReport) {
+        self.seeds += other.seeds;
+        self.violations += other.violations;
+        self.messages += other.messages;
+        self.deliveries += other.deliveries;
+        self.steps += other.steps;
+        self.writes += other.writes;
+        self.faults.add(&other.faults);
+        self.take_first(other.first);
+    }
+}
+
+impl Campaign {
+    /// Runs the seeds; `progress` is called after each with the number done so far.
+    ///
+    /// # Errors
+    /// [`NodeError`], if a scenario was impossible.
+    pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, NodeError> {
+        let begin = Instant::now();
+        let next = AtomicU64::new(self.seeds.start);
+        let end = AtomicU64::new(self.seeds.end);
+        let done = AtomicU64::new(0);
+        let total = Mutex::new(Ok(CampaignReport::default()));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if self.threads == 0 { cores } else { self.threads };
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mine = self.work(&next, &end, || progress(done.fetch_add(1, Ordering::Relaxed) + 1));
+                    let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match (&mut *total, mine) {
+                        (Ok(total), Ok(mine)) => total.merge(mine),
+                        (Ok(_), Err(error)) => *total = Err(error),
+                        (Err(_), _) => {}
+                    }
+                });
+            }
+        });
+        let mut report = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)?;
+        report.wall = begin.elapsed();
+        Ok(report)
+    }
+
+    fn work(&self, next: &AtomicU64, end: &AtomicU64, done: impl Fn()) -> Result<CampaignReport, NodeError> {
+        let mut report = CampaignReport::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end.load(Ordering::Relaxed) {
+                return Ok(report);
+            }
+            if report.add(seed, &run_seed(seed, self.plant)?) && self.stop_at_first {
+                end.fetch_min(seed, Ordering::Relaxed);
+            }
+            done();
+        }
+    }
+}

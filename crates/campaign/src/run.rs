@@ -1,0 +1,171 @@
+//! One seed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use stentor_checker::Report;
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{FaultCounts, SimConfig, World};
+use stentor_multicast::{Client, ClientId, Counts, Member, NodeError, Place, Plant, ReplicaConfig, Topology};
+
+use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
+use crate::chance::Chance;
+use crate::history::History;
+use crate::scenario::{DEADLINE_NS, Scenario};
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct RunReport {
+    /// The verdicts.
+    pub report: Report,
+    /// Messages multicast.
+    pub messages: u64,
+    /// Deliveries.
+    pub deliveries: u64,
+    /// Whether everything was delivered everywhere before the deadline (M9).
+    pub finished: bool,
+    /// Steps of all processes.
+    pub steps: u64,
+    /// Virtual time, ns.
+    pub virtual_ns: u64,
+    /// What went wrong, as planned.
+    pub faults: FaultCounts,
+    /// Sealed input that members refused; without planted bugs, none.
+    pub rejected: u64,
+    /// Remote writes of steps 1 to 4.
+    pub writes: u64,
+}
+
+impl RunReport {
+    /// The names of violated properties; `M9` also if clients could not even send; and `rejected` if members refused
+    /// input.
+    pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let stuck = !self.finished && !self.report.violated().any(|property| property == "M9");
+        self.report.violated().chain(stuck.then_some("M9")).chain((self.rejected > 0).then_some("rejected"))
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// [`NodeError`], if the scenario is impossible; the drawn ones are not.
+pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, NodeError> {
+    Ok(run(seed, &Scenario::draw(seed), plant, false)?.0)
+}
+
+/// Runs a seed and returns its trace as well: Chrome trace JSON, for `ui.perfetto.dev`.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn trace_seed(seed: u64, plant: Plant) -> Result<(RunReport, String), NodeError> {
+    run(seed, &Scenario::draw(seed), plant, true)
+}
+
+fn run(seed: u64, scenario: &Scenario, plant: Plant, trace: bool) -> Result<(RunReport, String), NodeError> {
+    let topology =
+        Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
+    let world = World::new(SimConfig {
+        mix: scenario.mix.clone(),
+        trace,
+        ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
+    });
+    let history = RefCell::new(History::new(&topology));
+    let shared = Rc::new(Shared { world, history });
+    let mut actors = Vec::new();
+    for process in (0..topology.processes() as u16).map(ProcessId) {
+        actors.push(Some(actor(process, seed, scenario, plant, &topology, &shared)?));
+    }
+    let finished = drive(&shared, &mut actors, u64::from(scenario.clients));
+    let (report, trace) = judge(shared, actors, finished);
+    Ok((report, trace))
+}
+
+fn actor(
+    me: ProcessId,
+    seed: u64,
+    scenario: &Scenario,
+    plant: Plant,
+    topology: &Arc<Topology>,
+    shared: &Rc<Shared>,
+) -> Result<Actor, NodeError> {
+    let fabric = shared.world.fabric(me);
+    let salt = seed ^ 0x5743_454e_544f_5221;
+    let (limits, shared) = (scenario.limits, Rc::clone(shared));
+    match topology.place(me) {
+        Some(Place::Client(client)) => {
+            shared.world.name(me, &format!("c{}", client.0));
+            let mut node = Client::new(fabric, topology.clone(), client, limits, salt, plant)?;
+            node.record_operations();
+            let load = load(seed, client, scenario, topology);
+            Ok(Actor::Client(ClientActor { client: node, me, load, shared }))
+        }
+        _ => {
+            let window = limits.window;
+            let config = ReplicaConfig { topology: topology.clone(), me, variant: scenario.variant, window, plant };
+            let mut member = Member::new(fabric, config, limits, salt)?;
+            member.record_operations();
+            shared.world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));
+            Ok(Actor::Member(MemberActor { member, me, shared }))
+        }
+    }
+}
+
+fn load(seed: u64, client: ClientId, scenario: &Scenario, topology: &Topology) -> Load {
+    Load {
+        chance: Chance::new(seed, 1 + u64::from(client.0)),
+        left: scenario.messages,
+        groups: topology.groups() as u16,
+        longest: scenario.limits.message_bytes,
+        pause_ns: scenario.pause_ns,
+        next: None,
+        not_before_ns: 0,
+        expected: 0,
+    }
+}
+
+/// Runs until every message is delivered everywhere, nothing is left to happen, or the deadline.
+fn drive(shared: &Shared, actors: &mut [Option<Actor>], clients: u64) -> bool {
+    let mut sent_all = vec![false; actors.len()];
+    let (mut left, mut expected) = (clients, 0);
+    shared.world.run(actors, DEADLINE_NS, |process, actor| {
+        if let Actor::Client(client) = actor
+            && client.load.left == 0
+            && !std::mem::replace(&mut sent_all[process.index()], true)
+        {
+            left -= 1;
+            expected += client.load.expected;
+        }
+        left == 0 && shared.history.borrow().deliveries >= expected
+    })
+}
+
+fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (RunReport, String) {
+    let now = shared.world.now_ns();
+    let (mut rejected, mut writes, mut messages) = (0, 0, 0);
+    let mut count = |counts: &Counts| {
+        rejected += counts.rejected;
+        writes += counts.protocol_writes();
+    };
+    for actor in actors.iter().flatten() {
+        match actor {
+            Actor::Member(actor) => {
+                count(actor.member.counts());
+                shared.history.borrow_mut().memory(now, actor.me, &actor.member.memory_use());
+            }
+            Actor::Client(actor) => {
+                count(actor.client.counts());
+                messages += actor.client.submitted();
+            }
+        }
+    }
+    let processes = actors.len() as u16;
+    drop(actors);
+    let steps = (0..processes).map(|process| shared.world.process_counts(ProcessId(process)).steps).sum();
+    let (faults, trace) = (shared.world.fault_counts(), shared.world.trace_json());
+    let history = Rc::into_inner(shared).expect("the actors are gone").history.into_inner();
+    let deliveries = history.deliveries;
+    let report = history.finish();
+    let run = RunReport { report, messages, deliveries, finished, steps, virtual_ns: now, faults, rejected, writes };
+    (run, trace)
+}
