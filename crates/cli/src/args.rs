@@ -27,6 +27,8 @@ pub(crate) enum Command {
     /// Write or check a cluster's configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Check recorded histories: a verdict for each property, and the smallest counter-example
+    Check(Check),
     /// Look at this machine: what it can do, which fabrics work here, and what to change
     Doctor,
     /// Print the completions for a shell
@@ -71,4 +73,14 @@ pub(crate) struct ConfigInit {
     /// Overwrite a file that exists
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// The histories of one run: one file, or one for each process
+    #[arg(value_name = "HISTORY.jsonl", required = true, value_hint = ValueHint::FilePath)]
+    pub(crate) histories: Vec<PathBuf>,
+    /// Vouch that the run had come to rest: what was not delivered by now never will be
+    #[arg(long)]
+    pub(crate) complete: bool,
 }

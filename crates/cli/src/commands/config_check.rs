@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use stentor::ClusterConfig;
-use stentor::config::{FabricKind, MemoryRow, Role};
+use stentor::config::{self, FabricKind, Role};
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
@@ -44,20 +44,29 @@ struct Process {
 
 #[derive(Serialize)]
 struct Memory {
-    member: Vec<Row>,
-    member_bytes: u64,
-    client: Vec<Row>,
-    client_bytes: u64,
+    processes: Vec<ProcessMemory>,
     total_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct ProcessMemory {
+    /// None for clients.
+    group_size: Option<usize>,
+    /// How many are alike.
+    processes: u64,
+    /// Of each.
+    bytes: u64,
+    rows: Vec<Row>,
 }
 
 #[derive(Serialize)]
 struct Row {
     what: &'static str,
-    formula: String,
+    formula: &'static str,
     count: u64,
     bytes_each: u64,
     bytes: u64,
+    registered: bool,
 }
 
 pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
@@ -68,7 +77,7 @@ pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
 
 impl Checked {
     fn new(config: &ClusterConfig) -> Self {
-        let group = |group: &stentor::config::GroupConfig| Group {
+        let group = |group: &config::GroupConfig| Group {
             id: group.id().to_owned(),
             processes: group.members().len(),
             majority: group.majority(),
@@ -88,7 +97,7 @@ impl Checked {
 
 fn processes(config: &ClusterConfig) -> Vec<Process> {
     let table = config.process_table();
-    let process = |entry: &stentor::config::ProcessEntry| {
+    let process = |entry: &config::ProcessEntry| {
         let (group, address) = match entry.role {
             Role::Member { group, index } => {
                 let group = &config.groups()[group];
@@ -119,20 +128,21 @@ fn notes(config: &ClusterConfig) -> Vec<String> {
 impl Memory {
     fn new(config: &ClusterConfig) -> Self {
         let plan = config.memory();
-        let row = |row: &MemoryRow| Row {
+        let row = |row: &config::MemoryRow| Row {
             what: row.what,
-            formula: row.formula.clone(),
+            formula: row.formula,
             count: row.count,
             bytes_each: row.bytes_each,
             bytes: row.bytes(),
+            registered: row.registered,
         };
-        Memory {
-            member: plan.member.iter().map(row).collect(),
-            member_bytes: plan.member_bytes(),
-            client: plan.client.iter().map(row).collect(),
-            client_bytes: plan.client_bytes(),
-            total_bytes: plan.total_bytes,
-        }
+        let process = |process: &config::ProcessMemory| ProcessMemory {
+            group_size: process.group_size,
+            processes: process.processes,
+            bytes: process.bytes(),
+            rows: process.rows.iter().map(row).collect(),
+        };
+        Memory { processes: plan.processes.iter().map(process).collect(), total_bytes: plan.total_bytes() }
     }
 }
 
@@ -150,7 +160,7 @@ impl Human for Checked {
         text += &columns(&self.process_rows());
         text.push('\n');
         text += &columns(&self.memory_rows());
-        let _ = writeln!(text, "all processes: {}", bytes(self.memory.total_bytes));
+        let _ = writeln!(text, "all processes together: {}", bytes(self.memory.total_bytes));
         for note in &self.notes {
             let _ = writeln!(text, "{} {note}", style.fair("note:"));
         }
@@ -185,16 +195,18 @@ impl Checked {
     }
 
     fn memory_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![cells(["memory", "regions", "each", "all", "formula"])];
-        let row = |row: &Row| {
-            let what = format!("  {}", row.what);
-            vec![what, row.count.to_string(), bytes(row.bytes_each), bytes(row.bytes), row.formula.clone()]
-        };
-        let head = |who: &str, all| vec![who.to_owned(), String::new(), String::new(), bytes(all)];
-        rows.push(head("each member", self.memory.member_bytes));
-        rows.extend(self.memory.member.iter().map(row));
-        rows.push(head("each client", self.memory.client_bytes));
-        rows.extend(self.memory.client.iter().map(row));
+        let mut rows = vec![cells(["memory", "count", "each", "all", "formula"])];
+        for process in &self.memory.processes {
+            let who = match process.group_size {
+                Some(size) => format!("each member of a group of {size}"),
+                None => "each client".to_owned(),
+            };
+            rows.push(vec![who, String::new(), String::new(), bytes(process.bytes)]);
+            rows.extend(process.rows.iter().map(|row| {
+                let (what, formula) = (format!("  {}", row.what), row.formula.to_owned());
+                vec![what, row.count.to_string(), bytes(row.bytes_each), bytes(row.bytes), formula]
+            }));
+        }
         rows
     }
 }

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod check;
 mod completions;
 mod config_check;
 mod config_init;
@@ -35,6 +36,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
     match command {
         Command::Config(ConfigCommand::Init(args)) => config_init::run(args, output),
         Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
+        Command::Check(args) => check::run(args, output),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),
         Command::Man { output: directory } => man::run(directory.as_deref(), output),

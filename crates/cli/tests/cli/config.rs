@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::support::{Scratch, run};
 
 const GROUP: &str = "[[group]]\nid = \"g1\"\nprocess = [ { id = \"g1.1\", address = \"127.0.0.1:7101\" } ]\n";
@@ -15,7 +17,8 @@ fn what_init_writes_check_accepts() {
     assert_eq!((init.code, init.stderr.as_str()), (0, ""));
     let check = run(["config", "check", path]);
     assert_eq!(check.code, 0, "{}", check.stderr);
-    for part in ["cluster spine on shm", "g3     5          3", "p14      g3.5", "p15–p30  c0–c15", "all processes: "]
+    for part in
+        ["cluster spine on shm", "g3     5          3", "p14      g3.5", "p15–p30  c0–c15", "all processes together: "]
     {
         assert!(check.stdout.contains(part), "`{part}` is not in:\n{}", check.stdout);
     }
@@ -23,11 +26,12 @@ fn what_init_writes_check_accepts() {
     assert_eq!(document["processes"].as_array().unwrap().len(), 15 + 16);
     assert_eq!(document["groups"][2]["majority"], 3);
     assert_eq!(document["processes"][3]["name"], "g1.4");
-    let sum =
-        |rows: &serde_json::Value| rows.as_array().unwrap().iter().map(|r| r["bytes"].as_u64().unwrap()).sum::<u64>();
     let memory = &document["memory"];
-    let total = 15 * sum(&memory["member"]) + 16 * sum(&memory["client"]);
-    assert_eq!(memory["total_bytes"], total);
+    let of_all = |process: &Value| process["processes"].as_u64().unwrap() * process["bytes"].as_u64().unwrap();
+    let all: u64 = memory["processes"].as_array().unwrap().iter().map(of_all).sum();
+    assert_eq!(memory["total_bytes"], all);
+    assert_eq!(memory["processes"][0]["processes"], 15);
+    assert_eq!(memory["processes"][1]["processes"], 16);
 }
 
 #[test]

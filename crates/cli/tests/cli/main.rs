@@ -1,5 +1,6 @@
 //! The real binary, as a user runs it.
 
+mod check;
 mod config;
 mod doctor;
 mod documents;

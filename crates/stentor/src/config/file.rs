@@ -39,6 +39,7 @@ pub(super) struct FileLimits {
     pub(super) window: Option<Spanned<i64>>,
     pub(super) clients: Option<Spanned<i64>>,
     pub(super) ring_kib: Option<Spanned<i64>>,
+    pub(super) body_ring_kib: Option<Spanned<i64>>,
 }
 
 #[derive(Deserialize)]

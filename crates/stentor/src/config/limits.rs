@@ -17,9 +17,18 @@ pub const MESSAGE_BYTES: RangeInclusive<u32> = 1..=16 << 20;
 pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
 /// Places for clients.
 pub const CLIENTS: RangeInclusive<u16> = 1..=1024;
-/// Size of a ring between two processes, KiB.
+/// Size of a control ring between two members, KiB.
 pub const RING_KIB: RangeInclusive<u32> = 16..=65_536;
+/// Size of the ring for one client's messages at one member, KiB.
+pub const BODY_RING_KIB: RangeInclusive<u32> = 16..=1_048_576;
 
+// What a configuration allows, the protocol can do; if one side moves this stops the build.
+const _: () = assert!(*MESSAGE_BYTES.end() as usize == stentor_multicast::Limits::MAX_MESSAGE_BYTES);
+const _: () = assert!(*WINDOW.end() == stentor_multicast::Limits::MAX_WINDOW);
+const _: () = assert!((*BODY_RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
+const _: () = assert!((*RING_KIB.end() as u64) << 10 <= stentor_multicast::Limits::MAX_RING_BYTES);
+const _: () = assert!(MAX_GROUPS == stentor_multicast::GroupSet::CAPACITY);
+const _: () = assert!(MAX_GROUP_PROCESSES == stentor_multicast::Topology::MAX_MEMBERS);
 // The other limits keep the table within `u16`; if one is raised this stops the build.
 const _: () = assert!(MAX_GROUPS * MAX_GROUP_PROCESSES + *CLIENTS.end() as usize <= MAX_PROCESSES);
 
@@ -33,12 +42,15 @@ pub struct Limits {
     pub window: u32,
     /// Places for clients; within [`CLIENTS`].
     pub clients: u16,
-    /// Size of a ring between two processes, KiB; within [`RING_KIB`].
+    /// Size of a control ring between two members, KiB; within [`RING_KIB`].
     pub ring_kib: u32,
+    /// Size of the ring for one client's messages at one member, KiB; within [`BODY_RING_KIB`]. Rounded up to two of
+    /// the longest messages.
+    pub body_ring_kib: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { message_bytes: 65_536, window: 1024, clients: 16, ring_kib: 256 }
+        Limits { message_bytes: 65_536, window: 1024, clients: 16, ring_kib: 64, body_ring_kib: 1024 }
     }
 }

@@ -1,20 +1,22 @@
-//! How much memory each process registers: fixed by the configuration, known before the start.
+//! How much memory each process keeps for the multicast: fixed by the configuration, known before the start.
 
-use stentor_fabric::ring::Geometry;
+use std::collections::BTreeMap;
 
-use super::{ClusterConfig, Role};
+use super::ClusterConfig;
 
-/// One kind of region at one kind of process.
+/// One kind of memory at one kind of process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryRow {
     /// What it is for.
     pub what: &'static str,
-    /// How many regions, and why so many.
+    /// How many there are, in words of the configuration.
+    pub formula: &'static str,
+    /// How many there are.
     pub count: u64,
-    /// The formula, in words of the configuration.
-    pub formula: String,
     /// Bytes of each.
     pub bytes_each: u64,
+    /// Whether peers write it (a region), or only its owner.
+    pub registered: bool,
 }
 
 impl MemoryRow {
@@ -25,59 +27,72 @@ impl MemoryRow {
     }
 }
 
-/// The memory of every process.
+/// The memory of each of several alike processes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessMemory {
+    /// Members of a group of this size; `None` for clients.
+    pub group_size: Option<usize>,
+    /// How many processes are alike.
+    pub processes: u64,
+    /// What each keeps.
+    pub rows: Vec<MemoryRow>,
+}
+
+impl ProcessMemory {
+    /// Bytes of each of these processes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.rows.iter().map(MemoryRow::bytes).sum()
+    }
+}
+
+/// The memory of all processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryPlan {
-    /// What one member registers.
-    pub member: Vec<MemoryRow>,
-    /// What one client registers.
-    pub client: Vec<MemoryRow>,
-    /// All members and all places for clients together, bytes.
-    pub total_bytes: u64,
+    /// Members by the size of their group, then clients.
+    pub processes: Vec<ProcessMemory>,
 }
 
 impl MemoryPlan {
-    /// Bytes of one member.
+    /// All members and all places for clients together, bytes.
     #[must_use]
-    pub fn member_bytes(&self) -> u64 {
-        self.member.iter().map(MemoryRow::bytes).sum()
-    }
-
-    /// Bytes of one client.
-    #[must_use]
-    pub fn client_bytes(&self) -> u64 {
-        self.client.iter().map(MemoryRow::bytes).sum()
+    pub fn total_bytes(&self) -> u64 {
+        self.processes.iter().map(|process| process.processes * process.bytes()).sum()
     }
 }
 
-/// Cells of 64 bytes for each message of the window: a header, the destinations and 64 bytes of payload. Longer
-/// messages take more cells, and the window is then bounded by the ring.
-const CELLS_PER_MESSAGE: u64 = 2;
-
-/// The one place that knows the sizes.
+/// The one place that puts the multicast's sizes together. The fabric's own queues come on top, and a staging ring for
+/// each ring of records that are longer than what the fabric takes inline.
 pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
-    let limits = config.limits;
-    let table = config.process_table();
-    let is_member = |role: Role| matches!(role, Role::Member { .. });
-    let members = table.entries().iter().filter(|entry| is_member(entry.role)).count() as u64;
-    let clients = u64::from(limits.clients);
-    let bodies = Geometry::new(0, u64::from(limits.window) * CELLS_PER_MESSAGE, limits.message_bytes as usize);
-    let ring = u64::from(limits.ring_kib) << 10;
-    let bodies = MemoryRow {
-        what: "message ring of each client",
-        count: clients,
-        formula: "clients × max(window × 128 B, 2 × longest record), and room for one record's overhang".to_owned(),
-        bytes_each: bodies.bytes(),
+    let topology = config.topology();
+    let limits = config.multicast_limits();
+    let (clients, members) = (topology.clients() as u64, topology.all_members() as u64);
+    let body = limits.body_ring(&topology).bytes();
+    let stream = limits.stream_ring(&topology).bytes();
+    let control_ring = limits.control_ring(&topology);
+    // What stands before the ring in a control region; a client's control regions are nothing else.
+    let credits = control_ring.offset;
+    let control = credits + control_ring.bytes();
+    let row = |what, formula, count, bytes_each, registered| MemoryRow { what, formula, count, bytes_each, registered };
+    let member = |(size, processes): (usize, u64)| ProcessMemory {
+        group_size: Some(size),
+        processes,
+        rows: vec![
+            row("message rings", "clients", clients, body, true),
+            row("private copies of them", "clients", clients, body, false),
+            row("control rings", "other members", members - 1, control, true),
+            row("stream rings", "other members of the group", size as u64 - 1, stream, true),
+        ],
     };
-    let control = |count, formula: &str| MemoryRow {
-        what: "control ring of each member",
-        count,
-        formula: formula.to_owned(),
-        bytes_each: ring,
+    let client = ProcessMemory {
+        group_size: None,
+        processes: clients,
+        rows: vec![row("credits", "members", members, credits, true)],
     };
-    let member = vec![bodies, control(members - 1, "other members × ring_kib")];
-    let client = vec![control(members, "members × ring_kib")];
-    let mut plan = MemoryPlan { member, client, total_bytes: 0 };
-    plan.total_bytes = members * plan.member_bytes() + clients * plan.client_bytes();
-    plan
+    let mut sizes = BTreeMap::new();
+    for group in config.groups() {
+        let size = group.members().len();
+        *sizes.entry(size).or_insert(0) += size as u64;
+    }
+    MemoryPlan { processes: sizes.into_iter().map(member).chain([client]).collect() }
 }

@@ -12,7 +12,8 @@
 //! message_bytes = 65536          # longest payload
 //! window = 1024                  # messages one client may have in flight at a group
 //! clients = 16                   # places for clients: c0, c1, …
-//! ring_kib = 256                 # each ring between two processes
+//! ring_kib = 64                  # each control ring between two members
+//! body_ring_kib = 1024           # the ring for one client's messages at one member
 //!
 //! [[group]]
 //! id = "g1"
@@ -38,10 +39,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
+use stentor_multicast::Topology;
 
 pub use error::{ConfigError, Place, Problem};
 pub use limits::Limits;
-pub use memory::{MemoryPlan, MemoryRow};
+pub use memory::{MemoryPlan, MemoryRow, ProcessMemory};
 pub use processes::{ProcessEntry, ProcessTable, Role};
 pub use template::Template;
 
@@ -256,7 +258,28 @@ impl ClusterConfig {
         fingerprint::salt(self)
     }
 
-    /// The memory that each process registers, by the formula.
+    /// The sizes as the multicast takes them.
+    #[must_use]
+    pub fn multicast_limits(&self) -> stentor_multicast::Limits {
+        stentor_multicast::Limits {
+            message_bytes: self.limits.message_bytes as usize,
+            window: self.limits.window,
+            body_ring_bytes: u64::from(self.limits.body_ring_kib) << 10,
+            control_ring_bytes: u64::from(self.limits.ring_kib) << 10,
+        }
+    }
+
+    /// The groups and places as the multicast numbers them: as in [`process_table`](Self::process_table).
+    ///
+    /// # Panics
+    /// Never: the [`limits`] are within the multicast's.
+    #[must_use]
+    pub fn topology(&self) -> Topology {
+        let sizes: Vec<_> = self.groups.iter().map(|group| group.members.len()).collect();
+        Topology::new(&sizes, self.limits.clients).expect("the limits are within the multicast's")
+    }
+
+    /// The memory that each process keeps for the multicast, by the formula.
     #[must_use]
     pub fn memory(&self) -> MemoryPlan {
         memory::plan(self)

@@ -42,7 +42,8 @@ kind = "heartbeat"    # no election runs in this version: the first process of e
 message_bytes = {message_bytes}    # longest payload
 window = {window}    # messages one client may have in flight at a group; a power of two
 clients = {clients}    # places for clients: c0, c1, …
-ring_kib = {ring_kib}    # each control ring between two processes
+ring_kib = {ring_kib}    # each control ring between two members
+body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
 
 # A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
 # Addresses (host:port) are for fabrics that cross hosts; shm and sim do not use them.
@@ -51,6 +52,7 @@ ring_kib = {ring_kib}    # each control ring between two processes
             window = limits.window,
             clients = limits.clients,
             ring_kib = limits.ring_kib,
+            body_ring_kib = limits.body_ring_kib,
         );
         for group in 1..=self.groups {
             self.group(&mut text, group);

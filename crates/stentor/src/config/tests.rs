@@ -41,7 +41,10 @@ fn the_good_file_is_read_as_written() {
     assert_eq!(config.cluster(), "example");
     assert_eq!(config.fabric(), FabricKind::Shm);
     assert_eq!(config.key(), Some(&KeySource::Env("STENTOR_KEY".into())));
-    assert_eq!(config.limits(), &Limits { message_bytes: 65536, window: 1024, clients: 2, ring_kib: 256 });
+    assert_eq!(
+        config.limits(),
+        &Limits { message_bytes: 65536, window: 1024, clients: 2, ring_kib: 64, body_ring_kib: 1024 }
+    );
     assert_eq!(config.groups().len(), 2);
     assert_eq!(config.groups()[0].members()[1].id(), "g1.2");
     assert_eq!(config.groups()[0].members()[1].address(), "localhost:7102");
@@ -190,7 +193,8 @@ fn the_fingerprint_follows_what_must_be_agreed() {
         ("65536", "65528"),
         ("1024", "512"),
         ("clients = 2", "clients = 3"),
-        ("clients = 2", "ring_kib = 512"),
+        ("clients = 2", "clients = 2\nring_kib = 512"),
+        ("clients = 2", "clients = 2\nbody_ring_kib = 512"),
         ("\"g2\"", "\"g3\""),
         ("\"g2.1\"", "\"g2.7\""),
         (", { id = \"g1.2\", address = \"localhost:7102\" }", ""),
@@ -211,27 +215,46 @@ fn the_fingerprint_follows_what_must_be_agreed() {
 #[test]
 fn the_fingerprint_of_format_1_is_what_it_was() {
     assert_eq!(FORMAT_VERSION, 1);
-    assert_eq!(format!("{:016x}", good().fingerprint()), "33d4431d37f48b56");
+    assert_eq!(format!("{:016x}", good().fingerprint()), "b6b9c1cd295f9dfe");
 }
 
 #[test]
 fn memory_grows_with_each_limit_and_adds_up() {
     let base = good().memory();
-    for (from, to) in [("1024", "2048"), ("clients = 2", "clients = 3"), ("clients = 2", "clients = 2\nring_kib = 512")]
-    {
-        let grown = parse(&GOOD.replacen(from, to, 1)).unwrap().memory();
-        assert!(grown.total_bytes > base.total_bytes, "{from} -> {to}");
+    let grow = |to| parse(&GOOD.replacen("clients = 2", to, 1)).unwrap().memory().total_bytes();
+    for to in ["clients = 3", "clients = 2\nring_kib = 512", "clients = 2\nbody_ring_kib = 2048"] {
+        assert!(grow(to) > base.total_bytes(), "{to}");
     }
-    assert_eq!(base.total_bytes, 3 * base.member_bytes() + 2 * base.client_bytes());
+    let each: Vec<_> = base.processes.iter().map(|p| (p.group_size, p.processes, p.bytes())).collect();
+    let [(Some(1), 1, single), (Some(2), 2, pair), (None, 2, client)] = each[..] else { panic!("{each:?}") };
+    assert_eq!(base.total_bytes(), single + 2 * pair + 2 * client);
+    assert!(pair > single, "a member of a larger group has stream rings");
+}
+
+#[test]
+fn the_multicast_numbers_processes_alike() {
+    let config = good();
+    let (topology, table) = (config.topology(), config.process_table());
+    assert_eq!(topology.processes(), table.entries().len());
+    for entry in table.entries() {
+        let place = match entry.role {
+            Role::Member { group, index } => {
+                stentor_multicast::Place::Member { group: stentor_multicast::GroupId(group as u16), index: index as u8 }
+            }
+            Role::Client { place } => stentor_multicast::Place::Client(stentor_multicast::ClientId(place)),
+        };
+        assert_eq!(topology.place(entry.id), Some(place), "{}", entry.name);
+    }
+    config.multicast_limits().check().unwrap();
 }
 
 proptest! {
     #[test]
     fn what_the_template_writes_is_read_back(
         groups in 1usize..20, replicas in 1usize..8, window in 0u32..=16, clients in 1u16..=1024,
-        message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536,
+        message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
     ) {
-        let limits = Limits { message_bytes, window: 1 << window, clients, ring_kib };
+        let limits = Limits { message_bytes, window: 1 << window, clients, ring_kib, body_ring_kib };
         let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits }.render();
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.limits(), &limits);

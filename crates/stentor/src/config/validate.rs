@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::error::{Place, Problem};
 use super::file::{Election, File, FileLimits, Group, Misplaced, Process};
-use super::limits::{CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, WINDOW};
+use super::limits::{BODY_RING_KIB, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, WINDOW};
 use super::{ClusterConfig, ElectionKind, FabricKind, GroupConfig, KeySource, MemberConfig, address, names};
 
 /// Fabrics of the design that this version does not have; `ofi:…` beside them.
@@ -71,6 +71,7 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
         window,
         clients: number("clients", file.clients.as_ref(), &CLIENTS, default.clients)?,
         ring_kib: number("ring_kib", file.ring_kib.as_ref(), &RING_KIB, default.ring_kib)?,
+        body_ring_kib: number("body_ring_kib", file.body_ring_kib.as_ref(), &BODY_RING_KIB, default.body_ring_kib)?,
     })
 }
 

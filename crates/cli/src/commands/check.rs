@@ -1,0 +1,152 @@
+//! `stentor check`: does a history keep what the multicast promises?
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use stentor_checker::history::{Fault, HistoryError, check_inputs};
+use stentor_checker::{Report, Verdict as Finding};
+
+use crate::args::Check;
+use crate::failure::{Failure, Verdict};
+use crate::output::{Human, Output};
+use crate::style::Style;
+
+#[derive(Serialize)]
+struct Judgement {
+    ok: bool,
+    /// By name: `ok`, `violated` or `not_checked`.
+    properties: BTreeMap<&'static str, &'static str>,
+    /// The smallest of all.
+    counter_example: Option<String>,
+    /// One for each violated property.
+    counter_examples: BTreeMap<&'static str, String>,
+    /// Why this history cannot tell.
+    not_checked: BTreeMap<&'static str, &'static str>,
+    complete: bool,
+    counts: Counts,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    events: u64,
+    messages: u64,
+    deliveries: u64,
+    crashes: u64,
+    remote_ops: u64,
+    unchecked_events: u64,
+}
+
+/// The properties in words.
+const TITLES: [(&str, &str); 10] = [
+    ("M1", "integrity"),
+    ("M2", "uniform agreement"),
+    ("M3", "validity"),
+    ("M4", "uniform acyclic order"),
+    ("M5", "uniform prefix order"),
+    ("M6", "FIFO per client"),
+    ("M7", "genuineness"),
+    ("M8", "bounded memory"),
+    ("M9", "liveness"),
+    ("R1", "real-time order"),
+];
+
+/// A property in words; empty for one that has none here.
+pub(super) fn title(property: &str) -> &'static str {
+    TITLES.iter().find(|(name, _)| *name == property).map_or("", |(_, title)| title)
+}
+
+/// Large enough that reading costs little beside parsing.
+const BUFFER_BYTES: usize = 256 << 10;
+
+pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
+    let files = args.histories.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let bar = output.progress("reading", files.iter().map(|(_, _, bytes)| bytes).sum());
+    let inputs =
+        files.into_iter().map(|(name, file, _)| (name, BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(file))));
+    let report = check_inputs(inputs, args.complete);
+    bar.finish_and_clear();
+    let judgement = Judgement::from(report?);
+    output.report(&judgement)?;
+    Ok(Verdict::of(judgement.ok))
+}
+
+fn open(path: &PathBuf) -> Result<(String, File, u64), Failure> {
+    let name = path.display().to_string();
+    let refuse = |what: String| Failure::usage(what, &name, "name a history file (JSON Lines) that this user may read");
+    let file = File::open(path).map_err(|error| refuse(format!("cannot read the history: {error}")))?;
+    let metadata = file.metadata().map_err(|error| refuse(format!("cannot read the history: {error}")))?;
+    if metadata.is_dir() {
+        return Err(refuse("cannot read the history: it is a directory".to_owned()));
+    }
+    Ok((name, file, metadata.len()))
+}
+
+impl From<HistoryError> for Failure {
+    fn from(error: HistoryError) -> Self {
+        let remedy = match &error.fault {
+            Fault::Io(_) => "name a history file (JSON Lines) that this user may read",
+            Fault::Empty | Fault::NotACluster => "begin each file with the line that its producer writes first",
+            Fault::ClusterDiffers { .. } | Fault::SecondCluster => {
+                "check the files of one run together, and only those"
+            }
+            Fault::Version(_) => "check it with the program of that version",
+            _ => "correct the line or its producer; docs/history.md has the schema",
+        };
+        Failure::usage(&error.fault, format_args!("{}:{}", error.file, error.line), remedy)
+    }
+}
+
+impl From<Report> for Judgement {
+    fn from(report: Report) -> Self {
+        let examples = report.properties.iter().filter_map(|(name, finding)| match finding {
+            Finding::Violated(example) => Some((*name, example.to_string())),
+            Finding::Ok | Finding::NotChecked(_) => None,
+        });
+        let counts = report.counts;
+        Judgement {
+            ok: report.ok(),
+            properties: report.properties.iter().map(|(name, finding)| (*name, finding.as_str())).collect(),
+            counter_examples: examples.collect(),
+            not_checked: report.unchecked().collect(),
+            complete: report.complete,
+            counts: Counts {
+                events: counts.events,
+                messages: counts.messages,
+                deliveries: counts.deliveries,
+                crashes: counts.crashes,
+                remote_ops: counts.remote_ops,
+                unchecked_events: counts.unchecked,
+            },
+            counter_example: report.counter_example,
+        }
+    }
+}
+
+impl Human for Judgement {
+    fn human(&self, style: Style) -> String {
+        let mut text = String::new();
+        for (name, state) in &self.properties {
+            let state = match *state {
+                "ok" => style.good("ok"),
+                "violated" => style.bad("violated"),
+                _ => format!("{}: {}", style.fair("not checked"), self.not_checked.get(name).unwrap_or(&"")),
+            };
+            let _ = writeln!(text, "{name}  {:22} {state}", title(name));
+        }
+        let Counts { events, messages, deliveries, crashes, unchecked_events, .. } = self.counts;
+        let rest = if self.complete { "complete" } else { "not known to be complete" };
+        let _ =
+            writeln!(text, "{events} events, {messages} messages, {deliveries} deliveries, {crashes} crashes; {rest}");
+        if unchecked_events > 0 {
+            let _ = writeln!(text, "{unchecked_events} events of other protocols were not checked");
+        }
+        for (name, example) in &self.counter_examples {
+            let _ = writeln!(text, "\n{} {name}: {example}", style.bad("counter-example"));
+        }
+        text
+    }
+}

@@ -1,0 +1,152 @@
+//! `stentor check`.
+
+use std::fs;
+
+use crate::support::{Scratch, run};
+
+const CLUSTER: &str =
+    r#"{"e":"cluster","version":1,"groups":{"g1":["g1.1","g1.2"]},"clients":["c0"],"clock":"global"}"#;
+const HASH: &str = "00000000000000ab";
+
+fn multicast(t: u64, sequence: u64) -> String {
+    format!(r#"{{"e":"multicast","t":{t},"p":"c0","i":1,"m":["c0",{sequence}],"to":["g1"],"len":5,"hash":"{HASH}"}}"#)
+}
+
+fn deliver(t: u64, at: &str, number: u64, sequence: u64) -> String {
+    format!(
+        r#"{{"e":"deliver","t":{t},"p":"{at}","i":1,"m":["c0",{sequence}],"g":"g1","n":{number},"ts":[{sequence},"g1"],"hash":"{HASH}"}}"#
+    )
+}
+
+/// Two messages, delivered in this order at the two members.
+fn history(first: [u64; 2], second: [u64; 2]) -> Vec<String> {
+    vec![
+        CLUSTER.to_owned(),
+        multicast(1, 1),
+        multicast(2, 2),
+        deliver(3, "g1.1", 1, first[0]),
+        deliver(4, "g1.1", 2, first[1]),
+        deliver(5, "g1.2", 1, second[0]),
+        deliver(6, "g1.2", 2, second[1]),
+    ]
+}
+
+fn text(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_good_history_is_good() {
+    let scratch = Scratch::new();
+    let file = scratch.file("good.jsonl", &text(&history([1, 2], [1, 2])));
+    let path = file.to_str().unwrap();
+    let ran = run(["check", path, "--complete"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    assert!(ran.stdout.contains("M4  uniform acyclic order  ok"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 messages, 4 deliveries"), "{}", ran.stdout);
+    let document = run(["check", path, "--complete", "--json"]).document("check");
+    assert_eq!(document["ok"], true);
+    assert_eq!(document["counter_example"], serde_json::Value::Null);
+    for property in ["M1", "M2", "M3", "M4", "M5", "M6", "M9", "R1"] {
+        assert_eq!(document["properties"][property], "ok", "{property}: {document:#}");
+    }
+    for property in ["M7", "M8"] {
+        assert_eq!(document["properties"][property], "not_checked", "{property}");
+        assert!(document["not_checked"][property].is_string());
+    }
+}
+
+#[test]
+fn without_complete_what_is_missing_is_not_judged() {
+    let scratch = Scratch::new();
+    let mut lines = history([1, 2], [1, 2]);
+    lines.pop();
+    let file = scratch.file("short.jsonl", &text(&lines));
+    let path = file.to_str().unwrap();
+    let open = run(["check", path, "--json"]);
+    assert_eq!(open.code, 0);
+    assert_eq!(open.document("check")["properties"]["M2"], "not_checked");
+    let complete = run(["check", path, "--complete", "--json"]);
+    assert_eq!(complete.code, 1);
+    let document = complete.document("check");
+    assert_eq!(document["properties"]["M2"], "violated");
+    assert_eq!(document["ok"], false);
+    lines.push(r#"{"e":"complete"}"#.to_owned());
+    let said = scratch.file("said.jsonl", &text(&lines));
+    assert_eq!(run(["check", said.to_str().unwrap()]).code, 1, "the history itself says that it is complete");
+}
+
+#[test]
+fn a_bad_history_is_exit_code_1_with_its_counter_example() {
+    let scratch = Scratch::new();
+    let file = scratch.file("bad.jsonl", &text(&history([1, 2], [2, 1])));
+    let path = file.to_str().unwrap();
+    let ran = run(["check", path]);
+    assert_eq!(ran.code, 1);
+    for part in ["M4  uniform acyclic order  violated", "counter-example M4: ", "bad.jsonl:6"] {
+        assert!(ran.stdout.contains(part), "`{part}` is not in:\n{}", ran.stdout);
+    }
+    let document = run(["check", path, "--json"]).document("check");
+    assert_eq!(document["properties"]["M4"], "violated");
+    assert!(document["counter_example"].as_str().unwrap().starts_with('M'), "{document:#}");
+    let quiet = run(["check", path, "-q"]);
+    assert_eq!((quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()), (1, "", ""));
+}
+
+#[test]
+fn files_of_one_run_are_checked_together() {
+    let scratch = Scratch::new();
+    let lines = history([1, 2], [2, 1]);
+    let part = |name: &str, wanted: &str| {
+        let own = lines[1..].iter().filter(|line| line.contains(&format!("\"p\":\"{wanted}\""))).cloned();
+        scratch.file(name, &text(&std::iter::once(lines[0].clone()).chain(own).collect::<Vec<_>>()))
+    };
+    let (client, first, second) = (part("c0", "c0"), part("g1.1", "g1.1"), part("g1.2", "g1.2"));
+    assert_eq!(run([&client, &first].iter().fold(vec!["check".into()], with)).code, 0, "each order alone is fine");
+    assert_eq!(run([&client, &first, &second].iter().fold(vec!["check".into()], with)).code, 1);
+    let other = scratch.file("other", &CLUSTER.replace("g1.2", "g1.3"));
+    let ran = run([&client, &other].iter().fold(vec!["check".into()], with));
+    ran.refused(&["other:1", "differs", "files of one run"]);
+}
+
+fn with(mut args: Vec<std::ffi::OsString>, file: &&std::path::PathBuf) -> Vec<std::ffi::OsString> {
+    args.push(file.as_os_str().to_owned());
+    args
+}
+
+#[test]
+fn garbage_is_refused_with_its_line() {
+    let good = history([1, 2], [1, 2]);
+    let broken = |line: usize, by: &str| {
+        let mut lines = good.clone();
+        lines[line - 1] = by.to_owned();
+        text(&lines)
+    };
+    let cases = [
+        (String::new(), 1, "empty", "begin each file"),
+        (broken(3, "garbage"), 3, "not an event", "docs/history.md"),
+        (broken(1, &multicast(1, 1)), 1, "not a cluster", "begin each file"),
+        (broken(4, CLUSTER), 4, "second cluster", "one run"),
+        (broken(1, &CLUSTER.replace("\"version\":1", "\"version\":9")), 1, "version 9", "of that version"),
+        (broken(5, &deliver(4, "g9.1", 2, 2)), 5, "process `g9.1`", "docs/history.md"),
+        (broken(5, &deliver(4, "g1.1", 2, 2).replace("\"n\":2,", "")), 5, "without `n`", "docs/history.md"),
+        (broken(5, &deliver(2, "g1.1", 2, 2)), 5, "time goes back at `g1.1`", "docs/history.md"),
+        (broken(5, r#"{"e":"dance","t":4,"p":"g1.1","i":1}"#), 5, "unknown event `dance`", "docs/history.md"),
+        (text(&good).trim_end()[..text(&good).len() - 20].to_owned(), 7, "cut off", "docs/history.md"),
+    ];
+    let scratch = Scratch::new();
+    for (text, line, what, remedy) in &cases {
+        let file = scratch.file("history.jsonl", text);
+        run(["check", file.to_str().unwrap()]).refused(&[&format!("history.jsonl:{line}\n"), what, remedy]);
+    }
+    let binary = scratch.path("binary.jsonl");
+    fs::write(&binary, [0xff; 100]).unwrap();
+    run(["check", binary.to_str().unwrap()]).refused(&["binary.jsonl:1", "not an event"]);
+}
+
+#[test]
+fn a_history_that_cannot_be_read_is_refused() {
+    run(["check", "/no/such/history.jsonl"]).refused(&["cannot read the history", "/no/such/history.jsonl"]);
+    run(["check", "/"]).refused(&["it is a directory"]);
+    assert_eq!(run(["check"]).code, 2);
+}
