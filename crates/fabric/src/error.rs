@@ -76,6 +76,14 @@ pub enum ConnectError {
         /// The limit, see [`Capabilities`](crate::Capabilities).
         limit: u32,
     },
+    /// The system, or a limit of this process, refused.
+    #[error("cannot make a queue pair to {peer}: {reason}")]
+    System {
+        /// The peer.
+        peer: ProcessId,
+        /// What is in the way, and the remedy.
+        reason: String,
+    },
     /// The fabric has no unreliable connections.
     #[error("this fabric has no unreliable connections")]
     NoUnreliable,

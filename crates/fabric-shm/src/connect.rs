@@ -1,0 +1,171 @@
+//! Queue pairs: making them and bringing both ends together.
+//!
+//! An end exists for the peer once it was *offered*: with a fresh queue, on the present connection. A queue pair is ready
+//! at one end when that end was offered and the other end's offer came. When an end breaks its offer is withdrawn and the
+//! other end's forgotten, so both ends must be offered anew before either is ready again.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io;
+use stentor_fabric::memory::WORD;
+use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpState, Service, Status};
+
+use crate::control::{DIAL_PAUSE, PeerOffer};
+use crate::fabric::ShmFabric;
+use crate::mapping::Mapping;
+use crate::memfd;
+use crate::message::Message;
+use crate::qp::Qp;
+use crate::queue::{Consumer, Producer, queue_words, ring_words};
+
+impl ShmFabric {
+    fn ring_words(&self, config: QpConfig) -> u64 {
+        ring_words(config.recv_depth, u64::from(self.config.message_bytes))
+    }
+
+    pub(crate) fn queue_bytes(&self, config: QpConfig) -> u64 {
+        queue_words(self.ring_words(config)) * WORD as u64
+    }
+
+    pub(crate) fn make_qp(
+        &mut self,
+        peer: ProcessId,
+        service: Service,
+        config: QpConfig,
+    ) -> Result<QpId, ConnectError> {
+        if peer.0 >= self.config.processes || peer == self.config.me {
+            return Err(ConnectError::UnknownProcess(peer));
+        }
+        let depths = [
+            ("send queue", config.send_depth, self.data.capabilities.max_send_depth),
+            ("receive queue", config.recv_depth, self.data.capabilities.max_recv_depth),
+        ];
+        if let Some((what, asked, limit)) = depths.into_iter().find(|(_, asked, limit)| asked > limit) {
+            return Err(ConnectError::TooDeep { what, asked, limit });
+        }
+        if self.find_qp(peer, service).is_some() {
+            return Err(ConnectError::Duplicate { peer, service });
+        }
+        let (used, asked, limit) = (self.memory_bytes(), self.queue_bytes(config), self.config.max_bytes);
+        if used.saturating_add(asked) > limit {
+            let reason = format!("{asked} bytes for its queue on top of {used} are above max_bytes, {limit}");
+            return Err(ConnectError::System { peer, reason });
+        }
+        if let Some(reason) = self.control.peers[peer.index()].refused.take() {
+            return Err(ConnectError::Refused { peer, reason });
+        }
+        let qp = self.data.add_qp(Qp::new(peer, service, config));
+        self.control.dial_pause = DIAL_PAUSE.0;
+        self.offer(qp.index());
+        Ok(qp)
+    }
+
+    pub(crate) fn reset_qp(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        let state = self.data.qps.get(qp.index()).ok_or(ConnectError::UnknownQp(qp))?.state;
+        if state != QpState::Error {
+            return Err(ConnectError::NotBroken { qp, state });
+        }
+        // The peer hears of the old end's end before it hears of the new one.
+        self.report_broken();
+        self.data.qps[qp.index()].reset();
+        self.offer(qp.index());
+        Ok(())
+    }
+
+    pub(crate) fn find_qp(&self, peer: ProcessId, service: Service) -> Option<usize> {
+        self.data.qps.iter().position(|qp| qp.peer == peer && qp.service == service)
+    }
+
+    /// Offers an end to the peer, if it is connected.
+    pub(crate) fn offer(&mut self, index: usize) {
+        let qp = &self.data.qps[index];
+        let (peer, service, config, epoch) = (qp.peer, qp.service, qp.config, qp.epoch);
+        if qp.state != QpState::Connecting || qp.offered || self.control.peers[peer.index()].link.is_none() {
+            return;
+        }
+        let ring_words = self.ring_words(config);
+        let (queue, fd) = match make_queue(ring_words) {
+            Ok(made) => made,
+            Err(error) => return self.control.refuse(Some(peer), format!("no queue for {peer}: {error}")),
+        };
+        let qp = &mut self.data.qps[index];
+        let mut consumer = Consumer::new(ring_words);
+        consumer.post(queue.words(), qp.receives.len() as u64);
+        qp.inbound = Some((consumer, queue));
+        qp.offered = true;
+        self.tell(peer, &Message::Offer { service, kind: config.kind, epoch, ring_words }, &[fd]);
+        self.pair(index);
+    }
+
+    /// Both ends are offered: the queue pair is ready.
+    pub(crate) fn pair(&mut self, index: usize) {
+        let qp = &mut self.data.qps[index];
+        let Some(offer) = self.control.peers[qp.peer.index()].offers.get_mut(&qp.service) else { return };
+        if qp.state != QpState::Connecting || !qp.offered {
+            return;
+        }
+        let Some(queue) = offer.queue.take() else { return };
+        qp.outbound = Some((Producer::new(offer.ring_words), queue));
+        qp.state = QpState::Ready;
+        self.control.events.push_back(Event::Connected { qp: QpId(index as u32), peer: qp.peer });
+    }
+
+    /// The peer offered an end.
+    pub(crate) fn offered(&mut self, peer: ProcessId, service: Service, offer: PeerOffer) -> Result<(), String> {
+        let mine = self.find_qp(peer, service);
+        if let Some(index) = mine {
+            let qp = &self.data.qps[index];
+            if qp.config.kind != offer.kind {
+                let (ours, theirs) = (qp.config.kind, offer.kind);
+                return Err(format!("{service:?} is {ours:?} here and {theirs:?} there"));
+            }
+            if qp.state == QpState::Ready {
+                return Err(format!("{service:?} was offered again without being withdrawn"));
+            }
+        }
+        self.control.peers[peer.index()].offers.insert(service, offer);
+        if let Some(index) = mine {
+            self.pair(index);
+        }
+        Ok(())
+    }
+
+    /// The peer's end is gone.
+    pub(crate) fn withdrawn(&mut self, peer: ProcessId, service: Service, epoch: u32) {
+        let offers = &mut self.control.peers[peer.index()].offers;
+        if offers.get(&service).is_none_or(|offer| offer.epoch != epoch) {
+            return;
+        }
+        offers.remove(&service);
+        if let Some(index) = self.find_qp(peer, service)
+            && self.data.qps[index].state == QpState::Ready
+        {
+            self.data.flush();
+            self.data.receive();
+            self.data.fail(index, Status::Flushed);
+        }
+    }
+
+    /// Tells users and peers of queue pairs that broke.
+    pub(crate) fn report_broken(&mut self) {
+        while let Some(index) = self.data.broken.pop() {
+            let qp = &mut self.data.qps[index as usize];
+            let (peer, service, epoch) = (qp.peer, qp.service, qp.epoch);
+            let offered = std::mem::take(&mut qp.offered);
+            self.control.events.push_back(Event::Disconnected { qp: QpId(index), peer });
+            self.control.peers[peer.index()].offers.remove(&service);
+            if offered {
+                self.tell(peer, &Message::Withdraw { service, epoch }, &[]);
+            }
+        }
+    }
+}
+
+fn make_queue(ring_words: u64) -> io::Result<(Mapping, Arc<OwnedFd>)> {
+    let words = queue_words(ring_words);
+    let fd = memfd::create("stentor-queue", words * WORD as u64)?;
+    let queue = Mapping::shared(fd.as_fd(), words as usize, false)?;
+    memfd::finish(&fd)?;
+    Ok((queue, Arc::new(fd)))
+}

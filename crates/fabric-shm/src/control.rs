@@ -1,0 +1,140 @@
+//! The control plane's state: who is connected, who is about to be, what happened.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use rustix::fs::Timespec;
+use rustix::io;
+use stentor_fabric::{Event, ProcessId, QpKind, Service};
+
+use crate::directory::Seat;
+use crate::link::Link;
+use crate::mapping::{Mapping, ReadMapping};
+use crate::message::{Identity, Message};
+
+/// Refusals that are kept until somebody asks.
+const MAX_REFUSALS: usize = 64;
+/// Pause between two tries to reach peers that are not there: from, to.
+pub(crate) const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// Pause after a peer refused: it will again.
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(500);
+
+/// A connection that was not made, or was closed, for a reason that somebody should hear of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The other end, if it is known who it is.
+    pub peer: Option<ProcessId>,
+    /// Why, who, and the remedy.
+    pub reason: String,
+}
+
+/// A connection whose other end has not been let in yet.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) link: Link,
+    /// Whom we dialled; `None` if the other end dialled.
+    pub(crate) expected: Option<ProcessId>,
+    /// Who it is, once it has said so and been believed.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) since: Instant,
+}
+
+/// The other end of a queue pair, as the peer announced it.
+#[derive(Debug)]
+pub(crate) struct PeerOffer {
+    pub(crate) kind: QpKind,
+    pub(crate) epoch: u32,
+    pub(crate) ring_words: u64,
+    /// Until our end takes it.
+    pub(crate) queue: Option<Mapping>,
+}
+
+/// What is known of a peer.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    pub(crate) link: Option<Link>,
+    /// Its generations.
+    pub(crate) control: Option<Arc<ReadMapping>>,
+    pub(crate) offers: HashMap<Service, PeerOffer>,
+    /// Why it was not let in last, or did not let us in.
+    pub(crate) refused: Option<String>,
+}
+
+/// The control plane of one process.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) identity: Identity,
+    pub(crate) listener: OwnedFd,
+    pub(crate) epoll: OwnedFd,
+    pub(crate) cluster: PathBuf,
+    pub(crate) newcomers: Vec<Newcomer>,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) refusals: VecDeque<Refusal>,
+    /// The wait page and the control page, as every peer gets them.
+    pub(crate) pages: [Arc<OwnedFd>; 2],
+    pub(crate) control_words: u32,
+    pub(crate) next_dial: Instant,
+    pub(crate) dial_pause: Duration,
+    /// Removes the socket when this goes.
+    pub(crate) _seat: Seat,
+}
+
+impl Control {
+    /// Has `wait` and the raw fd look at a socket.
+    pub(crate) fn watch(epoll: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
+        epoll::add(epoll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+    }
+
+    /// Whether a socket has something to read; waits for it, but not longer than `timeout`.
+    pub(crate) fn readable(&self, timeout: Duration) -> io::Result<bool> {
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+        match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A new connection: says hello.
+    pub(crate) fn greet(&mut self, socket: OwnedFd, pid: i32, expected: Option<ProcessId>) {
+        if Control::watch(&self.epoll, &socket).is_err() {
+            return;
+        }
+        let mut link = Link::new(socket, pid);
+        link.send(&Message::Hello(self.identity.clone()), &[]);
+        self.newcomers.push(Newcomer { link, expected, identity: None, since: Instant::now() });
+    }
+
+    /// Keeps a refusal, unless it is the one that this peer got last.
+    pub(crate) fn refuse(&mut self, peer: Option<ProcessId>, reason: String) {
+        let known = peer.and_then(|peer| self.peers.get_mut(peer.index()));
+        let repeated = match known {
+            Some(known) => {
+                let repeated = known.refused.as_ref() == Some(&reason);
+                known.refused = Some(reason.clone());
+                repeated
+            }
+            None => self.refusals.back().is_some_and(|last| last.reason == reason),
+        };
+        self.next_dial = self.next_dial.max(Instant::now() + REFUSED_PAUSE);
+        if !repeated {
+            if self.refusals.len() == MAX_REFUSALS {
+                self.refusals.pop_front();
+            }
+            self.refusals.push_back(Refusal { peer, reason });
+        }
+    }
+
+    /// Sends to a peer that is connected.
+    pub(crate) fn send(&mut self, peer: ProcessId, message: &Message, fds: &[Arc<OwnedFd>]) {
+        if let Some(link) = &mut self.peers[peer.index()].link {
+            link.send(message, fds);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The data plane: everything that the hot path touches. It makes no system call but to wake a sleeping peer.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use stentor_fabric::memory::{Ordering, fence};
+use stentor_fabric::{Capabilities, Completion, Opcode, QpId, QpKind, QpState, Status};
+
+use crate::bell::Bell;
+use crate::local::LocalRegion;
+use crate::qp::{Entry, NONE, Qp};
+use crate::remote::Remotes;
+
+/// A completion that waits to be polled.
+#[derive(Clone, Copy, Debug)]
+struct Finished {
+    completion: Completion,
+    /// Of a work request: frees the places up to this one. 0: of a receive.
+    number: u64,
+    epoch: u32,
+}
+
+/// The data plane of one process.
+#[derive(Debug)]
+pub(crate) struct Data {
+    pub(crate) capabilities: Capabilities,
+    pub(crate) rnr_timeout: Duration,
+    pub(crate) regions: Vec<LocalRegion>,
+    pub(crate) remotes: Remotes,
+    pub(crate) qps: Vec<Qp>,
+    /// By process: the means to wake it, while it is connected.
+    pub(crate) bells: Vec<Option<Bell>>,
+    /// Queue pairs that broke and of which the control plane does not know yet.
+    pub(crate) broken: Vec<u32>,
+    /// Queue pairs that were posted to since the last flush.
+    pub(crate) dirty: Vec<u32>,
+    /// Queue pairs that may receive.
+    pub(crate) receivers: Vec<u32>,
+    /// Queue pairs with deferred work requests.
+    pub(crate) deferring: u32,
+    finished: VecDeque<Finished>,
+}
+
+impl Data {
+    pub(crate) fn new(capabilities: Capabilities, rnr_timeout: Duration, processes: usize) -> Self {
+        Data {
+            capabilities,
+            rnr_timeout,
+            regions: Vec::new(),
+            remotes: Remotes::default(),
+            qps: Vec::new(),
+            bells: (0..processes).map(|_| None).collect(),
+            broken: Vec::new(),
+            dirty: Vec::new(),
+            receivers: Vec::new(),
+            deferring: 0,
+            finished: VecDeque::new(),
+        }
+    }
+
+    /// Adds a queue pair, and room for everything that can be outstanding on it.
+    pub(crate) fn add_qp(&mut self, qp: Qp) -> QpId {
+        let index = self.qps.len() as u32;
+        let places: usize =
+            self.qps.iter().chain([&qp]).map(|qp| (qp.config.send_depth + qp.config.recv_depth) as usize).sum();
+        self.finished.reserve(places - self.finished.len().min(places));
+        self.dirty.reserve(self.qps.len() + 1);
+        self.broken.reserve(self.qps.len() + 1);
+        if qp.config.recv_depth > 0 {
+            self.receivers.push(index);
+        }
+        self.qps.push(qp);
+        QpId(index)
+    }
+
+    /// Whether completions wait to be polled.
+    pub(crate) fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
+    /// The queue pair must be looked at by the next flush.
+    #[inline]
+    pub(crate) fn mark(&mut self, index: usize) {
+        let qp = &mut self.qps[index];
+        if !qp.dirty {
+            qp.dirty = true;
+            self.dirty.push(index as u32);
+        }
+    }
+
+    /// Checks what was posted, completes it, and wakes sleeping peers: one full fence for all.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        if self.deferring > 0 {
+            self.retry_deferred();
+        }
+        if !self.dirty.is_empty() {
+            self.flush_dirty();
+        }
+    }
+
+    fn flush_dirty(&mut self) {
+        fence(Ordering::SeqCst);
+        while let Some(index) = self.dirty.pop() {
+            let index = index as usize;
+            self.qps[index].dirty = false;
+            self.settle(index);
+            if let Some(bell) = &self.bells[self.qps[index].peer.index()] {
+                bell.ring();
+            }
+        }
+    }
+
+    /// Completes what was stored since the last check, if the region was not revoked meanwhile; whether the queue pair
+    /// may go on. The caller has executed a full fence since the stores.
+    #[inline]
+    pub(crate) fn settle(&mut self, index: usize) -> bool {
+        let qp = &mut self.qps[index];
+        if qp.open != NONE {
+            let open = self.remotes.slot(qp.open).is_some_and(|remote| remote.is_open());
+            qp.open = NONE;
+            if !open && qp.config.kind == QpKind::Reliable {
+                self.refuse_unchecked(index);
+                return false;
+            }
+            let mut unchecked = std::mem::take(&mut qp.unchecked);
+            for entry in unchecked.drain(..).filter(|entry| entry.signalled) {
+                self.complete(index, entry, Status::Success);
+            }
+            self.qps[index].unchecked = unchecked;
+        }
+        self.qps[index].state == QpState::Ready
+    }
+
+    /// Before something that is ordered behind the stores to another region: fence and check. Whether to go on.
+    #[inline]
+    pub(crate) fn settle_before(&mut self, index: usize, slot: u32) -> bool {
+        let open = self.qps[index].open;
+        if open == NONE || open == slot {
+            return true;
+        }
+        fence(Ordering::SeqCst);
+        self.settle(index)
+    }
+
+    #[cold]
+    fn refuse_unchecked(&mut self, index: usize) {
+        let mut unchecked = std::mem::take(&mut self.qps[index].unchecked);
+        let mut status = Status::RemoteAccess;
+        for entry in unchecked.drain(..) {
+            self.complete(index, entry, status);
+            status = Status::Flushed;
+        }
+        self.qps[index].unchecked = unchecked;
+        self.break_qp(index, Status::Flushed);
+    }
+
+    /// Reports the end of a work request.
+    #[inline]
+    pub(crate) fn complete(&mut self, index: usize, entry: Entry, status: Status) {
+        let completion = Completion {
+            qp: QpId(index as u32),
+            id: entry.id,
+            opcode: entry.opcode,
+            status,
+            bytes: 0,
+            imm: None,
+            tag: 0,
+        };
+        let epoch = self.qps[index].epoch;
+        self.finished.push_back(Finished { completion, number: entry.number, epoch });
+    }
+
+    /// Reports the end of a receive.
+    pub(crate) fn complete_receive(&mut self, completion: Completion) {
+        let epoch = self.qps[completion.qp.index()].epoch;
+        self.finished.push_back(Finished { completion, number: 0, epoch });
+    }
+
+    /// Puts a queue pair into the error state and flushes it; `first` is for the first work request that still waits.
+    #[cold]
+    pub(crate) fn break_qp(&mut self, index: usize, first: Status) {
+        let qp = &mut self.qps[index];
+        if qp.state == QpState::Error {
+            return;
+        }
+        qp.state = QpState::Error;
+        qp.open = NONE;
+        qp.unchecked.clear();
+        qp.waits_since = None;
+        (qp.outbound, qp.inbound) = (None, None);
+        let (mut deferred, mut receives) = (std::mem::take(&mut qp.deferred), std::mem::take(&mut qp.receives));
+        self.deferring -= u32::from(!deferred.is_empty());
+        let mut status = first;
+        for work in deferred.drain(..) {
+            self.complete(index, work.entry, status);
+            status = Status::Flushed;
+        }
+        for receive in receives.drain(..) {
+            self.complete_receive(Completion {
+                qp: QpId(index as u32),
+                id: receive.id,
+                opcode: Opcode::Recv,
+                status: Status::Flushed,
+                bytes: 0,
+                imm: None,
+                tag: 0,
+            });
+        }
+        self.qps[index].receives = receives;
+        self.broken.push(index as u32);
+    }
+
+    /// Takes completions.
+    #[inline]
+    pub(crate) fn poll(&mut self, out: &mut [Completion]) -> usize {
+        self.flush();
+        let mut taken = self.take(out);
+        if taken < out.len() && !self.receivers.is_empty() {
+            self.receive();
+            taken += self.take(&mut out[taken..]);
+        }
+        taken
+    }
+
+    #[inline]
+    fn take(&mut self, out: &mut [Completion]) -> usize {
+        let mut taken = 0;
+        while taken < out.len() {
+            let Some(finished) = self.finished.pop_front() else { break };
+            let qp = &mut self.qps[finished.completion.qp.index()];
+            if finished.epoch == qp.epoch {
+                if finished.number == 0 {
+                    qp.receives_held -= 1;
+                } else {
+                    qp.freed = qp.freed.max(finished.number);
+                }
+            }
+            out[taken] = finished.completion;
+            taken += 1;
+        }
+        taken
+    }
+}

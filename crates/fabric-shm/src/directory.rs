@@ -1,0 +1,167 @@
+//! Where the control sockets of a cluster are: `DIRECTORY/CLUSTER/ID-NAME.PID.NONCE.sock`, all directories 0700.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use stentor_fabric::ProcessId;
+
+use crate::config::{ShmConfig, StartError};
+use crate::janitor::Janitor;
+use crate::socket;
+
+/// `sun_path` without its closing zero.
+const MAX_PATH: usize = 107;
+/// How long another process of the cluster may take to start.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// How often the directory may be removed under our feet by a process that leaves.
+const ATTEMPTS: usize = 50;
+
+/// This process's socket and directories; removed on drop.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    directory: PathBuf,
+    cluster: PathBuf,
+    socket: PathBuf,
+    /// After the fields that `drop` uses: ends when they are gone.
+    janitor: Option<Janitor>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // Whatever is gone already, or still used by others, stays as it is.
+        let _ = fs::remove_file(&self.socket);
+        if fs::remove_dir(&self.cluster).is_ok() {
+            let _ = fs::remove_dir(&self.directory);
+        }
+        drop(self.janitor.take());
+    }
+}
+
+pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
+    let what = what.into();
+    |error| StartError::System { what, source: error.into() }
+}
+
+/// Makes a directory for us alone, or checks that the one that is there is.
+fn make_private(path: &Path) -> Result<(), StartError> {
+    let wrong = |reason: String| StartError::Directory { path: path.to_owned(), reason };
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(wrong(format!("cannot make the directory: {error}"))),
+    }
+    let is = match fs::symlink_metadata(path) {
+        Ok(is) => is,
+        // Removed by a process that leaves; the caller tries again.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(wrong(format!("cannot look at the directory: {error}"))),
+    };
+    let (uid, mode) = (geteuid().as_raw(), is.mode() & 0o7777);
+    if !is.is_dir() {
+        return Err(wrong("is not a directory (symbolic links are not followed); choose another".to_owned()));
+    }
+    if is.uid() != uid {
+        return Err(wrong(format!("belongs to user {}, this process runs as {uid}; choose another", is.uid())));
+    }
+    if mode & 0o077 != 0 {
+        return Err(wrong(format!("others may enter it (mode {mode:04o}); run: chmod 700 {}", path.display())));
+    }
+    Ok(())
+}
+
+/// The locked directory of the cluster; `None` if it was removed meanwhile.
+fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = match open(path, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(system(format!("open {}", path.display()))(error)),
+    };
+    let since = Instant::now();
+    loop {
+        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::WOULDBLOCK) if since.elapsed() < LOCK_WAIT => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(system(format!("lock {}", path.display()))(error)),
+        }
+    }
+    let ours = fstat(&fd).map_err(system("look at the locked directory"))?;
+    let there = fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.st_dev, ours.st_ino));
+    Ok(there.then_some(fd))
+}
+
+/// The sockets in a cluster's directory of the process with this id.
+pub(crate) fn sockets_of(cluster: &Path, process: ProcessId) -> Vec<PathBuf> {
+    let prefix = format!("{}-", process.0);
+    let Ok(entries) = fs::read_dir(cluster) else { return Vec::new() };
+    let named = |name: &[u8]| name.starts_with(prefix.as_bytes()) && name.ends_with(b".sock");
+    entries.flatten().filter(|entry| named(entry.file_name().as_bytes())).map(|entry| entry.path()).collect()
+}
+
+/// Removes the sockets that dead processes with our id left; an error if one of them is alive.
+fn refuse_second(config: &ShmConfig, cluster: &Path) -> Result<(), StartError> {
+    for path in sockets_of(cluster, config.me) {
+        let pid = match socket::dial(&path) {
+            Ok(socket) => socket::peer(&socket).map_or(0, |(pid, _)| pid),
+            // Alive and busy.
+            Err(Errno::AGAIN) => 0,
+            Err(_) => {
+                let _ = fs::remove_file(&path);
+                continue;
+            }
+        };
+        return Err(StartError::AlreadyRunning {
+            name: config.name.clone(),
+            me: config.me,
+            cluster: config.cluster.clone(),
+            pid,
+        });
+    }
+    Ok(())
+}
+
+/// Takes this process's seat in the cluster: returns the listening socket.
+pub(crate) fn take_seat(config: &ShmConfig) -> Result<(Seat, OwnedFd, PathBuf), StartError> {
+    let cluster = config.directory.join(&config.cluster);
+    for _ in 0..ATTEMPTS {
+        make_private(&config.directory)?;
+        match make_private(&cluster) {
+            Err(StartError::Directory { .. }) if !config.directory.exists() => continue,
+            other => other?,
+        }
+        let Some(locked) = lock(&cluster)? else { continue };
+        refuse_second(config, &cluster)?;
+        let mut nonce = [0; 4];
+        rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
+            .map_err(system("get a random number"))?;
+        let (id, name, pid) = (config.me.0, &config.name, std::process::id());
+        let path = cluster.join(format!("{id}-{name}.{pid}.{:08x}.sock", u32::from_le_bytes(nonce)));
+        let bytes = path.as_os_str().len();
+        if bytes > MAX_PATH {
+            return Err(StartError::PathTooLong { path, bytes });
+        }
+        // The janitor first: there is no moment at which the socket would stay behind.
+        let janitor = config.janitor.then(|| Janitor::start(&path, &cluster, &config.directory));
+        let janitor = janitor.transpose().map_err(StartError::Janitor)?;
+        let seat = Seat { directory: config.directory.clone(), cluster: cluster.clone(), socket: path, janitor };
+        let listener = match socket::serve(&seat.socket) {
+            Ok(listener) => listener,
+            Err(Errno::NOENT) => continue,
+            Err(error) => return Err(system(format!("listen at {}", seat.socket.display()))(error)),
+        };
+        fs::set_permissions(&seat.socket, Permissions::from_mode(0o600))
+            .map_err(|source| StartError::System { what: "make the socket private".to_owned(), source })?;
+        drop(locked);
+        return Ok((seat, listener, cluster));
+    }
+    let reason = "is removed again and again by other processes; choose another".to_owned();
+    Err(StartError::Directory { path: cluster, reason })
+}

@@ -1,0 +1,206 @@
+//! Carrying out work requests: all of them at once, while posting, but those that wait for a receive of the peer.
+
+use stentor_fabric::memory::{Ordering, Word, fence};
+use stentor_fabric::{QpKind, RemoteSpan, Source, Span, Status, Verb};
+
+use crate::copy::{store, store_bytes, word_at};
+use crate::data::Data;
+use crate::local::{LocalRegion, span_words};
+use crate::qp::{Entry, NONE};
+use crate::queue::{Header, Kind};
+use crate::remote::Remote;
+
+/// No region: what goes into the queue is behind everything before it.
+const QUEUE: u32 = NONE - 1;
+
+/// What became of a work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// It is done, or failed and was reported.
+    Done,
+    /// The peer has no receive for it, or its queue is full: nothing was done.
+    Wait,
+}
+
+impl Data {
+    /// Carries out a checked work request.
+    pub(crate) fn execute(&mut self, index: usize, entry: Entry, verb: Verb<'_>) -> Outcome {
+        match verb {
+            Verb::Write { source, target } => {
+                self.write(index, entry, source, &target);
+            }
+            Verb::WriteImm { source, target, imm } => return self.write_imm(index, entry, source, &target, imm),
+            Verb::Send { source, imm } => return self.send(index, entry, source, imm),
+            Verb::Read { local, remote } => self.read(index, entry, local, &remote),
+            Verb::CompareSwap { local, remote, expected, new } => {
+                self.atomic(index, entry, local, &remote, |word| {
+                    match word.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
+                        Ok(old) | Err(old) => old,
+                    }
+                });
+            }
+            Verb::FetchAdd { local, remote, add } => {
+                self.atomic(index, entry, local, &remote, |word| word.fetch_add(add, Ordering::SeqCst));
+            }
+            Verb::TaggedSend { .. } => unreachable!("refused when posted"),
+        }
+        Outcome::Done
+    }
+
+    /// Finds the region and checks what was stored to another one before. `None`: the work request was reported.
+    fn open(&mut self, index: usize, entry: Entry, span: &RemoteSpan, fits: impl Fn(&Remote) -> bool) -> Option<u32> {
+        let peer = self.qps[index].peer;
+        let found = self.remotes.find(peer, span).filter(|(_, remote)| fits(remote)).map(|(slot, _)| slot);
+        let Some(slot) = found else {
+            self.refuse(index, entry);
+            return None;
+        };
+        if !self.settle_before(index, slot) {
+            self.complete(index, entry, Status::Flushed);
+            return None;
+        }
+        Some(slot)
+    }
+
+    /// The stores are done: to be checked and completed by the next flush.
+    fn stored(&mut self, index: usize, entry: Entry, slot: u32) {
+        let qp = &mut self.qps[index];
+        qp.open = slot;
+        qp.unchecked.push(entry);
+        self.mark(index);
+    }
+
+    /// Done without touching memory, behind what was posted before.
+    fn done(&mut self, index: usize, entry: Entry) {
+        if self.qps[index].open != NONE {
+            self.qps[index].unchecked.push(entry);
+        } else if entry.signalled {
+            self.complete(index, entry, Status::Success);
+        }
+        self.mark(index);
+    }
+
+    /// Outside the region, or not granted (any more).
+    #[cold]
+    fn refuse(&mut self, index: usize, entry: Entry) {
+        if self.qps[index].config.kind == QpKind::Unreliable {
+            return self.done(index, entry);
+        }
+        let sound = self.settle_before(index, QUEUE);
+        self.complete(index, entry, if sound { Status::RemoteAccess } else { Status::Flushed });
+        self.break_qp(index, Status::Flushed);
+    }
+
+    /// Where it was stored; `QUEUE` if there was nothing to store, `None` if it was refused.
+    fn write(&mut self, index: usize, entry: Entry, source: Source<'_>, target: &RemoteSpan) -> Option<u32> {
+        let bytes = source.bytes();
+        if bytes == 0 {
+            self.done(index, entry);
+            return Some(QUEUE);
+        }
+        let fits = |remote: &Remote| remote.writable(target.offset, bytes).is_some();
+        let slot = self.open(index, entry, target, fits)?;
+        let to = self.remotes.slot(slot).and_then(|remote| remote.writable(target.offset, bytes));
+        let to = to.expect("found and checked above");
+        match source {
+            Source::Inline(data) => store_bytes(data, to),
+            Source::Region(span) => {
+                let from = local_words(&self.regions, span);
+                store(to, |index| from[index].load(Ordering::Relaxed));
+            }
+        }
+        self.stored(index, entry, slot);
+        Some(slot)
+    }
+
+    fn write_imm(&mut self, index: usize, entry: Entry, source: Source<'_>, target: &RemoteSpan, imm: u32) -> Outcome {
+        let header = Header { kind: Kind::WriteImm, bytes: source.bytes() as u32, imm };
+        if !self.peer_ready(index, header) {
+            return self.not_ready(index, entry);
+        }
+        let Some(slot) = self.write(index, entry, source, target) else { return Outcome::Done };
+        // The notification is ordered behind the data, and must not come for data that were refused.
+        fence(Ordering::SeqCst);
+        let taken = slot == QUEUE || self.remotes.slot(slot).is_some_and(Remote::is_open);
+        if self.settle(index) && taken {
+            self.push(index, header, |_| 0);
+        }
+        Outcome::Done
+    }
+
+    fn send(&mut self, index: usize, entry: Entry, source: Source<'_>, imm: Option<u32>) -> Outcome {
+        let kind = if imm.is_some() { Kind::SendImm } else { Kind::Send };
+        let header = Header { kind, bytes: source.bytes() as u32, imm: imm.unwrap_or(0) };
+        if !self.peer_ready(index, header) {
+            return self.not_ready(index, entry);
+        }
+        if !self.settle_before(index, QUEUE) {
+            self.complete(index, entry, Status::Flushed);
+            return Outcome::Done;
+        }
+        match source {
+            Source::Inline(data) => self.push(index, header, |word| word_at(data, word)),
+            Source::Region(span) => {
+                let qp = &mut self.qps[index];
+                let from = local_words(&self.regions, span);
+                if let Some((producer, memory)) = &mut qp.outbound {
+                    producer.push(memory.words(), header, |word| from[word].load(Ordering::Relaxed));
+                }
+            }
+        }
+        self.done(index, entry);
+        Outcome::Done
+    }
+
+    fn peer_ready(&mut self, index: usize, header: Header) -> bool {
+        let outbound = &mut self.qps[index].outbound;
+        outbound.as_mut().is_some_and(|(producer, memory)| producer.ready(memory.words(), header))
+    }
+
+    /// On an unreliable connection what the peer is not ready for is lost.
+    fn not_ready(&mut self, index: usize, entry: Entry) -> Outcome {
+        if self.qps[index].config.kind == QpKind::Reliable {
+            return Outcome::Wait;
+        }
+        self.done(index, entry);
+        Outcome::Done
+    }
+
+    fn push(&mut self, index: usize, header: Header, payload: impl Fn(usize) -> u64) {
+        if let Some((producer, memory)) = &mut self.qps[index].outbound {
+            producer.push(memory.words(), header, payload);
+        }
+        self.mark(index);
+    }
+
+    fn read(&mut self, index: usize, entry: Entry, local: Span, remote: &RemoteSpan) {
+        if local.bytes == 0 {
+            return self.done(index, entry);
+        }
+        let Some(slot) = self.open(index, entry, remote, |_| true) else { return };
+        let to = local_words(&self.regions, local);
+        if !self.remotes.slot(slot).is_some_and(|region| region.read(remote.offset, to)) {
+            return self.refuse(index, entry);
+        }
+        // What is read after this was there when this was read (READs are executed in order).
+        fence(Ordering::Acquire);
+        self.stored(index, entry, slot);
+    }
+
+    fn atomic(&mut self, index: usize, entry: Entry, local: Span, remote: &RemoteSpan, change: impl Fn(&Word) -> u64) {
+        let fits = |region: &Remote| region.atomic(remote.offset).is_some();
+        let Some(slot) = self.open(index, entry, remote, fits) else { return };
+        let old = self.remotes.slot(slot).and_then(|region| region.atomic(remote.offset)).map(change);
+        let old = old.expect("found and checked above");
+        local_words(&self.regions, local)[0].store(old, Ordering::Relaxed);
+        self.stored(index, entry, slot);
+    }
+}
+
+/// The words of a span that was checked when posted; regions never shrink or go away.
+fn local_words(regions: &[LocalRegion], span: Span) -> &[Word] {
+    if span.bytes == 0 {
+        return &[];
+    }
+    span_words(regions, span).expect("checked when posted")
+}

@@ -1,0 +1,228 @@
+//! The fabric as its user sees it.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use stentor_fabric::memory::{WORD, Word};
+use stentor_fabric::{
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
+    WorkRequest,
+};
+
+use crate::config::{ShmConfig, StartError};
+use crate::control::{Control, DIAL_PAUSE, Peer, Refusal};
+use crate::data::Data;
+use crate::directory::{system, take_seat};
+use crate::doorbell::AWAKE;
+use crate::mapping::Mapping;
+use crate::memfd;
+use crate::message::{FORMAT, Identity};
+
+/// Bytes of the page with the wait word.
+pub(crate) const WAIT_PAGE: u64 = 4096;
+/// The largest inline source, bytes.
+const INLINE_LIMIT: u32 = 1 << 20;
+/// The deepest queues.
+const DEPTH_LIMIT: u32 = 1 << 16;
+
+/// One process of a cluster on this host.
+///
+/// Dropping it closes its connections and removes its socket. When it is killed instead, the system frees its memory
+/// and the janitor removes the socket.
+#[derive(Debug)]
+pub struct ShmFabric {
+    pub(crate) config: ShmConfig,
+    pub(crate) data: Data,
+    pub(crate) control: Control,
+    pub(crate) region_names: HashMap<(ProcessId, Purpose), RegionId>,
+    /// A word per region, raised by each revocation; peers can only read it.
+    pub(crate) generations: Mapping,
+    /// Word 0 says how this process sleeps; peers may write it.
+    pub(crate) wait_page: Mapping,
+    /// How this process was armed last.
+    pub(crate) armed: u64,
+    /// Whether somebody may be waiting for the raw fd.
+    pub(crate) fd_used: Cell<bool>,
+}
+
+impl ShmFabric {
+    /// Starts a process of a cluster: from here on its peers can connect.
+    ///
+    /// # Errors
+    /// See [`StartError`]. Nothing is left behind then.
+    pub fn start(config: ShmConfig) -> Result<ShmFabric, StartError> {
+        config.check()?;
+        let (seat, listener, cluster) = take_seat(&config)?;
+        let wait_fd = memfd::create("stentor-wait", WAIT_PAGE).map_err(system("make the wait page"))?;
+        let wait_page =
+            Mapping::shared(wait_fd.as_fd(), WAIT_PAGE as usize / WORD, true).map_err(system("map the wait page"))?;
+        memfd::finish(&wait_fd).map_err(system("seal the wait page"))?;
+        let control_words = config.max_regions;
+        let control_fd = memfd::create("stentor-control", u64::from(control_words) * WORD as u64)
+            .map_err(system("make the control page"))?;
+        let generations = Mapping::shared(control_fd.as_fd(), control_words as usize, false)
+            .map_err(system("map the control page"))?;
+        memfd::finish_read_only(&control_fd).map_err(system("seal the control page (Linux 5.1 or later has it)"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("make an epoll instance"))?;
+        Control::watch(&epoll, &listener).map_err(system("watch the listening socket"))?;
+        let control = Control {
+            identity: Identity {
+                format: FORMAT,
+                version: config.version,
+                fingerprint: config.fingerprint,
+                process: config.me,
+                processes: config.processes,
+                cluster: config.cluster.clone(),
+                name: config.name.clone(),
+            },
+            listener,
+            epoll,
+            cluster,
+            newcomers: Vec::new(),
+            peers: (0..config.processes).map(|_| Peer::default()).collect(),
+            events: VecDeque::new(),
+            refusals: VecDeque::new(),
+            pages: [Arc::new(wait_fd), Arc::new(control_fd)],
+            control_words,
+            next_dial: Instant::now(),
+            dial_pause: DIAL_PAUSE.0,
+            _seat: seat,
+        };
+        let data = Data::new(capabilities(&config), config.rnr_timeout, usize::from(config.processes));
+        let (armed, fd_used, region_names) = (AWAKE, Cell::new(false), HashMap::new());
+        Ok(ShmFabric { config, data, control, region_names, generations, wait_page, armed, fd_used })
+    }
+
+    /// The next connection that was refused, here or by the other end: a peer of another version, cluster or
+    /// configuration, one that sent garbage or memory that cannot be trusted. The newest 64 are kept.
+    pub fn next_refusal(&mut self) -> Option<Refusal> {
+        self.control.refusals.pop_front()
+    }
+
+    /// All memory that this process registered, its queues and control pages included, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let regions: u64 = self.data.regions.iter().map(|region| region.spec.bytes).sum();
+        let queues: u64 = self.data.qps.iter().map(|qp| self.queue_bytes(qp.config)).sum();
+        regions + queues + WAIT_PAGE + u64::from(self.control.control_words) * WORD as u64
+    }
+
+    /// The process id of a connected peer.
+    #[must_use]
+    pub fn peer_pid(&self, peer: ProcessId) -> Option<i32> {
+        self.control.peers.get(peer.index())?.link.as_ref().map(|link| link.pid)
+    }
+}
+
+impl Drop for ShmFabric {
+    fn drop(&mut self) {
+        self.data.flush();
+    }
+}
+
+fn capabilities(config: &ShmConfig) -> Capabilities {
+    Capabilities {
+        name: "shm",
+        ordered_writes: true,
+        ordered_bytes: false,
+        inline_bytes: INLINE_LIMIT.min(config.message_bytes),
+        max_send_depth: DEPTH_LIMIT,
+        max_recv_depth: DEPTH_LIMIT,
+        max_message_bytes: u64::from(config.message_bytes),
+        atomics: true,
+        unreliable: true,
+        tagged: false,
+        hardware_multicast: false,
+        revokes_in_hardware: false,
+    }
+}
+
+impl Fabric for ShmFabric {
+    fn me(&self) -> ProcessId {
+        self.config.me
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.data.capabilities
+    }
+
+    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
+        self.register_region(spec)
+    }
+
+    #[inline]
+    fn memory(&self, region: RegionId) -> &[Word] {
+        self.data.regions[region.index()].words()
+    }
+
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
+        self.grant_region(region, peer, access)
+    }
+
+    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        self.revoke_region(region, peer)
+    }
+
+    fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
+        self.make_qp(peer, service, config)
+    }
+
+    fn state(&self, qp: QpId) -> QpState {
+        self.data.qps[qp.index()].state
+    }
+
+    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        self.reset_qp(qp)
+    }
+
+    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
+        self.data.remotes.resolve(peer, purpose)
+    }
+
+    #[inline]
+    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        self.data.post(qp, request)
+    }
+
+    #[inline]
+    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
+        self.data.post_recv(qp, local, id)
+    }
+
+    fn post_tagged_recv(&mut self, _: QpId, _: Span, _: u64, _: u64, _: u64) -> Result<(), PostError> {
+        Err(PostError::Unsupported("tagged receive"))
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.data.flush();
+    }
+
+    #[inline]
+    fn poll(&mut self, out: &mut [Completion]) -> usize {
+        self.data.poll(out)
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.pump();
+        self.control.events.pop_front()
+    }
+
+    fn arm(&mut self) {
+        self.prepare_sleep();
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        self.sleep(timeout)
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        self.fd_used.set(true);
+        Some(self.control.epoll.as_raw_fd())
+    }
+}

@@ -1,0 +1,100 @@
+//! Who may connect: the first message of both ends, compared.
+
+use stentor_fabric::ProcessId;
+
+use crate::message::{FORMAT, Identity};
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} of cluster {})", self.name, self.process, self.cluster)
+    }
+}
+
+/// Checks what the other end, process `pid`, says of itself. `expected`: whom this end dialled; otherwise the other end
+/// dialled, which only processes with larger ids do.
+///
+/// # Errors
+/// The reason, naming both sides and the remedy.
+pub(crate) fn compare(mine: &Identity, theirs: &Identity, pid: i32, expected: Option<ProcessId>) -> Result<(), String> {
+    let differ = |what: &str, mine_is: String, theirs_is: String, remedy: &str| {
+        Err(format!("{what} differ: {mine} has {mine_is}, {theirs}, pid {pid}, has {theirs_is}; {remedy}"))
+    };
+    if theirs.format != FORMAT {
+        let remedy = "run the same release of Stentor on both";
+        return differ("shared-memory formats", FORMAT.to_string(), theirs.format.to_string(), remedy);
+    }
+    if theirs.version != mine.version {
+        let remedy = "run the same release of Stentor on both";
+        return differ("protocol versions", mine.version.to_string(), theirs.version.to_string(), remedy);
+    }
+    if theirs.cluster != mine.cluster {
+        let remedy = "give each cluster a directory or a name of its own";
+        return differ("clusters", mine.cluster.clone(), theirs.cluster.clone(), remedy);
+    }
+    if theirs.fingerprint != mine.fingerprint || theirs.processes != mine.processes {
+        let show = |identity: &Identity| format!("{:016x} with {} processes", identity.fingerprint, identity.processes);
+        return differ("configurations", show(mine), show(theirs), "start both with the same cluster.toml");
+    }
+    let allowed = match expected {
+        Some(expected) => theirs.process == expected,
+        None => theirs.process > mine.process && theirs.process.0 < mine.processes,
+    };
+    if !allowed {
+        return Err(format!(
+            "{theirs}, pid {pid}, is not a process that {mine} may be connected to here; \
+             give each process an id of its own"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(process: u16) -> Identity {
+        Identity {
+            format: FORMAT,
+            version: 3,
+            fingerprint: 0xabc,
+            process: ProcessId(process),
+            processes: 4,
+            cluster: "example".to_owned(),
+            name: format!("g1.{process}"),
+        }
+    }
+
+    #[test]
+    fn equals_are_let_in_by_the_one_they_dialled() {
+        assert_eq!(compare(&identity(0), &identity(1), 7, None), Ok(()));
+        assert_eq!(compare(&identity(1), &identity(0), 7, Some(ProcessId(0))), Ok(()));
+    }
+
+    #[test]
+    fn each_difference_is_refused_with_both_named() {
+        let mine = identity(0);
+        let cases: [(&str, fn(&mut Identity)); 5] = [
+            ("formats", |theirs| theirs.format += 1),
+            ("versions", |theirs| theirs.version += 1),
+            ("clusters", |theirs| theirs.cluster.push('2')),
+            ("configurations", |theirs| theirs.fingerprint += 1),
+            ("configurations", |theirs| theirs.processes += 1),
+        ];
+        for (what, change) in cases {
+            let mut theirs = identity(1);
+            change(&mut theirs);
+            let reason = compare(&mine, &theirs, 77, None).unwrap_err();
+            for part in [what, "g1.0", "g1.1", "77"] {
+                assert!(reason.contains(part), "{part} in: {reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_wrong_process_is_refused() {
+        assert!(compare(&identity(1), &identity(1), 7, None).is_err(), "the same id");
+        assert!(compare(&identity(1), &identity(0), 7, None).is_err(), "the smaller does not dial");
+        assert!(compare(&identity(1), &identity(4), 7, None).is_err(), "not in the cluster");
+        assert!(compare(&identity(2), &identity(1), 7, Some(ProcessId(0))).is_err(), "not the one dialled");
+    }
+}

@@ -1,0 +1,40 @@
+//! This process's own regions.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use stentor_fabric::memory::{WORD, Word};
+use stentor_fabric::{Access, RegionSpec, Span};
+
+use crate::mapping::Mapping;
+
+/// A region.
+#[derive(Debug)]
+pub(crate) struct LocalRegion {
+    pub(crate) spec: RegionSpec,
+    pub(crate) memory: Mapping,
+    /// What peers map; none for memory that nobody else reaches.
+    pub(crate) fd: Option<Arc<OwnedFd>>,
+    /// What its peer may do now.
+    pub(crate) granted: Option<Access>,
+    /// What the seals of `fd` were finished for: a memfd serves one kind of access only.
+    pub(crate) sealed_for: Option<Access>,
+}
+
+impl LocalRegion {
+    #[inline]
+    pub(crate) fn words(&self) -> &[Word] {
+        self.memory.words()
+    }
+}
+
+/// The words of a span; a last partial word counts. `None` if it is not inside a region, or not at a word.
+#[inline]
+pub(crate) fn span_words(regions: &[LocalRegion], span: Span) -> Option<&[Word]> {
+    if !span.offset.is_multiple_of(WORD as u64) {
+        return None;
+    }
+    let words = regions.get(span.region.index())?.words();
+    let first = usize::try_from(span.offset).ok()? / WORD;
+    words.get(first..first.checked_add((span.bytes as usize).div_ceil(WORD))?)
+}

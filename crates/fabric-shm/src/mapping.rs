@@ -1,0 +1,106 @@
+//! Mapped memory. With `memfd.rs` the only place that knows it is not ordinary memory; the only `unsafe` of the crate.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU32;
+
+use rustix::io;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use stentor_fabric::memory::{Ordering, WORD, Word};
+
+/// Pages mapped shared. The memory behind it cannot shrink while this lives: it is anonymous, or a memfd whose seals
+/// were checked.
+#[derive(Debug)]
+struct Pages {
+    start: NonNull<Word>,
+    words: usize,
+}
+
+// SAFETY: `Pages` owns its mapping, which belongs to the process and to no thread; nothing refers to it but through a
+// borrow of the value.
+unsafe impl Send for Pages {}
+// SAFETY: through a shared borrow the memory is only touched as atomics.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn map(fd: Option<BorrowedFd<'_>>, words: usize, protection: ProtFlags, populate: bool) -> io::Result<Self> {
+        let bytes = words.checked_mul(WORD).ok_or(io::Errno::NOMEM)?;
+        let flags = if populate { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
+        // SAFETY: the kernel chooses an address range that nothing else uses.
+        let start = unsafe {
+            match fd {
+                Some(fd) => mmap(ptr::null_mut(), bytes, protection, flags, fd, 0)?,
+                None => mmap_anonymous(ptr::null_mut(), bytes, protection, flags)?,
+            }
+        };
+        let start = NonNull::new(start.cast::<Word>()).ok_or(io::Errno::NOMEM)?;
+        Ok(Pages { start, words })
+    }
+
+    #[inline]
+    fn words(&self) -> &[Word] {
+        // SAFETY: the range is mapped, page-aligned and `words` long until drop; any bytes are a valid `Word`. Other
+        // processes change it, which atomics allow.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: this is the range that `map` got, and no borrow of it is left.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.words * WORD) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// Memory that may be read and written.
+#[derive(Debug)]
+pub(crate) struct Mapping(Pages);
+
+impl Mapping {
+    /// Memory that no other process sees.
+    pub(crate) fn private(words: usize, populate: bool) -> io::Result<Self> {
+        Pages::map(None, words, ProtFlags::READ | ProtFlags::WRITE, populate).map(Mapping)
+    }
+
+    /// The memory of a memfd that cannot shrink: see [`memfd`](crate::memfd).
+    pub(crate) fn shared(fd: BorrowedFd<'_>, words: usize, populate: bool) -> io::Result<Self> {
+        Pages::map(Some(fd), words, ProtFlags::READ | ProtFlags::WRITE, populate).map(Mapping)
+    }
+
+    #[inline]
+    pub(crate) fn words(&self) -> &[Word] {
+        self.0.words()
+    }
+
+    /// The low half of the first word, for the kernel's futex calls only.
+    pub(crate) fn futex(&self) -> &AtomicU32 {
+        const { assert!(cfg!(target_endian = "little"), "the wait word's low half comes first") }
+        let word = &raw const self.words()[0];
+        // SAFETY: valid and aligned for as long as `self` is borrowed. Nobody in this program accesses the memory
+        // through this reference: the kernel compares it.
+        unsafe { &*word.cast::<AtomicU32>() }
+    }
+}
+
+/// Memory that may only be read: a store would be a fault, so there is no way to write one.
+#[derive(Debug)]
+pub(crate) struct ReadMapping(Pages);
+
+impl ReadMapping {
+    /// The memory of a memfd that cannot shrink: see [`memfd`](crate::memfd).
+    pub(crate) fn shared(fd: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
+        Pages::map(Some(fd), words, ProtFlags::READ, false).map(ReadMapping)
+    }
+
+    #[inline]
+    pub(crate) fn load(&self, word: usize, order: Ordering) -> u64 {
+        self.0.words()[word].load(order)
+    }
+
+    pub(crate) fn words(&self) -> usize {
+        self.0.words
+    }
+}

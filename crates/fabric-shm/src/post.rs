@@ -1,0 +1,135 @@
+//! Posting: what is refused on the spot, and the short way for the commonest work request.
+
+use stentor_fabric::memory::WORD;
+use stentor_fabric::{Opcode, PostError, QpId, QpKind, QpState, Source, Span, Verb, WorkRequest};
+
+use crate::copy::store_bytes;
+use crate::data::Data;
+use crate::execute::Outcome;
+use crate::local::span_words;
+use crate::qp::{Entry, NONE, Receive};
+
+impl Data {
+    /// See [`stentor_fabric::Fabric::post`].
+    #[inline]
+    pub(crate) fn post(&mut self, id: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        let qp = self.qps.get_mut(id.index()).ok_or(PostError::UnknownQp(id))?;
+        qp.admit(id)?;
+        // The short way: an inline WRITE of a sound size to the region that this queue pair wrote last, or after a flush.
+        if let Verb::Write { source: Source::Inline(data), target } = request.verb
+            && !data.is_empty()
+            && data.len() <= self.capabilities.inline_bytes as usize
+            && qp.deferred.is_empty()
+            && let Some((slot, remote)) = self.remotes.find(qp.peer, &target)
+            && (qp.open == slot || qp.open == NONE)
+            && let Some(to) = remote.writable(target.offset, data.len() as u64)
+        {
+            store_bytes(data, to);
+            qp.open = slot;
+            let number = qp.number();
+            qp.unchecked.push(Entry { id: request.id, number, opcode: Opcode::Write, signalled: request.signalled });
+            self.mark(id.index());
+            return Ok(());
+        }
+        self.post_any(id, request)
+    }
+
+    #[inline(never)]
+    fn post_any(&mut self, id: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        let index = id.index();
+        self.check(self.qps[index].config.kind, &request.verb)?;
+        let qp = &mut self.qps[index];
+        let opcode = opcode(&request.verb);
+        let entry = Entry { id: request.id, number: qp.number(), opcode, signalled: request.signalled };
+        if !qp.deferred.is_empty() || self.execute(index, entry, request.verb) == Outcome::Wait {
+            self.defer(index, entry, request.verb);
+        }
+        Ok(())
+    }
+
+    fn check(&self, kind: QpKind, verb: &Verb<'_>) -> Result<(), PostError> {
+        match verb {
+            Verb::Write { source, target } | Verb::WriteImm { source, target, .. } => {
+                self.check_source(source)?;
+                aligned(target.offset, source.bytes())
+            }
+            Verb::Send { source, .. } => self.check_source(source),
+            Verb::TaggedSend { .. } => Err(PostError::Unsupported("tagged send")),
+            Verb::Read { .. } if kind == QpKind::Unreliable => {
+                Err(PostError::Unsupported("READ on an unreliable connection"))
+            }
+            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } if kind == QpKind::Unreliable => {
+                Err(PostError::Unsupported("atomic operation on an unreliable connection"))
+            }
+            Verb::Read { local, remote } => {
+                self.check_span(*local)?;
+                aligned(remote.offset, u64::from(local.bytes))
+            }
+            Verb::CompareSwap { local, remote, .. } | Verb::FetchAdd { local, remote, .. } => {
+                if local.bytes as usize != WORD {
+                    return Err(PostError::Misaligned { offset: local.offset, bytes: u64::from(local.bytes) });
+                }
+                self.check_span(*local)?;
+                aligned(remote.offset, WORD as u64)
+            }
+        }
+    }
+
+    fn check_source(&self, source: &Source<'_>) -> Result<(), PostError> {
+        let (bytes, limit) = (source.bytes(), self.capabilities.inline_bytes);
+        match source {
+            Source::Inline(_) if bytes > u64::from(limit) => Err(PostError::InlineTooLong { bytes, limit }),
+            Source::Inline(_) => self.check_length(bytes),
+            Source::Region(span) => self.check_span(*span),
+        }
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<(), PostError> {
+        let limit = self.capabilities.max_message_bytes;
+        if bytes > limit { Err(PostError::TooLong { bytes, limit }) } else { Ok(()) }
+    }
+
+    fn check_span(&self, span: Span) -> Result<(), PostError> {
+        let Span { region, offset, bytes } = span;
+        let bytes = u64::from(bytes);
+        self.check_length(bytes)?;
+        if bytes > 0 && span_words(&self.regions, span).is_none() {
+            aligned(offset, 0)?;
+            return Err(PostError::OutOfLocalRegion { region, offset, bytes });
+        }
+        Ok(())
+    }
+
+    /// See [`stentor_fabric::Fabric::post_recv`]. Receives may be posted before the queue pair is connected.
+    pub(crate) fn post_recv(&mut self, id: QpId, span: Span, work: u64) -> Result<(), PostError> {
+        let qp = self.qps.get(id.index()).ok_or(PostError::UnknownQp(id))?;
+        if qp.state == QpState::Error {
+            return Err(PostError::NotReady { qp: id, state: qp.state });
+        }
+        if qp.receives_held >= qp.config.recv_depth {
+            return Err(PostError::RecvQueueFull { qp: id, depth: qp.config.recv_depth });
+        }
+        self.check_span(span)?;
+        let qp = &mut self.qps[id.index()];
+        qp.receives_held += 1;
+        qp.receives.push_back(Receive { id: work, span });
+        if let Some((consumer, memory)) = &mut qp.inbound {
+            consumer.post(memory.words(), 1);
+        }
+        Ok(())
+    }
+}
+
+fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
+    if (offset | bytes).is_multiple_of(WORD as u64) { Ok(()) } else { Err(PostError::Misaligned { offset, bytes }) }
+}
+
+fn opcode(verb: &Verb<'_>) -> Opcode {
+    match verb {
+        Verb::Write { .. } | Verb::WriteImm { .. } => Opcode::Write,
+        Verb::Read { .. } => Opcode::Read,
+        Verb::Send { .. } => Opcode::Send,
+        Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => Opcode::Atomic,
+        Verb::TaggedSend { .. } => Opcode::TaggedSend,
+    }
+}

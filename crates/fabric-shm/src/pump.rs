@@ -1,0 +1,341 @@
+//! Driving the control plane: letting peers in, hearing what they say, noticing that they are gone.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::geteuid;
+use stentor_fabric::memory::{Ordering, WORD, fence};
+use stentor_fabric::{ProcessId, QpState, RegionId, Status};
+
+use crate::bell::Bell;
+use crate::control::{Control, DIAL_PAUSE, Newcomer, PeerOffer};
+use crate::directory::sockets_of;
+use crate::fabric::{ShmFabric, WAIT_PAGE};
+use crate::hello;
+use crate::mapping::{Mapping, ReadMapping};
+use crate::memfd;
+use crate::message::{Identity, Message};
+use crate::queue::queue_words;
+use crate::remote::{Granted, RemoteMemory};
+use crate::socket::{self, Received};
+
+/// Packets taken from one peer at a time; the rest waits for the next round.
+const BURST: usize = 256;
+/// Connections that may be in the middle of the handshake.
+const MAX_NEWCOMERS: usize = 64;
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Regions and queue pairs that one peer may announce.
+const MAX_PER_PEER: usize = 4096;
+
+/// The other end of a handshake is in.
+struct Admitted {
+    identity: Identity,
+    bell: Bell,
+    control: ReadMapping,
+}
+
+impl ShmFabric {
+    /// One round of the control plane.
+    pub(crate) fn pump(&mut self) {
+        self.report_broken();
+        if self.control.readable(Duration::ZERO).unwrap_or(true) {
+            self.hear_peers();
+            self.accept();
+            self.hear_newcomers();
+        }
+        self.drain();
+        self.dial();
+    }
+
+    /// Sends a message to a peer and wakes it.
+    pub(crate) fn tell(&mut self, peer: ProcessId, message: &Message, fds: &[Arc<OwnedFd>]) {
+        self.control.send(peer, message, fds);
+        fence(Ordering::SeqCst);
+        if let Some(bell) = &self.data.bells[peer.index()] {
+            bell.ring();
+        }
+    }
+
+    fn hear_peers(&mut self) {
+        for peer in (0..self.config.processes).map(ProcessId) {
+            for _ in 0..BURST {
+                let Some(link) = &self.control.peers[peer.index()].link else { break };
+                let heard = match socket::receive(&link.socket) {
+                    Received::Nothing => break,
+                    Received::Closed => {
+                        self.lose(peer);
+                        break;
+                    }
+                    Received::TooLong => Err("a packet longer than any message".to_owned()),
+                    Received::Packet(bytes, fds) => match Message::decode(&bytes) {
+                        Ok(message) => self.hear(peer, message, &fds),
+                        Err(garbage) => Err(garbage.to_string()),
+                    },
+                };
+                if let Err(reason) = heard {
+                    let me = &self.control.identity;
+                    let reason = format!("{me} closed the connection to {peer}: {reason}");
+                    self.tell(peer, &Message::Refuse(reason.clone()), &[]);
+                    self.control.refuse(Some(peer), reason);
+                    self.lose(peer);
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, peer: ProcessId, message: Message, fds: &[OwnedFd]) -> Result<(), String> {
+        match message {
+            Message::Wake => {}
+            Message::Grant { .. } => self.hear_grant(peer, &message, fds)?,
+            Message::Revoke { region, generation } => {
+                self.data.flush();
+                self.data.remotes.revoked(peer, region, generation);
+            }
+            Message::Offer { service, kind, epoch, ring_words } => {
+                if self.control.peers[peer.index()].offers.len() >= MAX_PER_PEER {
+                    return Err(format!("more than {MAX_PER_PEER} queue pairs"));
+                }
+                let [fd] = fds else { return Err("a queue pair without its queue".to_owned()) };
+                if !ring_words.is_power_of_two() || ring_words > 1 << 32 {
+                    return Err(format!("a queue of {ring_words} words"));
+                }
+                let words = memfd::verify(fd.as_fd(), queue_words(ring_words) * WORD as u64)
+                    .map_err(|reason| format!("the queue for {service:?} is refused: {reason}"))?;
+                let queue = Mapping::shared(fd.as_fd(), words, false)
+                    .map_err(|error| format!("the queue for {service:?} cannot be mapped: {error}"))?;
+                self.offered(peer, service, PeerOffer { kind, epoch, ring_words, queue: Some(queue) })?;
+            }
+            Message::Withdraw { service, epoch } => self.withdrawn(peer, service, epoch),
+            Message::Refuse(reason) => {
+                self.control.refuse(Some(peer), reason);
+                self.lose(peer);
+            }
+            Message::Hello(_) | Message::Welcome { .. } => {
+                return Err("a handshake after the handshake".to_owned());
+            }
+        }
+        // What broke is told before the next message is heard: it may be about the queue pair's next life.
+        self.report_broken();
+        Ok(())
+    }
+
+    fn hear_grant(&mut self, peer: ProcessId, message: &Message, fds: &[OwnedFd]) -> Result<(), String> {
+        let Message::Grant { region, purpose, access, bytes, generation } = *message else { return Ok(()) };
+        let [fd] = fds else { return Err(format!("region {purpose:?} came without its memory")) };
+        let control = self.control.peers[peer.index()].control.clone();
+        let control = control.filter(|control| (region as usize) < control.words());
+        let Some(control) = control else { return Err(format!("region {purpose:?} has no generation")) };
+        if self.data.remotes.count(peer) >= MAX_PER_PEER {
+            return Err(format!("more than {MAX_PER_PEER} regions"));
+        }
+        let words = memfd::verify(fd.as_fd(), bytes)
+            .map_err(|reason| format!("the memory of region {purpose:?} is refused: {reason}"))?;
+        let memory = match access {
+            stentor_fabric::Access::Read => ReadMapping::shared(fd.as_fd(), words).map(RemoteMemory::Read),
+            _ => Mapping::shared(fd.as_fd(), words, self.config.populate).map(RemoteMemory::Write),
+        };
+        let memory = memory.map_err(|error| format!("region {purpose:?} cannot be mapped: {error}"))?;
+        // An older grant of the same name goes: what was written under it must be checked first.
+        self.data.flush();
+        self.data.remotes.insert(Granted { peer, purpose, access, memory, words, region, generation, control });
+        Ok(())
+    }
+
+    /// A peer is gone.
+    fn lose(&mut self, peer: ProcessId) {
+        // What it sent before is received, what was written is complete; only then everything breaks.
+        self.data.flush();
+        self.data.receive();
+        let known = &mut self.control.peers[peer.index()];
+        (known.link, known.control) = (None, None);
+        known.offers.clear();
+        self.data.bells[peer.index()] = None;
+        for index in 0..self.data.qps.len() {
+            let qp = &mut self.data.qps[index];
+            if qp.peer != peer {
+                continue;
+            }
+            qp.offered = false;
+            match qp.state {
+                QpState::Connecting => qp.inbound = None,
+                QpState::Ready => self.data.fail(index, Status::RetryExceeded),
+                QpState::Error => {}
+            }
+        }
+        self.data.remotes.remove_peer(peer);
+        self.report_broken();
+        self.control.dial_pause = DIAL_PAUSE.0;
+    }
+
+    fn accept(&mut self) {
+        while self.control.newcomers.len() < MAX_NEWCOMERS {
+            let Some(socket) = socket::accept(&self.control.listener) else { break };
+            if let Some(pid) = self.same_user(&socket) {
+                self.control.greet(socket, pid, None);
+            }
+        }
+    }
+
+    /// The other end's process id, if it runs as the same user.
+    fn same_user(&mut self, socket: &OwnedFd) -> Option<i32> {
+        let (pid, uid) = socket::peer(socket).ok()?;
+        let mine = geteuid().as_raw();
+        if uid != mine {
+            let me = &self.control.identity;
+            let reason = format!("{me} runs as user {mine}; pid {pid} runs as user {uid} and is not let in");
+            self.control.refuse(None, reason);
+            return None;
+        }
+        Some(pid)
+    }
+
+    fn hear_newcomers(&mut self) {
+        let mut waiting = std::mem::take(&mut self.control.newcomers);
+        for newcomer in &mut waiting {
+            self.hear_newcomer(newcomer);
+        }
+        waiting.retain(|newcomer| !newcomer.link.dead);
+        self.control.newcomers.append(&mut waiting);
+    }
+
+    /// Goes on with a handshake; the link is dead afterwards unless it goes on later.
+    fn hear_newcomer(&mut self, newcomer: &mut Newcomer) {
+        loop {
+            let (bytes, fds) = match socket::receive(&newcomer.link.socket) {
+                Received::Packet(bytes, fds) => (bytes, fds),
+                Received::Nothing => return,
+                Received::Closed => return newcomer.link.dead = true,
+                Received::TooLong => (Vec::new(), Vec::new()),
+            };
+            match self.greeted(newcomer, &bytes, &fds) {
+                Ok(None) => {}
+                Ok(Some(admitted)) => return self.admit(newcomer, admitted),
+                Err(reason) => {
+                    let peer = newcomer.identity.as_ref().map(|identity| identity.process).or(newcomer.expected);
+                    newcomer.link.send(&Message::Refuse(reason.clone()), &[]);
+                    newcomer.link.dead = true;
+                    self.control.refuse(peer, reason);
+                    return;
+                }
+            }
+            if newcomer.link.dead {
+                return;
+            }
+        }
+    }
+
+    fn greeted(&mut self, newcomer: &mut Newcomer, bytes: &[u8], fds: &[OwnedFd]) -> Result<Option<Admitted>, String> {
+        let (me, pid) = (&self.control.identity, newcomer.link.pid);
+        let message = Message::decode(bytes);
+        let message = message.map_err(|garbage| format!("{me} was greeted by pid {pid} with {garbage}"))?;
+        match (message, &newcomer.identity) {
+            (Message::Hello(theirs), None) => {
+                hello::compare(me, &theirs, pid, newcomer.expected)?;
+                if let Some(link) = &self.control.peers[theirs.process.index()].link {
+                    let other = link.pid;
+                    let remedy = "give each process an id of its own";
+                    return Err(format!("{theirs}, pid {pid}, is connected to {me} already as pid {other}; {remedy}"));
+                }
+                newcomer.identity = Some(theirs);
+                let welcome = Message::Welcome { control_words: self.control.control_words };
+                newcomer.link.send(&welcome, &self.control.pages);
+                Ok(None)
+            }
+            (Message::Welcome { control_words }, Some(identity)) => {
+                let identity = identity.clone();
+                let refused = |what: &str, why: String| format!("the {what} page of {identity}, pid {pid}, {why}");
+                let [wait_fd, control_fd] = fds else { return Err(refused("control", "is missing".to_owned())) };
+                let words = memfd::verify(wait_fd.as_fd(), WAIT_PAGE).map_err(|why| refused("wait", why))?;
+                let word = Mapping::shared(wait_fd.as_fd(), words, true)
+                    .map_err(|error| refused("wait", error.to_string()))?;
+                let words = memfd::verify(control_fd.as_fd(), u64::from(control_words) * WORD as u64)
+                    .map_err(|why| refused("control", why))?;
+                let control = ReadMapping::shared(control_fd.as_fd(), words)
+                    .map_err(|error| refused("control", error.to_string()))?;
+                let bell = Bell { word, socket: Arc::clone(&newcomer.link.socket) };
+                Ok(Some(Admitted { identity, bell, control }))
+            }
+            (Message::Refuse(reason), _) => Err(reason),
+            (Message::Wake, _) => Ok(None),
+            _ => Err(format!("{me} was greeted by pid {pid} with a message that comes later")),
+        }
+    }
+
+    /// The handshake is over: tells the new peer everything that it should know.
+    fn admit(&mut self, newcomer: &mut Newcomer, admitted: Admitted) {
+        let peer = admitted.identity.process;
+        if self.control.peers[peer.index()].link.is_some() {
+            newcomer.link.dead = true;
+            return;
+        }
+        let link = newcomer.link.take();
+        let known = &mut self.control.peers[peer.index()];
+        (known.link, known.control, known.refused) = (Some(link), Some(Arc::new(admitted.control)), None);
+        self.data.bells[peer.index()] = Some(admitted.bell);
+        for region in (0..self.data.regions.len()).map(|index| RegionId(index as u32)) {
+            if self.data.regions[region.index()].spec.writer == peer {
+                self.announce_grant(region);
+            }
+        }
+        for index in 0..self.data.qps.len() {
+            if self.data.qps[index].peer == peer {
+                self.offer(index);
+            }
+        }
+    }
+
+    /// Sends what could not be sent before; gives up on dead connections and slow handshakes.
+    fn drain(&mut self) {
+        for peer in (0..self.config.processes).map(ProcessId) {
+            let Some(link) = &mut self.control.peers[peer.index()].link else { continue };
+            if link.is_behind() {
+                link.drain();
+            }
+            if link.dead {
+                self.lose(peer);
+            }
+        }
+        for newcomer in &mut self.control.newcomers {
+            newcomer.link.drain();
+        }
+        self.control.newcomers.retain(|newcomer| !newcomer.link.dead && newcomer.since.elapsed() < HANDSHAKE);
+    }
+
+    /// Whether this process should dial a peer: it has a queue pair to it, the larger id, and no connection.
+    pub(crate) fn must_dial(&self, peer: ProcessId) -> bool {
+        peer < self.config.me
+            && self.control.peers[peer.index()].link.is_none()
+            && self.data.qps.iter().any(|qp| qp.peer == peer)
+            && !self.control.newcomers.iter().any(|newcomer| newcomer.expected == Some(peer))
+    }
+
+    fn dial(&mut self) {
+        let mut wanted = (0..self.config.me.0).map(ProcessId).filter(|peer| self.must_dial(*peer)).peekable();
+        if wanted.peek().is_none() || Instant::now() < self.control.next_dial {
+            return;
+        }
+        let wanted: Vec<ProcessId> = wanted.collect();
+        self.control.next_dial = Instant::now() + self.control.dial_pause;
+        self.control.dial_pause = (self.control.dial_pause * 2).min(DIAL_PAUSE.1);
+        for peer in wanted {
+            for path in sockets_of(&self.control.cluster, peer) {
+                // Whoever does not answer is not there yet, or not any more.
+                let Ok(socket) = socket::dial(&path) else { continue };
+                if let Some(pid) = self.same_user(&socket) {
+                    self.control.greet(socket, pid, Some(peer));
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether connections are being made: then the control sockets matter more than latency.
+    pub(crate) fn is_connecting(&self) -> bool {
+        let control: &Control = &self.control;
+        !control.newcomers.is_empty()
+            || (0..self.config.me.0).map(ProcessId).any(|peer| self.must_dial(peer))
+            || self.data.qps.iter().any(|qp| qp.state == QpState::Connecting)
+    }
+}

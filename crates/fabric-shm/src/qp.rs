@@ -1,0 +1,121 @@
+//! Queue pairs.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use stentor_fabric::{Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Service, Span, Verb};
+
+use crate::mapping::Mapping;
+use crate::queue::{Consumer, Producer};
+
+/// No region has unchecked stores.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A work request whose stores are done but not checked against revocation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    /// Its number on this queue pair, from 1.
+    pub(crate) number: u64,
+    pub(crate) opcode: Opcode,
+    pub(crate) signalled: bool,
+}
+
+/// A work request that waits for a receive of the peer, or for one that does.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    pub(crate) entry: Entry,
+    /// Inline data is in `inline`.
+    pub(crate) verb: Verb<'static>,
+    pub(crate) inline: Box<[u8]>,
+}
+
+/// A posted receive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Receive {
+    pub(crate) id: u64,
+    pub(crate) span: Span,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) peer: ProcessId,
+    pub(crate) service: Service,
+    pub(crate) config: QpConfig,
+    pub(crate) state: QpState,
+    /// Counts resets: what was posted before one has no place afterwards.
+    pub(crate) epoch: u32,
+    /// Work requests posted since the last reset.
+    pub(crate) posted: u64,
+    /// Number of the work request up to which places are free again.
+    pub(crate) freed: u64,
+    /// The slot of the peer's region that `unchecked` touched. There is only ever one: before another is touched, the
+    /// first is checked, so that nothing takes effect after something that failed (rule 1).
+    pub(crate) open: u32,
+    pub(crate) unchecked: Vec<Entry>,
+    pub(crate) deferred: VecDeque<Deferred>,
+    /// Since when the first of them waits.
+    pub(crate) waits_since: Option<Instant>,
+    /// Whether it is in the list for the next flush.
+    pub(crate) dirty: bool,
+    pub(crate) outbound: Option<(Producer, Mapping)>,
+    pub(crate) inbound: Option<(Consumer, Mapping)>,
+    pub(crate) receives: VecDeque<Receive>,
+    /// Receives posted and not yet polled.
+    pub(crate) receives_held: u32,
+    /// Whether the peer was told of this end on the present link.
+    pub(crate) offered: bool,
+}
+
+impl Qp {
+    pub(crate) fn new(peer: ProcessId, service: Service, config: QpConfig) -> Self {
+        Qp {
+            peer,
+            service,
+            config,
+            state: QpState::Connecting,
+            epoch: 0,
+            posted: 0,
+            freed: 0,
+            open: NONE,
+            unchecked: Vec::with_capacity(config.send_depth as usize),
+            deferred: VecDeque::new(),
+            waits_since: None,
+            dirty: false,
+            outbound: None,
+            inbound: None,
+            receives: VecDeque::with_capacity(config.recv_depth as usize),
+            receives_held: 0,
+            offered: false,
+        }
+    }
+
+    /// Whether one more work request may be posted.
+    #[inline]
+    pub(crate) fn admit(&self, qp: QpId) -> Result<(), PostError> {
+        if self.state != QpState::Ready {
+            return Err(PostError::NotReady { qp, state: self.state });
+        }
+        if self.posted - self.freed >= u64::from(self.config.send_depth) {
+            return Err(PostError::SendQueueFull { qp, depth: self.config.send_depth });
+        }
+        Ok(())
+    }
+
+    /// Takes a place in the send queue.
+    #[inline]
+    pub(crate) fn number(&mut self) -> u64 {
+        self.posted += 1;
+        self.posted
+    }
+
+    /// Back to connecting, with empty queues.
+    pub(crate) fn reset(&mut self) {
+        debug_assert!(self.unchecked.is_empty() && self.deferred.is_empty() && self.receives.is_empty());
+        self.state = QpState::Connecting;
+        self.epoch += 1;
+        (self.posted, self.freed, self.receives_held) = (0, 0, 0);
+        self.offered = false;
+    }
+}

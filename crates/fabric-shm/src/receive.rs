@@ -1,0 +1,75 @@
+//! Receives: what came through the queues meets what was posted for it.
+
+use stentor_fabric::memory::{Ordering, fence};
+use stentor_fabric::{Completion, Opcode, QpId, QpKind, QpState, Status};
+
+use crate::copy::receive_word;
+use crate::data::Data;
+use crate::local::span_words;
+use crate::queue::{Garbled, Kind};
+
+impl Data {
+    /// Takes everything that came and for which a receive is posted.
+    #[inline]
+    pub(crate) fn receive(&mut self) {
+        for position in 0..self.receivers.len() {
+            let index = self.receivers[position] as usize;
+            while self.receive_one(index) {}
+        }
+    }
+
+    fn receive_one(&mut self, index: usize) -> bool {
+        let qp = &mut self.qps[index];
+        let Some((consumer, memory)) = &mut qp.inbound else { return false };
+        let header = match consumer.peek(memory.words()) {
+            Ok(Some(header)) => header,
+            Ok(None) => return false,
+            Err(Garbled) => {
+                self.fail(index, Status::Flushed);
+                return false;
+            }
+        };
+        // A peer that keeps the rules sends nothing without a receive; what another sends waits for one.
+        let Some(receive) = qp.receives.front().copied() else { return false };
+        let imm = (header.kind != Kind::Send).then_some(header.imm);
+        let opcode = if header.kind == Kind::WriteImm { Opcode::RecvWriteImm } else { Opcode::Recv };
+        let mut completion = Completion {
+            qp: QpId(index as u32),
+            id: receive.id,
+            opcode,
+            status: Status::Success,
+            bytes: header.bytes,
+            imm,
+            tag: 0,
+        };
+        if header.kind != Kind::WriteImm && header.bytes > receive.span.bytes {
+            if qp.config.kind == QpKind::Unreliable {
+                // Lost; the receive stays posted.
+                consumer.take(memory.words(), header, |_, _| {});
+                consumer.post(memory.words(), 1);
+                return true;
+            }
+            (completion.status, completion.bytes, completion.imm) = (Status::LocalLength, 0, None);
+            qp.receives.pop_front();
+            self.complete_receive(completion);
+            self.fail(index, Status::Flushed);
+            return false;
+        }
+        qp.receives.pop_front();
+        let to = span_words(&self.regions, receive.span).unwrap_or_default();
+        let bytes = header.bytes as usize;
+        consumer.take(memory.words(), header, |word, value| receive_word(to, bytes, word, value));
+        self.complete_receive(completion);
+        true
+    }
+
+    /// Breaks a queue pair, after completing what was done on it.
+    #[cold]
+    pub(crate) fn fail(&mut self, index: usize, first: Status) {
+        if self.qps[index].state == QpState::Ready {
+            fence(Ordering::SeqCst);
+            self.settle(index);
+        }
+        self.break_qp(index, first);
+    }
+}

@@ -1,0 +1,172 @@
+//! Peers' regions that this process may use.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stentor_fabric::memory::{Ordering, WORD, Word};
+use stentor_fabric::{Access, ProcessId, Purpose, RemoteRegion, RemoteSpan};
+
+use crate::gate;
+use crate::mapping::{Mapping, ReadMapping};
+
+/// A peer's memory, mapped as the access allows.
+#[derive(Debug)]
+pub(crate) enum RemoteMemory {
+    /// For [`Access::Write`] and [`Access::Atomic`].
+    Write(Mapping),
+    /// For [`Access::Read`].
+    Read(ReadMapping),
+}
+
+/// A peer's region.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) peer: ProcessId,
+    pub(crate) purpose: Purpose,
+    pub(crate) access: Access,
+    pub(crate) memory: RemoteMemory,
+    pub(crate) words: usize,
+    /// The owner's number for it: the place of its generation in the owner's control page.
+    pub(crate) region: u32,
+    /// The generation of the grant.
+    pub(crate) generation: u64,
+    /// The owner's generations.
+    pub(crate) control: Arc<ReadMapping>,
+    key: u64,
+}
+
+/// What a grant says.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) peer: ProcessId,
+    pub(crate) purpose: Purpose,
+    pub(crate) access: Access,
+    pub(crate) memory: RemoteMemory,
+    pub(crate) words: usize,
+    pub(crate) region: u32,
+    pub(crate) generation: u64,
+    pub(crate) control: Arc<ReadMapping>,
+}
+
+impl Remote {
+    /// Whether the access was not revoked; after a full fence.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        gate::is_open(self.control.load(self.region as usize, Ordering::Relaxed), self.generation)
+    }
+
+    #[inline]
+    fn range(&self, offset: u64, bytes: u64) -> Option<std::ops::Range<usize>> {
+        if !(offset | bytes).is_multiple_of(WORD as u64) {
+            return None;
+        }
+        let end = offset.checked_add(bytes)? / WORD as u64;
+        (end <= self.words as u64).then_some((offset / WORD as u64) as usize..end as usize)
+    }
+
+    /// The words of a span that may be written.
+    #[inline]
+    pub(crate) fn writable(&self, offset: u64, bytes: u64) -> Option<&[Word]> {
+        let range = self.range(offset, bytes)?;
+        match &self.memory {
+            RemoteMemory::Write(memory) => Some(&memory.words()[range]),
+            RemoteMemory::Read(_) => None,
+        }
+    }
+
+    /// The word at `offset`, if atomics are allowed.
+    pub(crate) fn atomic(&self, offset: u64) -> Option<&Word> {
+        if self.access != Access::Atomic {
+            return None;
+        }
+        self.writable(offset, WORD as u64)?.first()
+    }
+
+    /// Copies a span to local memory; whether it is inside the region.
+    pub(crate) fn read(&self, offset: u64, to: &[Word]) -> bool {
+        let Some(range) = self.range(offset, (to.len() * WORD) as u64) else { return false };
+        for (to, word) in to.iter().zip(range) {
+            let value = match &self.memory {
+                RemoteMemory::Write(memory) => memory.words()[word].load(Ordering::Relaxed),
+                RemoteMemory::Read(memory) => memory.load(word, Ordering::Relaxed),
+            };
+            to.store(value, Ordering::Relaxed);
+        }
+        true
+    }
+}
+
+/// All of them, by key and by name.
+#[derive(Debug, Default)]
+pub(crate) struct Remotes {
+    slots: Vec<Option<Remote>>,
+    by_name: HashMap<(ProcessId, Purpose), usize>,
+    grants: u64,
+}
+
+impl Remotes {
+    /// The region that `span` names, and its slot, if `peer` is its owner.
+    #[inline]
+    pub(crate) fn find(&self, peer: ProcessId, span: &RemoteSpan) -> Option<(u32, &Remote)> {
+        let slot = span.region.key as u32;
+        let remote = self.slots.get(slot as usize)?.as_ref()?;
+        (remote.key == span.region.key && remote.peer == peer).then_some((slot, remote))
+    }
+
+    /// The region in a slot.
+    #[inline]
+    pub(crate) fn slot(&self, slot: u32) -> Option<&Remote> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    /// How many a peer has granted.
+    pub(crate) fn count(&self, peer: ProcessId) -> usize {
+        self.by_name.keys().filter(|(owner, _)| *owner == peer).count()
+    }
+
+    /// The region of this name.
+    pub(crate) fn resolve(&self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
+        let remote = self.slots[*self.by_name.get(&(peer, purpose))?].as_ref()?;
+        Some(RemoteRegion { peer, key: remote.key, bytes: (remote.words * WORD) as u64 })
+    }
+
+    /// Takes up a grant. No key is ever given twice.
+    pub(crate) fn insert(&mut self, granted: Granted) {
+        let name = (granted.peer, granted.purpose);
+        self.remove(name);
+        let slot = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.grants += 1;
+        let Granted { peer, purpose, access, memory, words, region, generation, control } = granted;
+        let key = self.grants << 32 | slot as u64;
+        self.slots[slot] = Some(Remote { peer, purpose, access, memory, words, region, generation, control, key });
+        self.by_name.insert(name, slot);
+    }
+
+    /// Forgets the region of this name.
+    pub(crate) fn remove(&mut self, name: (ProcessId, Purpose)) {
+        if let Some(slot) = self.by_name.remove(&name) {
+            self.slots[slot] = None;
+        }
+    }
+
+    /// Forgets the grant that the owner revoked, unless a newer one took its place.
+    pub(crate) fn revoked(&mut self, peer: ProcessId, region: u32, generation: u64) {
+        let old = |remote: &&Remote| remote.peer == peer && remote.region == region && remote.generation < generation;
+        if let Some(remote) = self.slots.iter().flatten().find(old) {
+            self.remove((peer, remote.purpose));
+        }
+    }
+
+    /// Forgets everything of a peer.
+    pub(crate) fn remove_peer(&mut self, peer: ProcessId) {
+        self.by_name.retain(|(owner, _), _| *owner != peer);
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|remote| remote.peer == peer) {
+                *slot = None;
+            }
+        }
+    }
+}

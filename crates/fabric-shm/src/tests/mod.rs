@@ -1,0 +1,4 @@
+//! Several fabrics in one process, and real processes.
+
+mod support;
+mod verbs;

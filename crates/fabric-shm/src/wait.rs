@@ -1,0 +1,82 @@
+//! Sleeping until a peer rings: on the wait word, or on the control sockets while connections are made and for users of
+//! the raw fd.
+
+use std::time::{Duration, Instant};
+
+use rustix::fs::Timespec;
+use rustix::io::Errno;
+use rustix::thread::futex;
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{WaitError, Wake};
+
+use crate::control::DIAL_PAUSE;
+use crate::doorbell::{self, AWAKE, FUTEX, SOCKET};
+use crate::fabric::ShmFabric;
+
+/// No sleep is longer: a peer that died cannot ring, and one that stores nonsense into the wait word costs this much.
+const LONGEST: Duration = Duration::from_millis(100);
+/// While work requests wait for receives of the peer, which does not ring for them.
+const DEFERRED: Duration = Duration::from_millis(1);
+
+impl ShmFabric {
+    pub(crate) fn prepare_sleep(&mut self) {
+        self.armed = if self.fd_used.get() || self.is_connecting() { SOCKET } else { FUTEX };
+        if self.armed == SOCKET {
+            // Takes the wake-ups of the last time off the sockets.
+            self.pump();
+        }
+        doorbell::arm(&self.wait_page.words()[0], self.armed);
+    }
+
+    pub(crate) fn sleep(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        self.data.flush();
+        let woken = self.sleep_armed(timeout);
+        doorbell::disarm(&self.wait_page.words()[0]);
+        woken
+    }
+
+    fn sleep_armed(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            // A control message rings too, so that what is not read by now will.
+            self.pump();
+            if self.has_news() {
+                return Ok(Wake::Notified);
+            }
+            let left = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(Wake::TimedOut);
+            }
+            self.sleep_once(left.min(self.slice()))?;
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        let rung = self.wait_page.words()[0].load(Ordering::Acquire) != self.armed;
+        rung || !self.control.events.is_empty() || self.data.has_finished() || self.armed == AWAKE
+    }
+
+    fn slice(&self) -> Duration {
+        let behind = self.control.peers.iter().flat_map(|peer| &peer.link).any(|link| link.is_behind());
+        if self.data.deferring > 0 || behind {
+            DEFERRED
+        } else if self.is_connecting() {
+            DIAL_PAUSE.1
+        } else {
+            LONGEST
+        }
+    }
+
+    fn sleep_once(&mut self, slice: Duration) -> Result<(), WaitError> {
+        let slept = if self.armed == FUTEX {
+            let slice = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: slice.subsec_nanos().into() };
+            futex::wait(self.wait_page.futex(), futex::Flags::empty(), FUTEX as u32, Some(&slice))
+        } else {
+            self.control.readable(slice).map(|_| ())
+        };
+        match slept {
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => Ok(()),
+            Err(error) => Err(WaitError::System(error.to_string())),
+        }
+    }
+}
