@@ -1,0 +1,427 @@
+//! Right histories of many shapes pass, with crashes and recoveries; one wrong event is found under the right name.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use stentor_checker::{
+    Checker, Cluster, Deliver, Event, EventKind, Group, GroupSet, Label, MessageId, Multicast, Process, Report,
+    Timestamp,
+};
+
+const CLIENTS: usize = 3;
+
+/// What happens to a process after some of its deliveries.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Lives,
+    Crashes,
+    ComesBack {
+        /// How far ahead of where it was (or behind).
+        ahead: i64,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Shape {
+    sizes: Vec<usize>,
+    /// Client, destinations as bits.
+    messages: Vec<(usize, u32)>,
+    /// Messages that are multicast before the next is delivered.
+    batch: usize,
+    /// Keys that shuffle the order inside a batch.
+    keys: Vec<u32>,
+    /// For the third and later members of each group.
+    fates: Vec<(usize, Fate)>,
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let fate = prop_oneof![
+        3 => Just(Fate::Lives),
+        1 => Just(Fate::Crashes),
+        2 => (-4..4_i64).prop_map(|ahead| Fate::ComesBack { ahead }),
+    ];
+    let sizes = prop::collection::vec(prop_oneof![Just(1_usize), Just(2), Just(3), Just(5)], 1..5);
+    let messages = prop::collection::vec((0..CLIENTS, any::<u32>()), 4..60);
+    let keys = prop::collection::vec(any::<u32>(), 60);
+    let fates = prop::collection::vec((0..20_usize, fate), 8);
+    (sizes, messages, 1..12_usize, keys, fates).prop_map(|(sizes, messages, batch, keys, fates)| Shape {
+        sizes,
+        messages,
+        batch,
+        keys,
+        fates,
+    })
+}
+
+/// A history: its cluster, its events, and what the mutations need to know of it.
+struct History {
+    cluster: Cluster,
+    events: Vec<Event>,
+}
+
+/// What one process delivers, in order, and how far it is.
+struct Member {
+    process: Process,
+    group: Group,
+    fate: Option<(usize, Fate)>,
+    sequence: Vec<usize>,
+    delivered: usize,
+    incarnation: u32,
+    gone: bool,
+}
+
+struct Builder<'a> {
+    shape: &'a Shape,
+    t: u64,
+    events: Vec<Event>,
+    members: Vec<Member>,
+    /// Final places of messages in the order.
+    places: Vec<u64>,
+}
+
+impl Shape {
+    fn cluster(&self) -> Cluster {
+        let mut builder = Cluster::builder().global_clock().clients((0..CLIENTS).map(|client| format!("c{client}")));
+        for (group, size) in self.sizes.iter().enumerate() {
+            builder = builder.group(format!("g{group}"), (0..*size).map(|member| format!("g{group}.{member}")));
+        }
+        let mut cluster = builder.build().unwrap();
+        cluster.label("write");
+        cluster
+    }
+
+    fn to(&self, message: usize) -> GroupSet {
+        let groups = self.sizes.len() as u32;
+        let bits = self.messages[message].1 % ((1 << groups) - 1) + 1;
+        (0..groups as u16).filter(|group| bits >> group & 1 == 1).map(Group).collect()
+    }
+
+    fn id(&self, message: usize) -> MessageId {
+        let client = Process((self.sizes.iter().sum::<usize>() + self.messages[message].0) as u32);
+        MessageId { client, sequence: message as u64 }
+    }
+
+    fn multicast(&self, message: usize) -> Multicast {
+        let hash = 0x1234_5678 * (message as u64 + 1);
+        Multicast { m: self.id(message), to: self.to(message), len: message as u32, hash }
+    }
+
+    /// The total order: inside a batch shuffled, each client's messages in its order.
+    fn order(&self) -> Vec<usize> {
+        let mut order = Vec::new();
+        for start in (0..self.messages.len()).step_by(self.batch) {
+            let batch: Vec<usize> = (start..(start + self.batch).min(self.messages.len())).collect();
+            let mut shuffled = batch.clone();
+            shuffled.sort_by_key(|message| self.keys[*message]);
+            // The clients take turns as shuffled; whose turn it is takes its next message.
+            let mut next: Vec<_> = (0..CLIENTS)
+                .map(|client| batch.iter().copied().filter(move |message| self.messages[*message].0 == client))
+                .collect();
+            order.extend(shuffled.iter().map(|turn| next[self.messages[*turn].0].next().unwrap()));
+        }
+        order
+    }
+
+    fn history(&self, order: &[usize]) -> History {
+        let mut members = Vec::new();
+        let mut fates = self.fates.iter().copied();
+        for (group, size) in self.sizes.iter().enumerate() {
+            for place in 0..*size {
+                let process = Process(members.len() as u32);
+                let fate = if place >= 2 && place * 2 > *size { fates.next() } else { None };
+                let group = Group(group as u16);
+                let sequence = order.iter().copied().filter(|message| self.to(*message).contains(group)).collect();
+                members.push(Member { process, group, fate, sequence, delivered: 0, incarnation: 1, gone: false });
+            }
+        }
+        let mut places = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, message)| places[*message] = place as u64 + 1);
+        let builder = Builder { shape: self, t: 0, events: Vec::new(), members, places };
+        History { cluster: self.cluster(), events: builder.run() }
+    }
+}
+
+impl Builder<'_> {
+    fn run(mut self) -> Vec<Event> {
+        let count = self.shape.messages.len();
+        for start in (0..count).step_by(self.shape.batch) {
+            let end = (start + self.shape.batch).min(count);
+            for message in start..end {
+                self.multicast(message);
+            }
+            for member in 0..self.members.len() {
+                // Some processes lag behind until the end.
+                let lags = (member * 7 + start) % 3 == 0 && end < count;
+                let known = self.members[member].sequence.partition_point(|m| self.places[*m] <= end as u64);
+                self.deliver_up_to(member, if lags { known / 2 } else { known });
+            }
+        }
+        for member in 0..self.members.len() {
+            self.deliver_up_to(member, usize::MAX);
+        }
+        self.events
+    }
+
+    fn push(&mut self, process: Process, incarnation: u32, kind: EventKind) {
+        self.t += 1;
+        self.events.push(Event { t: self.t, process, incarnation, kind });
+    }
+
+    fn multicast(&mut self, message: usize) {
+        let multicast = self.shape.multicast(message);
+        self.push(multicast.m.client, 1, EventKind::Multicast(multicast));
+        for member in 0..self.members.len() {
+            if multicast.to.contains(self.members[member].group) {
+                let to = self.members[member].process;
+                let kind = EventKind::RemoteOp { m: multicast.m, kind: Label(0), to };
+                self.push(multicast.m.client, 1, kind);
+            }
+        }
+    }
+
+    fn deliver_up_to(&mut self, index: usize, end: usize) {
+        let end = end.min(self.members[index].sequence.len());
+        while self.members[index].delivered < end && !self.members[index].gone {
+            match self.members[index].fate {
+                Some((after, fate)) if after == self.members[index].delivered => self.meet(index, fate),
+                _ => self.deliver(index),
+            }
+        }
+    }
+
+    fn deliver(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        let message = member.sequence[member.delivered];
+        member.delivered += 1;
+        let (process, incarnation, group, number) =
+            (member.process, member.incarnation, member.group, member.delivered as u64);
+        let Multicast { m, len, hash, to } = self.shape.multicast(message);
+        let ts = Timestamp { time: self.places[message] / 3, group: Group((self.places[message] % 3) as u16) };
+        let ts = if self.shape.sizes.len() < 3 {
+            Timestamp { time: self.places[message], group: to.iter().next().unwrap() }
+        } else {
+            ts
+        };
+        let deliver = Deliver { m, group, number, ts, hash, len: Some(len) };
+        self.push(process, incarnation, EventKind::Deliver(deliver));
+        let memory = EventKind::Memory { bytes: number % 100, limit: Some(100), what: Label(0) };
+        self.push(process, incarnation, memory);
+    }
+
+    fn meet(&mut self, index: usize, fate: Fate) {
+        let member = &mut self.members[index];
+        member.fate = None;
+        let (process, incarnation) = (member.process, member.incarnation);
+        match fate {
+            Fate::Lives => {}
+            Fate::Crashes => {
+                member.gone = true;
+                self.push(process, incarnation, EventKind::Crash);
+            }
+            Fate::ComesBack { ahead } => {
+                // A snapshot holds nothing that the first member of the group has not delivered yet.
+                let first = self.members.iter().find(|m| m.group == self.members[index].group).unwrap().delivered;
+                let member = &mut self.members[index];
+                let from = member.delivered.saturating_add_signed(ahead as isize).min(first.max(member.delivered));
+                member.delivered = from;
+                member.incarnation += 1;
+                self.push(process, incarnation, EventKind::Crash);
+                self.push(process, incarnation + 1, EventKind::Recover { from: from as u64 });
+            }
+        }
+    }
+}
+
+impl History {
+    fn check(&self) -> Report {
+        let mut checker = Checker::new(self.cluster.clone());
+        self.events.iter().for_each(|event| checker.event(event));
+        checker.finish(true)
+    }
+
+    /// Places of the deliveries of processes that live through, of groups with another such process.
+    fn steady_deliveries(&self) -> Vec<usize> {
+        let steady = |event: &Event| {
+            let group = self.cluster.group_of(event.process)?;
+            let members = self.cluster.members(group);
+            (members.len() > 1 && members[..2].contains(&event.process)).then_some(())
+        };
+        let delivers = |event: &Event| matches!(event.kind, EventKind::Deliver(_));
+        (0..self.events.len()).filter(|at| delivers(&self.events[*at]) && steady(&self.events[*at]).is_some()).collect()
+    }
+
+    fn deliver(&mut self, at: usize) -> &mut Deliver {
+        match &mut self.events[at].kind {
+            EventKind::Deliver(deliver) => deliver,
+            other => panic!("{other:?} is no delivery"),
+        }
+    }
+
+    /// Gives one process dense numbers again.
+    fn renumber(&mut self, process: Process) {
+        let mine = self.events.iter_mut().filter(|event| event.process == process);
+        let delivers = mine.filter_map(|event| match &mut event.kind {
+            EventKind::Deliver(deliver) => Some(deliver),
+            _ => None,
+        });
+        delivers.enumerate().for_each(|(place, deliver)| deliver.number = place as u64 + 1);
+    }
+
+    fn violated(&self) -> Vec<&'static str> {
+        self.check().violated().collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn right_histories_pass_and_everything_is_checked(shape in shapes()) {
+        let report = shape.history(&shape.order()).check();
+        prop_assert!(report.ok(), "{:#?}", report);
+        prop_assert_eq!(report.unchecked().count(), 0, "{:#?}", report);
+    }
+
+    #[test]
+    fn a_lost_delivery_is_a_hole(shape in shapes(), which in any::<Index>()) {
+        let mut history = shape.history(&shape.order());
+        let deliveries = history.steady_deliveries();
+        prop_assume!(!deliveries.is_empty());
+        let at = *which.get(&deliveries);
+        let process = history.events[at].process;
+        let is_last = !deliveries.iter().any(|other| *other > at && history.events[*other].process == process);
+        history.events.remove(at);
+        let violated = history.violated();
+        prop_assert!(violated.contains(&"M2"), "{violated:?}");
+        prop_assert!(violated.contains(&"M3") && violated.contains(&"M9"), "{violated:?}");
+        prop_assert_eq!(violated.contains(&"M5"), !is_last, "{:?}", violated);
+        history.renumber(process);
+        let violated = history.violated();
+        prop_assert!(violated.contains(&"M2"), "{violated:?}");
+        prop_assert_eq!(violated.contains(&"M5"), !is_last, "{:?}", violated);
+    }
+
+    #[test]
+    fn a_repeated_delivery_breaks_integrity(shape in shapes(), which in any::<Index>(), later in any::<Index>()) {
+        let mut history = shape.history(&shape.order());
+        let deliveries = history.steady_deliveries();
+        prop_assume!(!deliveries.is_empty());
+        let event = history.events[*which.get(&deliveries)];
+        let after = history.events.iter().position(|e| *e == event).unwrap() + 1;
+        let place = after + later.index(history.events.len() - after + 1);
+        history.events.insert(place, event);
+        history.renumber(event.process);
+        prop_assert!(history.violated().contains(&"M1"));
+    }
+
+    #[test]
+    fn other_bytes_break_integrity_and_nothing_else(shape in shapes(), which in any::<Index>(), bit in 0..64_u32) {
+        let mut history = shape.history(&shape.order());
+        let deliveries = history.steady_deliveries();
+        prop_assume!(!deliveries.is_empty());
+        history.deliver(*which.get(&deliveries)).hash ^= 1 << bit;
+        prop_assert_eq!(history.violated(), ["M1"]);
+    }
+
+    #[test]
+    fn a_message_that_nobody_multicast_breaks_integrity(shape in shapes(), which in any::<Index>()) {
+        let mut history = shape.history(&shape.order());
+        let deliveries = history.steady_deliveries();
+        prop_assume!(!deliveries.is_empty());
+        let m = history.deliver(*which.get(&deliveries)).m;
+        history.events.retain(|event| !matches!(event.kind, EventKind::Multicast(multicast) if multicast.m == m));
+        prop_assert_eq!(history.violated(), ["M1", "M7"]);
+    }
+
+    #[test]
+    fn a_delivery_in_a_foreign_group_breaks_integrity(shape in shapes(), which in any::<Index>()) {
+        let mut history = shape.history(&shape.order());
+        let deliveries = history.steady_deliveries();
+        prop_assume!(!deliveries.is_empty());
+        let at = *which.get(&deliveries);
+        let Deliver { m, group, .. } = *history.deliver(at);
+        let mut found = false;
+        for event in &mut history.events {
+            if let EventKind::Multicast(multicast) = &mut event.kind
+                && multicast.m == m
+            {
+                multicast.to = multicast.to.iter().filter(|to| *to != group).collect();
+                found = !multicast.to.is_empty();
+            }
+        }
+        prop_assume!(found);
+        prop_assert!(history.violated().contains(&"M1"));
+    }
+
+    #[test]
+    fn two_deliveries_swapped_at_one_process_break_both_orders(shape in shapes(), which in any::<Index>()) {
+        let mut history = shape.history(&shape.order());
+        let deliveries = history.steady_deliveries();
+        prop_assume!(!deliveries.is_empty());
+        let at = *which.get(&deliveries);
+        let process = history.events[at].process;
+        let next = deliveries.iter().copied().find(|other| *other > at && history.events[*other].process == process);
+        prop_assume!(next.is_some());
+        let next = next.unwrap();
+        let (one, other) = (*history.deliver(at), *history.deliver(next));
+        *history.deliver(at) = Deliver { number: one.number, ..other };
+        *history.deliver(next) = Deliver { number: other.number, ..one };
+        let violated = history.violated();
+        prop_assert!(violated.contains(&"M4") && violated.contains(&"M5"), "{violated:?}");
+    }
+
+    #[test]
+    fn an_order_against_a_client_breaks_fifo_and_nothing_else(shape in shapes(), which in any::<Index>()) {
+        let mut order = shape.order();
+        let shares = |a: usize, b: usize| {
+            let (one, other) = (shape.to(a), shape.to(b));
+            one.iter().any(|group| other.contains(group))
+        };
+        // Pairs inside one batch, so that real-time order does not mind.
+        let pairs: Vec<(usize, usize)> = (0..order.len())
+            .flat_map(|i| (i + 1..order.len()).map(move |j| (i, j)))
+            .filter(|(i, j)| {
+                let (a, b) = (order[*i], order[*j]);
+                a / shape.batch == b / shape.batch && shape.messages[a].0 == shape.messages[b].0 && shares(a, b)
+            })
+            .collect();
+        prop_assume!(!pairs.is_empty());
+        let (i, j) = *which.get(&pairs);
+        order.swap(i, j);
+        prop_assert_eq!(shape.history(&order).violated(), ["M6"]);
+    }
+
+    #[test]
+    fn work_by_a_stranger_breaks_genuineness_and_nothing_else(shape in shapes(), which in any::<Index>()) {
+        let mut history = shape.history(&shape.order());
+        let at = which.index(shape.messages.len());
+        let (m, to) = (shape.id(at), shape.to(at));
+        let groups = history.cluster.groups();
+        let Some(stranger) = groups.clone().find(|group| !to.contains(*group)) else { return Ok(()) };
+        let stranger = history.cluster.members(stranger)[0];
+        let member = history.cluster.members(to.iter().next().unwrap())[0];
+        let (process, to) = if at % 2 == 0 { (stranger, member) } else { (member, stranger) };
+        let t = history.events.last().unwrap().t;
+        let kind = EventKind::RemoteOp { m, kind: Label(0), to };
+        history.events.push(Event { t, process, incarnation: 1, kind });
+        prop_assert_eq!(history.violated(), ["M7"]);
+    }
+
+    #[test]
+    fn memory_above_its_limit_breaks_boundedness_and_nothing_else(shape in shapes(), which in any::<Index>()) {
+        let mut history = shape.history(&shape.order());
+        let memory = |event: &&mut Event| matches!(event.kind, EventKind::Memory { .. });
+        let mut events: Vec<&mut Event> = history.events.iter_mut().filter(memory).collect();
+        let at = which.index(events.len());
+        events[at].kind = EventKind::Memory { bytes: 101, limit: Some(100), what: Label(0) };
+        prop_assert_eq!(history.violated(), ["M8"]);
+    }
+
+    #[test]
+    fn another_timestamp_breaks_the_prefix_order(shape in shapes(), which in any::<Index>(), off in 1..9_u64) {
+        let mut history = shape.history(&shape.order());
+        let deliveries = history.steady_deliveries();
+        prop_assume!(!deliveries.is_empty());
+        history.deliver(*which.get(&deliveries)).ts.time += off;
+        prop_assert_eq!(history.violated(), ["M5"]);
+    }
+}
