@@ -212,7 +212,7 @@ fn cycle_found(report: &Report) -> Option<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(4096) * 2, ..ProptestConfig::default() })]
 
     #[test]
     fn the_checker_agrees_with_the_definitions(run in runs()) {
