@@ -1,13 +1,13 @@
 //! What this machine can do, found by trying it where that is possible.
 
-mod directory;
 mod memory;
 mod processor;
+mod shm;
 mod system;
 
 use serde::Serialize;
 
-pub(crate) use directory::runtime_directory;
+pub(crate) use shm::runtime_directory;
 
 /// How a finding is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -66,7 +66,7 @@ pub(crate) fn findings() -> Vec<Finding> {
         memory::memfd(),
         memory::seals(),
         system::futex(),
-        directory::finding(),
+        shm::finding(),
         system::open_files(),
         memory::memlock(),
         memory::huge_pages(),

@@ -8,9 +8,9 @@ pub const MAX_GROUPS: usize = 256;
 pub const MAX_GROUP_PROCESSES: usize = 64;
 /// Processes in a cluster, places for clients included, at most: [`ProcessId`](stentor_fabric::ProcessId) is a `u16`.
 pub const MAX_PROCESSES: usize = 65_535;
-/// Characters in the cluster's name and in ids, at most. Both stand in the path of a Unix socket, which ends at 107
-/// bytes.
-pub const MAX_NAME: usize = 32;
+/// Characters in the cluster's name and in ids, at most. On `shm` both stand in the path of a Unix socket, which ends at
+/// 107 bytes; with `/run/user/UID` before them and numbers behind them this is what remains for each.
+pub const MAX_NAME: usize = 24;
 /// Longest payload of one message, bytes.
 pub const MESSAGE_BYTES: RangeInclusive<u32> = 1..=16 << 20;
 /// Messages that one client may have in flight at one group; a power of two.
@@ -52,5 +52,18 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits { message_bytes: 65_536, window: 1024, clients: 16, ring_kib: 64, body_ring_kib: 1024 }
+    }
+}
+
+impl Limits {
+    /// The sizes as the multicast takes them.
+    #[must_use]
+    pub fn multicast(&self) -> stentor_multicast::Limits {
+        stentor_multicast::Limits {
+            message_bytes: self.message_bytes as usize,
+            window: self.window,
+            body_ring_bytes: u64::from(self.body_ring_kib) << 10,
+            control_ring_bytes: u64::from(self.ring_kib) << 10,
+        }
     }
 }

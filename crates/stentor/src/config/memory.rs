@@ -65,7 +65,7 @@ impl MemoryPlan {
 /// each ring of records that are longer than what the fabric takes inline.
 pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let topology = config.topology();
-    let limits = config.multicast_limits();
+    let limits = config.limits().multicast();
     let (clients, members) = (topology.clients() as u64, topology.all_members() as u64);
     let body = limits.body_ring(&topology).bytes();
     let stream = limits.stream_ring(&topology).bytes();

@@ -258,17 +258,6 @@ impl ClusterConfig {
         fingerprint::salt(self)
     }
 
-    /// The sizes as the multicast takes them.
-    #[must_use]
-    pub fn multicast_limits(&self) -> stentor_multicast::Limits {
-        stentor_multicast::Limits {
-            message_bytes: self.limits.message_bytes as usize,
-            window: self.limits.window,
-            body_ring_bytes: u64::from(self.limits.body_ring_kib) << 10,
-            control_ring_bytes: u64::from(self.limits.ring_kib) << 10,
-        }
-    }
-
     /// The groups and places as the multicast numbers them: as in [`process_table`](Self::process_table).
     ///
     /// # Panics

@@ -106,7 +106,7 @@ fn every_refusal_names_line_problem_and_remedy() {
         ("\"example\"", "\"\"", 1, 11, "it is empty", "letters, digits"),
         ("\"example\"", "\"../x\"", 1, 11, "the character `/` is not allowed", "letters, digits"),
         ("\"example\"", "\".x\"", 1, 11, "does not begin with", "letters, digits"),
-        ("\"example\"", "\"a123456789a123456789a123456789a12\"", 1, 11, "it has 33 characters", "1 to 32"),
+        ("\"example\"", "\"a123456789a123456789a1234\"", 1, 11, "it has 25 characters", "1 to 24"),
         ("\"shm\"", "\"roce\"", 2, 10, "fabric `roce` is not in this version", "use `shm` or `sim`"),
         ("\"shm\"", "\"ofi:tcp\"", 2, 10, "fabric `ofi:tcp` is not in this version", "use `shm` or `sim`"),
         ("\"shm\"", "\"tcp\"", 2, 10, "unknown fabric `tcp`", "use `shm` or `sim`"),
@@ -245,7 +245,7 @@ fn the_multicast_numbers_processes_alike() {
         };
         assert_eq!(topology.place(entry.id), Some(place), "{}", entry.name);
     }
-    config.multicast_limits().check().unwrap();
+    config.limits().multicast().check().unwrap();
 }
 
 proptest! {

@@ -1,0 +1,118 @@
+//! The shared-memory fabric, tried whole: its directories, its socket, its memory, and what cleans up after it.
+
+use std::path::{Path, PathBuf};
+
+use stentor_fabric::{Fabric, ProcessId, Purpose, RegionSpec};
+use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError, default_directory};
+
+use super::Finding;
+
+/// Where the processes of one user find each other's sockets.
+pub(crate) fn runtime_directory() -> PathBuf {
+    default_directory()
+}
+
+pub(super) fn finding() -> Finding {
+    inspect(&runtime_directory())
+}
+
+/// Large enough to be more than a page.
+const REGION_BYTES: u64 = 64 << 10;
+
+/// A process of a cluster of its own starts, registers memory, and goes.
+fn inspect(directory: &Path) -> Finding {
+    let what = "shared-memory process";
+    let shown = directory.display();
+    let me = ProcessId(0);
+    let cluster = format!("doctor-{}", std::process::id());
+    let config = ShmConfig { directory: directory.to_owned(), ..ShmConfig::new(&cluster, me, "doctor", 1) };
+    match ShmFabric::start(config) {
+        Ok(mut fabric) => {
+            let spec = RegionSpec { purpose: Purpose(0), writer: me, bytes: REGION_BYTES };
+            match fabric.register(spec) {
+                Ok(_) => Finding::ok(what, format!("one was started and stopped; sockets in {shown}")),
+                Err(error) => Finding::missing(what, error.to_string(), REGISTER_REMEDY),
+            }
+        }
+        Err(error) => Finding::missing(what, error.to_string(), start_remedy(&error, directory)),
+    }
+}
+
+fn start_remedy(error: &StartError, directory: &Path) -> String {
+    match error {
+        StartError::Directory { .. } => {
+            let shown = directory.display();
+            format!("make {shown} a directory of yours (chmod 0700), or set XDG_RUNTIME_DIR to one of yours")
+        }
+        StartError::PathTooLong { .. } => "set XDG_RUNTIME_DIR to a directory with a shorter path".to_owned(),
+        StartError::Janitor(_) => "provide /bin/sh".to_owned(),
+        _ => "allow this process Unix sockets, file locks and random numbers (sandbox, limits)".to_owned(),
+    }
+}
+
+const REGISTER_REMEDY: &str = "allow this process memfd_create, mmap and more memory (sandbox, limits)";
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::State;
+    use super::*;
+
+    /// A directory of its own for each test, gone at the end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("stentor-dir-{name}-{}", std::process::id()));
+            fs::create_dir(&path).expect("a temporary directory");
+            fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("our own directory");
+            Scratch(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_directory_for_others_is_refused_with_what_to_do() {
+        let scratch = Scratch::new("mode");
+        fs::set_permissions(&scratch.0, Permissions::from_mode(0o755)).unwrap();
+        let finding = inspect(&scratch.0);
+        assert_eq!(finding.state, State::Missing);
+        assert!(finding.detail.contains("0755"), "{finding:?}");
+        assert!(finding.remedy.unwrap().contains("chmod 0700"));
+    }
+
+    #[test]
+    fn a_symbolic_link_or_a_file_is_refused() {
+        let scratch = Scratch::new("link");
+        let link = scratch.0.join("link");
+        std::os::unix::fs::symlink(&scratch.0, &link).unwrap();
+        assert!(inspect(&link).detail.contains("not a directory"));
+        let file = scratch.0.join("file");
+        fs::write(&file, "").unwrap();
+        assert!(inspect(&file).detail.contains("not a directory"));
+    }
+
+    #[test]
+    fn trying_leaves_nothing_behind() {
+        let scratch = Scratch::new("rest");
+        let absent = scratch.0.join("absent");
+        let finding = inspect(&absent);
+        assert_eq!(finding.state, State::Ok, "{finding:?}");
+        assert!(!absent.exists());
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_refused() {
+        let scratch = Scratch::new("long");
+        let finding = inspect(&scratch.0.join("x".repeat(120)));
+        assert_eq!(finding.state, State::Missing);
+        assert!(finding.remedy.unwrap().contains("shorter path"));
+    }
+}
