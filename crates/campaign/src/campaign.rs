@@ -17,8 +17,8 @@ pub struct Campaign {
     pub seeds: Range<u64>,
     /// A planted bug.
     pub plant: Plant,
-    /// Whether to end with the first violation (all lower seeds are run to their end first).
-    pub stop_at_first: bool,
+    /// End with the first seed that violates this property (all lower seeds are run to their end first).
+    pub until: Option<&'static str>,
     /// Threads; 0: one per core.
     pub threads: usize,
 }
@@ -28,8 +28,8 @@ pub struct Campaign {
 pub struct Violation {
     /// The seed.
     pub seed: u64,
-    /// The first violated property, by name.
-    pub property: &'static str,
+    /// The violated properties, by name; the first is the one that the counter-example is about.
+    pub properties: Vec<&'static str>,
     /// The smallest counter-example, as text.
     pub counter_example: String,
 }
@@ -41,7 +41,7 @@ pub struct CampaignReport {
     pub seeds: u64,
     /// Seeds with a violation.
     pub violations: u64,
-    /// The lowest of them.
+    /// The lowest of them; with [`Campaign::until`], the lowest that violates that property.
     pub first: Option<Violation>,
     /// Messages multicast.
     pub messages: u64,
@@ -58,18 +58,25 @@ pub struct CampaignReport {
 }
 
 impl CampaignReport {
-    fn add(&mut self, seed: u64, run: &RunReport) -> bool {
+    fn add(&mut self, seed: u64, run: &RunReport, until: Option<&str>) -> bool {
         self.seeds += 1;
         self.messages += run.messages;
         self.deliveries += run.deliveries;
         self.steps += run.steps;
         self.writes += run.writes;
         self.faults.add(&run.faults);
-        let Some(property) = run.violated().next() else { return false };
+        let properties: Vec<_> = run.violated().collect();
+        if properties.is_empty() {
+            return false;
+        }
         self.violations += 1;
+        let found = until.is_some_and(|until| properties.contains(&until));
+        if until.is_some() && !found {
+            return false;
+        }
         let counter_example = run.report.counter_example.clone().unwrap_or_else(|| "no counter-example".to_owned());
-        self.take_first(Some(Violation { seed, property, counter_example }));
-        true
+        self.take_first(Some(Violation { seed, properties, counter_example }));
+        found
     }
 
     fn take_first(&mut self, other: Option<Violation>) {
@@ -130,7 +137,7 @@ impl Campaign {
             if seed >= end.load(Ordering::Relaxed) {
                 return Ok(report);
             }
-            if report.add(seed, &run_seed(seed, self.plant)?) && self.stop_at_first {
+            if report.add(seed, &run_seed(seed, self.plant)?, self.until) {
                 end.fetch_min(seed, Ordering::Relaxed);
             }
             done();

@@ -7,11 +7,13 @@
 mod actor;
 mod campaign;
 mod chance;
+mod counts;
 mod history;
 mod run;
 mod scenario;
 
 pub use campaign::{Campaign, CampaignReport, Violation};
+pub use counts::{RoleCounts, count_writes};
 pub use run::{RunReport, run_seed, trace_seed};
 pub use scenario::Scenario;
 pub use stentor_multicast::Plant;

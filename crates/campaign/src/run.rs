@@ -12,7 +12,7 @@ use stentor_multicast::{Client, ClientId, Counts, Member, NodeError, Place, Plan
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
 use crate::chance::Chance;
 use crate::history::History;
-use crate::scenario::{DEADLINE_NS, Scenario};
+use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
 
 /// What came of a run.
 #[derive(Debug)]
@@ -124,11 +124,15 @@ fn load(seed: u64, client: ClientId, scenario: &Scenario, topology: &Topology) -
     }
 }
 
-/// Runs until every message is delivered everywhere, nothing is left to happen, or the deadline.
+/// Runs until every message is delivered everywhere (M9: within a bounded number of steps), or nothing is left to
+/// happen.
 fn drive(shared: &Shared, actors: &mut [Option<Actor>], clients: u64) -> bool {
     let mut sent_all = vec![false; actors.len()];
-    let (mut left, mut expected) = (clients, 0);
-    shared.world.run(actors, DEADLINE_NS, |process, actor| {
+    let (mut left, mut expected, mut steps) = (clients, 0, 0_u64);
+    let out_of_steps = std::cell::Cell::new(false);
+    let stopped = shared.world.run(actors, DEADLINE_NS, |process, actor| {
+        steps += 1;
+        out_of_steps.set(steps > MOST_STEPS);
         if let Actor::Client(client) = actor
             && client.load.left == 0
             && !std::mem::replace(&mut sent_all[process.index()], true)
@@ -136,8 +140,9 @@ fn drive(shared: &Shared, actors: &mut [Option<Actor>], clients: u64) -> bool {
             left -= 1;
             expected += client.load.expected;
         }
-        left == 0 && shared.history.borrow().deliveries >= expected
-    })
+        out_of_steps.get() || (left == 0 && shared.history.borrow().deliveries >= expected)
+    });
+    stopped && !out_of_steps.get()
 }
 
 fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (RunReport, String) {

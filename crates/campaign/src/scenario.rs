@@ -29,6 +29,9 @@ pub struct Scenario {
 /// No run takes longer than this, virtual time. Without faults that last, a run is over after some milliseconds.
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 
+/// No run takes more steps than this, all processes together: about 20 times what the longest takes.
+pub(crate) const MOST_STEPS: u64 = 500_000;
+
 impl Scenario {
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
     /// contract, stalls and short partitions that break no connection. Nobody crashes.

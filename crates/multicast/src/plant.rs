@@ -1,7 +1,7 @@
 //! Planted bugs of the protocol: the hazards that need no failure. Compiled in only with the feature `plants`.
 
 macro_rules! plants {
-    ($($(#[$doc:meta])* $name:ident, $text:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
         /// A bug that can be switched on in a test build. Without the feature `plants` there is only
         /// [`Plant::None`], and every question about it is answered at compile time.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -14,13 +14,31 @@ macro_rules! plants {
 
         #[cfg(feature = "plants")]
         impl Plant {
-            /// Every planted bug with its name on the command line.
-            pub const ALL: &'static [(&'static str, Plant)] = &[$(($text, Plant::$name),)*];
+            /// Every planted bug.
+            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    Plant::None => "none",
+                    $(Plant::$name => $text,)*
+                }
+            }
+
+            /// The property that it is known to break.
+            #[must_use]
+            pub fn breaks(self) -> &'static str {
+                match self {
+                    Plant::None => "nothing",
+                    $(Plant::$name => $breaks,)*
+                }
+            }
 
             /// The plant of that name.
             #[must_use]
             pub fn named(name: &str) -> Option<Plant> {
-                Plant::ALL.iter().find(|(known, _)| *known == name).map(|(_, plant)| *plant)
+                Plant::ALL.iter().copied().find(|plant| plant.name() == name)
             }
         }
     };
@@ -28,33 +46,33 @@ macro_rules! plants {
 
 plants! {
     /// Deliver on acknowledgements alone, without having processed the stream through the vector entry.
-    NoDensity, "no-density";
+    NoDensity, "no-density", "M5";
     /// The leader appends the vector entry first and raises its clock at a later event.
-    ClockAfterEntry, "clock-after-entry";
+    ClockAfterEntry, "clock-after-entry", "M4";
     /// The leader never raises its clock to the vector's maximum.
-    NoClockRaise, "no-clock-raise";
+    NoClockRaise, "no-clock-raise", "M4";
     /// Acknowledgements are counted whatever vector and lap they name.
-    AckWithoutIdentity, "ack-without-identity";
+    AckWithoutIdentity, "ack-without-identity", "M5";
     /// A leader assigns a client's messages without waiting for earlier ones to other groups.
-    NoFifo, "no-fifo";
+    NoFifo, "no-fifo", "M6";
     /// The leader of a one-process group does not acknowledge; its timestamp counts as its vote.
-    SoloLeaderSilent, "solo-leader-silent";
+    SoloLeaderSilent, "solo-leader-silent", "R1";
     /// Messages are ordered by time alone; ties go to whoever came first here.
-    TiesByArrival, "ties-by-arrival";
+    TiesByArrival, "ties-by-arrival", "M5";
     /// Messages are found by a hash of their id.
-    IdByHash, "id-by-hash";
+    IdByHash, "id-by-hash", "M3";
     /// A client counts a slot as free when it is free at one member of the group.
-    SlotsFreedByOne, "slots-freed-by-one";
+    SlotsFreedByOne, "slots-freed-by-one", "M1";
     /// Leaders tell every other leader of the cluster their timestamps.
-    NotGenuine, "not-genuine";
+    NotGenuine, "not-genuine", "M7";
     /// A process counts a decided vector as final order before the message itself is decided: no tentative blocks.
-    TentativeIgnored, "tentative-ignored";
+    TentativeIgnored, "tentative-ignored", "M4";
     /// Torn records are accepted: stale bytes are read as acknowledgements.
-    UnvalidatedRecords, "unvalidated-records";
+    UnvalidatedRecords, "unvalidated-records", "M2";
     /// The checksum does not cover the lap.
-    SealWithoutLap, "seal-without-lap";
+    SealWithoutLap, "seal-without-lap", "M1";
     /// Credits are deltas, read and then zeroed.
-    DeltaCredits, "delta-credits";
+    DeltaCredits, "delta-credits", "M9";
 }
 
 impl Plant {

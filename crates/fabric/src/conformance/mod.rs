@@ -1,1 +1,111 @@
-//! The conformance suite: the same tests run against every fabric.
+//! The conformance suite: the same cases run against every fabric.
+//!
+//! A fabric's tests make a [`Testbed`], call [`suite`] and [`Report::assert_ok`]. A case is skipped only when the
+//! fabric's [`Capabilities`](crate::Capabilities) say that it cannot do what the case is about. No test framework is
+//! needed; nothing here panics because of what a fabric does wrong, it is reported.
+
+mod access;
+mod atomic;
+mod bed;
+mod capabilities;
+mod connection;
+mod imm;
+mod post_errors;
+mod queue;
+mod read;
+mod registration;
+mod report;
+mod revoke;
+mod ring;
+mod send;
+mod source;
+mod tagged;
+mod unreliable;
+mod wait;
+mod write;
+
+use crate::{Fabric, ProcessId};
+use bed::{Bed, Outcome};
+
+pub use report::{CaseReport, Report, Verdict};
+
+/// Some processes whose fabrics the suite may use in any order, from one thread.
+pub trait Testbed {
+    /// The fabric under test.
+    type F: Fabric;
+
+    /// How many processes there are.
+    fn processes(&self) -> usize;
+
+    /// The fabric of a process.
+    fn fabric(&mut self, process: ProcessId) -> &mut Self::F;
+
+    /// Lets a little time pass: drives the network, if it does not drive itself.
+    fn advance(&mut self);
+
+    /// How many [`advance`](Testbed::advance)s to wait for something before giving up. The longest wait is for a queue
+    /// pair that breaks after its retries.
+    fn patience(&self) -> usize {
+        40_000
+    }
+}
+
+struct Case<T: Testbed> {
+    name: &'static str,
+    processes: usize,
+    run: fn(&mut Bed<T>) -> Outcome,
+}
+
+macro_rules! cases {
+    ($($topic:ident: $($case:ident($processes:literal)),+;)+) => {
+        vec![$($(Case {
+            name: concat!(stringify!($topic), "::", stringify!($case)),
+            processes: $processes,
+            run: $topic::$case,
+        },)+)+]
+    };
+}
+
+fn cases<T: Testbed>() -> Vec<Case<T>> {
+    cases! {
+        registration: regions_are_zeroed_and_sized(2), errors(2);
+        connection: both_ends_make_it(2), services_are_separate(2), errors(2), reset_after_an_error(2);
+        access: grants_travel(2), errors(3), outside_the_region(2), another_peers_region(3), rights(2);
+        write: lands_whole(2), in_order_on_one_queue_pair(2), last_write_wins(2), both_ways_at_once(2);
+        ring: thousands_of_records(2), slots_show_the_newest(2);
+        imm: data_then_notification(2), waits_for_a_receive(2), breaks_without_a_receive(2), receives_are_bounded(2);
+        read: what_a_completed_write_wrote(2), what_the_owner_stored(2), of_many_words(2);
+        send: all_lengths_in_order(2), too_long_for_the_receive(2);
+        atomic: compare_and_swap(2), fetch_and_add(2), atomic_among_themselves(2);
+        queue: inline_limit(2), bounded_and_freed_by_signalled(2), one_completion_per_signalled(2);
+        source: free_after_a_later_completion(2), inline_is_free_at_once(2);
+        revoke: refused_afterwards(2), keeps_what_completed(2), grant_again_has_a_fresh_key(2);
+        wait: woken_by_a_write(2), times_out(2);
+        capabilities: constant_and_sane(2), honest(2);
+        post_errors: one_by_one(2);
+        tagged: exact_and_masked(2), unexpected_messages_wait(2);
+        unreliable: lossy_but_unbroken(2), only_send_and_write(2);
+    }
+}
+
+/// The names of all cases.
+#[must_use]
+pub fn names<T: Testbed>() -> Vec<&'static str> {
+    cases::<T>().into_iter().map(|case| case.name).collect()
+}
+
+/// Runs every case on a testbed of its own, which `make` makes with the number of processes asked for.
+pub fn suite<T: Testbed>(make: impl FnMut(usize) -> T) -> Report {
+    suite_of(make, |_| true)
+}
+
+/// Runs the cases whose names `wanted` accepts.
+pub fn suite_of<T: Testbed>(mut make: impl FnMut(usize) -> T, wanted: impl Fn(&str) -> bool) -> Report {
+    let mut report = Report::default();
+    for case in cases::<T>().into_iter().filter(|case| wanted(case.name)) {
+        let mut bed = Bed::new(make(case.processes));
+        let outcome = bed.check_size(case.processes).and_then(|()| (case.run)(&mut bed));
+        report.add(case.name, outcome.into());
+    }
+    report
+}

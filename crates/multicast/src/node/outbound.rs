@@ -106,7 +106,7 @@ impl Outbound {
             let (region, offset) = target.credit_at;
             let cell = &fabric.memory(region)[offset as usize / WORD..];
             if let Some([freed, slots, sequence]) = target.credit.read(cell) {
-                target.freed = freed;
+                target.freed = self.writer.absorb(target.freed, freed);
                 target.freed_slots = slots;
                 target.last_sequence = sequence;
                 target.credited = true;

@@ -1,0 +1,115 @@
+//! What one message costs on a quiet network.
+
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
+use stentor_multicast::{
+    Client, ClientId, Counts, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Step, Topology, Variant,
+};
+
+/// Remote writes of one process for one message.
+#[derive(Clone, Debug)]
+pub struct RoleCounts {
+    /// The index of its group; `None` for the client.
+    pub group: Option<usize>,
+    /// Whether it leads its group.
+    pub is_leader: bool,
+    /// By step.
+    pub counts: Counts,
+    /// Everything that its NIC was asked to do since the message was multicast.
+    pub posts: u64,
+    /// Of these, credits.
+    pub credits: u64,
+}
+
+enum Node {
+    Member(Box<Member<SimFabric>>),
+    Client(Box<Client<SimFabric>>),
+}
+
+/// Multicasts one message to the first `destinations` of the groups, on a network where everything takes the same time,
+/// and counts the remote writes of every process.
+///
+/// # Errors
+/// [`NodeError`], if the cluster is impossible.
+///
+/// # Panics
+/// If the message is not delivered by every destination process.
+pub fn count_writes(groups: &[usize], destinations: usize, variant: Variant) -> Result<Vec<RoleCounts>, NodeError> {
+    let topology = Arc::new(Topology::new(groups, 1).expect("a possible cluster"));
+    let world = World::new(SimConfig::new(topology.processes(), 0, NetworkModel::uniform(1_000)));
+    let mut nodes = nodes(&topology, &world, variant)?;
+    // Connections and the first credits come before the message.
+    let mut delivered = settle(&world, &mut nodes);
+    assert_eq!(delivered, 0);
+    let before: Vec<u64> = (0..nodes.len()).map(|p| posts(&world, p)).collect();
+    let to: Vec<GroupId> = (0..destinations as u16).map(GroupId).collect();
+    let client = topology.client_process(ClientId(0));
+    let counted: Vec<Counts> = nodes.iter().map(counts).collect();
+    assert!(counted.iter().all(|counts| counts.protocol_writes() == 0));
+    if let Node::Client(client) = &mut nodes[client.index()] {
+        client.submit(&to, b"one message", false).expect("a quiet cluster takes a message");
+    }
+    world.wake_at(client, world.now_ns());
+    delivered += settle(&world, &mut nodes);
+    let receivers: usize = to.iter().map(|group| topology.size(*group)).sum();
+    assert_eq!(delivered, receivers as u64, "deliveries");
+    let roles = nodes.iter().enumerate().map(|(p, node)| RoleCounts {
+        posts: posts(&world, p) - before[p],
+        credits: counts(node).writes(Step::Credit) - counted[p].writes(Step::Credit),
+        ..role(&topology, p, node)
+    });
+    Ok(roles.collect())
+}
+
+fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Vec<Node>, NodeError> {
+    let limits = Limits { message_bytes: 64, window: 64, body_ring_bytes: 16384, control_ring_bytes: 65536 };
+    let node = |me: ProcessId| match topology.place(me) {
+        Some(Place::Client(client)) => {
+            let client = Client::new(world.fabric(me), topology.clone(), client, limits, 7, Plant::None)?;
+            Ok(Node::Client(Box::new(client)))
+        }
+        _ => {
+            let topology = topology.clone();
+            let config = ReplicaConfig { topology, me, variant, window: limits.window, plant: Plant::None };
+            Ok(Node::Member(Box::new(Member::new(world.fabric(me), config, limits, 7)?)))
+        }
+    };
+    (0..topology.processes() as u16).map(ProcessId).map(node).collect()
+}
+
+/// Runs until nothing is left to happen; returns the deliveries.
+fn settle(world: &World, nodes: &mut [Node]) -> u64 {
+    let mut delivered = 0;
+    let until = world.now_ns() + 1_000_000_000;
+    while let Some(due) = world.next(until) {
+        let stentor_fabric_sim::Due::Step { process, .. } = due else { continue };
+        let worked = match &mut nodes[process.index()] {
+            Node::Member(member) => member.housekeep() | member.step(&mut |_| delivered += 1),
+            Node::Client(client) => client.housekeep() | client.step(),
+        };
+        world.stepped(process, worked);
+    }
+    delivered
+}
+
+fn posts(world: &World, process: usize) -> u64 {
+    world.process_counts(ProcessId(process as u16)).total().posts()
+}
+
+fn counts(node: &Node) -> Counts {
+    match node {
+        Node::Member(member) => *member.counts(),
+        Node::Client(client) => *client.counts(),
+    }
+}
+
+fn role(topology: &Topology, process: usize, node: &Node) -> RoleCounts {
+    let group = match topology.place(ProcessId(process as u16)) {
+        Some(Place::Member { group, .. }) => Some(usize::from(group.0)),
+        _ => None,
+    };
+    let is_leader = matches!(node, Node::Member(member) if member.replica().is_leader());
+    RoleCounts { group, is_leader, counts: counts(node), posts: 0, credits: 0 }
+}

@@ -1,0 +1,228 @@
+//! The cluster as a stateright model.
+
+use std::hash::Hash;
+use std::sync::{RwLock, RwLockReadGuard};
+
+use stateright::{Model, Property};
+
+use super::network::{Network, Wire};
+use super::scenario::{Scenario, encode_body};
+use super::store::{EMPTY, Outcome, Store};
+use super::verdict::{
+    ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, INTEGRITY, PREFIX, REAL_TIME, TIMESTAMPS, judge,
+};
+
+/// Members and channels that fit.
+const NUMBERS: usize = 40;
+const MESSAGES: usize = 4;
+
+/// A state of the cluster: numbers of the members' states, then of the channels' contents.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Cluster {
+    numbers: [u32; NUMBERS],
+    /// Messages that are multicast.
+    submitted: u8,
+    /// By message: those that were delivered anywhere when it was multicast.
+    earlier: [u8; MESSAGES],
+    flaws: Flaws,
+}
+
+/// One step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Action {
+    /// A client multicasts a message.
+    Submit(u8),
+    /// The receiver takes the head of a channel.
+    Take(Wire),
+}
+
+/// The model of one scenario.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) scenario: Scenario,
+    network: Network,
+    destined: Vec<u32>,
+    /// By message: its body and the channels it goes into.
+    bodies: Vec<(u32, Vec<usize>)>,
+    store: RwLock<Store>,
+    start: Vec<u32>,
+}
+
+impl Machine {
+    pub(crate) fn new(scenario: Scenario) -> Self {
+        let topology = scenario.topology();
+        let network = Network::new(&topology);
+        let members = topology.all_members();
+        assert!(members + network.wires.len() <= NUMBERS, "{}: too large for a state", scenario.name);
+        assert!(scenario.messages.len() <= MESSAGES, "{}: too many messages for a state", scenario.name);
+        let mut store = Store::new();
+        let start = scenario.replicas(&topology).into_iter().map(|replica| store.add_local(replica)).collect();
+        let mut senders = scenario.senders(&topology);
+        let bodies = scenario
+            .messages
+            .iter()
+            .map(|message| {
+                let words = encode_body(&mut senders[usize::from(message.client)], message);
+                (store.add_item(words), network.body_wires(message.client, &message.to))
+            })
+            .collect();
+        let destined = scenario.destined(&topology);
+        Machine { scenario, network, destined, bodies, store: RwLock::new(store), start }
+    }
+
+    fn members(&self) -> usize {
+        self.destined.len()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Store> {
+        self.store.read().expect("a thread of the search panicked")
+    }
+
+    /// States that single members were in.
+    pub(crate) fn local_states(&self) -> usize {
+        self.read().locals()
+    }
+
+    /// The deliveries of every member.
+    pub(crate) fn logs(&self, state: &Cluster) -> Vec<Vec<Entry>> {
+        let store = self.read();
+        state.numbers[..self.members()].iter().map(|local| store.local(*local).log.clone()).collect()
+    }
+
+    /// Calls `f` with what the head of a channel leads to: `None` if the channel is empty or its head must wait.
+    fn with_outcome<R>(&self, state: &Cluster, wire: usize, f: impl FnOnce(&Store, Option<(&Outcome, u32)>) -> R) -> R {
+        let queue = state.numbers[self.members() + wire];
+        let store = self.read();
+        if queue == EMPTY {
+            return f(&store, None);
+        }
+        let (item, rest) = store.pop(queue);
+        let local = state.numbers[self.network.wires[wire].receiver()];
+        if let Some(known) = store.known_outcome(local, wire, item) {
+            return f(&store, known.map(|outcome| (outcome, rest)));
+        }
+        drop(store);
+        let mut store = self.store.write().expect("a thread of the search panicked");
+        store.compute(&self.scenario, &self.network, local, wire, item);
+        drop(store);
+        self.with_outcome(state, wire, f)
+    }
+
+    fn enabled(&self, state: &Cluster, wire: usize) -> bool {
+        state.numbers[self.members() + wire] != EMPTY && self.with_outcome(state, wire, |_, taken| taken.is_some())
+    }
+
+    fn may_submit(&self, state: &Cluster, message: usize) -> bool {
+        let client = self.scenario.messages[message].client;
+        let older = self.scenario.messages[..message].iter().enumerate().filter(|(_, m)| m.client == client);
+        state.submitted >> message & 1 == 0 && older.clone().all(|(index, _)| state.submitted >> index & 1 == 1)
+    }
+
+    fn submit(&self, state: &mut Cluster, message: usize) {
+        let store = self.read();
+        let logs = state.numbers[..self.members()].iter().flat_map(|local| &store.local(*local).log);
+        state.earlier[message] = logs.fold(0, |earlier, (delivered, _)| earlier | 1 << delivered);
+        state.submitted |= 1 << message;
+        drop(store);
+        let (item, wires) = &self.bodies[message];
+        wires.iter().for_each(|wire| self.push(state, *wire, *item));
+    }
+
+    fn push(&self, state: &mut Cluster, wire: usize, item: u32) {
+        let queue = &mut state.numbers[self.members() + wire];
+        let known = self.read().known_push(*queue, item);
+        *queue = known.unwrap_or_else(|| self.store.write().expect("a thread panicked").push(*queue, item));
+    }
+
+    fn take(&self, last: &Cluster, wire: usize) -> Option<Cluster> {
+        let mut next = last.clone();
+        let mut missing = Vec::new();
+        let to_judge = self.with_outcome(last, wire, |store, taken| {
+            let (outcome, rest) = taken?;
+            next.numbers[self.members() + wire] = rest;
+            next.numbers[self.network.wires[wire].receiver()] = outcome.next;
+            for &(to, item) in &outcome.sends {
+                let queue = &mut next.numbers[self.members() + to];
+                match store.known_push(*queue, item) {
+                    Some(pushed) if missing.is_empty() => *queue = pushed,
+                    _ => missing.push((to, item)),
+                }
+            }
+            Some(outcome.judge)
+        })?;
+        missing.into_iter().for_each(|(to, item)| self.push(&mut next, to, item));
+        if to_judge {
+            self.judge(&mut next);
+        }
+        Some(next)
+    }
+
+    fn judge(&self, state: &mut Cluster) {
+        let store = self.read();
+        let locals = state.numbers[..self.members()].iter().map(|local| store.local(*local));
+        let logs: Vec<&[Entry]> = locals.clone().map(|local| local.log.as_slice()).collect();
+        let earlier = state.earlier.map(u32::from);
+        state.flaws |= locals.fold(0, |flaws, local| flaws | local.flaws);
+        state.flaws |= judge(&self.scenario, &self.destined, &logs, u32::from(state.submitted), &earlier);
+    }
+
+    /// Whether nothing can happen any more.
+    pub(crate) fn is_terminal(&self, state: &Cluster) -> bool {
+        let all = (1_u16 << self.scenario.messages.len()) - 1;
+        u16::from(state.submitted) == all && !(0..self.network.wires.len()).any(|wire| self.enabled(state, wire))
+    }
+
+    fn is_complete(&self, state: &Cluster) -> bool {
+        let store = self.read();
+        let locals = state.numbers[..self.members()].iter().zip(&self.destined);
+        let quiet = state.numbers[self.members()..].iter().all(|queue| *queue == EMPTY);
+        quiet && locals.clone().all(|(local, destined)| store.local(*local).log.len() == destined.count_ones() as usize)
+    }
+}
+
+impl Model for Machine {
+    type State = Cluster;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<Cluster> {
+        let mut state = Cluster { numbers: [0; NUMBERS], submitted: 0, earlier: [0; MESSAGES], flaws: 0 };
+        state.numbers[..self.members()].copy_from_slice(&self.start);
+        let early = self.scenario.messages.iter().enumerate().filter(|(_, message)| !message.late);
+        early.for_each(|(index, _)| self.submit(&mut state, index));
+        vec![state]
+    }
+
+    /// All steps that are possible now; none is left out.
+    fn actions(&self, state: &Cluster, actions: &mut Vec<Action>) {
+        let wires = self.network.wires.iter().enumerate();
+        actions.extend(wires.filter(|(wire, _)| self.enabled(state, *wire)).map(|(_, name)| Action::Take(*name)));
+        let late = (0..self.scenario.messages.len()).filter(|message| self.may_submit(state, *message));
+        actions.extend(late.map(|message| Action::Submit(message as u8)));
+    }
+
+    fn next_state(&self, last: &Cluster, action: Action) -> Option<Cluster> {
+        match action {
+            Action::Submit(message) => {
+                let mut next = last.clone();
+                self.submit(&mut next, usize::from(message));
+                Some(next)
+            }
+            Action::Take(wire) => self.take(last, self.network.number(wire)),
+        }
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(INTEGRITY.1, |_: &Machine, state: &Cluster| state.flaws & INTEGRITY.0 == 0),
+            Property::always(ACYCLIC.1, |_: &Machine, state: &Cluster| state.flaws & ACYCLIC.0 == 0),
+            Property::always(PREFIX.1, |_: &Machine, state: &Cluster| state.flaws & PREFIX.0 == 0),
+            Property::always(FIFO.1, |_: &Machine, state: &Cluster| state.flaws & FIFO.0 == 0),
+            Property::always(REAL_TIME.1, |_: &Machine, state: &Cluster| state.flaws & REAL_TIME.0 == 0),
+            Property::always(TIMESTAMPS.1, |_: &Machine, state: &Cluster| state.flaws & TIMESTAMPS.0 == 0),
+            Property::always(ACCEPTED.1, |_: &Machine, state: &Cluster| state.flaws & ACCEPTED.0 == 0),
+            Property::always(COMPLETE.1, |model: &Machine, state: &Cluster| {
+                !model.is_terminal(state) || model.is_complete(state)
+            }),
+        ]
+    }
+}

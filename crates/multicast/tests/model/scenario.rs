@@ -1,0 +1,139 @@
+//! What is multicast in one run: groups, clients, messages, destination sets.
+
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    ClientId, Destination, GroupId, Header, Place, Plant, Replica, ReplicaConfig, Sender, Topology, Variant,
+};
+
+/// One message of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) client: u16,
+    pub(crate) to: Vec<u16>,
+    /// Multicast at any time, not at the beginning.
+    pub(crate) late: bool,
+}
+
+/// A run's fixed part.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) window: u32,
+    pub(crate) variant: Variant,
+    pub(crate) plant: Plant,
+}
+
+impl Scenario {
+    /// `messages`: (client, destination groups), in the order in which each client multicasts them.
+    pub(crate) fn new(sizes: &[usize], messages: &[(u16, &[u16])]) -> Self {
+        let messages: Vec<Message> =
+            messages.iter().map(|(client, to)| Message { client: *client, to: to.to_vec(), late: false }).collect();
+        let mut scenario = Scenario {
+            name: String::new(),
+            sizes: sizes.to_vec(),
+            messages,
+            window: 2,
+            variant: Variant::V2,
+            plant: Plant::None,
+        };
+        scenario.rename();
+        scenario
+    }
+
+    /// The message `index` and its client's later ones may be multicast at any time.
+    pub(crate) fn late(mut self, index: usize) -> Self {
+        let client = self.messages[index].client;
+        self.messages[index..].iter_mut().filter(|message| message.client == client).for_each(|m| m.late = true);
+        self.rename();
+        self
+    }
+
+    pub(crate) fn v1(mut self) -> Self {
+        self.variant = Variant::V1;
+        self.rename();
+        self
+    }
+
+    pub(crate) fn window(mut self, window: u32) -> Self {
+        self.window = window;
+        self
+    }
+
+    #[cfg(feature = "plants")]
+    pub(crate) fn plant(mut self, plant: Plant) -> Self {
+        self.plant = plant;
+        self.rename();
+        self
+    }
+
+    fn rename(&mut self) {
+        let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = self
+            .messages
+            .iter()
+            .map(|m| format!("c{}{}{:?}", m.client, if m.late { " any time to " } else { " to " }, m.to))
+            .collect();
+        self.name = format!("{} {:?} ({})", sizes.join("+"), self.variant, messages.join(", "));
+        if self.plant != Plant::None {
+            self.name = format!("{} {:?}", self.name, self.plant);
+        }
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        let clients = self.messages.iter().map(|message| message.client + 1).max().unwrap_or(1);
+        Arc::new(Topology::new(&self.sizes, clients).expect("the scenario's cluster is possible"))
+    }
+
+    /// One replica per member, in order of process.
+    pub(crate) fn replicas(&self, topology: &Arc<Topology>) -> Vec<Replica> {
+        (0..topology.all_members() as u16)
+            .map(|process| {
+                Replica::new(ReplicaConfig {
+                    topology: topology.clone(),
+                    me: ProcessId(process),
+                    variant: self.variant,
+                    window: self.window,
+                    plant: self.plant,
+                })
+            })
+            .collect()
+    }
+
+    /// One sender per client.
+    pub(crate) fn senders(&self, topology: &Arc<Topology>) -> Vec<Sender> {
+        (0..topology.clients() as u16)
+            .map(|client| Sender::new(topology, ClientId(client), self.window, self.plant))
+            .collect()
+    }
+
+    /// Which messages go to the group of each member, as bits of their indices.
+    pub(crate) fn destined(&self, topology: &Topology) -> Vec<u32> {
+        (0..topology.all_members() as u16)
+            .map(|process| {
+                let Some(Place::Member { group, .. }) = topology.place(ProcessId(process)) else { return 0 };
+                let messages = self.messages.iter().enumerate();
+                messages.filter(|(_, m)| m.to.contains(&group.0)).map(|(index, _)| 1 << index).sum()
+            })
+            .collect()
+    }
+
+    /// The index of a client's message by its sequence.
+    pub(crate) fn index_of(&self, client: u16, sequence: u64) -> Option<usize> {
+        let own = self.messages.iter().enumerate().filter(|(_, m)| m.client == client);
+        own.map(|(index, _)| index).nth(usize::try_from(sequence.checked_sub(1)?).ok()?)
+    }
+}
+
+/// Numbers a message and encodes it as it is written into the rings. An empty message: payloads are the rings' matter.
+pub(crate) fn encode_body(sender: &mut Sender, message: &Message) -> Vec<u64> {
+    let to: Vec<GroupId> = message.to.iter().map(|group| GroupId(*group)).collect();
+    let mut destinations: Vec<Destination> = Vec::new();
+    let sequence = sender.number(&to, &mut destinations);
+    let mut words = vec![0; Header::words(to.len())];
+    Header::encode(sequence, 0, false, &destinations, &mut words);
+    words
+}

@@ -1,0 +1,171 @@
+//! Exact states of members and channels, each kept once and named by a number.
+//!
+//! A state of the whole cluster is then a few numbers, and what one member does with one item in one state is computed
+//! once by the real state machine and remembered. Numbers stand for values compared with `Eq`, so nothing is abstracted.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use stentor_multicast::Replica;
+
+use super::network::{Network, Step, take};
+use super::scenario::Scenario;
+use super::verdict::{ACCEPTED, Entry, Flaws, INTEGRITY};
+
+/// One member: its state machine, and what it has delivered.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Local {
+    pub(crate) replica: Replica,
+    pub(crate) log: Vec<Entry>,
+    pub(crate) flaws: Flaws,
+}
+
+/// What a member does with an item.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The member's next state.
+    pub(crate) next: u32,
+    /// Channel and item.
+    pub(crate) sends: Vec<(usize, u32)>,
+    /// It delivered something, or refused the item.
+    pub(crate) judge: bool,
+}
+
+/// Values by number.
+#[derive(Debug)]
+struct Table<T> {
+    values: Vec<Arc<T>>,
+    numbers: HashMap<Arc<T>, u32>,
+}
+
+impl<T: Eq + Hash> Table<T> {
+    fn new() -> Self {
+        Table { values: Vec::new(), numbers: HashMap::new() }
+    }
+
+    fn number(&mut self, value: T) -> u32 {
+        if let Some(number) = self.numbers.get(&value) {
+            return *number;
+        }
+        let (value, number) = (Arc::new(value), self.values.len() as u32);
+        self.values.push(value.clone());
+        self.numbers.insert(value, number);
+        number
+    }
+}
+
+/// The empty channel.
+pub(crate) const EMPTY: u32 = 0;
+
+/// All values seen so far.
+#[derive(Debug)]
+pub(crate) struct Store {
+    locals: Table<Local>,
+    items: Table<Vec<u64>>,
+    queues: Table<Vec<u32>>,
+    pushed: HashMap<(u32, u32), u32>,
+    /// By queue: head and rest.
+    popped: Vec<(u32, u32)>,
+    outcomes: HashMap<(u32, u32, u32), Option<Outcome>>,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        let mut queues = Table::new();
+        assert_eq!(queues.number(Vec::new()), EMPTY);
+        Store {
+            locals: Table::new(),
+            items: Table::new(),
+            queues,
+            pushed: HashMap::new(),
+            popped: vec![(0, EMPTY)],
+            outcomes: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn local(&self, number: u32) -> &Local {
+        &self.locals.values[number as usize]
+    }
+
+    pub(crate) fn item_words(&self, number: u32) -> &[u64] {
+        &self.items.values[number as usize]
+    }
+
+    pub(crate) fn add_local(&mut self, replica: Replica) -> u32 {
+        self.locals.number(Local { replica, log: Vec::new(), flaws: 0 })
+    }
+
+    pub(crate) fn add_item(&mut self, words: Vec<u64>) -> u32 {
+        self.items.number(words)
+    }
+
+    pub(crate) fn locals(&self) -> usize {
+        self.locals.values.len()
+    }
+
+    /// The head of a channel that is not empty, and the rest.
+    pub(crate) fn pop(&self, queue: u32) -> (u32, u32) {
+        self.popped[queue as usize]
+    }
+
+    pub(crate) fn known_push(&self, queue: u32, item: u32) -> Option<u32> {
+        self.pushed.get(&(queue, item)).copied()
+    }
+
+    pub(crate) fn push(&mut self, queue: u32, item: u32) -> u32 {
+        if let Some(known) = self.known_push(queue, item) {
+            return known;
+        }
+        let mut items = (*self.queues.values[queue as usize]).clone();
+        items.push(item);
+        let number = self.queue_number(items);
+        self.pushed.insert((queue, item), number);
+        number
+    }
+
+    fn queue_number(&mut self, items: Vec<u32>) -> u32 {
+        if let Some(known) = self.queues.numbers.get(&items) {
+            return *known;
+        }
+        let (head, rest) = (items[0], self.queue_number(items[1..].to_vec()));
+        let number = self.queues.number(items);
+        self.popped.push((head, rest));
+        number
+    }
+
+    /// `Some(None)`: the item must wait.
+    pub(crate) fn known_outcome(&self, local: u32, wire: usize, item: u32) -> Option<Option<&Outcome>> {
+        self.outcomes.get(&(local, wire as u32, item)).map(Option::as_ref)
+    }
+
+    /// Runs the real state machine.
+    pub(crate) fn compute(&mut self, scenario: &Scenario, network: &Network, local: u32, wire: usize, item: u32) {
+        if self.known_outcome(local, wire, item).is_some() {
+            return;
+        }
+        let mut next = self.local(local).clone();
+        let step = take(network, &mut next.replica, network.wires[wire], self.item_words(item));
+        let outcome = step.map(|step| self.outcome(scenario, next, step));
+        self.outcomes.insert((local, wire as u32, item), outcome);
+    }
+
+    fn outcome(&mut self, scenario: &Scenario, mut next: Local, step: Step) -> Outcome {
+        if step.rejected.is_some() {
+            next.flaws |= ACCEPTED.0;
+        }
+        for delivery in &step.deliveries {
+            match scenario.index_of(delivery.id.client.0, delivery.id.sequence) {
+                Some(message) => next.log.push((message as u8, delivery.timestamp)),
+                None => next.flaws |= INTEGRITY.0,
+            }
+            if delivery.number != next.log.len() as u64 {
+                next.flaws |= INTEGRITY.0;
+            }
+        }
+        let judge = step.rejected.is_some() || !step.deliveries.is_empty();
+        let sends: Vec<(usize, u32)> =
+            step.sends.into_iter().map(|(wire, words)| (wire, self.add_item(words))).collect();
+        Outcome { next: self.locals.number(next), sends, judge }
+    }
+}

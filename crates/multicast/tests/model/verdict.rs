@@ -1,0 +1,152 @@
+//! The properties of the multicast, judged on what every member has delivered so far.
+//!
+//! No process fails here, so every message is delivered in the end. A message that a member has not delivered yet comes
+//! there after all that it has delivered: such pending pairs count as ordered. That finds a hole (M5) when it opens.
+
+use stentor_multicast::Timestamp;
+
+use super::scenario::Scenario;
+
+/// Properties, as bits of [`Flaws`].
+pub(crate) const INTEGRITY: (u8, &str) = (1, "M1 integrity: once, at destinations, after the multicast, numbered");
+pub(crate) const ACYCLIC: (u8, &str) = (2, "M4 acyclic order over all members");
+pub(crate) const PREFIX: (u8, &str) = (4, "M5 no two members in opposite orders, no holes");
+pub(crate) const FIFO: (u8, &str) = (8, "M6 FIFO per client");
+pub(crate) const REAL_TIME: (u8, &str) = (16, "real-time order: delivered anywhere before the multicast comes first");
+pub(crate) const TIMESTAMPS: (u8, &str) = (32, "one final timestamp per message, rising at every member");
+pub(crate) const ACCEPTED: (u8, &str) = (64, "no input is rejected");
+pub(crate) const COMPLETE: (u8, &str) = (128, "M3 M9 everything is delivered everywhere at the end");
+
+/// Which properties are violated.
+pub(crate) type Flaws = u8;
+
+/// One delivery: the message's index, its final timestamp.
+pub(crate) type Entry = (u8, Timestamp);
+
+/// Judges everything but the end of the run. `destined`: by member, the messages for its group. `submitted`: messages
+/// multicast so far. `earlier`: by message, those that were delivered anywhere when it was multicast.
+pub(crate) fn judge(
+    scenario: &Scenario,
+    destined: &[u32],
+    logs: &[&[Entry]],
+    submitted: u32,
+    earlier: &[u32],
+) -> Flaws {
+    let mut flaws = 0;
+    let mut before = [0_u32; 32];
+    for (log, destined) in logs.iter().zip(destined) {
+        let mut delivered = 0_u32;
+        for &(message, _) in *log {
+            let bit = 1 << message;
+            if delivered & bit != 0 || destined & submitted & bit == 0 {
+                flaws |= INTEGRITY.0;
+            }
+            delivered |= bit;
+            before[usize::from(message)] |= destined & !delivered;
+            if older_of_client(scenario, message) & destined & !delivered != 0 {
+                flaws |= FIFO.0;
+            }
+        }
+        if !log.is_sorted_by(|a, b| a.1 < b.1) {
+            flaws |= TIMESTAMPS.0;
+        }
+    }
+    flaws | order(&before, scenario.messages.len(), earlier) | agreed_timestamps(logs)
+}
+
+fn older_of_client(scenario: &Scenario, message: u8) -> u32 {
+    let client = scenario.messages[usize::from(message)].client;
+    let older = scenario.messages[..usize::from(message)].iter().enumerate();
+    older.filter(|(_, m)| m.client == client).map(|(index, _)| 1 << index).sum()
+}
+
+fn order(before: &[u32; 32], messages: usize, earlier: &[u32]) -> Flaws {
+    let mut flaws = 0;
+    for a in 0..messages {
+        if (0..messages).any(|b| before[a] >> b & 1 == 1 && before[b] >> a & 1 == 1) {
+            flaws |= PREFIX.0;
+        }
+    }
+    if has_cycle(*before, messages) {
+        flaws |= ACYCLIC.0;
+    }
+    let mut with_time = *before;
+    for (b, earlier) in earlier.iter().enumerate() {
+        (0..messages).filter(|a| earlier >> a & 1 == 1).for_each(|a| with_time[a] |= 1 << b);
+    }
+    if has_cycle(with_time, messages) {
+        flaws |= REAL_TIME.0;
+    }
+    flaws
+}
+
+/// Takes away messages that nothing precedes; what stays is on a cycle or behind one.
+fn has_cycle(before: [u32; 32], messages: usize) -> bool {
+    let mut left = (1_u64 << messages) as u32 - 1;
+    loop {
+        let mut preceded = 0;
+        (0..messages).filter(|a| left >> a & 1 == 1).for_each(|a| preceded |= before[a]);
+        if left & !preceded == 0 {
+            return left != 0;
+        }
+        left &= preceded;
+    }
+}
+
+fn agreed_timestamps(logs: &[&[Entry]]) -> Flaws {
+    let mut known = [None; 32];
+    for &(message, timestamp) in logs.iter().flat_map(|log| log.iter()) {
+        if *known[usize::from(message)].get_or_insert(timestamp) != timestamp {
+            return TIMESTAMPS.0;
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flaws(logs: &[&[u8]], earlier: &[u32]) -> Flaws {
+        let scenario = Scenario::new(&[1, 1], &[(0, &[0, 1]), (1, &[0, 1]), (2, &[0, 1])]);
+        let entries: Vec<Vec<Entry>> = logs
+            .iter()
+            .map(|log| log.iter().map(|m| (*m, Timestamp { time: u64::from(*m), group: 0 })).collect())
+            .collect();
+        let logs: Vec<&[Entry]> = entries.iter().map(Vec::as_slice).collect();
+        judge(&scenario, &[7, 7], &logs, 7, earlier) & !TIMESTAMPS.0
+    }
+
+    #[test]
+    fn equal_prefixes_are_sound() {
+        assert_eq!(flaws(&[&[0, 1, 2], &[0, 1]], &[0, 1, 3]), 0);
+    }
+
+    #[test]
+    fn a_hole_is_seen_before_it_is_filled() {
+        assert_eq!(flaws(&[&[0], &[1]], &[0; 3]), PREFIX.0 | ACYCLIC.0 | REAL_TIME.0);
+    }
+
+    #[test]
+    fn a_repeat_is_a_breach_of_integrity() {
+        assert_eq!(flaws(&[&[0, 0], &[]], &[0; 3]), INTEGRITY.0);
+    }
+
+    #[test]
+    fn a_cycle_over_three_members_without_two_in_opposite_orders() {
+        let scenario = Scenario::new(&[1, 1, 1], &[(0, &[0, 2]), (1, &[0, 1]), (2, &[1, 2])]);
+        let stamp = |time| Timestamp { time, group: 0 };
+        let logs: [&[Entry]; 3] = [&[(0, stamp(1)), (1, stamp(2))], &[(1, stamp(2)), (2, stamp(3))], &[(2, stamp(3))]];
+        let destined = scenario.destined(&scenario.topology());
+        assert_eq!(judge(&scenario, &destined, &logs, 7, &[0; 3]), ACYCLIC.0 | REAL_TIME.0);
+    }
+
+    #[test]
+    fn real_time_order_and_fifo() {
+        // Message 0 was delivered somewhere when message 1 was multicast.
+        assert_eq!(flaws(&[&[1, 0, 2], &[1, 0]], &[0, 1, 0]), REAL_TIME.0);
+        let scenario = Scenario::new(&[1], &[(0, &[0]), (0, &[0])]);
+        let stamp = Timestamp { time: 1, group: 0 };
+        assert_eq!(judge(&scenario, &[3], &[&[(1, stamp)]], 3, &[0; 2]), FIFO.0);
+    }
+}
