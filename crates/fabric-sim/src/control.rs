@@ -238,8 +238,16 @@ impl State {
         underway
     }
 
-    /// An end goes to the error state: `first` is the outcome of its oldest request, everything after it is flushed.
+    /// An end goes to the error state: `first` is the outcome of its oldest request, all others are flushed.
     pub(crate) fn break_end(&mut self, end: End, first: Status, tell_peer: bool) {
+        if self.is_current(end) {
+            let oldest = self.qp(ProcessId(end.process), end.qp).released + 1;
+            self.break_at(end, (oldest, first), tell_peer);
+        }
+    }
+
+    /// An end goes to the error state because of one request; all others are flushed.
+    pub(crate) fn break_at(&mut self, end: End, (culprit, why): (u64, Status), tell_peer: bool) {
         if !self.is_current(end) {
             return;
         }
@@ -253,14 +261,13 @@ impl State {
         qp.connection = 0;
         qp.unexpected.clear();
         let waiting = std::mem::take(&mut qp.waiting);
-        let mut status = first;
         let mut flushed = Vec::new();
         let from = qp.released + 1;
         for seq in from..=qp.posted {
             if let Some(request) = qp.request(seq) {
                 let (id, opcode) = (request.id, request.opcode);
+                let status = if seq == culprit { why } else { Status::Flushed };
                 flushed.push(Completion { qp: end.qp, id, opcode, status, bytes: 0, imm: None, tag: 0 });
-                status = Status::Flushed;
             }
         }
         qp.released = qp.posted;

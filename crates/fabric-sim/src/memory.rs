@@ -129,8 +129,11 @@ impl State {
             at += self.rng.below(self.model.late_ns + 1);
             self.counts.late_writes += 1;
         }
-        at = at.max(not_before).max(self.overlap_visible_at(process, region, first, words));
-        let torn = words > 1 && self.rng.chance(self.model.torn_writes);
+        let overlap = self.overlap_visible_at(process, region, first, words);
+        // Tearing takes time: where landings queue up already it would make the queue longer and longer.
+        let crowded = overlap > self.now || not_before > self.now + self.model.tear_gap.most_ns;
+        at = at.max(not_before).max(overlap);
+        let torn = words > 1 && !crowded && self.rng.chance(self.model.torn_writes);
         let parts = if torn { 2 + self.rng.below(3) as u8 } else { 1 };
         let seed = if torn { self.rng.word() } else { 0 };
         self.counts.torn_writes += u64::from(torn);

@@ -232,6 +232,11 @@ impl State {
             request.outcome = Some(status);
             request.visible_at = visible_at;
         }
+        if status != Status::Success && !self.model.ordered_writes {
+            // What was posted before it may never be answered.
+            self.break_at(end, (seq, status), true);
+            return;
+        }
         let mut reported = false;
         loop {
             let now = self.now;

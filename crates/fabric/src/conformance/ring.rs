@@ -43,6 +43,10 @@ struct Reading {
     queue: SendQueue,
     slot: SealedSlot,
     expected: u64,
+    /// Rounds since the last credit. Without order between writes an older credit may land on the newest one, so the
+    /// newest is written again.
+    quiet: u32,
+    ordered: bool,
 }
 
 impl Writing {
@@ -93,7 +97,10 @@ impl Reading {
             self.expected += 1;
         }
         let freed = self.ring.position();
-        if self.ring.uncredited(freed) > 4 && self.queue.free() > 0 {
+        self.quiet += 1;
+        let again = !self.ordered && self.quiet > 200;
+        if (self.ring.uncredited(freed) > 4 || again) && self.queue.free() > 0 {
+            self.quiet = 0;
             let credit = self.ring.credit(freed);
             let mut record = [0; 8];
             let data = bytes_of(self.slot.seal(&[credit], &mut record));
@@ -133,6 +140,8 @@ pub(super) fn thousands_of_records<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         queue: SendQueue::new(DEPTH),
         slot: SealedSlot::new(back),
         expected: 0,
+        quiet: 0,
+        ordered: bed.at(B).capabilities().ordered_writes,
     };
     bed.until(&format!("{RECORDS} records through a ring of {} bytes", geometry.bytes()), |bed| {
         writing.step(bed)?;

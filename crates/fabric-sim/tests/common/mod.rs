@@ -1,0 +1,39 @@
+//! A testbed for the conformance suite.
+
+use stentor_fabric::ProcessId;
+use stentor_fabric::conformance::Testbed;
+use stentor_fabric_sim::{FaultCounts, NetworkModel, SimConfig, SimFabric, World};
+
+/// All processes of one world; every `advance` is 300 ns.
+pub(crate) struct SimBed {
+    pub(crate) world: World,
+    fabrics: Vec<SimFabric>,
+}
+
+pub(crate) fn bed(processes: usize, seed: u64, network: &NetworkModel) -> SimBed {
+    let world = World::new(SimConfig::new(processes, seed, network.clone()));
+    let fabrics = (0..processes as u16).map(|p| world.fabric(ProcessId(p))).collect();
+    SimBed { world, fabrics }
+}
+
+impl Testbed for SimBed {
+    type F = SimFabric;
+
+    fn processes(&self) -> usize {
+        self.fabrics.len()
+    }
+
+    fn fabric(&mut self, process: ProcessId) -> &mut SimFabric {
+        &mut self.fabrics[process.index()]
+    }
+
+    fn advance(&mut self) {
+        self.world.advance(300);
+    }
+}
+
+/// Adds up the faults of every world that is dropped.
+#[allow(dead_code)]
+pub(crate) fn add(total: &mut FaultCounts, bed: &SimBed) {
+    total.add(&bed.world.fault_counts());
+}

@@ -1,0 +1,71 @@
+//! The simulator passes the conformance suite in every mode.
+
+mod common;
+
+use common::bed;
+use stentor_fabric::conformance::{Report, suite};
+use stentor_fabric_sim::NetworkModel;
+
+fn seeds() -> u64 {
+    std::env::var("CONFORMANCE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+fn run(name: &str, model: &NetworkModel) -> Report {
+    let mut last = Report::default();
+    for seed in 0..seeds() {
+        last = suite(|processes| bed(processes, seed, model));
+        assert!(last.failed().is_empty(), "{name}, seed {seed}:\n{last}");
+        last.assert_ok();
+    }
+    last
+}
+
+#[test]
+fn uniform() {
+    let report = run("uniform", &NetworkModel { tagged: true, ..NetworkModel::uniform(1_000) });
+    assert!(report.skipped().is_empty(), "{report}");
+}
+
+#[test]
+fn no_delay_at_all() {
+    run("no delay", &NetworkModel::uniform(0));
+}
+
+#[test]
+fn calm() {
+    run("calm", &NetworkModel::calm());
+}
+
+#[test]
+fn adversarial() {
+    let report = run("adversarial", &NetworkModel::adversarial());
+    assert_eq!(report.skipped(), ["tagged::exact_and_masked", "tagged::unexpected_messages_wait"]);
+}
+
+#[test]
+fn unordered() {
+    let report = run("unordered", &NetworkModel::unordered());
+    assert_eq!(report.skipped(), ["write::in_order_on_one_queue_pair", "write::last_write_wins"]);
+}
+
+/// Each liberty alone, always taken, on an otherwise calm network.
+#[test]
+fn each_liberty_alone() {
+    let calm = NetworkModel::calm();
+    let always = stentor_fabric_sim::MILLION;
+    let modes = [
+        ("reorder", NetworkModel { reorder_across_queue_pairs: true, ..calm.clone() }),
+        ("torn", NetworkModel { torn_writes: always, tear_gap: NetworkModel::adversarial().tear_gap, ..calm.clone() }),
+        ("early", NetworkModel { early_completions: true, late_writes: 200_000, late_ns: 20_000, ..calm.clone() }),
+        ("torn reads", NetworkModel { torn_reads: always, ..calm.clone() }),
+        ("late sources", NetworkModel { late_source_reads: always, ..calm.clone() }),
+        ("partial", NetworkModel { partial_at_revocation: always, ..calm.clone() }),
+        ("lossy", NetworkModel { lost_unreliable: 400_000, ..calm.clone() }),
+        ("unheld", NetworkModel { hold_until_flush: false, ..calm.clone() }),
+        ("few capabilities", NetworkModel { atomics: false, unreliable: false, ..calm.clone() }),
+        ("small", NetworkModel { inline_bytes: 64, max_send_depth: 64, max_recv_depth: 64, ..calm }),
+    ];
+    for (name, model) in modes {
+        run(name, &model);
+    }
+}
