@@ -1,0 +1,154 @@
+//! From a configuration to processes on a fabric.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use stentor_checker::Cluster;
+use stentor_fabric::ProcessId;
+use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
+use stentor_multicast::{
+    Client, ClientId, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Topology, TopologyError, Variant,
+};
+use thiserror::Error;
+
+use crate::config::{ClusterConfig, ProcessTable};
+
+/// Why a process did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// No process of this name.
+    #[error("there is no process `{0}` in the configuration; `stentor config check` lists them")]
+    UnknownProcess(String),
+    /// The process has another role.
+    #[error("`{0}` is not a {1}")]
+    Role(String, &'static str),
+    /// The configuration and the protocol disagree on what is possible.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// The fabric.
+    #[error(transparent)]
+    Fabric(#[from] ShmError),
+    /// Regions and queue pairs.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+}
+
+/// A configuration with everything that follows from it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    config: ClusterConfig,
+    table: ProcessTable,
+    topology: Arc<Topology>,
+    variant: Variant,
+}
+
+impl Plan {
+    /// Works out the processes of a configuration.
+    ///
+    /// # Errors
+    /// [`StartError::Topology`], if the configuration allows what the protocol does not.
+    pub fn new(config: ClusterConfig) -> Result<Self, StartError> {
+        let sizes: Vec<usize> = config.groups().iter().map(|group| group.members().len()).collect();
+        let topology = Arc::new(Topology::new(&sizes, config.limits().clients)?);
+        Ok(Plan { table: config.process_table(), config, topology, variant: Variant::V2 })
+    }
+
+    /// The same with another variant of the protocol.
+    #[must_use]
+    pub fn with_variant(self, variant: Variant) -> Self {
+        Plan { variant, ..self }
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &ClusterConfig {
+        &self.config
+    }
+
+    /// The groups and places.
+    #[must_use]
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// The name of a process.
+    #[must_use]
+    pub fn name(&self, process: ProcessId) -> &str {
+        self.table.entries().get(process.index()).map_or("?", |entry| entry.name.as_str())
+    }
+
+    /// The process with a name.
+    ///
+    /// # Errors
+    /// [`StartError::UnknownProcess`].
+    pub fn process(&self, name: &str) -> Result<ProcessId, StartError> {
+        self.table.find(name).ok_or_else(|| StartError::UnknownProcess(name.to_owned()))
+    }
+
+    /// The group with a name.
+    #[must_use]
+    pub fn group(&self, name: &str) -> Option<GroupId> {
+        self.config.group_index(name).map(|index| GroupId(index as u16))
+    }
+
+    /// The sizes, as the protocol takes them.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.config.limits().multicast()
+    }
+
+    /// The cluster as histories name it; process numbers are those of the table.
+    #[must_use]
+    pub fn history_cluster(&self) -> Cluster {
+        let mut builder = Cluster::builder().global_clock().window(u64::from(self.config.limits().window));
+        for group in self.config.groups() {
+            builder = builder.group(group.id(), group.members().iter().map(|member| member.id()));
+        }
+        let clients = (0..self.topology.clients() as u16)
+            .map(|client| self.name(self.topology.client_process(ClientId(client))).to_owned());
+        builder.clients(clients).build().expect("a checked configuration names groups and processes once")
+    }
+
+    /// Starts a process on shared memory, below `directory`.
+    ///
+    /// # Errors
+    /// [`StartError::Fabric`].
+    pub fn shm(&self, me: ProcessId, directory: PathBuf) -> Result<ShmFabric, StartError> {
+        let longest = self.limits().body_ring(&self.topology).max_payload() as u32;
+        let config = ShmConfig {
+            directory,
+            fingerprint: self.config.fingerprint(),
+            message_bytes: (longest + 4096).max(256 << 10),
+            ..ShmConfig::new(self.config.cluster(), me, self.name(me), self.topology.processes() as u16)
+        };
+        Ok(ShmFabric::start(config)?)
+    }
+
+    /// A member of a group on shared memory.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn member(&self, me: ProcessId, directory: PathBuf) -> Result<Member<ShmFabric>, StartError> {
+        if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
+            return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
+        }
+        let fabric = self.shm(me, directory)?;
+        let replica = ReplicaConfig {
+            topology: self.topology.clone(),
+            me,
+            variant: self.variant,
+            window: self.config.limits().window,
+            plant: Plant::None,
+        };
+        Ok(Member::new(fabric, replica, self.limits(), self.config.salt())?)
+    }
+
+    /// A client on shared memory.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn client(&self, client: ClientId, directory: PathBuf) -> Result<Client<ShmFabric>, StartError> {
+        let fabric = self.shm(self.topology.client_process(client), directory)?;
+        Ok(Client::new(fabric, self.topology.clone(), client, self.limits(), self.config.salt(), Plant::None)?)
+    }
+}

@@ -1,0 +1,113 @@
+//! The polling loops of members and clients.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use stentor_fabric::{Backoff, Fabric, WaitError, WaitMode};
+use stentor_multicast::{Client, Delivered, Member};
+use thiserror::Error;
+
+/// Longest sleep of an idle process; a peer's write wakes it earlier.
+const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+/// How often a busy process looks after its connections.
+const HOUSEKEEPING: Duration = Duration::from_millis(2);
+/// Busy rounds between two looks at the clock.
+const ROUNDS_PER_LOOK: u32 = 256;
+
+/// Why a loop ended before it was told to.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// Waiting failed.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+}
+
+/// Tells a loop to end; set from a signal handler or another thread.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    /// Asks the loop to end.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it was asked to.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Decides when a loop looks after its connections: on every idle round that is due, rarely when busy.
+#[derive(Debug)]
+pub struct Housekeeper {
+    rounds: u32,
+    next: Instant,
+}
+
+impl Default for Housekeeper {
+    fn default() -> Self {
+        Housekeeper { rounds: 0, next: Instant::now() }
+    }
+}
+
+impl Housekeeper {
+    /// Whether it is time.
+    #[inline]
+    pub fn is_due(&mut self, worked: bool) -> bool {
+        self.rounds += 1;
+        if worked && !self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+            return false;
+        }
+        let now = Instant::now();
+        let due = now >= self.next;
+        if due {
+            self.next = now + HOUSEKEEPING;
+        }
+        due
+    }
+}
+
+/// Runs a member until `stop`; `deliver` gets every message in the global order, `round` is called after every round
+/// with whether it worked.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run_member<F: Fabric>(
+    member: &mut Member<F>,
+    mode: WaitMode,
+    stop: &Stop,
+    mut deliver: impl FnMut(&Delivered<'_>),
+    mut round: impl FnMut(&mut Member<F>, bool),
+) -> Result<(), RunError> {
+    let mut backoff = Backoff::new(mode);
+    let mut housekeeper = Housekeeper::default();
+    while !stop.is_stopped() {
+        let mut worked = member.step(&mut deliver);
+        if housekeeper.is_due(worked) {
+            worked |= member.housekeep();
+        }
+        round(member, worked);
+        backoff.pause(member.fabric_mut(), worked, LONGEST_SLEEP)?;
+    }
+    Ok(())
+}
+
+/// One round of a client's loop: takes credits, looks after connections, pauses when there was nothing.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn client_round<F: Fabric>(
+    client: &mut Client<F>,
+    backoff: &mut Backoff,
+    housekeeper: &mut Housekeeper,
+    submitted: bool,
+) -> Result<bool, RunError> {
+    let mut worked = client.step() | submitted;
+    if housekeeper.is_due(worked) {
+        worked |= client.housekeep();
+    }
+    backoff.pause(client.fabric_mut(), worked, LONGEST_SLEEP)?;
+    Ok(worked)
+}

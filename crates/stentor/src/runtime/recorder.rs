@@ -1,0 +1,121 @@
+//! Records what happens at one process as a history.
+
+use std::io::{self, Write};
+
+use stentor_checker as checker;
+use stentor_checker::{Cluster, EventKind, HistoryWriter};
+use stentor_fabric::ProcessId;
+use stentor_multicast::{Delivered, GroupId, MessageId, RemoteOp};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Plan;
+
+/// Writes the history of one process. Times are the caller's, so that recording adds no clock to a polling loop.
+pub struct Recorder<W: Write> {
+    writer: HistoryWriter<W>,
+    me: checker::Process,
+    group: Option<checker::Group>,
+    first_client: u32,
+    labels: Vec<checker::Label>,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Begins the history of process `me`.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn new(plan: &Plan, me: ProcessId, output: W) -> io::Result<Self> {
+        let mut cluster: Cluster = plan.history_cluster();
+        let labels = stentor_multicast::Step::ALL.iter().map(|step| cluster.label(step.name())).collect();
+        Ok(Recorder {
+            writer: HistoryWriter::new(output, &cluster)?,
+            me: checker::Process(u32::from(me.0)),
+            group: cluster.group_of(checker::Process(u32::from(me.0))),
+            first_client: plan.topology().all_members() as u32,
+            labels,
+        })
+    }
+
+    fn message(&self, id: MessageId) -> checker::MessageId {
+        checker::MessageId {
+            client: checker::Process(self.first_client + u32::from(id.client.0)),
+            sequence: id.sequence,
+        }
+    }
+
+    fn event(&mut self, t: u64, kind: EventKind) -> io::Result<()> {
+        self.writer.event(&checker::Event { t, process: self.me, incarnation: 1, kind })
+    }
+
+    /// A client multicasts; record it before the first write.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn multicast(&mut self, t: u64, id: MessageId, to: &[GroupId], payload: &[u8]) -> io::Result<()> {
+        let mut groups = checker::GroupSet::default();
+        for group in to {
+            groups.insert(checker::Group(group.0));
+        }
+        let m = self.message(id);
+        let (len, hash) = (payload.len() as u32, xxh3_64(payload));
+        self.event(t, EventKind::Multicast(checker::Multicast { m, to: groups, len, hash }))
+    }
+
+    /// A member delivers.
+    ///
+    /// # Errors
+    /// What writing says; also if this process is not a member of a group.
+    pub fn deliver(&mut self, t: u64, delivered: &Delivered<'_>) -> io::Result<()> {
+        let Some(group) = self.group else { return Err(io::Error::other("a client does not deliver")) };
+        let ts =
+            checker::Timestamp { time: delivered.timestamp.time, group: checker::Group(delivered.timestamp.group) };
+        let deliver = checker::Deliver {
+            m: self.message(delivered.id),
+            group,
+            number: delivered.number,
+            ts,
+            hash: xxh3_64(delivered.payload),
+            len: Some(delivered.payload.len() as u32),
+        };
+        self.event(t, EventKind::Deliver(deliver))
+    }
+
+    /// Remote operations on behalf of messages.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn operations(&mut self, t: u64, operations: &[RemoteOp]) -> io::Result<()> {
+        for operation in operations {
+            let m = self.message(operation.message);
+            let kind = self.labels[operation.step as usize];
+            let to = checker::Process(u32::from(operation.to.0));
+            self.event(t, EventKind::RemoteOp { m, kind, to })?;
+        }
+        Ok(())
+    }
+
+    /// Registered memory in use and what was announced, bytes.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn memory(&mut self, t: u64, bytes: u64, limit: u64) -> io::Result<()> {
+        let what = self.labels[0];
+        self.event(t, EventKind::Memory { bytes, limit: Some(limit), what })
+    }
+
+    /// The run has come to rest; what was not delivered by now never will be.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn complete(&mut self) -> io::Result<()> {
+        self.writer.complete()
+    }
+
+    /// Hands everything to the operating system.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}

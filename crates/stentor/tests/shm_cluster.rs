@@ -1,0 +1,117 @@
+//! A whole cluster on shared memory, each process a thread of this test, its histories checked.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stentor::ClusterConfig;
+use stentor::runtime::{
+    ClientId, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns, run_member,
+};
+use stentor_fabric::{Backoff, ProcessId};
+
+const CLUSTER: &str = r#"
+cluster = "CLUSTER"
+fabric = "shm"
+[election]
+kind = "heartbeat"
+[limits]
+message_bytes = 4096
+window = 64
+clients = 2
+[[group]]
+id = "g1"
+process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
+[[group]]
+id = "g2"
+process = [ { id = "g2.1", address = "127.0.0.1:7201" } ]
+"#;
+
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn plan(name: &str) -> Plan {
+    let text = CLUSTER.replace("CLUSTER", name);
+    Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
+}
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn member(plan: &Plan, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sink) {
+    let mut member = plan.member(me, directory).expect("starts");
+    let mut recorder = Recorder::new(plan, me, sink).expect("records");
+    let deliver = |delivered: &stentor::runtime::Delivered<'_>| recorder.deliver(now_ns(), delivered).expect("records");
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, deliver, |_, _| ()).expect("runs");
+    recorder.complete().expect("records");
+    assert_eq!(member.counts().rejected, 0);
+}
+
+fn client(plan: &Plan, place: ClientId, directory: PathBuf, messages: u64, sink: Sink) {
+    let me = plan.topology().client_process(place);
+    let mut client = plan.client(place, directory).expect("starts");
+    let mut recorder = Recorder::new(plan, me, sink).expect("records");
+    let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::ADAPTIVE), Housekeeper::default());
+    let sets = [vec![GroupId(0)], vec![GroupId(1)], vec![GroupId(0), GroupId(1)]];
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut sent = 0;
+    while client.delivered_up_to() < messages {
+        let mut worked = false;
+        while sent < messages {
+            let payload = vec![sent as u8; (sent * 37 % 300) as usize];
+            let to = &sets[sent as usize % 3];
+            let Ok(submitted) = client.submit(to, &payload, sent + 64 > messages) else { break };
+            recorder.multicast(now_ns(), submitted.id, to, &payload).expect("records");
+            sent += 1;
+            worked = true;
+        }
+        client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("waits");
+        assert!(Instant::now() < deadline, "stuck: {sent} sent, {} delivered", client.delivered_up_to());
+    }
+    recorder.complete().expect("records");
+}
+
+#[test]
+fn two_clients_and_four_members_deliver_everything_in_one_order() {
+    let directory = Directory(std::env::temp_dir().join(format!("stentor-test-{}", std::process::id())));
+    let (plan, stop) = (plan("threads"), Stop::default());
+    let sinks: Vec<Sink> = (0..6).map(|_| Sink::default()).collect();
+    thread::scope(|scope| {
+        for me in 0..4_u16 {
+            let (plan, stop, path, sink) = (&plan, &stop, directory.0.clone(), sinks[usize::from(me)].clone());
+            scope.spawn(move || member(plan, ProcessId(me), path, stop, sink));
+        }
+        let clients: Vec<_> = (0..2_u16)
+            .map(|place| {
+                let (plan, path, sink) = (&plan, directory.0.clone(), sinks[4 + usize::from(place)].clone());
+                scope.spawn(move || client(plan, ClientId(place), path, 3000, sink))
+            })
+            .collect();
+        for client in clients {
+            client.join().expect("the client finishes");
+        }
+        stop.stop();
+    });
+    let histories: Vec<Vec<u8>> = sinks.iter().map(|sink| sink.0.lock().unwrap().clone()).collect();
+    let inputs = histories.iter().enumerate().map(|(n, bytes)| (format!("history {n}"), bytes.as_slice()));
+    let report = stentor_checker::check_inputs(inputs, true).expect("histories are well-formed");
+    assert!(report.ok(), "{:?}", report.counter_example);
+    assert_eq!(report.counts.messages, 6000);
+}
