@@ -9,12 +9,17 @@ use super::network::{Network, Wire};
 use super::scenario::{Scenario, encode_body};
 use super::store::{EMPTY, Outcome, Store};
 use super::verdict::{
-    ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, INTEGRITY, PREFIX, REAL_TIME, TIMESTAMPS, judge,
+    ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, REAL_TIME, TIMESTAMPS, judge,
 };
 
 /// Members and channels that fit.
 const NUMBERS: usize = 40;
 const MESSAGES: usize = 4;
+
+/// What must be possible, else the search is not what it claims to be.
+pub(crate) const WAITS: &str = "a stream entry waits for its body";
+pub(crate) const FIRST: &str = "the first message is delivered before the second";
+pub(crate) const SECOND: &str = "the second message is delivered before the first";
 
 /// A state of the cluster: numbers of the members' states, then of the channels' contents.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -110,6 +115,19 @@ impl Machine {
 
     fn enabled(&self, state: &Cluster, wire: usize) -> bool {
         state.numbers[self.members() + wire] != EMPTY && self.with_outcome(state, wire, |_, taken| taken.is_some())
+    }
+
+    fn stream_waits(&self, state: &Cluster) -> bool {
+        let mut streams = self.network.wires.iter().enumerate().filter(|(_, wire)| matches!(wire, Wire::Stream { .. }));
+        streams.any(|(wire, _)| state.numbers[self.members() + wire] != EMPTY && !self.enabled(state, wire))
+    }
+
+    /// Some member has delivered both of the first two messages, this one first.
+    fn delivered_first(&self, state: &Cluster, message: u8) -> bool {
+        self.logs(state).iter().any(|log| {
+            let mut both = log.iter().map(|(delivered, _)| *delivered).filter(|delivered| *delivered < 2);
+            both.next() == Some(message) && both.next().is_some()
+        })
     }
 
     fn may_submit(&self, state: &Cluster, message: usize) -> bool {
@@ -212,17 +230,25 @@ impl Model for Machine {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always(INTEGRITY.1, |_: &Machine, state: &Cluster| state.flaws & INTEGRITY.0 == 0),
-            Property::always(ACYCLIC.1, |_: &Machine, state: &Cluster| state.flaws & ACYCLIC.0 == 0),
-            Property::always(PREFIX.1, |_: &Machine, state: &Cluster| state.flaws & PREFIX.0 == 0),
-            Property::always(FIFO.1, |_: &Machine, state: &Cluster| state.flaws & FIFO.0 == 0),
-            Property::always(REAL_TIME.1, |_: &Machine, state: &Cluster| state.flaws & REAL_TIME.0 == 0),
-            Property::always(TIMESTAMPS.1, |_: &Machine, state: &Cluster| state.flaws & TIMESTAMPS.0 == 0),
-            Property::always(ACCEPTED.1, |_: &Machine, state: &Cluster| state.flaws & ACCEPTED.0 == 0),
-            Property::always(COMPLETE.1, |model: &Machine, state: &Cluster| {
-                !model.is_terminal(state) || model.is_complete(state)
-            }),
-        ]
+        let holds = |flaw: (Flaws, &'static str), condition| Property::always(flaw.1, condition);
+        let mut properties = vec![
+            holds(INTEGRITY, |_: &Machine, state: &Cluster| state.flaws & INTEGRITY.0 == 0),
+            holds(ACYCLIC, |_, state| state.flaws & ACYCLIC.0 == 0),
+            holds(PREFIX, |_, state| state.flaws & PREFIX.0 == 0),
+            holds(FIFO, |_, state| state.flaws & FIFO.0 == 0),
+            holds(REAL_TIME, |_, state| state.flaws & REAL_TIME.0 == 0),
+            holds(TIMESTAMPS, |_, state| state.flaws & TIMESTAMPS.0 == 0),
+            holds(ACCEPTED, |_, state| state.flaws & ACCEPTED.0 == 0),
+            holds(GENUINE, |_, state| state.flaws & GENUINE.0 == 0),
+            holds(COMPLETE, |model, state| !model.is_terminal(state) || model.is_complete(state)),
+        ];
+        if self.scenario.sizes.iter().any(|size| *size > 1) {
+            properties.push(Property::sometimes(WAITS, |model: &Machine, state| model.stream_waits(state)));
+        }
+        if self.scenario.is_open() {
+            properties.push(Property::sometimes(FIRST, |model: &Machine, state| model.delivered_first(state, 0)));
+            properties.push(Property::sometimes(SECOND, |model: &Machine, state| model.delivered_first(state, 1)));
+        }
+        properties
     }
 }

@@ -113,6 +113,19 @@ impl Effects for Recorder<'_> {
     }
 }
 
+/// Whether what a member sent goes to a destination of the message that it is about. `about`: the message's destination
+/// groups.
+pub(crate) fn is_genuine(network: &Network, wire: usize, about: &[u16]) -> bool {
+    let receiver = ProcessId(network.wires[wire].receiver() as u16);
+    matches!(network.topology.place(receiver), Some(Place::Member { group, .. }) if about.contains(&group.0))
+}
+
+/// The message, as client and sequence, that an item is about.
+pub(crate) fn about(words: &[u64]) -> (u16, u64) {
+    let (item, _) = Item::decode(words, 0).expect("a member sent an item that does not decode");
+    (item.head().client.0, item.head().sequence)
+}
+
 /// Hands the words at the head of a channel to its receiver. `None`: a stream entry that waits for its body.
 pub(crate) fn take(network: &Network, replica: &mut Replica, wire: Wire, words: &[u64]) -> Option<Step> {
     let mut out = Recorder { network, me: wire.receiver() as u16, step: Step::default() };

@@ -121,6 +121,34 @@ impl Scenario {
             .collect()
     }
 
+    /// Whether the first two messages may be delivered in either order: one destination group in common, two clients.
+    pub(crate) fn is_open(&self) -> bool {
+        let [first, second, ..] = self.messages.as_slice() else { return false };
+        first.client != second.client && first.to.iter().any(|group| second.to.contains(group))
+    }
+
+    /// Writes of the whole run, by the formulas of the protocol's counts: for a message to g groups with N members in
+    /// all, the client writes N bodies; by group of p members, the leader (g−1)+(p−1), V2: p−1 if g > 1 and N−1 if p = 1,
+    /// V1: (p−1)(g−1)+N−1; each follower N−1.
+    pub(crate) fn writes(&self) -> usize {
+        self.messages.iter().map(|message| self.writes_of(&message.to)).sum()
+    }
+
+    fn writes_of(&self, to: &[u16]) -> usize {
+        let g = to.len();
+        let sizes = || to.iter().map(|group| self.sizes[usize::from(*group)]);
+        let all: usize = sizes().sum();
+        let leader = |p: usize| {
+            (g - 1)
+                + (p - 1)
+                + match self.variant {
+                    Variant::V1 => (p - 1) * (g - 1) + all - 1,
+                    Variant::V2 => (if g > 1 { p - 1 } else { 0 }) + if p == 1 { all - 1 } else { 0 },
+                }
+        };
+        all + sizes().map(|p| leader(p) + (p - 1) * (all - 1)).sum::<usize>()
+    }
+
     /// The index of a client's message by its sequence.
     pub(crate) fn index_of(&self, client: u16, sequence: u64) -> Option<usize> {
         let own = self.messages.iter().enumerate().filter(|(_, m)| m.client == client);

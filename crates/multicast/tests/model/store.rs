@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use stentor_multicast::Replica;
 
-use super::network::{Network, Step, take};
+use super::network::{Network, Step, about, is_genuine, take};
 use super::scenario::Scenario;
-use super::verdict::{ACCEPTED, Entry, Flaws, INTEGRITY};
+use super::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY};
 
 /// One member: its state machine, and what it has delivered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) next: u32,
     /// Channel and item.
     pub(crate) sends: Vec<(usize, u32)>,
-    /// It delivered something, or refused the item.
+    /// It delivered something, or did something wrong.
     pub(crate) judge: bool,
 }
 
@@ -146,26 +146,37 @@ impl Store {
         }
         let mut next = self.local(local).clone();
         let step = take(network, &mut next.replica, network.wires[wire], self.item_words(item));
-        let outcome = step.map(|step| self.outcome(scenario, next, step));
+        let outcome = step.map(|step| self.outcome(scenario, network, next, step));
         self.outcomes.insert((local, wire as u32, item), outcome);
     }
 
-    fn outcome(&mut self, scenario: &Scenario, mut next: Local, step: Step) -> Outcome {
-        if step.rejected.is_some() {
-            next.flaws |= ACCEPTED.0;
-        }
-        for delivery in &step.deliveries {
-            match scenario.index_of(delivery.id.client.0, delivery.id.sequence) {
-                Some(message) => next.log.push((message as u8, delivery.timestamp)),
-                None => next.flaws |= INTEGRITY.0,
-            }
-            if delivery.number != next.log.len() as u64 {
-                next.flaws |= INTEGRITY.0;
-            }
-        }
-        let judge = step.rejected.is_some() || !step.deliveries.is_empty();
-        let sends: Vec<(usize, u32)> =
-            step.sends.into_iter().map(|(wire, words)| (wire, self.add_item(words))).collect();
+    fn outcome(&mut self, scenario: &Scenario, network: &Network, mut next: Local, step: Step) -> Outcome {
+        let flaws = note(scenario, network, &mut next.log, &step);
+        next.flaws |= flaws;
+        let judge = flaws != 0 || !step.deliveries.is_empty();
+        let sends = step.sends.into_iter().map(|(wire, words)| (wire, self.add_item(words))).collect();
         Outcome { next: self.locals.number(next), sends, judge }
     }
+}
+
+/// Appends what was delivered to the member's log, and judges the step by itself.
+pub(crate) fn note(scenario: &Scenario, network: &Network, log: &mut Vec<Entry>, step: &Step) -> Flaws {
+    let mut flaws = if step.rejected.is_some() { ACCEPTED.0 } else { 0 };
+    for delivery in &step.deliveries {
+        match scenario.index_of(delivery.id.client.0, delivery.id.sequence) {
+            Some(message) => log.push((message as u8, delivery.timestamp)),
+            None => flaws |= INTEGRITY.0,
+        }
+        if delivery.number != log.len() as u64 {
+            flaws |= INTEGRITY.0;
+        }
+    }
+    for (wire, words) in &step.sends {
+        let (client, sequence) = about(words);
+        let message = scenario.index_of(client, sequence).map(|index| &scenario.messages[index]);
+        if !message.is_some_and(|message| is_genuine(network, *wire, &message.to)) {
+            flaws |= GENUINE.0;
+        }
+    }
+    flaws
 }

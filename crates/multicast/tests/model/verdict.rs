@@ -8,20 +8,32 @@ use stentor_multicast::Timestamp;
 use super::scenario::Scenario;
 
 /// Properties, as bits of [`Flaws`].
-pub(crate) const INTEGRITY: (u8, &str) = (1, "M1 integrity: once, at destinations, after the multicast, numbered");
-pub(crate) const ACYCLIC: (u8, &str) = (2, "M4 acyclic order over all members");
-pub(crate) const PREFIX: (u8, &str) = (4, "M5 no two members in opposite orders, no holes");
-pub(crate) const FIFO: (u8, &str) = (8, "M6 FIFO per client");
-pub(crate) const REAL_TIME: (u8, &str) = (16, "real-time order: delivered anywhere before the multicast comes first");
-pub(crate) const TIMESTAMPS: (u8, &str) = (32, "one final timestamp per message, rising at every member");
-pub(crate) const ACCEPTED: (u8, &str) = (64, "no input is rejected");
-pub(crate) const COMPLETE: (u8, &str) = (128, "M3 M9 everything is delivered everywhere at the end");
+pub(crate) const INTEGRITY: (Flaws, &str) = (1, "M1 integrity: once, at destinations, after the multicast, numbered");
+pub(crate) const ACYCLIC: (Flaws, &str) = (2, "M4 acyclic order over all members");
+pub(crate) const PREFIX: (Flaws, &str) = (4, "M5 no two members in opposite orders, no holes");
+pub(crate) const FIFO: (Flaws, &str) = (8, "M6 FIFO per client");
+pub(crate) const REAL_TIME: (Flaws, &str) =
+    (16, "real-time order: delivered anywhere before the multicast comes first");
+pub(crate) const TIMESTAMPS: (Flaws, &str) = (32, "one final timestamp per message, rising at every member");
+pub(crate) const ACCEPTED: (Flaws, &str) = (64, "no input is rejected");
+pub(crate) const COMPLETE: (Flaws, &str) = (128, "M3 M9 everything is delivered everywhere at the end");
+
+pub(crate) const GENUINE: (Flaws, &str) = (256, "M7 nothing is sent to anybody but destinations");
+
+/// All properties.
+pub(crate) const ALL: [(Flaws, &str); 9] =
+    [INTEGRITY, ACYCLIC, PREFIX, FIFO, REAL_TIME, TIMESTAMPS, ACCEPTED, COMPLETE, GENUINE];
 
 /// Which properties are violated.
-pub(crate) type Flaws = u8;
+pub(crate) type Flaws = u16;
 
 /// One delivery: the message's index, its final timestamp.
 pub(crate) type Entry = (u8, Timestamp);
+
+/// The names of violated properties.
+pub(crate) fn names(flaws: Flaws) -> Vec<&'static str> {
+    ALL.iter().filter(|(bit, _)| flaws & bit != 0).map(|(_, name)| *name).collect()
+}
 
 /// Judges everything but the end of the run. `destined`: by member, the messages for its group. `submitted`: messages
 /// multicast so far. `earlier`: by message, those that were delivered anywhere when it was multicast.

@@ -1,0 +1,135 @@
+//! Small clusters, searched wholly.
+
+use std::time::Instant;
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+use super::machine::{FIRST, Machine, SECOND, WAITS};
+use super::say;
+use super::scenario::Scenario;
+
+/// Searches everything. No property may fail; what must be possible must have been seen; every run must have used
+/// exactly the writes of the formulas; and there must be `at_least` this many states, so that a search that has become
+/// trivial is seen.
+fn verify(scenario: Scenario, at_least: usize) {
+    let late = scenario.messages.iter().filter(|message| message.late).count();
+    let depth = 1 + late + scenario.writes();
+    let begin = Instant::now();
+    let machine = Machine::new(scenario);
+    let checker = machine.checker().threads(1).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let (machine, states) = (checker.model(), checker.unique_state_count());
+    let name = &machine.scenario.name;
+    say(&format!(
+        "{name}: {states} states, {} steps, depth {}, {} member states, {:.1} s",
+        checker.state_count(),
+        checker.max_depth(),
+        machine.local_states(),
+        begin.elapsed().as_secs_f64()
+    ));
+    let mut discoveries = checker.discoveries();
+    for seen in machine.properties().iter().filter(|property| !property.expectation.discovery_is_failure()) {
+        assert!(discoveries.remove(seen.name).is_some(), "{name}: never seen: {}", seen.name);
+    }
+    if let Some((property, path)) = discoveries.into_iter().next() {
+        let logs = machine.logs(path.last_state());
+        panic!("{name}: {property} is violated by {:#?}, which delivers {logs:?}", path.into_actions());
+    }
+    assert!(checker.is_done(), "{name}: the search did not end");
+    assert_eq!(checker.max_depth(), depth, "{name}: depth, that is one plus multicasts plus writes of a run");
+    assert!(states >= at_least, "{name}: only {states} states, there were {at_least}");
+}
+
+/// Two groups and two messages, the second at any time: the destination sets of the notes' anomaly, and both to both;
+/// from two clients and from one.
+fn two_groups(sizes: [usize; 2], v1: bool, at_least: [usize; 6]) {
+    let sets: [[&[u16]; 2]; 3] = [[&[0, 1], &[1]], [&[0], &[0, 1]], [&[0, 1], &[0, 1]]];
+    let both = sets.iter().flat_map(|set| [(set, 1), (set, 0)]);
+    for (([first, second], client), at_least) in both.zip(at_least) {
+        let mut scenario = Scenario::new(&sizes, &[(0, first), (client, second)]);
+        scenario = scenario.late(1);
+        if v1 {
+            scenario = scenario.v1();
+        }
+        verify(scenario, at_least);
+    }
+}
+
+#[test]
+fn groups_of_1_and_1() {
+    two_groups([1, 1], false, [40, 30, 40, 20, 300, 100]);
+    two_groups([1, 1], true, [40, 30, 40, 20, 300, 100]);
+}
+
+#[test]
+fn groups_of_1_and_2() {
+    two_groups([1, 2], false, [500, 250, 180, 100, 5000, 1500]);
+    two_groups([1, 2], true, [2000, 800, 450, 250, 25_000, 6000]);
+}
+
+#[test]
+fn groups_of_1_and_3() {
+    two_groups([1, 3], false, [45_000, 18_000, 4000, 2000, 900_000, 250_000]);
+}
+
+#[test]
+fn groups_of_2_and_1_and_of_3_and_1() {
+    two_groups([2, 1], false, [180, 140, 450, 280, 5000, 1500]);
+    two_groups([3, 1], false, [5000, 4000, 45_000, 35_000, 900_000, 250_000]);
+}
+
+/// Three messages in one group of three: three clients, one client, two clients; windows that wrap too.
+#[test]
+fn one_group_of_3_with_three_messages() {
+    let to: &[u16] = &[0];
+    let three = Scenario::new(&[3], &[(0, to), (1, to), (2, to)]).late(2);
+    verify(three.clone(), 50_000);
+    verify(three.v1(), 700_000);
+    verify(Scenario::new(&[3], &[(0, to), (0, to), (0, to)]).window(4).late(0), 15_000);
+    verify(Scenario::new(&[3], &[(0, to), (1, to), (1, to)]).late(1), 35_000);
+}
+
+/// A third client's message at any time, when the clocks of the two groups are apart: here real-time order over two
+/// groups needs the clock raise and the vote of a one-process group (see `plants`).
+#[test]
+fn real_time_order_over_two_groups() {
+    let (zero, one, both): (&[u16], &[u16], &[u16]) = (&[0], &[1], &[0, 1]);
+    for (sizes, at_least) in [([1, 1], 1), ([1, 2], 1), ([2, 1], 1), ([2, 2], 1), ([3, 1], 1)] {
+        verify(Scenario::new(&sizes, &[(0, one), (1, both), (2, zero)]).late(2), at_least);
+    }
+}
+
+/// Beyond two messages: a third client's message at any time, a ring of three groups, FIFO across destination sets.
+#[test]
+fn three_messages_over_several_groups() {
+    let (zero, one, both): (&[u16], &[u16], &[u16]) = (&[0], &[1], &[0, 1]);
+    verify(Scenario::new(&[1, 1], &[(0, both), (1, both), (2, both)]).late(2), 13_000);
+    verify(Scenario::new(&[1, 1, 1], &[(0, both), (1, &[1, 2]), (2, &[0, 2])]).late(2), 12_000);
+    verify(Scenario::new(&[1, 1], &[(0, one), (1, both), (1, zero), (1, both)]).window(4).late(0), 400);
+    verify(Scenario::new(&[1, 2], &[(0, both), (1, both), (2, one)]).late(2), 65_000);
+    verify(Scenario::new(&[1, 2], &[(0, one), (1, both), (1, zero)]).late(1), 1600);
+    verify(Scenario::new(&[1, 3], &[(0, both), (1, zero), (2, one)]).late(2), 180_000);
+}
+
+/// Followers in both groups.
+#[test]
+fn groups_of_2_and_2_and_of_2_and_3() {
+    two_groups([2, 2], false, [2000, 1000, 1800, 1000, 60_000, 18_000]);
+    verify(Scenario::new(&[2, 3], &[(0, &[0, 1]), (1, &[1])]).late(1), 300_000);
+}
+
+/// Minutes, not seconds: only with `STENTOR_MODEL=large` in the environment.
+#[test]
+fn large_configurations() {
+    if std::env::var("STENTOR_MODEL").as_deref() != Ok("large") {
+        return say("NOT RUN: the large configurations; STENTOR_MODEL=large runs them");
+    }
+    let both: &[u16] = &[0, 1];
+    for scenario in [
+        Scenario::new(&[1, 2], &[(0, both), (1, both), (2, both)]).late(2),
+        Scenario::new(&[2, 3], &[(0, both), (1, both)]),
+        Scenario::new(&[1, 2], &[(0, both), (1, both), (2, both)]).v1(),
+        Scenario::new(&[1, 3], &[(0, both), (1, both)]).v1(),
+    ] {
+        verify(scenario, 1);
+    }
+}

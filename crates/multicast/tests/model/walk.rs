@@ -1,0 +1,263 @@
+//! Larger clusters, at random.
+//!
+//! Every run draws its own speeds of channels, so that some are slow for a whole run, and goes through the real senders
+//! with their windows: a client multicasts when it has room, credits come when they come.
+
+use std::collections::VecDeque;
+
+use stentor_multicast::{ClientId, GroupId, Plant, Replica, Sender, Variant};
+
+use super::network::{Network, take};
+use super::say;
+use super::scenario::{Scenario, encode_body};
+use super::store::note;
+use super::verdict::{COMPLETE, Entry, Flaws, judge, names};
+
+/// SplitMix64: one word of state, good enough to draw schedules.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// What may happen next.
+#[derive(Clone, Copy)]
+enum Move {
+    Submit { client: usize },
+    Credit { client: usize, group: u16, member: usize, freed: u64 },
+    Take { wire: usize },
+}
+
+struct Run {
+    scenario: Scenario,
+    network: Network,
+    destined: Vec<u32>,
+    replicas: Vec<Replica>,
+    senders: Vec<Sender>,
+    /// By client: its messages that are not multicast yet.
+    waiting: Vec<VecDeque<usize>>,
+    queues: Vec<VecDeque<Vec<u64>>>,
+    /// By client and member: what the client was told is free.
+    credited: Vec<Vec<u64>>,
+    logs: Vec<Vec<Entry>>,
+    submitted: u32,
+    earlier: Vec<u32>,
+    random: Random,
+    speeds: Vec<u64>,
+    steps: u64,
+}
+
+impl Run {
+    fn new(sizes: &[usize], variant: Variant, plant: Plant, seed: u64) -> Self {
+        let mut random = Random(seed);
+        let scenario = draw(sizes, variant, plant, &mut random);
+        let topology = scenario.topology();
+        let network = Network::new(&topology);
+        let clients = topology.clients();
+        let of_client = |client: usize| {
+            let messages = scenario.messages.iter().enumerate();
+            messages.filter(|(_, m)| usize::from(m.client) == client).map(|(index, _)| index).collect()
+        };
+        Run {
+            destined: scenario.destined(&topology),
+            replicas: scenario.replicas(&topology),
+            senders: scenario.senders(&topology),
+            waiting: (0..clients).map(of_client).collect(),
+            queues: vec![VecDeque::new(); network.wires.len()],
+            credited: vec![vec![0; topology.all_members()]; clients],
+            logs: vec![Vec::new(); topology.all_members()],
+            submitted: 0,
+            earlier: vec![0; scenario.messages.len()],
+            speeds: (0..network.wires.len() + clients).map(|_| [1, 8, 64][random.below(3) as usize]).collect(),
+            random,
+            steps: 0,
+            network,
+            scenario,
+        }
+    }
+
+    /// Until nothing can happen any more, or something is wrong.
+    fn run(&mut self) -> Flaws {
+        loop {
+            let Some(next) = self.draw_move() else { return self.end() };
+            self.steps += 1;
+            let flaws = match next {
+                Move::Submit { client } => self.submit(client),
+                Move::Credit { client, group, member, freed } => self.credit(client, group, member, freed),
+                Move::Take { wire } => self.take(wire),
+            };
+            if flaws != 0 {
+                return flaws;
+            }
+        }
+    }
+
+    /// Draws channels until one has a step; a stream head that waits for its body has none.
+    fn draw_move(&mut self) -> Option<Move> {
+        let mut moves = self.moves();
+        while !moves.is_empty() {
+            let mut at = self.random.below(moves.iter().map(|(_, speed)| speed).sum());
+            let drawn = moves.iter().position(|(_, speed)| {
+                let here = at < *speed;
+                at = at.saturating_sub(*speed);
+                here
+            })?;
+            let (next, _) = moves.swap_remove(drawn);
+            match next {
+                Move::Take { wire } if self.waits(wire) => {}
+                _ => return Some(next),
+            }
+        }
+        None
+    }
+
+    fn moves(&self) -> Vec<(Move, u64)> {
+        let filled = self.queues.iter().enumerate().filter(|(_, queue)| !queue.is_empty());
+        let mut moves: Vec<(Move, u64)> = filled.map(|(wire, _)| (Move::Take { wire }, self.speeds[wire])).collect();
+        for client in 0..self.senders.len() {
+            let speed = self.speeds[self.queues.len() + client];
+            if self.waiting[client].front().is_some_and(|index| self.has_room(client, *index)) {
+                moves.push((Move::Submit { client }, speed));
+            }
+            for group in self.network.topology.group_ids() {
+                for (member, process) in self.network.topology.members(group).enumerate() {
+                    let freed = self.replicas[process.index()].first_held(ClientId(client as u16));
+                    if freed > self.credited[client][process.index()] {
+                        moves.push((Move::Credit { client, group: group.0, member, freed }, speed));
+                    }
+                }
+            }
+        }
+        moves
+    }
+
+    fn has_room(&self, client: usize, index: usize) -> bool {
+        let to: Vec<GroupId> = self.scenario.messages[index].to.iter().map(|group| GroupId(*group)).collect();
+        self.senders[client].check(&to).is_ok()
+    }
+
+    /// A step on a copy tells whether the head of a stream waits.
+    fn waits(&self, wire: usize) -> bool {
+        let name = self.network.wires[wire];
+        let Some(words) = self.queues[wire].front() else { return true };
+        take(&self.network, &mut self.replicas[name.receiver()].clone(), name, words).is_none()
+    }
+
+    fn submit(&mut self, client: usize) -> Flaws {
+        let Some(index) = self.waiting[client].pop_front() else { return 0 };
+        self.submitted |= 1 << index;
+        self.earlier[index] = self.logs.iter().flatten().fold(0, |earlier, (message, _)| earlier | 1 << message);
+        let message = &self.scenario.messages[index];
+        let words = encode_body(&mut self.senders[client], message);
+        for wire in self.network.body_wires(message.client, &message.to) {
+            self.queues[wire].push_back(words.clone());
+        }
+        0
+    }
+
+    fn credit(&mut self, client: usize, group: u16, member: usize, freed: u64) -> Flaws {
+        self.senders[client].on_freed(GroupId(group), member, freed);
+        let process = self.network.topology.members(GroupId(group)).nth(member).map_or(0, |process| process.index());
+        self.credited[client][process] = freed;
+        0
+    }
+
+    fn take(&mut self, wire: usize) -> Flaws {
+        let name = self.network.wires[wire];
+        let Some(words) = self.queues[wire].pop_front() else { return 0 };
+        let Some(step) = take(&self.network, &mut self.replicas[name.receiver()], name, &words) else { return 0 };
+        let flaws = note(&self.scenario, &self.network, &mut self.logs[name.receiver()], &step);
+        let delivered = !step.deliveries.is_empty();
+        for (to, words) in step.sends {
+            self.queues[to].push_back(words);
+        }
+        if !delivered {
+            return flaws;
+        }
+        let logs: Vec<&[Entry]> = self.logs.iter().map(Vec::as_slice).collect();
+        flaws | judge(&self.scenario, &self.destined, &logs, self.submitted, &self.earlier)
+    }
+
+    fn end(&self) -> Flaws {
+        let quiet = self.queues.iter().all(VecDeque::is_empty) && self.waiting.iter().all(VecDeque::is_empty);
+        let all = self.logs.iter().zip(&self.destined).all(|(log, to)| log.len() == to.count_ones() as usize);
+        if quiet && all { 0 } else { COMPLETE.0 }
+    }
+}
+
+/// Up to twelve messages of three clients to any destination sets.
+fn draw(sizes: &[usize], variant: Variant, plant: Plant, random: &mut Random) -> Scenario {
+    let groups = sizes.len() as u64;
+    let messages: Vec<(u16, Vec<u16>)> = (0..4 + random.below(9))
+        .map(|_| {
+            let set = 1 + random.below((1 << groups) - 1);
+            let to = (0..groups as u16).filter(|group| set >> group & 1 == 1).collect();
+            (random.below(3) as u16, to)
+        })
+        .collect();
+    let messages: Vec<(u16, &[u16])> = messages.iter().map(|(client, to)| (*client, to.as_slice())).collect();
+    let window = [1, 2, 4][random.below(3) as usize];
+    let mut scenario = Scenario::new(sizes, &messages).window(window);
+    scenario.variant = variant;
+    scenario.plant = plant;
+    scenario
+}
+
+const CLUSTERS: [&[usize]; 6] = [&[3], &[3, 3], &[2, 3], &[1, 5], &[3, 3, 3], &[1, 1, 1, 1]];
+
+/// Runs of every cluster with one variant until `steps` are done.
+fn walk(variant: Variant, steps: u64) {
+    for sizes in CLUSTERS {
+        let (mut done, mut runs) = (0, 0_u64);
+        while done < steps {
+            let mut run = Run::new(sizes, variant, Plant::None, runs);
+            let flaws = run.run();
+            assert_eq!(flaws, 0, "{sizes:?} {variant:?} seed {runs}: {:?}; {:?}", names(flaws), run.logs);
+            (done, runs) = (done + run.steps, runs + 1);
+        }
+        say(&format!("walk {sizes:?} {variant:?}: {runs} runs, {done} steps"));
+    }
+}
+
+#[test]
+fn random_walks_of_v2() {
+    walk(Variant::V2, 100_000);
+}
+
+#[test]
+fn random_walks_of_v1() {
+    walk(Variant::V1, 30_000);
+}
+
+/// Bugs that need more than two messages or a window that wraps.
+#[cfg(feature = "plants")]
+#[test]
+fn random_walks_find_planted_bugs() {
+    use super::verdict::{ACCEPTED, GENUINE, PREFIX};
+    let expected = [
+        (Plant::NoDensity, PREFIX.0),
+        (Plant::NoClockRaise, PREFIX.0),
+        (Plant::ClockAfterEntry, PREFIX.0),
+        (Plant::TiesByArrival, PREFIX.0),
+        (Plant::TentativeIgnored, PREFIX.0),
+        (Plant::SlotsFreedByOne, ACCEPTED.0),
+        (Plant::NotGenuine, GENUINE.0),
+        (Plant::AckWithoutIdentity, PREFIX.0),
+        (Plant::IdByHash, PREFIX.0),
+    ];
+    for (plant, flaw) in expected {
+        let runs = (0..2000).flat_map(|seed| [(&[3, 3][..], seed), (&[1, 5], seed), (&[3, 3, 3], seed)]);
+        let mut found = runs.filter(|(sizes, seed)| Run::new(sizes, Variant::V2, plant, *seed).run() & flaw != 0);
+        let Some((sizes, seed)) = found.next() else { panic!("{plant:?} is not found as {:?}", names(flaw)) };
+        say(&format!("walk {plant:?}: found in {sizes:?} with seed {seed}: {:?}", names(flaw)));
+    }
+}
