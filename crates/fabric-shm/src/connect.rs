@@ -17,15 +17,15 @@ use crate::mapping::Mapping;
 use crate::memfd;
 use crate::message::Message;
 use crate::qp::Qp;
-use crate::queue::{Consumer, Producer, queue_words, ring_words};
+use crate::queue::{Consumer, Producer, Shape};
 
 impl ShmFabric {
-    fn ring_words(&self, config: QpConfig) -> u64 {
-        ring_words(config.recv_depth, u64::from(self.config.message_bytes))
+    fn shape(&self, config: QpConfig) -> Shape {
+        Shape::new(config.recv_depth, u64::from(self.config.message_bytes))
     }
 
     pub(crate) fn queue_bytes(&self, config: QpConfig) -> u64 {
-        queue_words(self.ring_words(config)) * WORD as u64
+        self.shape(config).words() * WORD as u64
     }
 
     pub(crate) fn make_qp(
@@ -84,17 +84,21 @@ impl ShmFabric {
         if qp.state != QpState::Connecting || qp.offered || self.control.peers[peer.index()].link.is_none() {
             return;
         }
-        let ring_words = self.ring_words(config);
-        let (queue, fd) = match make_queue(ring_words) {
+        let shape = self.shape(config);
+        let (queue, fd) = match make_queue(shape) {
             Ok(made) => made,
             Err(error) => return self.control.refuse(Some(peer), format!("no queue for {peer}: {error}")),
         };
         let qp = &mut self.data.qps[index];
-        let mut consumer = Consumer::new(ring_words);
-        consumer.post(queue.words(), qp.receives.len() as u64);
+        let mut consumer = Consumer::new(shape);
+        for receive in &qp.receives {
+            consumer.post(queue.words(), receive.span.bytes);
+        }
         qp.inbound = Some((consumer, queue));
         qp.offered = true;
-        self.tell(peer, &Message::Offer { service, kind: config.kind, epoch, ring_words }, &[fd]);
+        let (ring_words, receives) = (shape.ring(), config.recv_depth);
+        let message = Message::Offer { service, kind: config.kind, epoch, ring_words, receives };
+        self.tell(peer, &message, &[fd]);
         self.pair(index);
     }
 
@@ -106,7 +110,7 @@ impl ShmFabric {
             return;
         }
         let Some(queue) = offer.queue.take() else { return };
-        qp.outbound = Some((Producer::new(offer.ring_words), queue));
+        qp.outbound = Some((Producer::new(offer.shape), queue));
         qp.state = QpState::Ready;
         self.control.events.push_back(Event::Connected { qp: QpId(index as u32), peer: qp.peer });
     }
@@ -162,8 +166,8 @@ impl ShmFabric {
     }
 }
 
-fn make_queue(ring_words: u64) -> io::Result<(Mapping, Arc<OwnedFd>)> {
-    let words = queue_words(ring_words);
+fn make_queue(shape: Shape) -> io::Result<(Mapping, Arc<OwnedFd>)> {
+    let words = shape.words();
     let fd = memfd::create("stentor-queue", words * WORD as u64)?;
     let queue = Mapping::shared(fd.as_fd(), words as usize, false)?;
     memfd::finish(&fd)?;

@@ -15,6 +15,7 @@ use crate::directory::Seat;
 use crate::link::Link;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::{Identity, Message};
+use crate::queue::Shape;
 
 /// Refusals that are kept until somebody asks.
 const MAX_REFUSALS: usize = 64;
@@ -48,7 +49,7 @@ pub(crate) struct Newcomer {
 pub(crate) struct PeerOffer {
     pub(crate) kind: QpKind,
     pub(crate) epoch: u32,
-    pub(crate) ring_words: u64,
+    pub(crate) shape: Shape,
     /// Until our end takes it.
     pub(crate) queue: Option<Mapping>,
 }

@@ -21,6 +21,8 @@ use crate::socket;
 const MAX_PATH: usize = 107;
 /// How long another process of the cluster may take to start.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// How long what looks like a second process may take to go away.
+const LINGER: Duration = Duration::from_millis(50);
 /// How often the directory may be removed under our feet by a process that leaves.
 const ATTEMPTS: usize = 50;
 
@@ -50,18 +52,19 @@ pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartErro
     |error| StartError::System { what, source: error.into() }
 }
 
-/// Makes a directory for us alone, or checks that the one that is there is.
-fn make_private(path: &Path) -> Result<(), StartError> {
+/// Makes a directory for us alone, or checks that the one that is there is. `false` if there is nothing to make it in, or
+/// a process that leaves removed it.
+fn make_private(path: &Path) -> Result<bool, StartError> {
     let wrong = |reason: String| StartError::Directory { path: path.to_owned(), reason };
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(wrong(format!("cannot make the directory: {error}"))),
     }
     let is = match fs::symlink_metadata(path) {
         Ok(is) => is,
-        // Removed by a process that leaves; the caller tries again.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(wrong(format!("cannot look at the directory: {error}"))),
     };
     let (uid, mode) = (geteuid().as_raw(), is.mode() & 0o7777);
@@ -74,7 +77,7 @@ fn make_private(path: &Path) -> Result<(), StartError> {
     if mode & 0o077 != 0 {
         return Err(wrong(format!("others may enter it (mode {mode:04o}); run: chmod 700 {}", path.display())));
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The locked directory of the cluster; `None` if it was removed meanwhile.
@@ -106,24 +109,31 @@ pub(crate) fn sockets_of(cluster: &Path, process: ProcessId) -> Vec<PathBuf> {
     entries.flatten().filter(|entry| named(entry.file_name().as_bytes())).map(|entry| entry.path()).collect()
 }
 
-/// Removes the sockets that dead processes with our id left; an error if one of them is alive.
-fn refuse_second(config: &ShmConfig, cluster: &Path) -> Result<(), StartError> {
-    for path in sockets_of(cluster, config.me) {
-        let pid = match socket::dial(&path) {
-            Ok(socket) => socket::peer(&socket).map_or(0, |(pid, _)| pid),
+/// Removes the sockets that dead processes with our id left. Returns the process that one of them is alive in, 0 if it
+/// cannot be told.
+fn find_second(cluster: &Path, me: ProcessId) -> Option<i32> {
+    for path in sockets_of(cluster, me) {
+        match socket::dial(&path) {
+            Ok(socket) => return Some(socket::peer(&socket).map_or(0, |(pid, _)| pid)),
             // Alive and busy.
-            Err(Errno::AGAIN) => 0,
+            Err(Errno::AGAIN) => return Some(0),
             Err(_) => {
                 let _ = fs::remove_file(&path);
-                continue;
             }
-        };
-        return Err(StartError::AlreadyRunning {
-            name: config.name.clone(),
-            me: config.me,
-            cluster: config.cluster.clone(),
-            pid,
-        });
+        }
+    }
+    None
+}
+
+fn refuse_second(config: &ShmConfig, cluster: &Path) -> Result<(), StartError> {
+    let since = Instant::now();
+    while let Some(pid) = find_second(cluster, config.me) {
+        // A child that a dying process was just starting holds its sockets for a moment.
+        if since.elapsed() > LINGER {
+            let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());
+            return Err(StartError::AlreadyRunning { name, me, cluster, pid });
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }
@@ -132,10 +142,12 @@ fn refuse_second(config: &ShmConfig, cluster: &Path) -> Result<(), StartError> {
 pub(crate) fn take_seat(config: &ShmConfig) -> Result<(Seat, OwnedFd, PathBuf), StartError> {
     let cluster = config.directory.join(&config.cluster);
     for _ in 0..ATTEMPTS {
-        make_private(&config.directory)?;
-        match make_private(&cluster) {
-            Err(StartError::Directory { .. }) if !config.directory.exists() => continue,
-            other => other?,
+        if !make_private(&config.directory)? && config.directory.parent().is_some_and(|parent| !parent.exists()) {
+            let reason = "is in a directory that does not exist; make that first".to_owned();
+            return Err(StartError::Directory { path: config.directory.clone(), reason });
+        }
+        if !make_private(&cluster)? {
+            continue;
         }
         let Some(locked) = lock(&cluster)? else { continue };
         refuse_second(config, &cluster)?;

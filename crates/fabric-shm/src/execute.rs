@@ -7,7 +7,7 @@ use crate::copy::{store, store_bytes, word_at};
 use crate::data::Data;
 use crate::local::{LocalRegion, span_words};
 use crate::qp::{Entry, NONE};
-use crate::queue::{Header, Kind};
+use crate::queue::{Header, Kind, Readiness};
 use crate::remote::Remote;
 
 /// No region: what goes into the queue is behind everything before it.
@@ -80,7 +80,7 @@ impl Data {
         self.mark(index);
     }
 
-    /// Outside the region, or not granted (any more).
+    /// Outside the region, not granted (any more), or longer than the receive. On an unreliable connection it is lost.
     #[cold]
     fn refuse(&mut self, index: usize, entry: Entry) {
         if self.qps[index].config.kind == QpKind::Unreliable {
@@ -115,7 +115,7 @@ impl Data {
 
     fn write_imm(&mut self, index: usize, entry: Entry, source: Source<'_>, target: &RemoteSpan, imm: u32) -> Outcome {
         let header = Header { kind: Kind::WriteImm, bytes: source.bytes() as u32, imm };
-        if !self.peer_ready(index, header) {
+        if self.readiness(index, header) != Readiness::Ready {
             return self.not_ready(index, entry);
         }
         let Some(slot) = self.write(index, entry, source, target) else { return Outcome::Done };
@@ -131,8 +131,16 @@ impl Data {
     fn send(&mut self, index: usize, entry: Entry, source: Source<'_>, imm: Option<u32>) -> Outcome {
         let kind = if imm.is_some() { Kind::SendImm } else { Kind::Send };
         let header = Header { kind, bytes: source.bytes() as u32, imm: imm.unwrap_or(0) };
-        if !self.peer_ready(index, header) {
-            return self.not_ready(index, entry);
+        match self.readiness(index, header) {
+            Readiness::Ready => {}
+            Readiness::Wait => return self.not_ready(index, entry),
+            Readiness::TooLong => {
+                if self.qps[index].config.kind == QpKind::Reliable {
+                    self.push(index, Header { kind: Kind::TooLong, ..header }, |_| 0);
+                }
+                self.refuse(index, entry);
+                return Outcome::Done;
+            }
         }
         if !self.settle_before(index, QUEUE) {
             self.complete(index, entry, Status::Flushed);
@@ -152,9 +160,11 @@ impl Data {
         Outcome::Done
     }
 
-    fn peer_ready(&mut self, index: usize, header: Header) -> bool {
-        let outbound = &mut self.qps[index].outbound;
-        outbound.as_mut().is_some_and(|(producer, memory)| producer.ready(memory.words(), header))
+    fn readiness(&mut self, index: usize, header: Header) -> Readiness {
+        match &mut self.qps[index].outbound {
+            Some((producer, memory)) => producer.readiness(memory.words(), header),
+            None => Readiness::Wait,
+        }
     }
 
     /// On an unreliable connection what the peer is not ready for is lost.

@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn each_difference_is_refused_with_both_named() {
         let mine = identity(0);
-        let cases: [(&str, fn(&mut Identity)); 5] = [
+        type Change = fn(&mut Identity);
+        let cases: [(&str, Change); 5] = [
             ("formats", |theirs| theirs.format += 1),
             ("versions", |theirs| theirs.version += 1),
             ("clusters", |theirs| theirs.cluster.push('2')),

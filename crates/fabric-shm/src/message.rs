@@ -42,7 +42,7 @@ pub(crate) enum Message {
     /// A region may not be used any more; `generation` is the new one.
     Revoke { region: u32, generation: u64 },
     /// An end of a queue pair is there. With the queue that it receives from.
-    Offer { service: Service, kind: QpKind, epoch: u32, ring_words: u64 },
+    Offer { service: Service, kind: QpKind, epoch: u32, ring_words: u64, receives: u32 },
     /// That end is gone.
     Withdraw { service: Service, epoch: u32 },
     /// Wakes a process that sleeps on its sockets.
@@ -148,9 +148,9 @@ impl Message {
                 writer.u8(4).u32(*region).u16(purpose.0).u8(access).u64(*bytes).u64(*generation)
             }
             Message::Revoke { region, generation } => writer.u8(5).u32(*region).u64(*generation),
-            Message::Offer { service, kind, epoch, ring_words } => {
+            Message::Offer { service, kind, epoch, ring_words, receives } => {
                 let kind = u8::from(*kind == QpKind::Unreliable);
-                writer.u8(6).u16(service.0).u8(kind).u32(*epoch).u64(*ring_words)
+                writer.u8(6).u16(service.0).u8(kind).u32(*epoch).u64(*ring_words).u32(*receives)
             }
             Message::Withdraw { service, epoch } => writer.u8(7).u16(service.0).u32(*epoch),
             Message::Wake => writer.u8(WAKE[0]),
@@ -204,6 +204,7 @@ impl Message {
                 },
                 epoch: reader.u32()?,
                 ring_words: reader.u64()?,
+                receives: reader.u32()?,
             },
             7 => Message::Withdraw { service: Service(reader.u16()?), epoch: reader.u32()? },
             8 => Message::Wake,
@@ -231,7 +232,7 @@ mod tests {
             Message::Welcome { control_words: 9 },
             Message::Grant { region: 1, purpose: Purpose(2), access: Access::Atomic, bytes: 64, generation: 3 },
             Message::Revoke { region: 1, generation: 4 },
-            Message::Offer { service: Service(1), kind: QpKind::Unreliable, epoch: 2, ring_words: 64 },
+            Message::Offer { service: Service(1), kind: QpKind::Unreliable, epoch: 2, ring_words: 64, receives: 3 },
             Message::Withdraw { service: Service(1), epoch: 2 },
             Message::Wake,
         ]

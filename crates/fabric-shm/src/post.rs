@@ -114,7 +114,7 @@ impl Data {
         qp.receives_held += 1;
         qp.receives.push_back(Receive { id: work, span });
         if let Some((consumer, memory)) = &mut qp.inbound {
-            consumer.post(memory.words(), 1);
+            consumer.post(memory.words(), span.bytes);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::hello;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::memfd;
 use crate::message::{Identity, Message};
-use crate::queue::queue_words;
+use crate::queue::Shape;
 use crate::remote::{Granted, RemoteMemory};
 use crate::socket::{self, Received};
 
@@ -93,19 +93,18 @@ impl ShmFabric {
                 self.data.flush();
                 self.data.remotes.revoked(peer, region, generation);
             }
-            Message::Offer { service, kind, epoch, ring_words } => {
+            Message::Offer { service, kind, epoch, ring_words, receives } => {
                 if self.control.peers[peer.index()].offers.len() >= MAX_PER_PEER {
                     return Err(format!("more than {MAX_PER_PEER} queue pairs"));
                 }
                 let [fd] = fds else { return Err("a queue pair without its queue".to_owned()) };
-                if !ring_words.is_power_of_two() || ring_words > 1 << 32 {
-                    return Err(format!("a queue of {ring_words} words"));
-                }
-                let words = memfd::verify(fd.as_fd(), queue_words(ring_words) * WORD as u64)
+                let shape = Shape::announced(ring_words, receives);
+                let shape = shape.ok_or_else(|| format!("a queue of {ring_words} words"))?;
+                let words = memfd::verify(fd.as_fd(), shape.words() * WORD as u64)
                     .map_err(|reason| format!("the queue for {service:?} is refused: {reason}"))?;
                 let queue = Mapping::shared(fd.as_fd(), words, false)
                     .map_err(|error| format!("the queue for {service:?} cannot be mapped: {error}"))?;
-                self.offered(peer, service, PeerOffer { kind, epoch, ring_words, queue: Some(queue) })?;
+                self.offered(peer, service, PeerOffer { kind, epoch, shape, queue: Some(queue) })?;
             }
             Message::Withdraw { service, epoch } => self.withdrawn(peer, service, epoch),
             Message::Refuse(reason) => {

@@ -1,8 +1,8 @@
 //! The queue behind SEND and WRITE_WITH_IMM: one producer, one consumer, one direction of one queue pair.
 //!
 //! Layout of the shared words: word 0 is the producer's tail, word 8 the consumer's head, word 16 the number of receives
-//! that the consumer has ever posted; from word 24 the ring. All three count since the queue was made and never go back.
-//! A record is two header words and its payload, and wraps anywhere. Each side believes only its own counters: what the
+//! that the consumer has ever posted; from word 24 the sizes of those receives, one word each, then the ring. All three
+//! count since the queue was made and never go back. A record is two header words and its payload, and wraps anywhere. Each side believes only its own counters: what the
 //! other side stores is checked before use, so a peer that stores garbage can break this queue and nothing else.
 #![cfg_attr(not(loom), allow(unreachable_pub, reason = "public under loom only"))]
 
@@ -11,7 +11,7 @@ use stentor_fabric::memory::{Ordering, WORD, Word};
 const TAIL: usize = 0;
 const HEAD: usize = 8;
 const POSTED: usize = 16;
-const RING: usize = 24;
+const SIZES: usize = 24;
 /// Words of a record before its payload.
 pub const HEADER_WORDS: u64 = 2;
 
@@ -24,6 +24,8 @@ pub enum Kind {
     SendImm = 2,
     /// The notification of a WRITE_WITH_IMM: no payload, `bytes` were written elsewhere.
     WriteImm = 3,
+    /// A SEND that is longer than the receive it met: no payload.
+    TooLong = 4,
 }
 
 /// The header of a record.
@@ -39,7 +41,10 @@ pub struct Header {
 
 impl Header {
     fn payload_words(self) -> u64 {
-        if self.kind == Kind::WriteImm { 0 } else { (self.bytes as usize).div_ceil(WORD) as u64 }
+        match self.kind {
+            Kind::Send | Kind::SendImm => (self.bytes as usize).div_ceil(WORD) as u64,
+            Kind::WriteImm | Kind::TooLong => 0,
+        }
     }
 
     fn encode(self) -> u64 {
@@ -51,29 +56,76 @@ impl Header {
             1 => Kind::Send,
             2 => Kind::SendImm,
             3 => Kind::WriteImm,
+            4 => Kind::TooLong,
             _ => return None,
         };
         Some(Header { kind, bytes: u32::try_from(word >> 8).ok()?, imm: u32::try_from(imm).ok()? })
     }
 }
 
-/// Words of shared memory for a ring of `ring_words`.
-#[must_use]
-pub const fn queue_words(ring_words: u64) -> u64 {
-    RING as u64 + ring_words
+/// Size of a queue; both ends compute the same places from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Words of the ring, a power of two.
+    ring: u64,
+    /// Receives that can be posted at a time, rounded up to a power of two.
+    sizes: u64,
 }
 
-/// The words that a ring needs to hold `receives` records without payload and one with `bytes`: a power of two.
-#[must_use]
-pub fn ring_words(receives: u32, bytes: u64) -> u64 {
-    let payload = if receives == 0 { 0 } else { bytes.div_ceil(WORD as u64) };
-    (u64::from(receives) * HEADER_WORDS + payload + HEADER_WORDS).next_power_of_two().max(64)
+impl Shape {
+    /// Holds `receives` records without payload and one with `bytes`.
+    #[must_use]
+    pub fn new(receives: u32, bytes: u64) -> Self {
+        let payload = if receives == 0 { 0 } else { bytes.div_ceil(WORD as u64) };
+        let ring = u64::from(receives) * HEADER_WORDS + payload + HEADER_WORDS;
+        Shape { ring: ring.next_power_of_two().max(64), sizes: u64::from(receives).next_power_of_two() }
+    }
+
+    /// What a peer says; `None` if no queue has that shape.
+    #[must_use]
+    pub fn announced(ring: u64, receives: u32) -> Option<Self> {
+        let shape = Shape { ring, sizes: u64::from(receives).next_power_of_two() };
+        (ring.is_power_of_two() && (64..=1 << 32).contains(&ring)).then_some(shape)
+    }
+
+    /// Words of the ring.
+    #[must_use]
+    pub fn ring(self) -> u64 {
+        self.ring
+    }
+
+    /// Words of shared memory.
+    #[must_use]
+    pub fn words(self) -> u64 {
+        SIZES as u64 + self.sizes + self.ring
+    }
+
+    #[inline]
+    fn size(self, shared: &[Word], receive: u64) -> &Word {
+        &shared[SIZES + (receive & (self.sizes - 1)) as usize]
+    }
+
+    #[inline]
+    fn cell(self, shared: &[Word], position: u64) -> &Word {
+        &shared[SIZES + self.sizes as usize + (position & (self.ring - 1)) as usize]
+    }
+}
+
+/// Whether a record can go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Readiness {
+    /// It can.
+    Ready,
+    /// No receive is posted for it, or there is no room.
+    Wait,
+    /// The receive that is posted for it is too short.
+    TooLong,
 }
 
 /// The sending end.
 #[derive(Debug)]
 pub struct Producer {
-    mask: u64,
+    shape: Shape,
     tail: u64,
     head_seen: u64,
     sent: u64,
@@ -81,41 +133,45 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// For an empty queue with a ring of `ring_words`, a power of two.
+    /// For an empty queue.
     #[must_use]
-    pub fn new(ring_words: u64) -> Self {
-        assert!(ring_words.is_power_of_two(), "a ring of {ring_words} words");
-        Producer { mask: ring_words - 1, tail: 0, head_seen: 0, sent: 0, posted_seen: 0 }
+    pub fn new(shape: Shape) -> Self {
+        Producer { shape, tail: 0, head_seen: 0, sent: 0, posted_seen: 0 }
     }
 
-    /// Whether the consumer has posted a receive for the next record and there is room for it.
+    /// Whether the consumer has posted a receive for the next record, long enough, and there is room for it.
     #[inline]
-    pub fn ready(&mut self, shared: &[Word], header: Header) -> bool {
+    pub fn readiness(&mut self, shared: &[Word], header: Header) -> Readiness {
         if self.sent >= self.posted_seen {
-            self.posted_seen = shared[POSTED].load(Ordering::Relaxed);
+            // Acquire: the size was stored before.
+            self.posted_seen = shared[POSTED].load(Ordering::Acquire);
             if self.sent >= self.posted_seen {
-                return false;
+                return Readiness::Wait;
             }
         }
-        let words = HEADER_WORDS + header.payload_words();
+        let payload = header.payload_words();
+        if payload > 0 && u64::from(header.bytes) > self.shape.size(shared, self.sent).load(Ordering::Relaxed) {
+            return Readiness::TooLong;
+        }
+        let words = HEADER_WORDS + payload;
         if self.room() < words {
             // Acquire: the consumer's loads from the cells that it freed come before our stores into them.
             self.head_seen = shared[HEAD].load(Ordering::Acquire);
         }
-        self.room() >= words
+        if self.room() >= words { Readiness::Ready } else { Readiness::Wait }
     }
 
     fn room(&self) -> u64 {
         // A head beyond the tail, or behind by more than the ring, is not the consumer's: no room.
         let used = self.tail.wrapping_sub(self.head_seen);
-        (self.mask + 1).saturating_sub(used)
+        self.shape.ring.saturating_sub(used)
     }
 
-    /// Appends a record whose payload words `payload` gives. Call only when [`ready`](Producer::ready) for it.
+    /// Appends a record whose payload words `payload` gives. Call only when it is ready, or with [`Kind::TooLong`] when
+    /// it is too long: a ring has room for the headers of all receives.
     #[inline]
     pub fn push(&mut self, shared: &[Word], header: Header, payload: impl Fn(usize) -> u64) {
-        let ring = &shared[RING..];
-        let at = |position: u64| &ring[(position & self.mask) as usize];
+        let at = |position: u64| self.shape.cell(shared, position);
         at(self.tail).store(header.encode(), Ordering::Relaxed);
         at(self.tail + 1).store(u64::from(header.imm), Ordering::Relaxed);
         let words = header.payload_words();
@@ -136,24 +192,24 @@ pub struct Garbled;
 /// The receiving end.
 #[derive(Debug)]
 pub struct Consumer {
-    mask: u64,
+    shape: Shape,
     head: u64,
     posted: u64,
 }
 
 impl Consumer {
-    /// For an empty queue with a ring of `ring_words`, a power of two.
+    /// For an empty queue.
     #[must_use]
-    pub fn new(ring_words: u64) -> Self {
-        assert!(ring_words.is_power_of_two(), "a ring of {ring_words} words");
-        Consumer { mask: ring_words - 1, head: 0, posted: 0 }
+    pub fn new(shape: Shape) -> Self {
+        Consumer { shape, head: 0, posted: 0 }
     }
 
-    /// Tells the producer that `receives` more receives were posted.
+    /// Tells the producer of one more receive, of so many bytes. No more are posted at a time than the shape is for.
     #[inline]
-    pub fn post(&mut self, shared: &[Word], receives: u64) {
-        self.posted += receives;
-        shared[POSTED].store(self.posted, Ordering::Relaxed);
+    pub fn post(&mut self, shared: &[Word], bytes: u32) {
+        self.shape.size(shared, self.posted).store(u64::from(bytes), Ordering::Relaxed);
+        self.posted += 1;
+        shared[POSTED].store(self.posted, Ordering::Release);
     }
 
     /// The header of the next record, if one is there.
@@ -167,11 +223,11 @@ impl Consumer {
             return Ok(None);
         }
         let available = tail.wrapping_sub(self.head);
-        if available > self.mask + 1 || available < HEADER_WORDS {
+        if available > self.shape.ring || available < HEADER_WORDS {
             return Err(Garbled);
         }
-        let word = self.at(shared, self.head).load(Ordering::Relaxed);
-        let imm = self.at(shared, self.head + 1).load(Ordering::Relaxed);
+        let word = self.shape.cell(shared, self.head).load(Ordering::Relaxed);
+        let imm = self.shape.cell(shared, self.head + 1).load(Ordering::Relaxed);
         let header = Header::decode(word, imm).ok_or(Garbled)?;
         if HEADER_WORDS + header.payload_words() > available {
             return Err(Garbled);
@@ -184,15 +240,11 @@ impl Consumer {
     pub fn take(&mut self, shared: &[Word], header: Header, mut sink: impl FnMut(usize, u64)) {
         let words = header.payload_words();
         for word in 0..words {
-            let value = self.at(shared, self.head + HEADER_WORDS + word).load(Ordering::Relaxed);
+            let value = self.shape.cell(shared, self.head + HEADER_WORDS + word).load(Ordering::Relaxed);
             sink(word as usize, value);
         }
         self.head += HEADER_WORDS + words;
         shared[HEAD].store(self.head, Ordering::Release);
-    }
-
-    fn at<'a>(&self, shared: &'a [Word], position: u64) -> &'a Word {
-        &shared[RING + (position & self.mask) as usize]
     }
 }
 
@@ -200,8 +252,11 @@ impl Consumer {
 mod tests {
     use super::*;
 
-    fn shared(ring: u64) -> Vec<Word> {
-        (0..queue_words(ring)).map(|_| Word::new(0)).collect()
+    const SHAPE: Shape = Shape { ring: 64, sizes: 4 };
+
+    fn queue() -> (Vec<Word>, Producer, Consumer) {
+        let memory = (0..SHAPE.words()).map(|_| Word::new(0)).collect();
+        (memory, Producer::new(SHAPE), Consumer::new(SHAPE))
     }
 
     fn send(bytes: u32) -> Header {
@@ -210,12 +265,12 @@ mod tests {
 
     #[test]
     fn records_of_all_sizes_come_out_in_order_and_wrap() {
-        let memory = shared(64);
-        let (mut producer, mut consumer) = (Producer::new(64), Consumer::new(64));
-        consumer.post(&memory, 200);
+        let (memory, mut producer, mut consumer) = queue();
         for n in 0..200_u32 {
             let header = send(n * 3 % 400);
-            assert!(producer.ready(&memory, header), "record {n}");
+            assert_eq!(producer.readiness(&memory, header), Readiness::Wait, "record {n} has no receive");
+            consumer.post(&memory, header.bytes);
+            assert_eq!(producer.readiness(&memory, header), Readiness::Ready, "record {n}");
             producer.push(&memory, header, |i| u64::from(n) << 32 | i as u64);
             assert_eq!(consumer.peek(&memory), Ok(Some(header)));
             let mut taken = 0;
@@ -226,34 +281,58 @@ mod tests {
             assert_eq!(taken, (header.bytes as usize).div_ceil(8));
         }
         assert_eq!(consumer.peek(&memory), Ok(None));
-        assert!(!producer.ready(&memory, send(0)), "every receive is used up");
     }
 
     #[test]
     fn a_full_ring_takes_nothing_until_something_is_taken() {
-        let memory = shared(64);
-        let (mut producer, mut consumer) = (Producer::new(64), Consumer::new(64));
-        consumer.post(&memory, 3);
+        let (memory, mut producer, mut consumer) = queue();
+        for _ in 0..3 {
+            consumer.post(&memory, 240);
+        }
         producer.push(&memory, send(240), |_| 1);
         producer.push(&memory, send(200), |_| 2);
-        assert!(!producer.ready(&memory, send(40)));
+        assert_eq!(producer.readiness(&memory, send(40)), Readiness::Wait);
         let header = consumer.peek(&memory).unwrap().unwrap();
         consumer.take(&memory, header, |_, word| assert_eq!(word, 1));
-        assert!(producer.ready(&memory, send(40)));
+        assert_eq!(producer.readiness(&memory, send(40)), Readiness::Ready);
+    }
+
+    #[test]
+    fn each_record_is_compared_with_the_receive_that_it_will_meet() {
+        let (memory, mut producer, mut consumer) = queue();
+        for bytes in [8, 100, 0] {
+            consumer.post(&memory, bytes);
+        }
+        assert_eq!(producer.readiness(&memory, send(9)), Readiness::TooLong);
+        producer.push(&memory, send(8), |_| 0);
+        assert_eq!(producer.readiness(&memory, send(100)), Readiness::Ready);
+        producer.push(&memory, send(100), |_| 0);
+        assert_eq!(producer.readiness(&memory, send(1)), Readiness::TooLong);
+        let imm = Header { kind: Kind::WriteImm, bytes: 4096, imm: 1 };
+        assert_eq!(producer.readiness(&memory, imm), Readiness::Ready, "its data do not go through the receive");
     }
 
     #[test]
     fn garbage_in_the_counters_or_headers_is_found() {
-        let memory = shared(64);
-        let (mut producer, consumer) = (Producer::new(64), Consumer::new(64));
+        let (memory, mut producer, consumer) = queue();
         for (tail, word) in [(1, 1), (u64::MAX, 1), (66, 1), (4, 9), (2, 1 | 8 << 8), (4, 1 | 1 << 50)] {
             memory[TAIL].store(tail, Ordering::Relaxed);
-            memory[RING].store(word, Ordering::Relaxed);
+            SHAPE.cell(&memory, 0).store(word, Ordering::Relaxed);
             assert_eq!(consumer.peek(&memory), Err(Garbled), "tail {tail}, header {word:x}");
         }
         memory[POSTED].store(u64::MAX, Ordering::Relaxed);
+        SHAPE.size(&memory, 0).store(u64::MAX, Ordering::Relaxed);
         memory[HEAD].store(5, Ordering::Relaxed);
-        assert!(producer.ready(&memory, send(496)));
-        assert!(!producer.ready(&memory, send(504)), "a head beyond the tail gives no room");
+        assert_eq!(producer.readiness(&memory, send(496)), Readiness::Ready);
+        assert_eq!(producer.readiness(&memory, send(504)), Readiness::Wait, "a head beyond the tail gives no room");
+    }
+
+    #[test]
+    fn no_queue_has_an_odd_shape() {
+        for ring in [0, 32, 65, 1 << 33] {
+            assert_eq!(Shape::announced(ring, 4), None);
+        }
+        let mine = Shape::new(300, 4096);
+        assert_eq!(Shape::announced(mine.ring(), 300), Some(mine));
     }
 }

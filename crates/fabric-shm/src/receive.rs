@@ -1,7 +1,7 @@
 //! Receives: what came through the queues meets what was posted for it.
 
 use stentor_fabric::memory::{Ordering, fence};
-use stentor_fabric::{Completion, Opcode, QpId, QpKind, QpState, Status};
+use stentor_fabric::{Completion, Opcode, QpId, QpState, Status};
 
 use crate::copy::receive_word;
 use crate::data::Data;
@@ -42,13 +42,7 @@ impl Data {
             imm,
             tag: 0,
         };
-        if header.kind != Kind::WriteImm && header.bytes > receive.span.bytes {
-            if qp.config.kind == QpKind::Unreliable {
-                // Lost; the receive stays posted.
-                consumer.take(memory.words(), header, |_, _| {});
-                consumer.post(memory.words(), 1);
-                return true;
-            }
+        if header.kind == Kind::TooLong || header.kind != Kind::WriteImm && header.bytes > receive.span.bytes {
             (completion.status, completion.bytes, completion.imm) = (Status::LocalLength, 0, None);
             qp.receives.pop_front();
             self.complete_receive(completion);

@@ -1,4 +1,11 @@
 //! Several fabrics in one process, and real processes.
 
+mod bootstrap;
+mod child;
+mod conformance;
+mod crash;
+mod distrust;
+mod revoke;
 mod support;
 mod verbs;
+mod wake;

@@ -57,7 +57,6 @@ pub(super) struct Pair {
     pub(super) b: ShmFabric,
     pub(super) qp_a: QpId,
     pub(super) qp_b: QpId,
-    pub(super) region_a: RegionId,
     pub(super) region_b: RegionId,
     pub(super) directory: TestDirectory,
 }
@@ -80,10 +79,11 @@ impl Pair {
         let directory = TestDirectory::new();
         let mut a = ShmFabric::start(config(&directory.0, 0, 3)).unwrap();
         let mut b = ShmFabric::start(config(&directory.0, 1, 3)).unwrap();
-        let (region_a, region_b) = (region(&mut a, 1, Access::Atomic), region(&mut b, 0, Access::Atomic));
+        region(&mut a, 1, Access::Atomic);
+        let region_b = region(&mut b, 0, Access::Atomic);
         let qp_a = a.connect(ProcessId(1), SERVICE, config_of).unwrap();
         let qp_b = b.connect(ProcessId(0), SERVICE, config_of).unwrap();
-        let mut pair = Pair { a, b, qp_a, qp_b, region_a, region_b, directory };
+        let mut pair = Pair { a, b, qp_a, qp_b, region_b, directory };
         pair.until_ready();
         pair
     }

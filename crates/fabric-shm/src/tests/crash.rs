@@ -1,0 +1,120 @@
+//! Processes that are killed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use stentor_fabric::{Access, Event, Fabric, ProcessId, QpConfig, QpState, Status, WaitMode};
+
+use super::child::Child;
+use super::support::*;
+use crate::ShmFabric;
+use crate::directory::sockets_of;
+
+fn entries(directory: &Path) -> usize {
+    std::fs::read_dir(directory).map_or(0, |entries| entries.count())
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_and_its_peer_hears_of_it() {
+    let directory = TestDirectory::new();
+    let cluster = directory.0.join("test");
+    let mut fabric = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
+    region(&mut fabric, 1, Access::Write);
+    let qp = fabric.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 4)).unwrap();
+    for round in 0..3 {
+        let mut child = Child::start("echo", &directory, 1);
+        until("ready", || {
+            events(&mut fabric);
+            child.line().is_some()
+        });
+        assert_eq!(entries(&cluster), 2);
+        // Nothing is posted there for it: it waits, and fails with the peer.
+        send(&mut fabric, qp, round, b"lost", None);
+        fabric.post_recv(qp, span(stentor_fabric::RegionId(0), 0, 8), 90 + round).unwrap();
+        child.kill();
+        let mut heard = Vec::new();
+        until("heard of it", || {
+            heard.extend(events(&mut fabric));
+            fabric.state(qp) == QpState::Error
+        });
+        assert_eq!(heard, [Event::Disconnected { qp, peer: ProcessId(1) }]);
+        assert_eq!(ends(&poll(&mut fabric)), [(round, Status::RetryExceeded), (90 + round, Status::Flushed)]);
+        until("its socket is gone", || sockets_of(&cluster, ProcessId(1)).is_empty());
+        fabric.reset(qp).unwrap();
+    }
+    drop(fabric);
+    assert!(!directory.0.exists(), "directories go with the last process");
+}
+
+#[test]
+fn the_last_process_killed_leaves_not_even_a_directory() {
+    let directory = TestDirectory::new();
+    let mut child = Child::start("echo", &directory, 1);
+    let cluster = directory.0.join("test");
+    until("started", || !sockets_of(&cluster, ProcessId(1)).is_empty());
+    child.kill();
+    until("everything is gone", || !directory.0.exists());
+}
+
+#[test]
+fn a_peer_killed_while_it_writes_harms_nobody_and_the_next_one_goes_on() {
+    let directory = TestDirectory::new();
+    let mut fabric = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
+    let region = region(&mut fabric, 1, Access::Write);
+    let spec = stentor_fabric::RegionSpec { purpose: super::child::BEATS, writer: ProcessId(1), bytes: 64 };
+    fabric.register(spec).unwrap();
+    let qp = fabric.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 0)).unwrap();
+    for round in 0..8 {
+        let mut child = Child::start("writer", &directory, 1);
+        let before = load(&fabric, region, 511);
+        until("writing", || {
+            events(&mut fabric);
+            load(&fabric, region, 511) != before && load(&fabric, region, 511) > round * 17
+        });
+        child.kill();
+        until("gone", || {
+            events(&mut fabric);
+            fabric.state(qp) == QpState::Error
+        });
+        // Whatever it was about: one number, or that and the next one.
+        let (first, last) = (load(&fabric, region, 0), load(&fabric, region, 511));
+        assert!(first == last || first == last + 1, "{first} {last}");
+        fabric.reset(qp).unwrap();
+    }
+}
+
+#[test]
+fn a_sleeping_process_is_woken_by_a_write_and_a_stopped_one_does_not_hold_up_the_others() {
+    let directory = TestDirectory::new();
+    let mut fabric = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
+    let own = region(&mut fabric, 1, Access::Write);
+    let qp = fabric.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 0)).unwrap();
+    let mut child = Child::start("echo", &directory, 1);
+    until("ready", || {
+        events(&mut fabric);
+        child.line().is_some()
+    });
+    let region = fabric.resolve(ProcessId(1), PURPOSE).unwrap();
+    let target = stentor_fabric::RemoteSpan { region, offset: 0 };
+    let mut backoff = stentor_fabric::Backoff::new(WaitMode::BLOCK);
+    let since = std::time::Instant::now();
+    for value in 1..=300 {
+        write(&mut fabric, qp, value, target, &[value], true).unwrap();
+        poll(&mut fabric);
+        loop {
+            let back = load(&fabric, own, 0) == value;
+            backoff.pause(&mut fabric, back, Duration::from_secs(10)).unwrap();
+            if back {
+                break;
+            }
+        }
+    }
+    // Sleeps are bounded by 100 ms: without wake-ups this takes half a minute.
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    let pid = rustix::process::Pid::from_raw(child.pid()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    write(&mut fabric, qp, 999, target, &[999], true).unwrap();
+    assert_eq!(ends(&poll(&mut fabric)), [(999, Status::Success)]);
+    drop(fabric);
+    child.kill();
+}

@@ -1,0 +1,110 @@
+//! Sleeping and being woken, between threads.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll as poll_fds};
+use rustix::fs::Timespec;
+use stentor_fabric::{Access, Backoff, Fabric, ProcessId, QpConfig, RemoteSpan, WaitMode, Wake};
+
+use super::support::*;
+use crate::ShmFabric;
+
+const QP: QpConfig = QpConfig::reliable(16, 4);
+
+/// Hands a number back and forth; each side sleeps until it has come.
+fn ping_pong(fabric: &mut ShmFabric, turn: u64, rounds: u64) {
+    let peer = ProcessId(1 - fabric.me().0);
+    let target = RemoteSpan { region: fabric.resolve(peer, PURPOSE).unwrap(), offset: 0 };
+    let (qp, own) = (stentor_fabric::QpId(0), stentor_fabric::RegionId(0));
+    let mut backoff = Backoff::new(WaitMode::BLOCK);
+    for round in (turn..rounds).step_by(2) {
+        while round > 0 && load(fabric, own, 0) < round {
+            backoff.pause(fabric, false, Duration::from_secs(20)).unwrap();
+        }
+        backoff.pause(fabric, true, Duration::ZERO).unwrap();
+        write(fabric, qp, round, target, &[round + 1], true).unwrap();
+        while poll(fabric).is_empty() {}
+    }
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    let Pair { mut a, mut b, directory, .. } = Pair::new(QP);
+    let since = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| ping_pong(&mut a, 0, 20_000));
+        scope.spawn(|| ping_pong(&mut b, 1, 20_000));
+    });
+    // One lost wake-up costs 100 ms; a busy machine costs less than this.
+    assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
+    drop(directory);
+}
+
+#[test]
+fn what_landed_after_arming_wakes_at_once_and_nothing_else_does() {
+    let mut pair = Pair::new(QP);
+    events(&mut pair.b);
+    let since = Instant::now();
+    pair.b.arm();
+    assert_eq!(pair.b.wait(Duration::from_millis(30)), Ok(Wake::TimedOut));
+    assert!(since.elapsed() >= Duration::from_millis(30));
+    pair.b.arm();
+    pair.write(1, 0, &[1], true);
+    pair.a.flush();
+    let since = Instant::now();
+    assert_eq!(pair.b.wait(Duration::from_secs(20)), Ok(Wake::Notified));
+    assert!(since.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_control_event_ends_the_sleep() {
+    let mut pair = Pair::new(QP);
+    pair.b.arm();
+    drop(pair.a);
+    assert_eq!(pair.b.wait(Duration::from_secs(20)), Ok(Wake::Notified));
+    assert_eq!(events(&mut pair.b).len(), 1);
+}
+
+fn readable(fabric: &ShmFabric) -> bool {
+    // SAFETY is the fabric's: the number is that of a descriptor that it keeps open.
+    let fd = &fabric.control.epoll;
+    assert_eq!(fabric.raw_fd(), Some(std::os::fd::AsRawFd::as_raw_fd(fd)));
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll_fds(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
+}
+
+#[test]
+fn the_raw_fd_becomes_readable_when_something_lands_after_arming() {
+    let mut pair = Pair::new(QP);
+    for value in 1..10 {
+        assert!(!readable(&pair.b) || value > 1);
+        pair.b.arm();
+        assert!(!readable(&pair.b), "round {value}");
+        pair.write(value, 0, &[value], true);
+        poll(&mut pair.a);
+        until("readable", || readable(&pair.b));
+        assert_eq!(pair.word_b(0), value);
+    }
+}
+
+#[test]
+fn nonsense_in_the_wait_word_costs_a_bounded_sleep() {
+    let mut pair = Pair::new(QP);
+    let bell = pair.a.data.bells[1].take().unwrap();
+    pair.b.arm();
+    // As a rogue would: the sleeper is told that nobody rang, the ringer that nobody sleeps.
+    bell.word.words()[0].store(0, stentor_fabric::memory::Ordering::SeqCst);
+    pair.write(1, 0, &[1], false);
+    pair.a.flush();
+    assert_eq!(pair.b.wait(Duration::from_secs(20)), Ok(Wake::Notified));
+    for nonsense in [1, 2, 3, u64::MAX] {
+        bell.word.words()[0].store(nonsense, stentor_fabric::memory::Ordering::SeqCst);
+        bell.ring();
+        assert_eq!(bell.word.words()[0].load(stentor_fabric::memory::Ordering::SeqCst), 0);
+    }
+    let _ = region(&mut pair.b, 2, Access::Read);
+    let since = Instant::now();
+    pair.b.arm();
+    assert_eq!(pair.b.wait(Duration::from_millis(250)), Ok(Wake::TimedOut));
+    assert!(since.elapsed() < Duration::from_secs(5));
+}
