@@ -115,12 +115,12 @@ impl Plan {
     /// [`StartError::Fabric`].
     pub fn shm(&self, me: ProcessId, directory: PathBuf) -> Result<ShmFabric, StartError> {
         let longest = self.limits().body_ring(&self.topology).max_payload() as u32;
-        let memory = self.config.memory();
+        let most = self.config.memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
         let processes = self.topology.processes() as u32;
         let config = ShmConfig {
             directory,
             // What is printed is what is allowed; staging doubles it where records are longer than the inline limit.
-            max_bytes: 2 * memory.member_bytes().max(memory.client_bytes()) + (64 << 20),
+            max_bytes: 2 * most + (64 << 20),
             max_regions: 4 * processes + 16,
             fingerprint: self.config.fingerprint(),
             message_bytes: (longest + 4096).max(256 << 10),
