@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use super::machine::{FIRST, Machine, SECOND, WAITS};
+use super::machine::Machine;
 use super::say;
 use super::scenario::Scenario;
+use super::verdict::REAL_TIME_PATH;
 
 /// Searches everything. No property may fail; what must be possible must have been seen; every run must have used
 /// exactly the writes of the formulas; and there must be `at_least` this many states, so that a search that has become
@@ -27,7 +28,9 @@ fn verify(scenario: Scenario, at_least: usize) {
         begin.elapsed().as_secs_f64()
     ));
     let mut discoveries = checker.discoveries();
-    for seen in machine.properties().iter().filter(|property| !property.expectation.discovery_is_failure()) {
+    discoveries.retain(|property, _| !machine.is_optional(property));
+    let seen = machine.properties().into_iter().filter(|property| !property.expectation.discovery_is_failure());
+    for seen in seen.filter(|seen| !machine.is_optional(seen.name)) {
         assert!(discoveries.remove(seen.name).is_some(), "{name}: never seen: {}", seen.name);
     }
     if let Some((property, path)) = discoveries.into_iter().next() {
@@ -93,9 +96,25 @@ fn one_group_of_3_with_three_messages() {
 #[test]
 fn real_time_order_over_two_groups() {
     let (zero, one, both): (&[u16], &[u16], &[u16]) = (&[0], &[1], &[0, 1]);
-    for (sizes, at_least) in [([1, 1], 1), ([1, 2], 1), ([2, 1], 1), ([2, 2], 1), ([3, 1], 1)] {
+    for (sizes, at_least) in [([1, 1], 150), ([1, 2], 2000), ([2, 1], 2000), ([2, 2], 20_000), ([3, 1], 180_000)] {
         verify(Scenario::new(&sizes, &[(0, one), (1, both), (2, zero)]).late(2), at_least);
     }
+}
+
+/// A limit of the protocol, not of this code. a → {1, 2}, c → {0, 1}, b → {0}: group 2 delivers a, then b is multicast,
+/// and still b comes before c at group 0 and c before a at group 1. Group 1 holds a back until c is decided; group 2 does
+/// not know of c. Between messages with a common group, and between any in two groups, real-time order holds (all other
+/// tests here).
+#[test]
+fn real_time_order_does_not_reach_over_three_groups() {
+    let scenario = Scenario::new(&[1, 1, 1], &[(0, &[1, 2]), (1, &[0, 1]), (2, &[0])]).late(2);
+    let checker =
+        Machine::new(scenario).checker().threads(1).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let (machine, name) = (checker.model(), &checker.model().scenario.name);
+    let path = checker.discovery(REAL_TIME_PATH.1).expect("the example of the comment is reachable");
+    say(&format!("{name}: {:?} after {:?}", machine.logs(path.last_state()), path.into_actions()));
+    let failures = machine.properties().into_iter().filter(|property| property.expectation.discovery_is_failure());
+    failures.for_each(|property| assert!(checker.discovery(property.name).is_none(), "{name}: {}", property.name));
 }
 
 /// Beyond two messages: a third client's message at any time, a ring of three groups, FIFO across destination sets.

@@ -9,7 +9,8 @@ use super::network::{Network, Wire};
 use super::scenario::{Scenario, encode_body};
 use super::store::{EMPTY, Outcome, Store};
 use super::verdict::{
-    ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, REAL_TIME, TIMESTAMPS, judge,
+    ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, REAL_TIME, REAL_TIME_PATH, TIMESTAMPS,
+    judge,
 };
 
 /// Members and channels that fit.
@@ -17,9 +18,9 @@ const NUMBERS: usize = 40;
 const MESSAGES: usize = 4;
 
 /// What must be possible, else the search is not what it claims to be.
-pub(crate) const WAITS: &str = "a stream entry waits for its body";
-pub(crate) const FIRST: &str = "the first message is delivered before the second";
-pub(crate) const SECOND: &str = "the second message is delivered before the first";
+const WAITS: &str = "a stream entry waits for its body";
+const FIRST: &str = "the first message is delivered before the second";
+const SECOND: &str = "the second message is delivered before the first";
 
 /// A state of the cluster: numbers of the members' states, then of the channels' contents.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -73,6 +74,11 @@ impl Machine {
             .collect();
         let destined = scenario.destined(&topology);
         Machine { scenario, network, destined, bodies, store: RwLock::new(store), start }
+    }
+
+    /// Whether a property is one that may hold or not.
+    pub(crate) fn is_optional(&self, property: &str) -> bool {
+        self.scenario.sizes.len() > 2 && property == REAL_TIME_PATH.1
     }
 
     fn members(&self) -> usize {
@@ -242,6 +248,13 @@ impl Model for Machine {
             holds(GENUINE, |_, state| state.flaws & GENUINE.0 == 0),
             holds(COMPLETE, |model, state| !model.is_terminal(state) || model.is_complete(state)),
         ];
+        if self.scenario.sizes.len() <= 2 {
+            properties.push(holds(REAL_TIME_PATH, |_, state| state.flaws & REAL_TIME_PATH.0 == 0));
+        } else {
+            // Possible, not required.
+            let condition = |_: &Machine, state: &Cluster| state.flaws & REAL_TIME_PATH.0 != 0;
+            properties.push(Property::sometimes(REAL_TIME_PATH.1, condition));
+        }
         if self.scenario.sizes.iter().any(|size| *size > 1) {
             properties.push(Property::sometimes(WAITS, |model: &Machine, state| model.stream_waits(state)));
         }
