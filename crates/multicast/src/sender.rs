@@ -25,15 +25,18 @@ pub struct Sender {
     plant: Plant,
     sequence: u64,
     next: Vec<u64>,
-    freed: Vec<Vec<u64>>,
+    /// By group and member: slots freed, and whether the member counts for flow control.
+    freed: Vec<Vec<(u64, bool)>>,
+    majorities: Vec<usize>,
 }
 
 impl Sender {
     /// A client that has multicast nothing yet.
     #[must_use]
     pub fn new(topology: &Arc<Topology>, client: ClientId, window: u32, plant: Plant) -> Self {
-        let freed = topology.group_ids().map(|group| vec![0; topology.size(group)]).collect();
-        Sender { client, window, plant, sequence: 0, next: vec![0; topology.groups()], freed }
+        let freed = topology.group_ids().map(|group| vec![(0, true); topology.size(group)]).collect();
+        let majorities = topology.group_ids().map(|group| topology.majority(group) as usize).collect();
+        Sender { client, window, plant, sequence: 0, next: vec![0; topology.groups()], freed, majorities }
     }
 
     /// This client.
@@ -51,7 +54,9 @@ impl Sender {
     pub fn resume_slots(&mut self, group: GroupId, slots: u64) {
         let group = usize::from(group.0);
         self.next[group] = slots;
-        self.freed[group].fill(slots);
+        for (known, _) in &mut self.freed[group] {
+            *known = slots;
+        }
     }
 
     /// Whether the next message may go to these groups.
@@ -85,23 +90,77 @@ impl Sender {
     /// A member has freed all slots below `slots`.
     #[inline]
     pub fn on_freed(&mut self, group: GroupId, member: usize, slots: u64) {
-        let known = &mut self.freed[usize::from(group.0)][member];
+        let (known, _) = &mut self.freed[usize::from(group.0)][member];
         *known = (*known).max(slots);
     }
 
-    /// Slots below this are free at every member that counts.
+    /// Slots below this are free at every member that counts. Without a majority nothing becomes free.
     #[inline]
     #[must_use]
     pub fn freed(&self, group: GroupId) -> u64 {
-        let freed = self.freed[usize::from(group.0)].iter().copied();
+        let members = &self.freed[usize::from(group.0)];
+        let alone = !self.has_majority(group);
+        let freed = members.iter().filter(|(_, counts)| *counts || alone).map(|(slots, _)| *slots);
         if planted!(self.plant, SlotsFreedByOne) {
-            return freed.filter(|slots| *slots != u64::MAX).max().unwrap_or(0);
+            return freed.max().unwrap_or(0);
         }
         freed.min().unwrap_or(0)
     }
 
+    /// Whether a majority of the group's members counts for flow control.
+    #[inline]
+    #[must_use]
+    pub fn has_majority(&self, group: GroupId) -> bool {
+        let group = usize::from(group.0);
+        self.freed[group].iter().filter(|(_, counts)| *counts).count() >= self.majorities[group]
+    }
+
     /// A member no longer counts for flow control.
     pub fn expel(&mut self, group: GroupId, member: usize) {
-        self.on_freed(group, member, u64::MAX);
+        self.freed[usize::from(group.0)][member].1 = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender() -> Sender {
+        let topology = Arc::new(Topology::new(&[3, 1], 1).expect("possible"));
+        Sender::new(&topology, ClientId(0), 2, Plant::None)
+    }
+
+    #[test]
+    fn slots_are_dense_per_group_and_sequences_over_all() {
+        let (mut sender, mut to) = (sender(), Vec::new());
+        assert_eq!(sender.number(&[GroupId(0)], &mut to), 1);
+        assert_eq!(sender.number(&[GroupId(0), GroupId(1)], &mut to), 2);
+        assert_eq!(to.iter().map(|to| to.slot).collect::<Vec<_>>(), [1, 0]);
+    }
+
+    #[test]
+    fn a_window_is_full_until_every_member_that_counts_has_freed() {
+        let (mut sender, mut to) = (sender(), Vec::new());
+        for _ in 0..2 {
+            sender.number(&[GroupId(0)], &mut to);
+        }
+        assert_eq!(sender.check(&[GroupId(0)]), Err(WindowFull { group: 0, window: 2 }));
+        sender.on_freed(GroupId(0), 0, 2);
+        sender.on_freed(GroupId(0), 1, 1);
+        assert_eq!(sender.freed(GroupId(0)), 0);
+        sender.expel(GroupId(0), 2);
+        assert_eq!(sender.freed(GroupId(0)), 1);
+        assert_eq!(sender.check(&[GroupId(0)]), Ok(()));
+    }
+
+    #[test]
+    fn without_a_majority_nothing_becomes_free() {
+        let (mut sender, mut to) = (sender(), Vec::new());
+        sender.number(&[GroupId(0)], &mut to);
+        sender.on_freed(GroupId(0), 0, 1);
+        sender.expel(GroupId(0), 1);
+        sender.expel(GroupId(0), 2);
+        assert!(!sender.has_majority(GroupId(0)) && sender.has_majority(GroupId(1)));
+        assert_eq!(sender.freed(GroupId(0)), 0, "one of three has freed; that is no majority");
     }
 }

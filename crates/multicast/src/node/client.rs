@@ -15,6 +15,7 @@ use super::outbound::{Outbound, scratch};
 use super::posting::Link;
 use super::{BODY, CONTROL, MAIN, NodeError};
 use crate::limits::CREDIT_CELLS_BYTES;
+use crate::message::MAX_DESTINATIONS;
 use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Plant, Sender, Topology};
 
 /// Why a message was not multicast. Nothing was done.
@@ -40,8 +41,8 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
-    /// No groups, an unknown group, or not in rising order.
-    #[error("destinations are known groups in rising order, at least one")]
+    /// No groups, more than 255, an unknown group, or not in rising order.
+    #[error("destinations are 1 to 255 known groups in rising order")]
     Destinations,
     /// An earlier process of this client place left messages unfinished; take another place.
     #[error(
@@ -258,8 +259,11 @@ impl<F: Fabric> Client<F> {
             return Err(SubmitError::TooLong { bytes: payload.len(), limit: self.message_bytes });
         }
         let known = to.iter().all(|group| self.topology.has_group(*group));
-        if to.is_empty() || !known || !to.is_sorted_by(|a, b| a < b) {
+        if to.is_empty() || to.len() > MAX_DESTINATIONS || !known || !to.is_sorted_by(|a, b| a < b) {
             return Err(SubmitError::Destinations);
+        }
+        if let Some(lost) = to.iter().find(|group| !self.sender.has_majority(**group)) {
+            return Err(SubmitError::NotConnected { group: lost.0 });
         }
         if let Err(full) = self.sender.check(to) {
             return Err(SubmitError::Busy { group: full.group });

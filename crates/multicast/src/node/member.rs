@@ -111,6 +111,7 @@ impl<F: Fabric> Member<F> {
         if fabric.me() != me {
             return Err(NodeError::Role(fabric.me(), "process of this configuration"));
         }
+        let config = ReplicaConfig { window: limits.window, ..config };
         let plant = config.plant.fabric();
         let seal = |process| Seal::new(process, salt).with_plant(plant);
         let (batch, window) = (config.variant != Variant::V1, config.window);

@@ -55,7 +55,8 @@ pub struct ReplicaConfig {
     pub me: ProcessId,
     /// Which protocol.
     pub variant: Variant,
-    /// Slots per client: messages that a client may have undelivered at one group. A power of two.
+    /// Slots per client: messages that a client may have undelivered at one group. A power of two. A [`Member`](crate::Member)
+    /// takes it from its [`Limits`](crate::Limits).
     pub window: u32,
     /// A planted bug.
     pub plant: Plant,
