@@ -38,6 +38,8 @@ mod queue;
 #[cfg(not(loom))]
 mod access;
 #[cfg(not(loom))]
+mod bare;
+#[cfg(not(loom))]
 mod bell;
 #[cfg(not(loom))]
 mod config;
@@ -88,6 +90,8 @@ mod tests;
 #[cfg(not(loom))]
 mod wait;
 
+#[cfg(not(loom))]
+pub use bare::BareMemory;
 #[cfg(not(loom))]
 pub use config::{ShmConfig, StartError, default_directory};
 #[cfg(not(loom))]

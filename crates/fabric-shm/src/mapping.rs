@@ -77,8 +77,13 @@ impl Mapping {
 
     /// The low half of the first word, for the kernel's futex calls only.
     pub(crate) fn futex(&self) -> &AtomicU32 {
+        self.futex_at(0)
+    }
+
+    /// The low half of a word, for the kernel's futex calls only.
+    pub(crate) fn futex_at(&self, word: usize) -> &AtomicU32 {
         const { assert!(cfg!(target_endian = "little"), "the wait word's low half comes first") }
-        let word = &raw const self.words()[0];
+        let word = &raw const self.words()[word];
         // SAFETY: valid and aligned for as long as `self` is borrowed. Nobody in this program accesses the memory
         // through this reference: the kernel compares it.
         unsafe { &*word.cast::<AtomicU32>() }
