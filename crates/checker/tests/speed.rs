@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stentor_checker::history::check_inputs;
 use stentor_checker::{
     Checker, Cluster, Deliver, Event, EventKind, Group, GroupSet, HistoryWriter, MessageId, Multicast, Process,
-    Timestamp,
+    Timestamp, Verdict,
 };
 
 const GROUPS: u32 = 4;
@@ -91,6 +91,43 @@ fn a_violation_among_many_deliveries_is_shown_in_seconds() {
     let took = start.elapsed();
     println!("{took:?}: {}", report.counter_example.clone().unwrap_or_default());
     assert!(report.properties["M4"].is_violated() && report.properties["M5"].is_violated());
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+/// A cycle of three processes, one of which delivers many messages in between: looking at every pair of them would take
+/// minutes.
+#[test]
+fn a_cycle_around_a_long_chain_is_found_in_seconds() {
+    const LAST: u64 = 200_000;
+    let cluster = Cluster::builder().group("g0", ["p"]).group("g1", ["q"]).group("g2", ["r"]).clients(["c"]).build();
+    let mut checker = Checker::new(cluster.unwrap());
+    let mut event = |process, kind| checker.event(&Event { t: 0, process: Process(process), incarnation: 1, kind });
+    let m = |sequence| MessageId { client: Process(3), sequence };
+    for sequence in 1..=LAST + 1 {
+        let to: &[u16] = match sequence {
+            1 => &[0, 2],
+            LAST => &[0, 1],
+            sequence if sequence > LAST => &[1, 2],
+            _ => &[0],
+        };
+        let to = to.iter().copied().map(Group).collect();
+        event(3, EventKind::Multicast(Multicast { m: m(sequence), to, len: 0, hash: 0 }));
+    }
+    let mut deliver = |process, number, sequence| {
+        let ts = Timestamp { time: number, group: Group(0) };
+        let group = Group(process as u16);
+        event(process, EventKind::Deliver(Deliver { m: m(sequence), group, number, ts, hash: 0, len: None }));
+    };
+    (1..=LAST).for_each(|sequence| deliver(0, sequence, sequence));
+    for (process, number, sequence) in [(1, 1, LAST), (1, 2, LAST + 1), (2, 1, LAST + 1), (2, 2, 1)] {
+        deliver(process, number, sequence);
+    }
+    let start = Instant::now();
+    let report = checker.finish(false);
+    let took = start.elapsed();
+    let Verdict::Violated(cycle) = &report.properties["M4"] else { panic!("{report:#?}") };
+    println!("{took:?}: {cycle}");
+    assert_eq!(cycle.lines.len(), 6, "three steps: {cycle}");
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
