@@ -58,6 +58,13 @@ pub struct CampaignReport {
 }
 
 impl CampaignReport {
+    /// The kinds of fault that [`Scenario::claims`](crate::Scenario::claims) names and that never happened, in a
+    /// campaign of at least 100 seeds; fewer cannot tell.
+    #[must_use]
+    pub fn unseen_claims(&self) -> Vec<&'static str> {
+        crate::scenario::unseen_claims(self.seeds, &self.faults)
+    }
+
     fn add(&mut self, seed: u64, run: &RunReport, until: Option<&str>) -> bool {
         self.seeds += 1;
         self.messages += run.messages;

@@ -16,4 +16,5 @@ pub use campaign::{Campaign, CampaignReport, Violation};
 pub use counts::{RoleCounts, count_writes};
 pub use run::{RunReport, run_seed, trace_seed};
 pub use scenario::Scenario;
-pub use stentor_multicast::Plant;
+pub use stentor_fabric_sim::FaultCounts;
+pub use stentor_multicast::{Plant, Variant};

@@ -1,6 +1,6 @@
 //! The cluster, the load and the faults of one seed.
 
-use stentor_fabric_sim::{FaultMix, NetworkModel};
+use stentor_fabric_sim::{FaultCounts, FaultMix, NetworkModel};
 use stentor_multicast::{Limits, Variant};
 
 use crate::chance::Chance;
@@ -32,7 +32,30 @@ pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 /// No run takes more steps than this, all processes together: about 20 times what the longest takes.
 pub(crate) const MOST_STEPS: u64 = 500_000;
 
+/// Campaigns of fewer seeds may miss a kind of fault by chance.
+const CLAIMED_FROM_SEEDS: u64 = 100;
+
 impl Scenario {
+    /// The kinds of fault, as [`FaultCounts`](stentor_fabric_sim::FaultCounts) names them, that campaigns of the drawn
+    /// scenarios claim to survive: what the adversarial network does to writes on reliable queue pairs, and the faults of
+    /// the mix. Not claimed is what the multicast does not use without failures (READs, receives, unreliable queue pairs,
+    /// revocations) and crashes, of which there are none.
+    #[must_use]
+    pub const fn claims() -> &'static [&'static str] {
+        &[
+            "reordered_across_queue_pairs",
+            "torn_writes",
+            "steps_on_torn_memory",
+            "early_completions",
+            "late_writes",
+            "late_source_reads",
+            "held_by_partition",
+            "partitions",
+            "one_way_partitions",
+            "stalls",
+        ]
+    }
+
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
     /// contract, stalls and short partitions that break no connection. Nobody crashes.
     #[must_use]
@@ -66,5 +89,30 @@ impl Scenario {
             mix,
             pause_ns: chance.pick(&[0, 0, 2_000, 20_000]),
         }
+    }
+}
+
+/// The claimed kinds of fault that never happened in so many seeds; none as long as the seeds are too few to tell.
+pub(crate) fn unseen_claims(seeds: u64, faults: &FaultCounts) -> Vec<&'static str> {
+    if seeds < CLAIMED_FROM_SEEDS {
+        return Vec::new();
+    }
+    let counted = faults.named();
+    let seen = |claim: &str| counted.iter().any(|(name, count)| *name == claim && *count > 0);
+    Scenario::claims().iter().copied().filter(|claim| !seen(claim)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_claim_is_counted_and_one_that_never_happened_is_missed() {
+        let names: Vec<_> = FaultCounts::default().named().into_iter().map(|(name, _)| name).collect();
+        assert!(Scenario::claims().iter().all(|claim| names.contains(claim)));
+        assert_eq!(unseen_claims(100, &FaultCounts::default()), Scenario::claims());
+        assert!(unseen_claims(99, &FaultCounts::default()).is_empty());
+        let stalled = FaultCounts { stalls: 1, ..FaultCounts::default() };
+        assert!(!unseen_claims(100, &stalled).contains(&"stalls"));
     }
 }

@@ -1,9 +1,13 @@
 //! The command line.
 
+mod sim;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+
+pub(crate) use sim::{SimCommand, SimMulticast};
 
 /// Group communication at RDMA speed.
 #[derive(Parser, Debug)]
@@ -29,6 +33,9 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Check recorded histories: a verdict for each property, and the smallest counter-example
     Check(Check),
+    /// Simulate clusters in virtual time, each from one seed, and check every property
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// Look at this machine: what it can do, which fabrics work here, and what to change
     Doctor,
     /// Print the completions for a shell

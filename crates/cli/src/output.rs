@@ -61,13 +61,21 @@ impl Output {
 
     /// A progress bar over bytes on standard error: only on a terminal, and neither quiet nor with `--json`.
     pub(crate) fn progress(self, what: &'static str, bytes: u64) -> ProgressBar {
+        self.bar(what, bytes, "{msg} {bar:30} {bytes}/{total_bytes}")
+    }
+
+    /// The same over a number of things.
+    pub(crate) fn progress_count(self, what: &'static str, count: u64) -> ProgressBar {
+        self.bar(what, count, "{msg} {bar:30} {pos}/{len} {eta}")
+    }
+
+    fn bar(self, what: &'static str, length: u64, template: &str) -> ProgressBar {
         if self.quiet || self.json {
             return ProgressBar::hidden();
         }
         // Draws nothing unless standard error is a terminal.
-        let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}").expect("a valid template");
-        bar.set_style(style);
+        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+        bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
         bar.set_message(what);
         bar
     }

@@ -6,6 +6,7 @@ mod config_check;
 mod config_init;
 mod doctor;
 mod man;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Config(ConfigCommand::Init(args)) => config_init::run(args, output),
         Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
         Command::Check(args) => check::run(args, output),
+        Command::Sim(command) => sim::run(command, output),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),
         Command::Man { output: directory } => man::run(directory.as_deref(), output),

@@ -4,5 +4,6 @@ mod check;
 mod config;
 mod doctor;
 mod documents;
+mod sim;
 mod support;
 mod usage;

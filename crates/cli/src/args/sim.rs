@@ -1,0 +1,58 @@
+//! `stentor sim`.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum SimCommand {
+    /// The atomic multicast: groups, clients, mixed destinations, every ordering fault of the contract
+    Multicast(SimMulticast),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SimMulticast {
+    /// The seeds, from A up to but not including B
+    #[arg(long, value_name = "A..B", default_value = "0..100", value_parser = seeds)]
+    pub(crate) seeds: Range<u64>,
+    /// Run this seed alone: print what it is about and the verdict for each property
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub(crate) seed: Option<u64>,
+    /// Write the trace of the one seed (Chrome trace JSON; ui.perfetto.dev opens it)
+    #[arg(long, value_name = "FILE", requires = "seed", value_hint = ValueHint::FilePath)]
+    pub(crate) trace: Option<PathBuf>,
+    /// Threads; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) threads: usize,
+    /// Switch this planted bug on, and end with the first seed that finds it
+    #[cfg(feature = "plants")]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) plant: Option<String>,
+    /// Print the names of the planted bugs
+    #[cfg(feature = "plants")]
+    #[arg(long, conflicts_with_all = ["plant", "seed"])]
+    pub(crate) plants: bool,
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let wanted = || format!("`{text}` is not a range of seeds; write for example 0..1000");
+    let (from, to) = text.split_once("..").ok_or_else(wanted)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| wanted());
+    let range = number(from)?..number(to)?;
+    if range.is_empty() { Err(format!("`{text}` has no seeds; the end comes after the beginning")) } else { Ok(range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_range_that_is_not_empty() {
+        assert_eq!(seeds("0..1000"), Ok(0..1000));
+        assert_eq!(seeds("7..8"), Ok(7..8));
+        for text in ["", "7", "..", "3..3", "4..3", "a..b", "0..=3", "-1..3", "0...3"] {
+            assert!(seeds(text).is_err(), "{text}");
+        }
+    }
+}

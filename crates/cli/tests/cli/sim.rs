@@ -1,0 +1,84 @@
+//! `stentor sim multicast`.
+
+use std::fs;
+
+use crate::support::{Scratch, run};
+
+#[test]
+fn a_campaign_tells_what_it_ran_and_what_went_wrong_in_it() {
+    let document = run(["sim", "multicast", "--seeds", "0..6", "--json"]).document("sim");
+    assert_eq!((&document["ok"], &document["seeds"]), (&true.into(), &6.into()));
+    assert_eq!((&document["violations"], document["first_violation"].is_null()), (&0.into(), true));
+    assert!(document["messages"].as_u64().unwrap() >= 6 * 200, "{document:#}");
+    assert!(document["deliveries"].as_u64() > document["messages"].as_u64(), "{document:#}");
+    assert!(document["faults"]["torn_writes"].as_u64().unwrap() > 0, "{document:#}");
+    let ran = run(["sim", "multicast", "--seeds", "0..6"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    for part in ["6 seeds, ", "torn writes", "every property held in every seed"] {
+        assert!(ran.stdout.contains(part), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn one_seed_is_the_same_whatever_runs_beside_it_and_so_is_its_trace() {
+    let scratch = Scratch::new();
+    let [first, second, other] = ["first", "second", "other"].map(|name| scratch.path(name));
+    let trace = |seed: &str, path: &std::path::Path| {
+        let ran = run(["sim", "multicast", "--seed", seed, "--trace", path.to_str().unwrap(), "--json"]);
+        (ran.document("sim"), fs::read(path).unwrap())
+    };
+    let ((told, traced), (again, same), (_, different)) = (trace("7", &first), trace("7", &second), trace("8", &other));
+    assert_eq!(traced, same);
+    assert_ne!(traced, different);
+    assert_eq!(told["scenario"], again["scenario"]);
+    assert_eq!(told["properties"]["M4"], "ok");
+    let alone = run(["sim", "multicast", "--seeds", "7..8", "--json"]).document("sim");
+    for key in ["messages", "deliveries", "steps", "writes", "faults"] {
+        assert_eq!(told[key], alone[key], "{key}");
+    }
+    let opened: serde_json::Value = serde_json::from_slice(&traced).expect("a trace is JSON");
+    assert!(opened["traceEvents"].as_array().unwrap().len() > 1000);
+}
+
+#[test]
+fn bad_seeds_and_places_are_refused() {
+    for (args, part) in [
+        (vec!["--seeds", "9..3"], "has no seeds"),
+        (vec!["--seeds", "many"], "0..1000"),
+        (vec!["--seed", "1", "--seeds", "0..3"], "cannot be used with"),
+        (vec!["--trace", "t.json"], "--seed <N>"),
+    ] {
+        let ran = run(["sim", "multicast"].iter().chain(&args));
+        assert_eq!(ran.code, 2, "{args:?}");
+        assert!(ran.stderr.contains(part), "{args:?}: {}", ran.stderr);
+    }
+    run(["sim", "multicast", "--seed", "1", "--trace", "/no/such/place"]).refused(&["cannot write", "/no/such/place"]);
+}
+
+#[cfg(not(feature = "plants"))]
+#[test]
+fn a_default_build_has_no_planted_bugs() {
+    for args in [["--plants"].as_slice(), &["--plant", "no-fifo"]] {
+        assert_eq!(run(["sim", "multicast"].iter().chain(args)).code, 2, "{args:?}");
+    }
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn a_planted_bug_is_found_by_name_and_can_be_reproduced() {
+    let names = run(["sim", "multicast", "--plants", "--json"]);
+    let names: Vec<String> = serde_json::from_str(&names.stdout).unwrap();
+    assert!(names.len() >= 8 && names.iter().any(|name| name == "no-fifo"), "{names:?}");
+    let campaign = ["sim", "multicast", "--seeds", "0..1000", "--plant", "no-fifo"];
+    let found = run(campaign.iter().chain(&["--json"]));
+    assert_eq!(found.code, 1);
+    let first = &found.document("sim")["first_violation"];
+    assert_eq!(first["property"], "M6", "{first:#}");
+    let line = first["reproduce"].as_str().unwrap().strip_prefix("stentor ").unwrap();
+    let again = run(line.split(' ').chain(["--json"]));
+    assert_eq!(again.code, 1);
+    assert_eq!(again.document("sim")["properties"]["M6"], "violated");
+    let ran = run(campaign);
+    assert!(ran.stdout.contains(&format!("REPRODUCE WITH: stentor {line}\n")), "{}", ran.stdout);
+    run(["sim", "multicast", "--plant", "no-such"]).refused(&["no planted bug `no-such`", "--plants"]);
+}
