@@ -23,16 +23,3 @@ pub fn copy_out(from: &[Word], to: &mut [u64]) {
         *to = from.load(Ordering::Relaxed);
     }
 }
-
-/// Copies words into shared memory so that a reader who sees the word at `last` also sees all the others: the rest
-/// first, then that word with release order. For rule 2 this is the *best* case; remote readers still validate.
-///
-/// # Panics
-/// If the lengths differ.
-#[inline]
-pub fn copy_in(from: &[u64], to: &[Word]) {
-    assert_eq!(from.len(), to.len(), "copy_in of {} words into {}", from.len(), to.len());
-    for (from, to) in from.iter().zip(to) {
-        to.store(*from, Ordering::Relaxed);
-    }
-}
