@@ -1,0 +1,202 @@
+//! The three algorithms that other processes take part in, in every interleaving and with every value that the memory
+//! model lets a load return. Run with `RUSTFLAGS="--cfg loom" cargo test -p stentor-fabric-shm --test loom --release`.
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::thread;
+use stentor_fabric::memory::{Ordering, Word, fence};
+use stentor_fabric_shm::doorbell::{self, AWAKE, FUTEX};
+use stentor_fabric_shm::gate;
+use stentor_fabric_shm::queue::{Consumer, Header, Kind, Producer, Readiness, Shape};
+
+fn words(count: usize) -> Arc<Vec<Word>> {
+    Arc::new((0..count).map(|_| Word::new(0)).collect())
+}
+
+/// A sleeper that arms, looks once more and only then sleeps is woken, or has seen what was written.
+#[test]
+fn no_wake_up_is_lost() {
+    loom::model(|| {
+        let memory = words(2);
+        let writer = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                memory[0].store(7, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                doorbell::ring(&memory[1]) != AWAKE
+            })
+        };
+        doorbell::arm(&memory[1], FUTEX);
+        let seen = memory[0].load(Ordering::Acquire) == 7;
+        let rung = writer.join().unwrap();
+        // Asleep for ever: armed, nothing seen, and nobody took the duty to wake.
+        assert!(seen || rung);
+        assert!(!rung || memory[1].load(Ordering::Relaxed) == AWAKE);
+    });
+}
+
+/// Two writers and one sleeper: one of them wakes it, and not both.
+#[test]
+fn one_of_two_writers_wakes() {
+    loom::model(|| {
+        let memory = words(3);
+        let writers: Vec<_> = (0..2)
+            .map(|index| {
+                let memory = Arc::clone(&memory);
+                thread::spawn(move || {
+                    memory[index].store(7, Ordering::Relaxed);
+                    fence(Ordering::SeqCst);
+                    doorbell::ring(&memory[2]) != AWAKE
+                })
+            })
+            .collect();
+        doorbell::arm(&memory[2], FUTEX);
+        let seen = (0..2).filter(|index| memory[*index].load(Ordering::Acquire) == 7).count();
+        let rung = writers.into_iter().map(|writer| writer.join().unwrap()).filter(|rung| *rung).count();
+        assert!(seen == 2 || rung >= 1, "seen {seen}, rung {rung}");
+        assert!(rung <= 1);
+    });
+}
+
+/// What the writer counts as done is in the owner's copy.
+#[test]
+fn what_counts_as_done_is_in_the_snapshot() {
+    loom::model(|| {
+        let memory = words(3);
+        let writer = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                memory[0].store(1, Ordering::Relaxed);
+                memory[1].store(2, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                gate::is_open(memory[2].load(Ordering::Relaxed), 0)
+            })
+        };
+        gate::close(&memory[2]);
+        let copy = [Word::new(0), Word::new(0)];
+        gate::snapshot(&memory[..2], &copy);
+        let copied = [0, 1].map(|word| copy[word].load(Ordering::Relaxed));
+        let done = writer.join().unwrap();
+        assert!(!done || copied == [1, 2], "done, but the copy is {copied:?}");
+    });
+}
+
+/// The same for one look after closing: closing alone suffices, the copy's repetition is for the order of writes.
+#[test]
+fn what_counts_as_done_is_seen_after_closing() {
+    loom::model(|| {
+        let memory = words(2);
+        let writer = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                memory[0].store(1, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                gate::is_open(memory[1].load(Ordering::Relaxed), 0)
+            })
+        };
+        gate::close(&memory[1]);
+        let seen = memory[0].load(Ordering::Relaxed);
+        assert!(!writer.join().unwrap() || seen == 1);
+    });
+}
+
+/// With a later write the copy holds the earlier one, though it is copied first and neither counts as done.
+#[test]
+fn the_snapshot_keeps_the_order_of_writes() {
+    loom::model(|| {
+        let memory = words(3);
+        let writer = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                memory[0].store(1, Ordering::Relaxed);
+                fence(Ordering::Release);
+                memory[1].store(2, Ordering::Relaxed);
+            })
+        };
+        gate::close(&memory[2]);
+        let copy = [Word::new(0), Word::new(0)];
+        gate::snapshot(&memory[..2], &copy);
+        let copied = [0, 1].map(|word| copy[word].load(Ordering::Relaxed));
+        assert_ne!(copied, [0, 2]);
+        writer.join().unwrap();
+    });
+}
+
+/// Records come out whole, in order, after their receives were posted, and with what was written before them.
+#[test]
+fn the_queue_hands_over_whole_records_in_order() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shape = Shape::new(2, 16);
+        let memory = words(shape.words() as usize);
+        let beside = words(1);
+        let producer = {
+            let (memory, beside) = (Arc::clone(&memory), Arc::clone(&beside));
+            thread::spawn(move || {
+                let mut producer = Producer::new(shape);
+                beside[0].store(5, Ordering::Relaxed);
+                let mut sent = 0;
+                for n in 1..=2 {
+                    let header = Header { kind: Kind::SendImm, bytes: 8, imm: n };
+                    match producer.readiness(&memory, header) {
+                        Readiness::Ready => producer.push(&memory, header, |_| u64::from(n) * 10),
+                        Readiness::Wait => break,
+                        Readiness::TooLong => panic!("both receives are long enough"),
+                    }
+                    sent = n;
+                }
+                sent
+            })
+        };
+        let mut consumer = Consumer::new(shape);
+        consumer.post(&memory, 8);
+        consumer.post(&memory, 8);
+        let mut taken = 0;
+        let mut take = |consumer: &mut Consumer| {
+            while let Some(header) = consumer.peek(&memory).unwrap() {
+                taken += 1;
+                assert_eq!(header, Header { kind: Kind::SendImm, bytes: 8, imm: taken });
+                consumer.take(&memory, header, |_, word| assert_eq!(word, u64::from(taken) * 10));
+                assert_eq!(beside[0].load(Ordering::Relaxed), 5);
+            }
+            taken
+        };
+        take(&mut consumer);
+        let sent = producer.join().unwrap();
+        assert_eq!(take(&mut consumer), sent);
+    });
+}
+
+/// A cell is not written again before the consumer has read it.
+#[test]
+fn the_queue_reuses_cells_only_when_they_are_free() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shape = Shape::new(3, 30 * 8);
+        let memory = words(shape.words() as usize);
+        let (mut producer, mut consumer) = (Producer::new(shape), Consumer::new(shape));
+        for _ in 0..3 {
+            consumer.post(&memory, 400);
+        }
+        // 42 and 20 words of 64: the third record fits only where the first was.
+        let records = [(40 * 8, 1), (18 * 8, 2), (2 * 8, 3)];
+        let header = |(bytes, imm)| Header { kind: Kind::SendImm, bytes, imm };
+        for record in &records[..2] {
+            assert_eq!(producer.readiness(&memory, header(*record)), Readiness::Ready);
+            producer.push(&memory, header(*record), |_| u64::from(record.1));
+        }
+        let late = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                if producer.readiness(&memory, header(records[2])) == Readiness::Ready {
+                    producer.push(&memory, header(records[2]), |_| 3);
+                }
+            })
+        };
+        let first = consumer.peek(&memory).unwrap().unwrap();
+        consumer.take(&memory, first, |_, word| assert_eq!(word, 1));
+        late.join().unwrap();
+    });
+}
