@@ -23,15 +23,16 @@ impl Replica {
         if item.counter != self.counter + 1 {
             return Err(Rejected::Counter { counter: item.counter, expected: self.counter + 1 });
         }
+        let client = item.head.client;
+        let window = self.windows.get(usize::from(client.0)).ok_or(Rejected::Client(client.0))?;
+        window.require_held(client, item.head.slot)?;
         let Some(slot) = self.locate(&item.head)? else {
             // Only a broken process delivers (and frees) before it has processed the entry.
             self.counter += 1;
             return Ok(());
         };
-        let client = item.head.client;
-        if !self.windows[usize::from(client.0)].holds(slot) {
-            return Err(Rejected::Slot { client: client.0, slot, expected: slot });
-        }
+        // A planted bug may have found another slot.
+        self.windows[usize::from(client.0)].require_held(client, slot)?;
         match item.entry {
             StreamEntry::Assign { ballot, .. } if ballot != self.ballot => return Err(Rejected::Ballot(ballot)),
             StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),

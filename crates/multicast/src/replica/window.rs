@@ -38,6 +38,15 @@ impl Window {
         self.check(client, slot)
     }
 
+    /// A stream entry may be processed only when its body is held.
+    pub(super) fn require_held(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
+        self.check(client, slot)?;
+        if self.holds(slot) {
+            return Ok(());
+        }
+        Err(Rejected::Slot { client: client.0, slot, expected: self.held })
+    }
+
     pub(super) fn held_one_more(&mut self) {
         self.held += 1;
     }
