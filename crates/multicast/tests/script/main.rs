@@ -1,0 +1,11 @@
+//! The protocol as scripts: one member's day, one test per input and what follows from it. State and effects are both
+//! asserted; an input that is refused leaves the state as it was.
+#![forbid(unsafe_code)]
+
+mod ack;
+mod counts;
+mod message;
+mod process;
+mod stream;
+mod timestamp;
+mod window;

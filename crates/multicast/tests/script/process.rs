@@ -1,0 +1,163 @@
+//! One member of a cluster, and what it is told and does in words.
+
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, Plant, Rejected,
+    RemoteTimestamp, Replica, ReplicaConfig, Stamps, StreamEntry, StreamItem, Timestamp, Topology, Variant,
+};
+
+/// What a member does, owned, so that a test can list it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    Assign { head: Head, counter: u64, position: u8, ballot: Ballot, time: u64 },
+    Vector { head: Head, counter: u64, stamps: Vec<u64> },
+    Remote { head: Head, counter: u64, position: u8, ballot: Ballot, time: u64 },
+    Timestamp { to: u16, item: RemoteTimestamp },
+    Ack { to: u16, head: Head, position: u8, stamps: Vec<u64> },
+    Deliver(Delivery),
+}
+
+#[derive(Default)]
+struct Recorder(Vec<Effect>);
+
+impl Effects for Recorder {
+    fn to_followers(&mut self, item: &StreamItem<'_>) {
+        let (head, counter) = (item.head, item.counter);
+        self.0.push(match item.entry {
+            StreamEntry::Assign { position, ballot, time } => Effect::Assign { head, counter, position, ballot, time },
+            StreamEntry::Vector(stamps) => Effect::Vector { head, counter, stamps: stamps.words().to_vec() },
+            StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
+        });
+    }
+
+    fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp) {
+        self.0.push(Effect::Timestamp { to: to.0, item: *item });
+    }
+
+    fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>) {
+        let stamps = ack.vector.words().to_vec();
+        self.0.push(Effect::Ack { to: to.0, head: ack.head, position: ack.position, stamps });
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) {
+        self.0.push(Effect::Deliver(*delivery));
+    }
+}
+
+/// Groups of 3 and 3, processes 0–2 (0 leads) and 3–5 (3 leads); two clients, processes 6 and 7; windows of 2.
+pub(crate) const TWO_GROUPS: &[usize] = &[3, 3];
+/// A message to both groups of [`TWO_GROUPS`]: slot 0 at group 0, slot 1 at group 1.
+pub(crate) const BOTH: &[(u16, u64)] = &[(0, 0), (1, 1)];
+
+/// A member.
+pub(crate) struct Process {
+    pub(crate) replica: Replica,
+    pub(crate) topology: Arc<Topology>,
+}
+
+/// What an input leads to.
+pub(crate) type Done = Result<Vec<Effect>, Rejected>;
+
+impl Process {
+    pub(crate) fn new(sizes: &[usize], me: u16, variant: Variant) -> Self {
+        let topology = Arc::new(Topology::new(sizes, 2).expect("a possible cluster"));
+        let (me, window) = (ProcessId(me), 2);
+        let config = ReplicaConfig { topology: topology.clone(), me, variant, window, plant: Plant::None };
+        Process { replica: Replica::new(config), topology }
+    }
+
+    /// Member `me` of [`TWO_GROUPS`], V2.
+    pub(crate) fn of_two_groups(me: u16) -> Self {
+        Process::new(TWO_GROUPS, me, Variant::V2)
+    }
+
+    fn step(&mut self, input: impl FnOnce(&mut Replica, &mut Recorder) -> Result<(), Rejected>) -> Done {
+        let before = self.replica.clone();
+        let mut recorder = Recorder::default();
+        let done = input(&mut self.replica, &mut recorder);
+        if let Err(rejected) = done {
+            assert!(self.replica == before, "refused with {rejected:?}, but the state changed");
+            assert_eq!(recorder.0, [], "refused with {rejected:?}, but there are effects");
+            return Err(rejected);
+        }
+        Ok(recorder.0)
+    }
+
+    /// A client's message, with its slots by destination group.
+    pub(crate) fn message(&mut self, client: u16, sequence: u64, to: &[(u16, u64)]) -> Done {
+        let to: Vec<Destination> =
+            to.iter().map(|(group, slot)| Destination { group: GroupId(*group), slot: *slot }).collect();
+        let mut words = vec![0; Header::words(to.len())];
+        Header::encode(sequence, 0, false, &to, &mut words);
+        let topology = self.topology.clone();
+        let header = Header::decode(&words, words.len() * 8, &topology).expect("a sound header");
+        self.step(|replica, recorder| replica.on_message(ClientId(client), &header, recorder))
+    }
+
+    pub(crate) fn timestamp(&mut self, from: u16, head: Head, position: u8, ballot: Ballot, time: u64) -> Done {
+        let item = RemoteTimestamp { head, position, ballot, time };
+        self.step(|replica, recorder| replica.on_timestamp(ProcessId(from), &item, recorder))
+    }
+
+    pub(crate) fn ack(&mut self, from: u16, head: Head, position: u8, stamps: &[u64]) -> Done {
+        let ack = Ack { head, position, vector: Stamps::new(stamps) };
+        self.step(|replica, recorder| replica.on_ack(ProcessId(from), &ack, recorder))
+    }
+
+    pub(crate) fn assign(&mut self, head: Head, counter: u64, position: u8, ballot: Ballot, time: u64) -> Done {
+        self.entry(head, counter, StreamEntry::Assign { position, ballot, time })
+    }
+
+    pub(crate) fn vector(&mut self, head: Head, counter: u64, stamps: &[u64]) -> Done {
+        self.entry(head, counter, StreamEntry::Vector(Stamps::new(stamps)))
+    }
+
+    pub(crate) fn remote(&mut self, head: Head, counter: u64, position: u8, ballot: Ballot, time: u64) -> Done {
+        self.entry(head, counter, StreamEntry::Remote { position, ballot, time })
+    }
+
+    fn entry(&mut self, head: Head, counter: u64, entry: StreamEntry<'_>) -> Done {
+        let item = StreamItem { head, counter, entry };
+        self.step(|replica, recorder| replica.on_stream(&item, recorder))
+    }
+
+    /// Whether an entry about this message would have to wait.
+    pub(crate) fn waits(&self, head: Head) -> bool {
+        let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
+        !self.replica.holds_body(&StreamItem { head, counter: 1, entry })
+    }
+}
+
+/// The first ballot of the group that this process leads.
+pub(crate) fn led_by(process: u16) -> Ballot {
+    Ballot::new(1, ProcessId(process))
+}
+
+/// A head of a message of client 0.
+pub(crate) fn head(sequence: u64, slot: u64, groups: u8) -> Head {
+    Head { client: ClientId(0), sequence, slot, groups }
+}
+
+/// The vector of a message to both groups of [`TWO_GROUPS`].
+pub(crate) fn stamps(first: u64, second: u64) -> [u64; 4] {
+    [led_by(0).to_word(), first, led_by(3).to_word(), second]
+}
+
+pub(crate) fn delivery(sequence: u64, slot: u64, time: u64, group: u16, number: u64) -> Effect {
+    let id = MessageId { client: ClientId(0), sequence };
+    Effect::Deliver(Delivery { id, slot, timestamp: Timestamp { time, group }, number })
+}
+
+/// The acknowledgements of member `me` of [`TWO_GROUPS`] for client 0's message to [`BOTH`]: each names the slot at its
+/// receiver's group.
+pub(crate) fn acks(me: u16, sequence: u64, vector: &[u64]) -> Vec<Effect> {
+    let position = u8::from(me >= 3);
+    let others = (0..6).filter(|to| *to != me);
+    let ack = |to| {
+        let slot = u64::from(to >= 3);
+        Effect::Ack { to, head: head(sequence, slot, 2), position, stamps: vector.to_vec() }
+    };
+    others.map(ack).collect()
+}
