@@ -13,7 +13,7 @@
 //! 4. A follower that has processed the stream through the vector acknowledges to all other destination processes
 //!    (2B, `replica/stream.rs`).
 //! 5. A message is decided when a majority of every destination group acknowledged the same vector
-//!    (`replica/votes.rs`), and delivered when nothing can come before it any more (`replica/deliver.rs`).
+//!    (`replica/acks.rs`), and delivered when nothing can come before it any more (`replica/deliver.rs`).
 #![forbid(unsafe_code)]
 
 mod ids;

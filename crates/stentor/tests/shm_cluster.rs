@@ -77,8 +77,9 @@ fn client(plan: &Plan, place: ClientId, directory: PathBuf, messages: u64, sink:
         while sent < messages {
             let payload = vec![sent as u8; (sent * 37 % 300) as usize];
             let to = &sets[sent as usize % 3];
+            let before = now_ns();
             let Ok(submitted) = client.submit(to, &payload, sent + 64 > messages) else { break };
-            recorder.multicast(now_ns(), submitted.id, to, &payload).expect("records");
+            recorder.multicast(before, submitted.id, to, &payload).expect("records");
             sent += 1;
             worked = true;
         }

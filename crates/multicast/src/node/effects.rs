@@ -6,9 +6,21 @@ use stentor_fabric::ProcessId;
 use zerocopy::IntoBytes;
 
 use super::counts::{Counts, RemoteOp, Step};
-use super::member::Delivered;
 use crate::item::Head;
-use crate::{Ack, ClientId, Delivery, Effects, Item, MessageId, RemoteTimestamp, StreamItem, Topology};
+use crate::{Ack, ClientId, Delivery, Effects, Item, MessageId, RemoteTimestamp, StreamItem, Timestamp, Topology};
+
+/// A message as it is handed to the application.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivered<'a> {
+    /// The message.
+    pub id: MessageId,
+    /// Its place in the global order.
+    pub timestamp: Timestamp,
+    /// Number of this delivery at this process, from 1.
+    pub number: u64,
+    /// The bytes; valid during the call.
+    pub payload: &'a [u8],
+}
 
 /// Where a held message lies in its client's mirror.
 #[derive(Clone, Copy, Debug, Default)]

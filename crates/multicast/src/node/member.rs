@@ -7,64 +7,15 @@ use stentor_fabric::{Completion, Event, Fabric, Opcode, ProcessId, QpId, Record,
 
 use super::NodeError;
 use super::counts::{Counts, RemoteOp, Step};
-use super::effects::{Out, Outputs, Store, Stored};
-use super::inbound::Inbound;
-use super::open::Opener;
+use super::effects::{Delivered, Out, Outputs, Store, Stored};
+use super::open::{Body, Opener, Peer, Stream};
 use super::outbound::{Outbound, scratch};
 use super::outbox::BoxSender;
 use super::posting::Link;
-use crate::{
-    ClientId, Header, Item, Limits, MemoryUse, MessageId, Place, Replica, ReplicaConfig, Timestamp, Topology, Variant,
-};
+use crate::{ClientId, Header, Item, Limits, MemoryUse, Place, Replica, ReplicaConfig, Topology, Variant};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
 const RECORDS_PER_STEP: usize = 64;
-
-/// A message as it is handed to the application.
-#[derive(Clone, Copy, Debug)]
-pub struct Delivered<'a> {
-    /// The message.
-    pub id: MessageId,
-    /// Its place in the global order.
-    pub timestamp: Timestamp,
-    /// Number of this delivery at this process, from 1.
-    pub number: u64,
-    /// The bytes; valid during the call.
-    pub payload: &'a [u8],
-}
-
-/// One client's ring at this member.
-#[derive(Debug)]
-pub(super) struct Body {
-    ring: Inbound,
-    received: u64,
-    last_sequence: u64,
-    freed_slots: u64,
-    freed_position: u64,
-    credited_slots: u64,
-}
-
-impl Body {
-    pub(super) fn new(ring: Inbound) -> Self {
-        Body { ring, received: 0, last_sequence: 0, freed_slots: 0, freed_position: 0, credited_slots: 0 }
-    }
-}
-
-/// The control rings with another member.
-#[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) outbound: Outbound,
-    pub(super) inbound: Inbound,
-}
-
-/// The leader's stream, at a follower.
-#[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) ring: Inbound,
-    pub(super) record: Vec<u64>,
-    /// The record in work, its end and its next item, in words.
-    pub(super) held: Option<(Record, usize, usize)>,
-}
 
 /// A member of a group: delivers messages in the global order.
 #[derive(Debug)]

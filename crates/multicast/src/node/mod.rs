@@ -16,7 +16,8 @@ mod posting;
 
 pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
-pub use member::{Delivered, Member};
+pub use effects::Delivered;
+pub use member::Member;
 
 use stentor_fabric::{AccessError, ConnectError, Purpose, RegisterError, Service};
 use thiserror::Error;

@@ -2,15 +2,47 @@
 
 use stentor_fabric::ring::Geometry;
 use stentor_fabric::seal::Seal;
-use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RingReader};
+use stentor_fabric::{Access, Fabric, ProcessId, Purpose, Record, RegionId, RegionSpec, RingReader};
 
 use super::inbound::{CreditOut, Inbound};
-use super::member::{Body, Peer, Stream};
 use super::outbound::{Outbound, scratch};
 use super::posting::Link;
 use super::{BODY, CONTROL, MAIN, NodeError, STREAM, STREAMING};
 use crate::limits::{CREDIT_CELLS_BYTES, STREAM_CREDIT_OFFSET};
 use crate::{ClientId, GroupId, Limits, Topology};
+
+/// One client's ring at this member.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) ring: Inbound,
+    pub(super) received: u64,
+    pub(super) last_sequence: u64,
+    pub(super) freed_slots: u64,
+    pub(super) freed_position: u64,
+    pub(super) credited_slots: u64,
+}
+
+impl Body {
+    fn new(ring: Inbound) -> Self {
+        Body { ring, received: 0, last_sequence: 0, freed_slots: 0, freed_position: 0, credited_slots: 0 }
+    }
+}
+
+/// The control rings with another member.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) outbound: Outbound,
+    pub(super) inbound: Inbound,
+}
+
+/// The leader's stream, at a follower.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) ring: Inbound,
+    pub(super) record: Vec<u64>,
+    /// The record in work, its end and its next item, in words.
+    pub(super) held: Option<(Record, usize, usize)>,
+}
 
 /// Registers while it collects the links.
 pub(super) struct Opener<'a, F: Fabric> {

@@ -13,6 +13,7 @@
 //! - Times given by one leader rise with the stream's counter.
 //! - A message counts in the order with its own group's tentative timestamp until it is itself decided; keys only rise.
 
+mod acks;
 mod assign;
 mod deliver;
 mod order;

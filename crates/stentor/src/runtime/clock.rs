@@ -1,11 +1,11 @@
 //! Time for histories.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since 1970, from one clock for all processes of a host. Histories compare them across processes; a step
-/// back of the system clock shows as an error when the history is read, never as a wrong verdict.
+/// Nanoseconds of the host's monotonic clock: one clock for all its processes, which never goes back. Histories compare
+/// times across processes; with processes of several hosts they could not.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }

@@ -47,7 +47,7 @@ impl<W: Write> Recorder<W> {
         self.writer.event(&checker::Event { t, process: self.me, incarnation: 1, kind })
     }
 
-    /// A client multicasts; record it before the first write.
+    /// A client multicasts. `t` is a time before the first write: take it before `submit`.
     ///
     /// # Errors
     /// What writing says.
@@ -61,7 +61,7 @@ impl<W: Write> Recorder<W> {
         self.event(t, EventKind::Multicast(checker::Multicast { m, to: groups, len, hash }))
     }
 
-    /// A member delivers.
+    /// A member delivers. `t` is a time at or after the delivery: take it in the call, not once per round.
     ///
     /// # Errors
     /// What writing says; also if this process is not a member of a group.
