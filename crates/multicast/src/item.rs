@@ -63,9 +63,15 @@ pub enum ItemError {
         /// The number of groups.
         groups: u8,
     },
-    /// A logical time of 0, or a counter of 0: both count from 1.
-    #[error("a time or counter of 0")]
-    Zero,
+    /// A logical time or a counter of 0, or so large that counting on would overflow: both count from 1.
+    #[error("a time or counter of 0, or beyond 2^63")]
+    Count,
+    /// Bits that this version keeps 0.
+    #[error("item at word {at} has bits set that mean nothing in format version {VERSION}")]
+    Reserved {
+        /// Word offset in the record.
+        at: usize,
+    },
 }
 
 /// A vector of stamps, as words: (ballot, time) per destination group.
@@ -297,6 +303,9 @@ impl<'a> Item<'a> {
         }
         let head = Head { client: ClientId((word >> 32) as u16), sequence: *sequence, slot: *slot, groups };
         let kind = kind_of(kind)?;
+        if *word >> 24 & 0xff != 0 || (kind == Kind::Vector && position != 0) {
+            return Err(ItemError::Reserved { at });
+        }
         let words = words_of(kind, usize::from(groups));
         let body = body.get(..words - HEAD).ok_or_else(|| truncated(words))?;
         let item = decode_body(kind, head, position, body)?;
@@ -340,16 +349,27 @@ fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Ite
         }
         Kind::Ack => Item::Ack(Ack { head, position, vector: Stamps(body) }),
     };
-    let times = match item {
-        Item::Timestamp(item) => item.time != 0,
-        Item::Ack(item) => item.vector.complete(),
+    let counts = match item {
+        Item::Timestamp(item) => is_count(item.time),
+        Item::Ack(item) => are_counts(item.vector),
         Item::Stream(StreamItem { counter, entry, .. }) => {
-            counter != 0
+            is_count(counter)
                 && match entry {
-                    StreamEntry::Assign { time, .. } | StreamEntry::Remote { time, .. } => time != 0,
-                    StreamEntry::Vector(stamps) => stamps.complete(),
+                    StreamEntry::Assign { time, .. } | StreamEntry::Remote { time, .. } => is_count(time),
+                    StreamEntry::Vector(stamps) => are_counts(stamps),
                 }
         }
     };
-    if times { Ok(item) } else { Err(ItemError::Zero) }
+    if counts { Ok(item) } else { Err(ItemError::Count) }
+}
+
+/// A time or counter that can be, and that can be counted on from: nobody gets to the other half by counting.
+#[inline]
+fn is_count(count: u64) -> bool {
+    count.wrapping_sub(1) < 1 << 63
+}
+
+#[inline]
+fn are_counts(stamps: Stamps<'_>) -> bool {
+    stamps.words().iter().skip(1).step_by(2).all(|&time| is_count(time))
 }

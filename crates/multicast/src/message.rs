@@ -44,6 +44,9 @@ pub enum MessageError {
     /// Sequences count from 1.
     #[error("sequence 0")]
     Sequence,
+    /// Flags that this version does not know.
+    #[error("flags {0:#x} mean nothing in format version {VERSION}")]
+    Flags(u8),
     /// Groups not rising, unknown, or without the receiver's.
     #[error("destination groups are not known groups in rising order with the receiver's among them")]
     Destinations,
@@ -101,6 +104,10 @@ impl<'a> Header<'a> {
         }
         if *sequence == 0 {
             return Err(MessageError::Sequence);
+        }
+        let flags = (sizes >> 40) as u8;
+        if flags & !((NOTIFY >> 40) as u8) != 0 {
+            return Err(MessageError::Flags(flags));
         }
         let payload_bytes = *sizes as u32 as usize;
         let groups = usize::from((sizes >> 32) as u8);

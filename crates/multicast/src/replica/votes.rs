@@ -45,7 +45,7 @@ impl Votes {
     pub(super) fn quorum(&self, destinations: &[Destination], topology: &Topology) -> Option<Stamps<'_>> {
         let groups = destinations.len();
         let majority = |voters: &[u64]| {
-            voters.iter().zip(&slot.destinations).all(|(voters, to)| voters.count_ones() >= topology.majority(to.group))
+            voters.iter().zip(destinations).all(|(voters, to)| voters.count_ones() >= topology.majority(to.group))
         };
         self.voters
             .chunks_exact(groups)
