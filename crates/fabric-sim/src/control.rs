@@ -231,8 +231,8 @@ impl State {
             underway += 1;
             let end = End { process: message.to.0, qp: message.to_qp, connection: message.connection };
             let next = self.is_current(end) && self.qp(message.to, message.to_qp).executed + 1 == message.seq;
-            if next && self.rng.chance(self.model.partial_at_revocation) {
-                self.land_half(id, key);
+            if next && self.rng.chance(self.model.partial_at_revocation) && self.land_half(id) {
+                self.counts.partial_writes_at_revocation += 1;
             }
         }
         underway

@@ -48,6 +48,8 @@ fault_counts! {
     writes_in_flight_at_revocation,
     /// Writes that landed in part at a revocation, and then failed.
     partial_writes_at_revocation,
+    /// Writes that landed in part because their process crashed in the middle of them.
+    partial_writes_at_crash,
     /// Requests refused by the responder's NIC.
     remote_access_errors,
     /// Messages lost on unreliable queue pairs.
@@ -74,6 +76,8 @@ fault_counts! {
     restarts,
     /// Stalls.
     stalls,
+    /// Clocks that jumped.
+    clock_jumps,
 }
 
 /// Posts by verb, and the bytes they carried.

@@ -206,6 +206,7 @@ impl State {
             unread,
             departs: u64::MAX,
             dropped: false,
+            partial: false,
             executed: false,
             visible_at: 0,
             status: Status::Success,

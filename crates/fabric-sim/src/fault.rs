@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 
-use crate::rng::SimRng;
+use crate::rng::{MILLION, SimRng};
 
 /// Something that goes wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +24,13 @@ pub enum Fault {
         process: ProcessId,
         /// How long, ns.
         for_ns: u64,
+    },
+    /// The process's clock, as [`Due::Step`](crate::Due::Step) tells it, jumps.
+    ClockJump {
+        /// Which.
+        process: ProcessId,
+        /// How far, ns; back if negative. It never goes below 0.
+        by_ns: i64,
     },
     /// Nothing gets from one process to another; the other way is open.
     Cut {
@@ -57,7 +64,7 @@ pub struct FaultMix {
     pub from_ns: u64,
     /// Latest, ns.
     pub until_ns: u64,
-    /// How long stalls and partitions last, at most, ns.
+    /// How long stalls and partitions last, and how far clocks jump, at most, ns.
     pub longest_ns: u64,
     /// Who may be hit; empty: everybody.
     pub targets: Vec<ProcessId>,
@@ -73,6 +80,8 @@ pub struct FaultMix {
     pub partition: u32,
     /// One process cut off, one way.
     pub one_way: u32,
+    /// One process's clock jumps, either way.
+    pub clock_jump: u32,
 }
 
 impl FaultMix {
@@ -89,6 +98,7 @@ impl FaultMix {
         stall: 0,
         partition: 0,
         one_way: 0,
+        clock_jump: 0,
     };
 
     /// The plan for a seed, in order of time.
@@ -96,7 +106,7 @@ impl FaultMix {
     pub fn draw(&self, seed: u64, processes: usize) -> FaultPlan {
         let mut rng = SimRng::new(seed, 1);
         let mut plan = FaultPlan::new();
-        let weights = [self.crash, self.crash_at_post, self.stall, self.partition, self.one_way];
+        let weights = [self.crash, self.crash_at_post, self.stall, self.partition, self.one_way, self.clock_jump];
         let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
         if total == 0 || processes == 0 {
             return plan;
@@ -118,6 +128,10 @@ impl FaultMix {
                 Some(0) => Fault::Crash(process),
                 Some(1) => Fault::CrashAtPost { process, post: rng.below(40) + 1 },
                 Some(2) => Fault::Stall { process, for_ns },
+                Some(5) => {
+                    let by_ns = i64::try_from(for_ns).unwrap_or(i64::MAX);
+                    Fault::ClockJump { process, by_ns: if rng.chance(MILLION / 2) { by_ns } else { -by_ns } }
+                }
                 other => Fault::Partition { side: vec![process], one_way: other == Some(4), for_ns },
             };
             if self.restart && matches!(kind, Some(0 | 1)) {
@@ -127,5 +141,33 @@ impl FaultMix {
         }
         plan.sort_by_key(|(at, _)| *at);
         plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_draws_only_what_has_weight_and_the_same_every_time() {
+        let mix = FaultMix { count: 200, until_ns: 1_000, longest_ns: 50, stall: 1, one_way: 3, ..FaultMix::NONE };
+        let plan = mix.draw(9, 4);
+        assert_eq!(plan, mix.draw(9, 4));
+        assert_ne!(plan, mix.draw(10, 4));
+        assert!(plan.is_sorted_by_key(|(at, _)| *at) && plan.iter().all(|(at, _)| *at <= 1_000));
+        let stalls = plan.iter().filter(|(_, fault)| matches!(fault, Fault::Stall { .. })).count();
+        let cuts = plan.iter().filter(|(_, fault)| matches!(fault, Fault::Partition { one_way: true, .. })).count();
+        assert_eq!(stalls + cuts, 200);
+        assert!((20..80).contains(&stalls), "{stalls} stalls of 200 at a quarter");
+    }
+
+    #[test]
+    fn crashes_come_with_restarts_if_asked_and_hit_targets_only() {
+        let targets = vec![ProcessId(2)];
+        let mix = FaultMix { count: 5, longest_ns: 9, crash: 1, restart: true, targets, ..FaultMix::NONE };
+        let plan = mix.draw(1, 4);
+        assert_eq!(plan.iter().filter(|(_, fault)| *fault == Fault::Crash(ProcessId(2))).count(), 5);
+        assert_eq!(plan.iter().filter(|(_, fault)| *fault == Fault::Restart(ProcessId(2))).count(), 5);
+        assert!(FaultMix::NONE.draw(1, 4).is_empty());
     }
 }

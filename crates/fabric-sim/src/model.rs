@@ -93,6 +93,8 @@ pub struct NetworkModel {
     pub late_source_reads: u32,
     /// How often a write that is in flight when access is revoked lands in part, and then fails.
     pub partial_at_revocation: u32,
+    /// How often a write of more than 256 bytes that its process's crash cuts off lands in part.
+    pub partial_at_crash: u32,
     /// How often a message on an unreliable queue pair is lost.
     pub lost_unreliable: u32,
     /// Nothing leaves before `flush`, `poll` or `wait`.
@@ -140,6 +142,7 @@ impl NetworkModel {
             ordered_writes: true,
             late_source_reads: 0,
             partial_at_revocation: 0,
+            partial_at_crash: 0,
             lost_unreliable: 0,
             hold_until_flush: true,
             inline_bytes: 220,
@@ -184,6 +187,7 @@ impl NetworkModel {
             torn_reads: 500_000,
             late_source_reads: 500_000,
             partial_at_revocation: 500_000,
+            partial_at_crash: 500_000,
             lost_unreliable: 50_000,
             ..NetworkModel::calm()
         }

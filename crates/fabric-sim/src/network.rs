@@ -7,6 +7,9 @@ use crate::memory::Target;
 use crate::qp::Queued;
 use crate::state::State;
 
+/// Bytes of the smallest packets there are: a message of more is sent in several.
+const MTU: u32 = 256;
+
 impl State {
     /// The doorbell: what was posted goes to the NIC.
     pub(crate) fn flush(&mut self, me: ProcessId) {
@@ -51,7 +54,7 @@ impl State {
             arrives = arrives.max(qp.last_arrival);
             qp.last_arrival = arrives;
         }
-        if one_order && in_order {
+        if one_order && (in_order || !reliable) {
             let link = self.link(from, to);
             arrives = arrives.max(link.last_arrival);
             link.last_arrival = arrives;
@@ -79,7 +82,7 @@ impl State {
         let message = self.messages.get(id);
         let (from, to, seq) = (message.from, message.to, message.seq);
         if message.dropped {
-            self.discard(id);
+            self.arrive_in_part(id);
             return;
         }
         if !message.reliable && self.rng.chance(self.model.lost_unreliable) {
@@ -104,6 +107,17 @@ impl State {
         } else {
             self.execute(id);
         }
+    }
+
+    /// What left the NIC of a message that was never sent wholly.
+    fn arrive_in_part(&mut self, id: u32) {
+        let message = self.messages.get(id);
+        let end = End { process: message.to.0, qp: message.to_qp, connection: message.connection };
+        let there = message.partial && self.is_current(end) && !self.is_cut(message.from, message.to);
+        if there && self.qp(message.to, end.qp).executed + 1 == message.seq && self.land_half(id) {
+            self.counts.partial_writes_at_crash += 1;
+        }
+        self.discard(id);
     }
 
     /// Nobody answers: the initiator's queue pair breaks after its retries.
@@ -150,7 +164,13 @@ impl State {
             }
             if message.departs > now {
                 message.dropped = true;
-                message.unread = None;
+                let long = message.reliable && message.bytes > MTU && message.kind.is_plain_write();
+                if qp.is_none() && long && self.rng.chance(self.model.partial_at_crash) {
+                    message.partial = true;
+                    self.read_source(id);
+                } else {
+                    message.unread = None;
+                }
             } else {
                 self.read_source(id);
             }

@@ -44,7 +44,8 @@ impl State {
         owner.wake_at = None;
         self.counts.steps_on_torn_memory += u64::from(owner.half_landed > 0);
         self.process_counts[process.index()].steps += 1;
-        self.due.push_back(Due::Step { process, now_ns: self.now });
+        let now_ns = self.now.saturating_add_signed(self.processes[process.index()].clock_ahead_ns);
+        self.due.push_back(Due::Step { process, now_ns });
     }
 
     /// The process ran. If it worked it runs again; otherwise when it asked to.
@@ -73,6 +74,12 @@ impl State {
                 owner.stalled_until = owner.stalled_until.max(self.now + for_ns);
                 self.counts.stalls += 1;
                 self.trace_instant(process, "stall");
+            }
+            Fault::ClockJump { process, by_ns } => {
+                let ahead = &mut self.processes[process.index()].clock_ahead_ns;
+                *ahead = ahead.saturating_add(by_ns);
+                self.counts.clock_jumps += 1;
+                self.trace_instant(process, "clock jump");
             }
             Fault::Cut { from, to, for_ns } => {
                 let cut = vec![self.link_index(from, to)];
@@ -198,14 +205,14 @@ impl State {
         let held = std::mem::take(&mut self.processes[process.index()].unflushed);
         let out = self.rng.below(held.len() as u64 + 1) as usize;
         for (place, message) in held.into_iter().enumerate() {
-            if place < out {
-                self.transmit(message);
-                let sent = self.messages.get_mut(message);
-                // The NIC had taken it: it goes out although the process is gone.
-                sent.departs = self.now;
-            } else {
+            if place > out {
                 self.discard(message);
+                continue;
             }
+            self.transmit(message);
+            let sent = self.messages.get_mut(message);
+            // The NIC had taken what is before `out`: it goes out although the process is gone. At `out` it is cut off.
+            sent.departs = if place < out { self.now } else { sent.departs.max(self.now + 1) };
         }
         self.crash(process);
         true

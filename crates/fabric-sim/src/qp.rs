@@ -193,6 +193,8 @@ pub(crate) struct Message {
     pub(crate) departs: u64,
     /// It never left: its process crashed or its queue pair broke first.
     pub(crate) dropped: bool,
+    /// It was dropped while the NIC was sending it: some of it left.
+    pub(crate) partial: bool,
     /// The responder's NIC has it.
     pub(crate) executed: bool,
     /// When the responder's CPU sees it, ns.

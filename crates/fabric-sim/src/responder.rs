@@ -1,6 +1,6 @@
 //! What the responder's NIC does with a message.
 
-use stentor_fabric::memory::WORD;
+use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, Completion, Opcode, ProcessId, QpId, RemoteSpan, Span, Status};
 
 use crate::event::{End, Event};
@@ -327,24 +327,23 @@ impl State {
         self.receive(me, qp, recv, message.data, message.bytes, (Opcode::TaggedRecv, None, message.tag));
     }
 
-    /// Half of the words of a write land just before its key dies.
-    pub(crate) fn land_half(&mut self, id: u32, key: u32) {
+    /// Half of the words of a write land, after everything that the NIC executed before it. Whether its key allowed it.
+    pub(crate) fn land_half(&mut self, id: u32) -> bool {
         self.read_source(id);
         let message = self.messages.get(id);
-        let (Kind::Write { target } | Kind::WriteImm { target, .. }) = message.kind else { return };
-        let bytes = message.bytes;
-        debug_assert_eq!(target.region.key, u64::from(key));
-        let Some(place) = self.open(id, target, bytes, Access::Write) else { return };
+        let (to, bytes) = (message.to, message.bytes);
+        let (Kind::Write { target } | Kind::WriteImm { target, .. }) = message.kind else { return false };
+        let Some(place) = self.open(id, target, bytes, Access::Write) else { return false };
         let seed = self.rng.word();
-        // After everything that the NIC executed before it.
-        self.land_everything(self.messages.get(id).to, place.region);
+        self.land_everything(to, place.region);
         let message = self.messages.get(id);
-        let words = &self.processes[message.to.index()].regions[place.region as usize].words;
+        let words = &self.processes[to.index()].regions[place.region as usize].words;
         for (word, value) in message.data.iter().enumerate() {
             if scatter(seed, word as u64) & 1 == 1 {
-                words[place.first + word].store(*value, stentor_fabric::memory::Ordering::Release);
+                words[place.first + word].store(*value, Ordering::Release);
             }
         }
-        self.counts.partial_writes_at_revocation += 1;
+        self.notify(to);
+        true
     }
 }

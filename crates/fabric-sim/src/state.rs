@@ -31,6 +31,7 @@ pub(crate) struct Process {
     pub(crate) unflushed: Vec<u32>,
     pub(crate) nic_free_at: u64,
     pub(crate) stalled_until: u64,
+    pub(crate) clock_ahead_ns: i64,
     pub(crate) step_at: Option<u64>,
     pub(crate) step_token: u32,
     /// Something landed since the last `arm`.

@@ -43,7 +43,7 @@ pub enum Due {
     Step {
         /// Who.
         process: ProcessId,
-        /// Virtual time, ns.
+        /// Virtual time by the process's own clock, ns.
         now_ns: u64,
     },
     /// The process crashed: drop what it was made of. Its fabric is dead; calls to it do nothing.

@@ -1,8 +1,11 @@
-//! A testbed for the conformance suite.
+//! What the tests share.
+#![allow(dead_code, reason = "each test uses a part of this")]
+
+pub(crate) mod chatter;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric::conformance::Testbed;
-use stentor_fabric_sim::{FaultCounts, NetworkModel, SimConfig, SimFabric, World};
+use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
 /// All processes of one world; every `advance` is 300 ns.
 pub(crate) struct SimBed {
@@ -30,10 +33,4 @@ impl Testbed for SimBed {
     fn advance(&mut self) {
         self.world.advance(300);
     }
-}
-
-/// Adds up the faults of every world that is dropped.
-#[allow(dead_code)]
-pub(crate) fn add(total: &mut FaultCounts, bed: &SimBed) {
-    total.add(&bed.world.fault_counts());
 }

@@ -1,10 +1,11 @@
 //! Who may reach what (rule 6).
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Outcome, SERVICE, called, check, place, same, span};
+use super::bed::{A, B, Bed, Outcome, SERVICE, called, check, need, place, same, span, write};
 use crate::memory::WORD;
 use crate::{
-    Access, AccessError, Fabric, Opcode, ProcessId, Purpose, QpConfig, RegionId, RemoteRegion, Service, Status, Verb,
+    Access, AccessError, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpState, RegionId, RemoteRegion,
+    Service, Status, Verb, WorkRequest,
 };
 
 pub(super) fn grants_travel<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -53,6 +54,39 @@ pub(super) fn outside_the_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         bed.reconnect(link)?;
     }
     Ok(())
+}
+
+pub(super) fn refusals_are_reported_unsignalled_too<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    bed.region(B, A, 1, 8, Some(Access::Write))?;
+    let link = bed.link(16, 4)?;
+    let remote = bed.resolve(A, B, 1)?;
+    called("post", bed.try_post(A, link.a, 5, write(&[1; 16], remote, 7), false))?;
+    bed.expect(A, link.a, 5, (Opcode::Write, Status::RemoteAccess))?;
+    Ok(())
+}
+
+pub(super) fn nothing_after_a_refusal_takes_effect<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    need(bed.at(A).capabilities().ordered_writes, "order between writes")?;
+    let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
+    let link = bed.link(16, 4)?;
+    let remote = bed.resolve(A, B, 1)?;
+    let mut posted = Vec::new();
+    for (id, word) in [(1, 8), (2, 0), (3, 1), (4, 2)] {
+        let request = WorkRequest { id, verb: write(&[1; 8], remote, word), signalled: id == 4 };
+        match bed.at(A).post(link.a, request) {
+            Ok(()) => posted.push(id),
+            // A fabric that executes while posting knows already.
+            Err(PostError::NotReady { state: QpState::Error, .. }) if id > 1 => {}
+            Err(error) => return check(false, || format!("post {id}: {error:?}")),
+        }
+    }
+    bed.at(A).flush();
+    for id in posted {
+        let status = if id == 1 { Status::RemoteAccess } else { Status::Flushed };
+        bed.expect(A, link.a, id, (Opcode::Write, status))?;
+    }
+    bed.settle();
+    same("the region", &bed.words(B, region), &vec![0; 8])
 }
 
 pub(super) fn another_peers_region<T: Testbed>(bed: &mut Bed<T>) -> Outcome {

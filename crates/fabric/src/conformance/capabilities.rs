@@ -2,7 +2,7 @@
 
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, SERVICE, check, place, same, span};
-use crate::{Access, ConnectError, Fabric, PostError, QpConfig, QpKind, Service, Source, Verb};
+use crate::{Access, ConnectError, Fabric, Opcode, PostError, QpConfig, QpKind, Service, Source, Status, Verb};
 
 pub(super) fn constant_and_sane<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let first = bed.at(A).capabilities().clone();
@@ -39,4 +39,29 @@ pub(super) fn honest<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let config = QpConfig { kind: QpKind::Unreliable, send_depth: 4, recv_depth: 4 };
     let connected = bed.at(A).connect(B, Service(2), config);
     same("unreliable", &(connected != Err(ConnectError::NoUnreliable)), &capabilities.unreliable)
+}
+
+/// What is claimed holds; a fabric that claims no more than rule 2 has nothing to show here.
+pub(super) fn bytes_in_order_if_claimed<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    if !bed.at(A).capabilities().ordered_bytes {
+        return Ok(());
+    }
+    let words = 256;
+    let region = bed.region(B, A, 1, words, Some(Access::Write))?;
+    let local = bed.region(A, A, 2, words, None)?;
+    let link = bed.link(16, 4)?;
+    let remote = bed.resolve(A, B, 1)?;
+    for id in 1..60_u64 {
+        bed.store(A, local, 0, &vec![id; words]);
+        let source = Source::Region(span(local, 0, words));
+        bed.post(A, link.a, id, Verb::Write { source, target: place(remote, 0) })?;
+        bed.until("the whole write", |bed| {
+            // From the end, so that what is looked at later can only be newer.
+            let seen: Vec<u64> = (0..words).rev().map(|word| bed.word(B, region, word)).collect();
+            check(seen.is_sorted(), || format!("a later word of write {id} is visible before an earlier one"))?;
+            Ok((seen[0] == id).then_some(()))
+        })?;
+        bed.expect(A, link.a, id, (Opcode::Write, Status::Success))?;
+    }
+    Ok(())
 }

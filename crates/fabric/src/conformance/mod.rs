@@ -70,18 +70,19 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
     cases! {
         registration: regions_are_zeroed_and_sized(2), errors(2);
         connection: both_ends_make_it(2), services_are_separate(2), errors(2), reset_after_an_error(2);
-        access: grants_travel(2), errors(3), outside_the_region(2), another_peers_region(3), rights(2);
+        access: grants_travel(2), errors(3), outside_the_region(2), another_peers_region(3), rights(2),
+            refusals_are_reported_unsignalled_too(2), nothing_after_a_refusal_takes_effect(2);
         write: lands_whole(2), in_order_on_one_queue_pair(2), last_write_wins(2), both_ways_at_once(2);
         ring: thousands_of_records(2), slots_show_the_newest(2);
         imm: data_then_notification(2), waits_for_a_receive(2), breaks_without_a_receive(2), receives_are_bounded(2);
         read: what_a_completed_write_wrote(2), what_the_owner_stored(2), of_many_words(2);
         send: all_lengths_in_order(2), too_long_for_the_receive(2);
         atomic: compare_and_swap(2), fetch_and_add(2), atomic_among_themselves(2);
-        queue: inline_limit(2), bounded_and_freed_by_signalled(2), one_completion_per_signalled(2);
+        queue: inline_limit(2), bounded_and_freed_by_signalled(2), one_completion_per_signalled(2), poll_and_wait_flush(2);
         source: free_after_a_later_completion(2), inline_is_free_at_once(2);
         revoke: refused_afterwards(2), keeps_what_completed(2), grant_again_has_a_fresh_key(2);
         wait: woken_by_a_write(2), times_out(2);
-        capabilities: constant_and_sane(2), honest(2);
+        capabilities: constant_and_sane(2), honest(2), bytes_in_order_if_claimed(2);
         post_errors: one_by_one(2);
         tagged: exact_and_masked(2), unexpected_messages_wait(2);
         unreliable: lossy_but_unbroken(2), only_send_and_write(2);

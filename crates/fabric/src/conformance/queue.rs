@@ -1,8 +1,10 @@
 //! The bounded send queue, selective signalling, the inline limit.
 
+use std::time::Duration;
+
 use super::Testbed;
 use super::bed::{A, B, Bed, Outcome, called, check, same, write};
-use crate::{Access, Fabric, Opcode, PostError, QpState, Source, Status, Verb};
+use crate::{Access, Fabric, Opcode, PostError, QpState, Source, Status, Verb, WorkRequest};
 
 pub(super) fn inline_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let limit = bed.at(A).capabilities().inline_bytes as usize;
@@ -79,4 +81,30 @@ pub(super) fn one_completion_per_signalled<T: Testbed>(bed: &mut Bed<T>) -> Outc
     bed.settle();
     check(bed.take_any(A).is_none(), || "a completion after the last".to_string())?;
     same("completions, in order", &reported, &(0..20).map(|n| 3 * n + 2).collect())
+}
+
+pub(super) fn poll_and_wait_flush<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    let region = bed.region(B, A, 1, 8, Some(Access::Write))?;
+    let link = bed.link(16, 4)?;
+    let remote = bed.resolve(A, B, 1)?;
+    for (id, polls) in [(1_u64, true), (2, false)] {
+        let data = id.to_ne_bytes();
+        let request = WorkRequest { id, verb: write(&data, remote, 0), signalled: true };
+        called("post", bed.at(A).post(link.a, request))?;
+        if polls {
+            bed.collect(A);
+        } else {
+            bed.at(A).arm();
+            called("wait", bed.at(A).wait(Duration::from_millis(1)))?;
+        }
+        let mut rounds = 0;
+        while bed.word(B, region, 0) != id {
+            rounds += 1;
+            let what = if polls { "poll" } else { "wait" };
+            check(rounds < 40_000, || format!("{what} did not hand over what was posted"))?;
+            bed.pass();
+        }
+        bed.expect(A, link.a, id, (Opcode::Write, Status::Success))?;
+    }
+    Ok(())
 }

@@ -1,0 +1,306 @@
+//! The conformance suite sees: fabrics with one deliberate defect each fail by name.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use common::{SimBed, bed};
+use stentor_fabric::conformance::{Report, Testbed, suite};
+use stentor_fabric::{
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Source, Span,
+    Status, Verb, WaitError, Wake, Word, WorkRequest,
+};
+use stentor_fabric_sim::{NetworkModel, SimFabric};
+
+/// One defect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bug {
+    None,
+    /// Every other unsignalled write is posted after the next one.
+    ReordersWrites,
+    /// Says that access is revoked and leaves it as it is.
+    IgnoresRevoke,
+    /// A READ is reported done while it is still under way.
+    CompletesReadsEarly,
+    /// A write from a region is reported done before its source is read.
+    ReadsSourcesAfterCompletion,
+    /// The send queue is deeper than was asked for.
+    QueueTooDeep,
+    /// Every request is reported, signalled or not.
+    ReportsEverything,
+    /// Errors of unsignalled requests are kept quiet.
+    HidesUnsignalledErrors,
+    /// `wait` never hears of anything.
+    LosesWakeUps,
+    /// What the responder refused is called a success.
+    CallsRefusalsSuccess,
+    /// Claims to have tagged messages.
+    ClaimsTagged,
+    /// Claims that the bytes of a write land in order, on a network that tears.
+    ClaimsOrderedBytes,
+    /// Receives beyond the depth are accepted, and forgotten.
+    ForgetsReceives,
+    /// Lets a queue pair be reset that works.
+    ResetsAnything,
+    /// A grant takes effect before it is made.
+    GrantsAtRegistration,
+}
+
+struct Broken {
+    inner: SimFabric,
+    bug: Bug,
+    capabilities: Capabilities,
+    events: VecDeque<Event>,
+    completions: VecDeque<Completion>,
+    /// Writes to post at the next poll.
+    held: Vec<(QpId, u64, Held, RemoteSpan)>,
+    unsignalled: Vec<u64>,
+}
+
+enum Held {
+    Data(Vec<u8>),
+    Region(Span),
+}
+
+impl Broken {
+    fn new(inner: SimFabric, bug: Bug) -> Self {
+        let mut capabilities = inner.capabilities().clone();
+        capabilities.tagged |= bug == Bug::ClaimsTagged;
+        capabilities.ordered_bytes |= bug == Bug::ClaimsOrderedBytes;
+        let (events, completions) = (VecDeque::new(), VecDeque::new());
+        Broken { inner, bug, capabilities, events, completions, held: Vec::new(), unsignalled: Vec::new() }
+    }
+
+    fn release(&mut self) {
+        for (qp, id, held, target) in self.held.drain(..) {
+            let source = match &held {
+                Held::Data(data) => Source::Inline(data),
+                Held::Region(span) => Source::Region(*span),
+            };
+            // A queue that is full is part of the defect.
+            let _ = self.inner.post(qp, WorkRequest { id, verb: Verb::Write { source, target }, signalled: false });
+        }
+    }
+
+    fn done(&mut self, qp: QpId, id: u64, opcode: Opcode) {
+        let status = Status::Success;
+        self.completions.push_back(Completion { qp, id, opcode, status, bytes: 0, imm: None, tag: 0 });
+    }
+}
+
+impl Fabric for Broken {
+    fn me(&self) -> ProcessId {
+        self.inner.me()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
+        let region = self.inner.register(spec)?;
+        if self.bug == Bug::GrantsAtRegistration {
+            let _ = self.inner.grant(region, spec.writer, Access::Atomic);
+        }
+        Ok(region)
+    }
+
+    fn memory(&self, region: RegionId) -> &[Word] {
+        self.inner.memory(region)
+    }
+
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
+        self.inner.grant(region, peer, access)
+    }
+
+    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        if self.bug == Bug::IgnoresRevoke {
+            self.events.push_back(Event::Revoked { region, peer });
+            return Ok(());
+        }
+        self.inner.revoke(region, peer)
+    }
+
+    fn connect(&mut self, peer: ProcessId, service: Service, mut config: QpConfig) -> Result<QpId, ConnectError> {
+        if self.bug == Bug::QueueTooDeep && config.send_depth <= 64 {
+            config.send_depth *= 4;
+        }
+        self.inner.connect(peer, service, config)
+    }
+
+    fn state(&self, qp: QpId) -> QpState {
+        self.inner.state(qp)
+    }
+
+    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        match self.inner.reset(qp) {
+            Err(ConnectError::NotBroken { .. }) if self.bug == Bug::ResetsAnything => Ok(()),
+            other => other,
+        }
+    }
+
+    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
+        self.inner.resolve(peer, purpose)
+    }
+
+    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        let WorkRequest { id, verb, signalled } = request;
+        if !signalled {
+            self.unsignalled.push(id);
+        }
+        match (self.bug, verb) {
+            (Bug::ReordersWrites, Verb::Write { source: Source::Inline(data), target })
+                if !signalled && self.held.is_empty() && self.inner.state(qp) == QpState::Ready =>
+            {
+                self.held.push((qp, id, Held::Data(data.to_vec()), target));
+                Ok(())
+            }
+            (Bug::CompletesReadsEarly, Verb::Read { .. }) => {
+                self.inner.post(qp, WorkRequest { signalled: false, ..request })?;
+                self.done(qp, id, Opcode::Read);
+                Ok(())
+            }
+            (Bug::ReadsSourcesAfterCompletion, Verb::Write { source: Source::Region(span), target })
+                if self.inner.state(qp) == QpState::Ready && span.bytes > 0 =>
+            {
+                self.held.push((qp, id, Held::Region(span), target));
+                if signalled {
+                    self.done(qp, id, Opcode::Write);
+                }
+                Ok(())
+            }
+            (Bug::ReportsEverything, _) => self.inner.post(qp, WorkRequest { signalled: true, ..request }),
+            _ => self.inner.post(qp, request),
+        }
+    }
+
+    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
+        match self.inner.post_recv(qp, local, id) {
+            Err(PostError::RecvQueueFull { .. }) if self.bug == Bug::ForgetsReceives => Ok(()),
+            other => other,
+        }
+    }
+
+    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
+        self.inner.post_tagged_recv(qp, local, tag, ignore, id)
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn poll(&mut self, out: &mut [Completion]) -> usize {
+        let mut count = 0;
+        while count < out.len() {
+            let Some(completion) = self.completions.pop_front() else { break };
+            out[count] = completion;
+            count += 1;
+        }
+        if count == 0 {
+            self.release();
+        }
+        let mut count = count + self.inner.poll(&mut out[count..]);
+        if self.bug == Bug::HidesUnsignalledErrors {
+            let quiet = |done: &Completion| done.status != Status::Success && self.unsignalled.contains(&done.id);
+            let kept: Vec<_> = out[..count].iter().copied().filter(|done| !quiet(done)).collect();
+            count = kept.len();
+            out[..count].copy_from_slice(&kept);
+        }
+        for completion in &mut out[..count] {
+            if self.bug == Bug::CallsRefusalsSuccess && completion.status == Status::RemoteAccess {
+                completion.status = Status::Success;
+            }
+        }
+        count
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front().or_else(|| self.inner.next_event())
+    }
+
+    fn arm(&mut self) {
+        self.inner.arm();
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        let wake = self.inner.wait(timeout)?;
+        Ok(if self.bug == Bug::LosesWakeUps { Wake::TimedOut } else { wake })
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        self.inner.raw_fd()
+    }
+}
+
+struct BrokenBed {
+    world: SimBed,
+    fabrics: Vec<Broken>,
+}
+
+impl Testbed for BrokenBed {
+    type F = Broken;
+
+    fn processes(&self) -> usize {
+        self.fabrics.len()
+    }
+
+    fn fabric(&mut self, process: ProcessId) -> &mut Broken {
+        &mut self.fabrics[process.index()]
+    }
+
+    fn advance(&mut self) {
+        self.world.advance();
+    }
+
+    fn patience(&self) -> usize {
+        5_000
+    }
+}
+
+fn run(bug: Bug) -> Report {
+    let model = if bug == Bug::ClaimsOrderedBytes { NetworkModel::adversarial() } else { NetworkModel::calm() };
+    suite(|processes| {
+        let world = bed(processes, 11, &model);
+        let fabrics = (0..processes as u16).map(|p| Broken::new(world.world.fabric(ProcessId(p)), bug)).collect();
+        BrokenBed { world, fabrics }
+    })
+}
+
+#[test]
+fn the_wrapper_alone_breaks_nothing() {
+    run(Bug::None).assert_ok();
+}
+
+#[test]
+fn every_defect_is_found_by_name() {
+    let defects = [
+        (Bug::ReordersWrites, "write::in_order_on_one_queue_pair"),
+        (Bug::IgnoresRevoke, "revoke::refused_afterwards"),
+        (Bug::IgnoresRevoke, "revoke::keeps_what_completed"),
+        (Bug::CompletesReadsEarly, "read::what_a_completed_write_wrote"),
+        (Bug::ReadsSourcesAfterCompletion, "source::free_after_a_later_completion"),
+        (Bug::QueueTooDeep, "queue::bounded_and_freed_by_signalled"),
+        (Bug::ReportsEverything, "queue::one_completion_per_signalled"),
+        (Bug::HidesUnsignalledErrors, "access::refusals_are_reported_unsignalled_too"),
+        (Bug::LosesWakeUps, "wait::woken_by_a_write"),
+        (Bug::CallsRefusalsSuccess, "access::outside_the_region"),
+        (Bug::CallsRefusalsSuccess, "revoke::refused_afterwards"),
+        (Bug::ClaimsTagged, "capabilities::honest"),
+        (Bug::ClaimsOrderedBytes, "capabilities::bytes_in_order_if_claimed"),
+        (Bug::ForgetsReceives, "imm::receives_are_bounded"),
+        (Bug::ResetsAnything, "connection::errors"),
+        (Bug::GrantsAtRegistration, "access::grants_travel"),
+    ];
+    for (bug, case) in defects {
+        let report = run(bug);
+        assert!(report.failed().contains(&case), "{bug:?} was not found by {case}:\n{report}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "the fabric breaks its contract")]
+fn a_failed_report_is_not_ok() {
+    run(Bug::IgnoresRevoke).assert_ok();
+}
