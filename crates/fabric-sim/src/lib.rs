@@ -30,6 +30,11 @@
 //! links, from a [`FaultPlan`] or a [`FaultMix`]. [`FaultCounts::named`] tells how often each really happened:
 //! a campaign prints it and fails on a zero. [`World::process_counts`] counts posts by verb and target.
 //!
+//! # What is not modelled
+//! Memory is sequentially consistent for the owner's CPU: a missing fence between a store and a READ is not seen here
+//! (loom and real hardware are for that). There is one NIC per process and one path per pair of processes; congestion
+//! inside the network is only random delay. Registering memory takes no time and has no limit.
+//!
 //! # Looking at a run
 //! With [`SimConfig::trace`], [`World::trace_json`] is a Chrome trace for `ui.perfetto.dev`; [`World::mark`] and
 //! [`World::name`] add to it.
