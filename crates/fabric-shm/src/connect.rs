@@ -11,7 +11,7 @@ use rustix::io;
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpState, Service, Status};
 
-use crate::control::{DIAL_PAUSE, PeerOffer};
+use crate::control::PeerOffer;
 use crate::fabric::ShmFabric;
 use crate::mapping::Mapping;
 use crate::memfd;
@@ -56,7 +56,7 @@ impl ShmFabric {
             return Err(ConnectError::Refused { peer, reason });
         }
         let qp = self.data.add_qp(Qp::new(peer, service, config));
-        self.control.dial_pause = DIAL_PAUSE.0;
+        self.control.expect_connections();
         self.offer(qp.index());
         Ok(qp)
     }
@@ -69,6 +69,7 @@ impl ShmFabric {
         // The peer hears of the old end's end before it hears of the new one.
         self.report_broken();
         self.data.qps[qp.index()].reset();
+        self.control.expect_connections();
         self.offer(qp.index());
         Ok(())
     }

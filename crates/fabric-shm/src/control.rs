@@ -21,6 +21,8 @@ use crate::queue::Shape;
 const MAX_REFUSALS: usize = 64;
 /// Pause between two tries to reach peers that are not there: from, to.
 pub(crate) const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// How long a peer is expected to come any moment; after that a process sleeps deeper while it waits for it.
+pub(crate) const EAGER: Duration = Duration::from_secs(3);
 /// Pause after a peer refused: it will again.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 
@@ -81,6 +83,9 @@ pub(crate) struct Control {
     pub(crate) control_words: u32,
     pub(crate) next_dial: Instant,
     pub(crate) dial_pause: Duration,
+    /// Until then, queue pairs that are not ready yet are expected to become so any moment.
+    pub(crate) eager_until: Instant,
+    pub(crate) last_pump: Instant,
     /// Removes the socket when this goes.
     pub(crate) _seat: Seat,
 }
@@ -110,6 +115,12 @@ impl Control {
         let mut link = Link::new(socket, pid);
         link.send(&Message::Hello(self.identity.clone()), &[]);
         self.newcomers.push(Newcomer { link, expected, identity: None, since: Instant::now() });
+    }
+
+    /// Something changed: peers are expected to connect any moment.
+    pub(crate) fn expect_connections(&mut self) {
+        self.dial_pause = DIAL_PAUSE.0;
+        self.eager_until = Instant::now() + EAGER;
     }
 
     /// Keeps a refusal, unless it is the one that this peer got last.

@@ -70,6 +70,7 @@ impl ShmFabric {
         memfd::finish_read_only(&control_fd).map_err(system("seal the control page (Linux 5.1 or later has it)"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("make an epoll instance"))?;
         Control::watch(&epoll, &listener).map_err(system("watch the listening socket"))?;
+        let now = Instant::now();
         let control = Control {
             identity: Identity {
                 format: FORMAT,
@@ -89,8 +90,10 @@ impl ShmFabric {
             refusals: VecDeque::new(),
             pages: [Arc::new(wait_fd), Arc::new(control_fd)],
             control_words,
-            next_dial: Instant::now(),
+            next_dial: now,
             dial_pause: DIAL_PAUSE.0,
+            eager_until: now,
+            last_pump: now,
             _seat: seat,
         };
         let data = Data::new(capabilities(&config), config.rnr_timeout, usize::from(config.processes));

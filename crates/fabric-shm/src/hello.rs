@@ -48,6 +48,17 @@ pub(crate) fn compare(mine: &Identity, theirs: &Identity, pid: i32, expected: Op
     Ok(())
 }
 
+/// Checks that the other end, process `pid`, runs as the same user, `mine`.
+///
+/// # Errors
+/// The reason.
+pub(crate) fn compare_users(me: &Identity, mine: u32, pid: i32, theirs: u32) -> Result<(), String> {
+    if mine == theirs {
+        return Ok(());
+    }
+    Err(format!("{me} runs as user {mine}; pid {pid} runs as user {theirs} and is not let in: run both as one user"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +99,15 @@ mod tests {
             for part in [what, "g1.0", "g1.1", "77"] {
                 assert!(reason.contains(part), "{part} in: {reason}");
             }
+        }
+    }
+
+    #[test]
+    fn another_user_is_refused() {
+        assert_eq!(compare_users(&identity(0), 1000, 7, 1000), Ok(()));
+        for (mine, theirs) in [(1000, 1001), (1000, 0), (0, 1000)] {
+            let reason = compare_users(&identity(0), mine, 7, theirs).unwrap_err();
+            assert!(reason.contains("g1.0") && reason.contains(&format!("user {theirs} ")), "{reason}");
         }
     }
 

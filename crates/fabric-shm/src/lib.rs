@@ -21,6 +21,8 @@
 //!
 //! [`Fabric::raw_fd`]: stentor_fabric::Fabric::raw_fd
 
+#![deny(unsafe_code)]
+
 #[cfg(loom)]
 pub mod doorbell;
 #[cfg(not(loom))]

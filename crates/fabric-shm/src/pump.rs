@@ -9,7 +9,7 @@ use stentor_fabric::memory::{Ordering, WORD, fence};
 use stentor_fabric::{ProcessId, QpState, RegionId, Status};
 
 use crate::bell::Bell;
-use crate::control::{Control, DIAL_PAUSE, Newcomer, PeerOffer};
+use crate::control::{DIAL_PAUSE, Newcomer, PeerOffer};
 use crate::directory::sockets_of;
 use crate::fabric::{ShmFabric, WAIT_PAGE};
 use crate::hello;
@@ -39,6 +39,7 @@ struct Admitted {
 impl ShmFabric {
     /// One round of the control plane.
     pub(crate) fn pump(&mut self) {
+        self.control.last_pump = Instant::now();
         self.report_broken();
         if self.control.readable(Duration::ZERO).unwrap_or(true) {
             self.hear_peers();
@@ -165,7 +166,7 @@ impl ShmFabric {
         }
         self.data.remotes.remove_peer(peer);
         self.report_broken();
-        self.control.dial_pause = DIAL_PAUSE.0;
+        self.control.expect_connections();
     }
 
     fn accept(&mut self) {
@@ -180,14 +181,13 @@ impl ShmFabric {
     /// The other end's process id, if it runs as the same user.
     fn same_user(&mut self, socket: &OwnedFd) -> Option<i32> {
         let (pid, uid) = socket::peer(socket).ok()?;
-        let mine = geteuid().as_raw();
-        if uid != mine {
-            let me = &self.control.identity;
-            let reason = format!("{me} runs as user {mine}; pid {pid} runs as user {uid} and is not let in");
-            self.control.refuse(None, reason);
-            return None;
+        match hello::compare_users(&self.control.identity, geteuid().as_raw(), pid, uid) {
+            Ok(()) => Some(pid),
+            Err(reason) => {
+                self.control.refuse(None, reason);
+                None
+            }
         }
-        Some(pid)
     }
 
     fn hear_newcomers(&mut self) {
@@ -303,7 +303,7 @@ impl ShmFabric {
     }
 
     /// Whether this process should dial a peer: it has a queue pair to it, the larger id, and no connection.
-    pub(crate) fn must_dial(&self, peer: ProcessId) -> bool {
+    fn must_dial(&self, peer: ProcessId) -> bool {
         peer < self.config.me
             && self.control.peers[peer.index()].link.is_none()
             && self.data.qps.iter().any(|qp| qp.peer == peer)
@@ -330,11 +330,11 @@ impl ShmFabric {
         }
     }
 
-    /// Whether connections are being made: then the control sockets matter more than latency.
+    /// Whether connections are being made: then the control sockets matter more than latency. A peer that does not come
+    /// is not waited for like this for ever.
     pub(crate) fn is_connecting(&self) -> bool {
-        let control: &Control = &self.control;
-        !control.newcomers.is_empty()
-            || (0..self.config.me.0).map(ProcessId).any(|peer| self.must_dial(peer))
+        !self.control.newcomers.is_empty()
             || self.data.qps.iter().any(|qp| qp.state == QpState::Connecting)
+                && Instant::now() < self.control.eager_until
     }
 }

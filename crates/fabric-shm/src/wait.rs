@@ -15,6 +15,8 @@ use crate::fabric::ShmFabric;
 
 /// No sleep is longer: a peer that died cannot ring, and one that stores nonsense into the wait word costs this much.
 const LONGEST: Duration = Duration::from_millis(100);
+/// The control plane is not looked at more often because of sleeping.
+const PUMP_PAUSE: Duration = Duration::from_millis(1);
 /// While work requests wait for receives of the peer, which does not ring for them.
 const DEFERRED: Duration = Duration::from_millis(1);
 
@@ -38,8 +40,10 @@ impl ShmFabric {
     fn sleep_armed(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         let until = Instant::now().checked_add(timeout);
         loop {
-            // A control message rings too, so that what is not read by now will.
-            self.pump();
+            // Control messages ring too; what came just before arming waits at most for the next slice.
+            if self.control.last_pump.elapsed() >= PUMP_PAUSE || self.armed == SOCKET {
+                self.pump();
+            }
             if self.has_news() {
                 return Ok(Wake::Notified);
             }

@@ -118,3 +118,42 @@ fn a_sleeping_process_is_woken_by_a_write_and_a_stopped_one_does_not_hold_up_the
     drop(fabric);
     child.kill();
 }
+
+#[test]
+fn what_a_peer_sent_before_it_went_is_received_and_its_regions_go_with_it() {
+    let mut pair = Pair::new(QpConfig::reliable(4, 4));
+    let local = staging(&mut pair.b, 9);
+    let back = pair.b.resolve(ProcessId(0), PURPOSE).unwrap();
+    for id in 1..=3 {
+        pair.b.post_recv(pair.qp_b, span(local, 0, 64), id).unwrap();
+    }
+    send(&mut pair.a, pair.qp_a, 1, b"the last words", None);
+    drop(pair.a);
+    until("heard of it", || events(&mut pair.b) == [Event::Disconnected { qp: pair.qp_b, peer: ProcessId(0) }]);
+    assert_eq!(ends(&poll(&mut pair.b)), [(1, Status::Success), (2, Status::Flushed), (3, Status::Flushed)]);
+    assert_eq!(pair.b.resolve(ProcessId(0), PURPOSE), None);
+    // Its next life has the same name, and is not the same.
+    pair.a = ShmFabric::start(config(&pair.directory.0, 0, 3)).unwrap();
+    region(&mut pair.a, 1, Access::Write);
+    pair.qp_a = pair.a.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 4)).unwrap();
+    pair.b.reset(pair.qp_b).unwrap();
+    pair.until_ready();
+    assert_ne!(pair.b.resolve(ProcessId(0), PURPOSE).unwrap().key, back.key);
+    let target = stentor_fabric::RemoteSpan { region: back, offset: 0 };
+    write(&mut pair.b, pair.qp_b, 7, target, &[1], true).unwrap();
+    assert_eq!(ends(&poll(&mut pair.b)), [(7, Status::RemoteAccess)]);
+}
+
+#[test]
+fn what_a_peer_sent_before_it_broke_the_queue_pair_is_received() {
+    let mut pair = Pair::new(QpConfig::reliable(4, 4));
+    let local = staging(&mut pair.b, 9);
+    pair.b.post_recv(pair.qp_b, span(local, 0, 64), 1).unwrap();
+    pair.b.post_recv(pair.qp_b, span(local, 0, 64), 2).unwrap();
+    send(&mut pair.a, pair.qp_a, 1, b"before", None);
+    pair.write(2, BYTES, &[1], true);
+    assert_eq!(ends(&poll(&mut pair.a)), [(1, Status::Success), (2, Status::RemoteAccess)]);
+    events(&mut pair.a);
+    until("heard of it", || events(&mut pair.b) == [Event::Disconnected { qp: pair.qp_b, peer: ProcessId(0) }]);
+    assert_eq!(ends(&poll(&mut pair.b)), [(1, Status::Success), (2, Status::Flushed)]);
+}
