@@ -1,5 +1,6 @@
 //! The command line.
 
+mod run;
 mod sim;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+pub(crate) use run::{Cast, Node};
 pub(crate) use sim::{SimCommand, SimMulticast};
 
 /// Group communication at RDMA speed.
@@ -28,6 +30,13 @@ const EXIT_CODES: &str = "Exit codes: 0 good, 1 a property or a run failed, 2 ba
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Run one member of a group: deliveries go to standard output, one JSON document per line
+    ///
+    /// The first delivery that cannot be printed ends it, and a reader that is slow slows its group. With --json it prints
+    /// no deliveries but one document when it stops.
+    Node(Node),
+    /// Be a client: multicast standard input to groups, line by line, and wait for all deliveries
+    Cast(Cast),
     /// Write or check a cluster's configuration
     #[command(subcommand)]
     Config(ConfigCommand),

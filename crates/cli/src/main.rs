@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod failure;
+mod live;
 mod machine;
 mod output;
 mod style;

@@ -49,6 +49,19 @@ impl Output {
         print(&text).map_err(|error| Failure::run(format_args!("cannot write: {error}"), "standard output", DISK))
     }
 
+    /// Whether one document was asked for.
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// A line on standard error about what goes on; not when quiet.
+    pub(crate) fn note(self, text: &str) {
+        if !self.quiet {
+            // Nobody has to read it.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
     /// What ended a command early: a block on standard error, and with `--json` a document on standard output.
     pub(crate) fn failure(self, failure: &Failure) {
         let style = Style::of(&io::stderr());

@@ -1,11 +1,13 @@
 //! One file for each command.
 
+mod cast;
 mod check;
 mod completions;
 mod config_check;
 mod config_init;
 mod doctor;
 mod man;
+mod node;
 mod sim;
 
 use std::process::ExitCode;
@@ -35,6 +37,8 @@ pub(crate) fn run() -> ExitCode {
 
 fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
     match command {
+        Command::Node(args) => node::run(args, output),
+        Command::Cast(args) => cast::run(args, output),
         Command::Config(ConfigCommand::Init(args)) => config_init::run(args, output),
         Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
         Command::Check(args) => check::run(args, output),

@@ -195,6 +195,15 @@ impl<F: Fabric> Client<F> {
         to.iter().all(|group| self.resumed.get(usize::from(group.0)).copied().unwrap_or(false))
     }
 
+    /// Whether an earlier process of this place left messages unfinished at one of these groups: all that count told
+    /// where its ring stands, and they differ. Another place must be taken then.
+    pub fn is_unfinished(&mut self, to: &[GroupId]) -> bool {
+        to.iter().any(|group| {
+            self.resumed.get(usize::from(group.0)) == Some(&false)
+                && matches!(self.resume(*group), Err(SubmitError::Unfinished { .. }))
+        })
+    }
+
     /// The cluster.
     #[must_use]
     pub fn topology(&self) -> &Topology {

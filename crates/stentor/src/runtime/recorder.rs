@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use stentor_checker as checker;
 use stentor_checker::{Cluster, EventKind, HistoryWriter};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Delivered, GroupId, MessageId, RemoteOp};
+use stentor_multicast::{Delivered, GroupId, MemoryUse, MessageId, RemoteOp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Plan;
@@ -17,6 +17,8 @@ pub struct Recorder<W: Write> {
     group: Option<checker::Group>,
     first_client: u32,
     labels: Vec<checker::Label>,
+    /// Of regions and of queues.
+    memory: [checker::Label; 2],
 }
 
 impl<W: Write> Recorder<W> {
@@ -27,12 +29,14 @@ impl<W: Write> Recorder<W> {
     pub fn new(plan: &Plan, me: ProcessId, output: W) -> io::Result<Self> {
         let mut cluster: Cluster = plan.history_cluster();
         let labels = stentor_multicast::Step::ALL.iter().map(|step| cluster.label(step.name())).collect();
+        let memory = ["regions", "queues"].map(|what| cluster.label(what));
         Ok(Recorder {
             writer: HistoryWriter::new(output, &cluster)?,
             me: checker::Process(u32::from(me.0)),
             group: cluster.group_of(checker::Process(u32::from(me.0))),
             first_client: plan.topology().all_members() as u32,
             labels,
+            memory,
         })
     }
 
@@ -94,13 +98,16 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
-    /// Registered memory in use and what was announced, bytes.
+    /// Memory in use and what was announced at start.
     ///
     /// # Errors
     /// What writing says.
-    pub fn memory(&mut self, t: u64, bytes: u64, limit: u64) -> io::Result<()> {
-        let what = self.labels[0];
-        self.event(t, EventKind::Memory { bytes, limit: Some(limit), what })
+    pub fn memory(&mut self, t: u64, used: &MemoryUse) -> io::Result<()> {
+        let parts = [(used.regions, used.region_limit), (used.most_queued, used.queue_limit)];
+        for (what, (bytes, limit)) in self.memory.into_iter().zip(parts) {
+            self.event(t, EventKind::Memory { bytes, limit: Some(limit), what })?;
+        }
+        Ok(())
     }
 
     /// The run has come to rest; what was not delivered by now never will be.

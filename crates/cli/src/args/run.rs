@@ -1,0 +1,77 @@
+//! `stentor node`, `cast` and `demo`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use stentor::runtime::WaitMode;
+
+/// What a process does when there is nothing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Wait {
+    /// Never leave the processor: one process per core
+    Poll,
+    /// Give up the time slice, never sleep
+    Yield,
+    /// Sleep soon
+    Block,
+    /// Poll a little, yield a little, then sleep
+    Adaptive,
+}
+
+impl From<Wait> for WaitMode {
+    fn from(wait: Wait) -> Self {
+        match wait {
+            Wait::Poll => WaitMode::POLL,
+            Wait::Yield => WaitMode::YIELD,
+            Wait::Block => WaitMode::BLOCK,
+            Wait::Adaptive => WaitMode::ADAPTIVE,
+        }
+    }
+}
+
+/// Of which cluster, and where its processes meet.
+#[derive(Args, Debug)]
+pub(crate) struct Meeting {
+    /// The cluster's configuration
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+    /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    /// What to do when there is nothing to do
+    #[arg(long, value_name = "MODE", default_value = "adaptive")]
+    pub(crate) wait: Wait,
+    /// Record the history of this process; the file must not exist
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) history: Option<PathBuf>,
+    /// Record every remote write in the history, too: `stentor check` can judge M7 then
+    #[arg(long, requires = "history")]
+    pub(crate) operations: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Node {
+    #[command(flatten)]
+    pub(crate) meeting: Meeting,
+    /// Which member of a group this is
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: String,
+    /// Stop when standard input ends, as well as on SIGINT and SIGTERM
+    #[arg(long)]
+    pub(crate) until_eof: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Cast {
+    #[command(flatten)]
+    pub(crate) meeting: Meeting,
+    /// The groups that every line goes to
+    #[arg(long, value_name = "GROUP,…", value_delimiter = ',', required = true)]
+    pub(crate) to: Vec<String>,
+    /// The client to be [default: the first that is free]
+    #[arg(long, value_name = "ID")]
+    pub(crate) client: Option<String>,
+    /// Longest time to wait for the members, and for a delivery, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+}

@@ -1,0 +1,241 @@
+//! `stentor cast`: multicasts standard input line by line.
+
+mod report;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use stentor::runtime::{
+    Client, ClientId, GroupId, Housekeeper, Plan, Recorder, ShmFabric, SubmitError, client_round, now_ns,
+};
+use stentor_fabric::Backoff;
+use stentor_multicast::Place;
+
+use crate::args;
+use crate::failure::{Failure, Verdict};
+use crate::live::{self, Input, Interrupt, Joining, Latency, Line, Lines, absent, new_history, unstarted};
+use crate::output::Output;
+use report::Casted;
+
+/// How long to wait for input while nothing is outstanding, before looking after the connections.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure> {
+    let config = &args.meeting.config;
+    let plan = live::plan(config)?;
+    let to = live::groups(&plan, &args.to, config)?;
+    let asked = args.client.as_deref().map(|name| client_place(&plan, name, config)).transpose()?;
+    let interrupt = Interrupt::catch()?;
+    let joining = Joining {
+        plan: &plan,
+        config,
+        directory: live::directory(args.meeting.directory.as_ref()),
+        to: &to,
+        wait: args.meeting.wait.into(),
+        timeout: Duration::from_secs(args.timeout),
+        interrupt: &interrupt,
+    };
+    let joined = joining.join(asked, |text| output.note(text))?;
+    let limit = plan.config().limits().message_bytes as usize;
+    let mut caster = Caster::new(args, &plan, &to, joined)?;
+    let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), limit);
+    let ended = caster.cast(&lines, &interrupt, limit);
+    let written = caster.close();
+    // What was sent is told also when something went wrong afterwards.
+    let casted = Casted::new(&plan, &caster);
+    match (ended, written) {
+        (Ok(()), Ok(())) if output.is_json() => output.report(&casted)?,
+        (ended, written) => {
+            output.note(&casted.text());
+            ended.and(written)?;
+        }
+    }
+    Ok(Verdict::Good)
+}
+
+fn client_place(plan: &Plan, name: &str, config: &Path) -> Result<ClientId, Failure> {
+    let process = plan.process(name).map_err(|error| unstarted(error, config))?;
+    match plan.topology().place(process) {
+        Some(Place::Client(client)) => Ok(client),
+        _ => Err(Failure::usage(
+            format_args!("`{name}` is a member of a group"),
+            "--client",
+            "name a client, `c0` and so on, or none: then a free one is taken",
+        )),
+    }
+}
+
+/// A client that sends lines and waits for their deliveries.
+struct Caster<'a> {
+    args: &'a args::Cast,
+    plan: &'a Plan,
+    to: &'a [GroupId],
+    client: Client<ShmFabric>,
+    id: ClientId,
+    recorder: Option<Recorder<File>>,
+    /// Sequence and time of messages that are not known to be delivered.
+    outstanding: VecDeque<(u64, Instant)>,
+    latency: Latency,
+    messages: u64,
+    bytes: u64,
+    begin: Instant,
+    /// When the last message was sent or delivered.
+    progress: Instant,
+}
+
+impl<'a> Caster<'a> {
+    fn new(args: &'a args::Cast, plan: &'a Plan, to: &'a [GroupId], joined: live::Joined) -> Result<Self, Failure> {
+        let me = plan.topology().client_process(joined.id);
+        let recorder = args.meeting.history.as_deref().map(|path| {
+            Recorder::new(plan, me, new_history(path)?).map_err(|error| Failure::cannot_write(path, &error))
+        });
+        let mut client = joined.client;
+        if args.meeting.operations {
+            client.record_operations();
+        }
+        Ok(Caster {
+            args,
+            plan,
+            to,
+            client,
+            id: joined.id,
+            recorder: recorder.transpose()?,
+            outstanding: VecDeque::new(),
+            latency: Latency::new(),
+            messages: 0,
+            bytes: 0,
+            begin: Instant::now(),
+            progress: Instant::now(),
+        })
+    }
+
+    fn cast(&mut self, lines: &Lines, interrupt: &Interrupt, limit: usize) -> Result<(), Failure> {
+        let mut backoff = Backoff::new(self.args.meeting.wait.into());
+        let mut housekeeper = Housekeeper::default();
+        let (mut next, mut ended) = (None, None);
+        loop {
+            let sent = self.send(lines, &mut next, &mut ended, limit)?;
+            client_round(&mut self.client, &mut backoff, &mut housekeeper, sent)
+                .map_err(|error| Failure::run(error, "waiting", "report this as a bug"))?;
+            self.take_delivered();
+            self.record_operations()?;
+            if interrupt.came() {
+                let what = format_args!("interrupted after {} messages", self.messages);
+                let remedy = "the lines that were not sent are in the input still";
+                ended.get_or_insert(Err(Failure::run(what, "standard input", remedy)));
+                next = None;
+            }
+            if next.is_none() && self.outstanding.is_empty() {
+                if let Some(ended) = ended {
+                    return ended;
+                }
+                next = wait(lines, &mut ended, limit);
+                self.progress = Instant::now();
+            } else if self.progress.elapsed() > Duration::from_secs(self.args.timeout) {
+                return Err(self.stuck(&next));
+            }
+        }
+    }
+
+    /// Sends lines until there is no room or no line. Returns whether it sent any.
+    fn send(
+        &mut self,
+        lines: &Lines,
+        next: &mut Option<Vec<u8>>,
+        ended: &mut Option<Result<(), Failure>>,
+        limit: usize,
+    ) -> Result<bool, Failure> {
+        let mut sent = false;
+        loop {
+            if next.is_none() && ended.is_none() {
+                *next = take(lines.next(), ended, limit);
+            }
+            let Some(line) = next.as_deref() else { return Ok(sent) };
+            let t = now_ns();
+            let submitted = match self.client.submit(self.to, line, true) {
+                Ok(submitted) => submitted,
+                Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => return Ok(sent),
+                Err(error) => return Err(Failure::run(error, "standard input", "report this as a bug")),
+            };
+            self.outstanding.push_back((submitted.id.sequence, Instant::now()));
+            if let Some(recorder) = &mut self.recorder {
+                let written = recorder.multicast(t, submitted.id, self.to, line);
+                written.map_err(|error| self.unwritten(&error))?;
+            }
+            self.messages += 1;
+            self.bytes += line.len() as u64;
+            *next = None;
+            self.progress = Instant::now();
+            sent = true;
+        }
+    }
+
+    fn take_delivered(&mut self) {
+        let up_to = self.client.delivered_up_to();
+        while let Some((_, since)) = self.outstanding.front().filter(|(sequence, _)| *sequence <= up_to) {
+            self.latency.record(u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            self.progress = Instant::now();
+            self.outstanding.pop_front();
+        }
+    }
+
+    fn record_operations(&mut self) -> Result<(), Failure> {
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.args.meeting.operations) {
+            let written = recorder.operations(now_ns(), &self.client.take_operations());
+            written.map_err(|error| self.unwritten(&error))?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Failure> {
+        let written = self.recorder.as_mut().map_or(Ok(()), Recorder::flush);
+        written.map_err(|error| self.unwritten(&error))
+    }
+
+    fn unwritten(&self, error: &std::io::Error) -> Failure {
+        let path = self.args.meeting.history.as_deref().unwrap_or(Path::new(""));
+        Failure::cannot_write(path, error)
+    }
+
+    fn stuck(&self, next: &Option<Vec<u8>>) -> Failure {
+        let (left, sent) = (self.outstanding.len(), self.messages);
+        let mut what = format!("no progress for {} s: {left} of {sent} messages are not delivered", self.args.timeout);
+        if next.is_some() {
+            what += ", and the next line finds no room";
+        }
+        let gone = absent(self.plan, &self.client, self.to);
+        if !gone.is_empty() {
+            what += &format!("; not there: {}", gone.join(", "));
+        }
+        let place = self.args.meeting.config.display();
+        Failure::run(what, place, "start the cluster anew: in this version processes do not come back")
+    }
+}
+
+/// The next line, after a while; `ended` is set when there is none any more.
+fn wait(lines: &Lines, ended: &mut Option<Result<(), Failure>>, limit: usize) -> Option<Vec<u8>> {
+    take(lines.wait(PATIENCE), ended, limit)
+}
+
+fn take(input: Input, ended: &mut Option<Result<(), Failure>>, limit: usize) -> Option<Vec<u8>> {
+    let outcome = match input {
+        Input::Later => return None,
+        Input::Line(Line::Text(line)) => return Some(line),
+        Input::End => Ok(()),
+        Input::Line(Line::TooLong { number }) => Err(Failure::usage(
+            format_args!("line {number} is longer than {limit} bytes; all lines before it were multicast, it was not"),
+            format_args!("standard input:{number}"),
+            "split the line, or raise `message_bytes` in [limits]",
+        )),
+        Input::Line(Line::Unreadable { number, error }) => Err(Failure::run(
+            format_args!("cannot read: {error}; all lines before were multicast"),
+            format_args!("standard input:{number}"),
+            "give it an input that can be read",
+        )),
+    };
+    *ended = Some(outcome);
+    None
+}

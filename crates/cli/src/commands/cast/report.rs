@@ -1,0 +1,57 @@
+//! What was multicast.
+
+use serde::Serialize;
+use stentor::runtime::Plan;
+
+use super::Caster;
+use crate::live::Micros;
+use crate::output::Human;
+use crate::style::Style;
+
+/// The document.
+#[derive(Serialize)]
+pub(super) struct Casted {
+    client: String,
+    to: Vec<String>,
+    messages: u64,
+    bytes: u64,
+    /// Messages that are not known to be delivered everywhere.
+    outstanding: usize,
+    seconds: f64,
+    msgs_per_s: f64,
+    /// From the multicast until the client knows of the last delivery.
+    latency_us: Option<Micros>,
+}
+
+impl Casted {
+    pub(super) fn new(plan: &Plan, caster: &Caster<'_>) -> Self {
+        let seconds = (caster.progress - caster.begin).as_secs_f64();
+        let group = |group: &stentor::runtime::GroupId| plan.config().groups()[usize::from(group.0)].id().to_owned();
+        Casted {
+            client: plan.name(plan.topology().client_process(caster.id)).to_owned(),
+            to: caster.to.iter().map(group).collect(),
+            messages: caster.messages,
+            bytes: caster.bytes,
+            outstanding: caster.outstanding.len(),
+            seconds,
+            msgs_per_s: if seconds > 0.0 { caster.messages as f64 / seconds } else { 0.0 },
+            latency_us: caster.latency.micros(),
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let Casted { client, messages, outstanding, seconds, .. } = self;
+        let latency = self.latency_us.map(|micros| format!("; to the last delivery: {micros}")).unwrap_or_default();
+        let delivered = match outstanding {
+            0 => "all delivered".to_owned(),
+            n => format!("{n} not delivered"),
+        };
+        format!("{client} to {}: {messages} messages in {seconds:.3} s, {delivered}{latency}", self.to.join(", "))
+    }
+}
+
+impl Human for Casted {
+    fn human(&self, _: Style) -> String {
+        self.text() + "\n"
+    }
+}

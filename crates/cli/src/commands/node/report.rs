@@ -1,0 +1,78 @@
+//! What a node says when it ends.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stentor::runtime::{Counts, Member, ShmFabric};
+use stentor_multicast::Step;
+
+use crate::output::Human;
+use crate::style::{Style, bytes};
+
+/// The document.
+#[derive(Serialize, Deserialize, Debug)]
+pub(in crate::commands) struct Served {
+    pub(in crate::commands) id: String,
+    pub(in crate::commands) deliveries: u64,
+    /// Remote writes by step.
+    pub(in crate::commands) writes: BTreeMap<String, u64>,
+    /// What the writes would be without batching.
+    pub(in crate::commands) items: BTreeMap<String, u64>,
+    /// Input of peers that was refused.
+    pub(in crate::commands) rejected: u64,
+    pub(in crate::commands) memory: Memory,
+}
+
+/// Bytes.
+#[derive(Serialize, Deserialize, Debug)]
+pub(in crate::commands) struct Memory {
+    registered: u64,
+    registered_limit: u64,
+    most_queued: u64,
+    queue_limit: u64,
+    /// All shared memory: what is registered, the fabric's queues and pages.
+    shared: u64,
+}
+
+/// By step.
+pub(in crate::commands) fn by_step(count: impl Fn(Step) -> u64) -> BTreeMap<String, u64> {
+    Step::ALL.iter().map(|step| (step.name().to_owned(), count(*step))).collect()
+}
+
+impl Served {
+    pub(super) fn new(id: &str, deliveries: u64, member: &Member<ShmFabric>) -> Self {
+        let (counts, used): (&Counts, _) = (member.counts(), member.memory_use());
+        Served {
+            id: id.to_owned(),
+            deliveries,
+            writes: by_step(|step| counts.writes(step)),
+            items: by_step(|step| counts.items(step)),
+            rejected: counts.rejected,
+            memory: Memory {
+                registered: used.regions,
+                registered_limit: used.region_limit,
+                most_queued: used.most_queued,
+                queue_limit: used.queue_limit,
+                shared: member.fabric().memory_bytes(),
+            },
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let steps = self.writes.iter().filter(|(_, count)| **count > 0);
+        let writes = steps.map(|(step, count)| format!("{count} {step}")).collect::<Vec<_>>().join(", ");
+        format!(
+            "{}: stopped after {} deliveries; remote writes: {}; at most {} waited",
+            self.id,
+            self.deliveries,
+            if writes.is_empty() { "none" } else { &writes },
+            bytes(self.memory.most_queued)
+        )
+    }
+}
+
+impl Human for Served {
+    fn human(&self, _: Style) -> String {
+        self.text() + "\n"
+    }
+}

@@ -1,0 +1,42 @@
+//! Why a process did not start, with the remedy.
+
+use std::path::Path;
+
+use stentor::runtime::StartError;
+use stentor_fabric_shm::StartError as ShmError;
+
+use crate::failure::Failure;
+
+/// `config` is where the processes are named.
+pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
+    let place = config.display();
+    match error {
+        StartError::UnknownProcess(name) => Failure::usage(
+            format_args!("there is no process `{name}`"),
+            place,
+            "`stentor config check FILE` lists the processes",
+        ),
+        StartError::Role(name, role) => Failure::usage(
+            format_args!("`{name}` is not a {role}"),
+            place,
+            "name one; `stentor config check FILE` lists them",
+        ),
+        StartError::Topology(error) => Failure::usage(error, place, "change the groups"),
+        StartError::Fabric(ShmError::AlreadyRunning { name, cluster, pid, .. }) => Failure::usage(
+            format_args!("`{name}` of cluster `{cluster}` is running already, as pid {pid}"),
+            place,
+            "stop that process, or start another one",
+        ),
+        StartError::Fabric(ShmError::Directory { path, reason }) => {
+            Failure::usage(reason, path.display(), "or name another directory with --directory")
+        }
+        StartError::Fabric(ShmError::PathTooLong { path, bytes }) => {
+            let what = format_args!("the path of a socket would be {bytes} bytes long; at most 107 are possible");
+            Failure::usage(what, path.display(), "name a shorter directory with --directory")
+        }
+        StartError::Fabric(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Node(error) => {
+            Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Taking a client's place in a running cluster.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Plan, ShmFabric, StartError, WaitMode, client_round};
+use stentor_fabric::{Backoff, ProcessId};
+use stentor_fabric_shm::StartError as ShmError;
+
+use super::{Interrupt, unstarted};
+use crate::failure::Failure;
+
+/// How long messages of an earlier process of a place may take to finish.
+const FINISHING: Duration = Duration::from_millis(300);
+
+/// A client that can reach all members of its groups.
+pub(crate) struct Joined {
+    pub(crate) client: Client<ShmFabric>,
+    pub(crate) id: ClientId,
+}
+
+/// Where and how to join.
+pub(crate) struct Joining<'a> {
+    pub(crate) plan: &'a Plan,
+    /// The configuration's file, for errors.
+    pub(crate) config: &'a std::path::Path,
+    /// Of the control sockets.
+    pub(crate) directory: PathBuf,
+    pub(crate) to: &'a [GroupId],
+    pub(crate) wait: WaitMode,
+    pub(crate) timeout: Duration,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+/// Why a place was not taken.
+enum Refused {
+    /// There is a process in it.
+    Taken,
+    /// An earlier process of it left messages unfinished.
+    Unfinished,
+    /// No place is better.
+    Failed(Failure),
+}
+
+impl Joining<'_> {
+    /// Takes the place that is asked for, or the first that is free; `note` hears of those that were skipped.
+    pub(crate) fn join(&self, asked: Option<ClientId>, mut note: impl FnMut(&str)) -> Result<Joined, Failure> {
+        let until = Instant::now() + self.timeout;
+        let places = match asked {
+            Some(place) => place.0..place.0 + 1,
+            None => 0..self.plan.topology().clients() as u16,
+        };
+        for place in places.map(ClientId) {
+            let name = self.plan.name(self.plan.topology().client_process(place));
+            match self.take(place, until) {
+                Ok(joined) => return Ok(joined),
+                Err(Refused::Taken) => {}
+                Err(Refused::Unfinished) => {
+                    note(&format!("`{name}` has unfinished messages of an earlier process; it is skipped"));
+                }
+                Err(Refused::Failed(failure)) => return Err(failure),
+            }
+        }
+        let remedy = "wait until a client ends, or give the cluster more places: `clients` in [limits]";
+        Err(match asked {
+            Some(_) => Failure::usage(
+                "this client has messages of an earlier process that are not finished, or is running",
+                "--client",
+                "name another, or none: then a free one is taken",
+            ),
+            None => Failure::run("no client's place is free", self.config.display(), remedy),
+        })
+    }
+
+    fn take(&self, place: ClientId, until: Instant) -> Result<Joined, Refused> {
+        let mut client = match self.plan.client(place, self.directory.clone()) {
+            Ok(client) => client,
+            Err(StartError::Fabric(ShmError::AlreadyRunning { .. })) => return Err(Refused::Taken),
+            Err(error) => return Err(Refused::Failed(unstarted(error, self.config))),
+        };
+        let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
+        let mut unfinished_since = None;
+        while !client.is_connected(self.to) {
+            client_round(&mut client, &mut backoff, &mut housekeeper, false)
+                .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
+            let now = Instant::now();
+            if !client.is_unfinished(self.to) {
+                unfinished_since = None;
+            } else if now - *unfinished_since.get_or_insert(now) > FINISHING {
+                return Err(Refused::Unfinished);
+            }
+            if self.interrupt.came() {
+                return Err(Refused::Failed(Failure::run("interrupted", "while connecting", "start it again")));
+            }
+            if now > until {
+                return Err(Refused::Failed(self.nobody(&mut client)));
+            }
+        }
+        Ok(Joined { client, id: place })
+    }
+
+    fn nobody(&self, client: &mut Client<ShmFabric>) -> Failure {
+        let absent = absent(self.plan, client, self.to);
+        let mut what = match absent.as_slice() {
+            [] => "all processes are there, but they do not answer".to_owned(),
+            names => format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
+        };
+        while let Some(refusal) = client.fabric_mut().next_refusal() {
+            what += &format!("; {}", refusal.reason);
+        }
+        let config = self.config.display();
+        let remedy = format!("start each with `stentor node --config {config} --id ID`");
+        Failure::run(what, format_args!("{config}, sockets in {}", self.directory.display()), remedy)
+    }
+}
+
+/// Names of the processes of these groups that are not connected.
+pub(crate) fn absent(plan: &Plan, client: &Client<ShmFabric>, to: &[GroupId]) -> Vec<String> {
+    let members = to.iter().flat_map(|group| plan.topology().members(*group));
+    let gone = |process: &ProcessId| client.fabric().peer_pid(*process).is_none();
+    members.filter(gone).map(|process| plan.name(process).to_owned()).collect()
+}
