@@ -9,7 +9,8 @@ use crate::runner::{Outcome, Step};
 pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "release-tests", what: "all tests, optimised as shipped", run: release_tests },
     Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
-    Step { name: "ignored", what: "the tests marked as too long for every change", run: ignored },
+    Step { name: "model", what: "the model check's large configurations, to their ends", run: model },
+    Step { name: "campaign", what: "100 000 simulated runs", run: campaign },
 ];
 
 fn release_tests(context: &Context) -> Result<Outcome> {
@@ -22,7 +23,14 @@ fn properties(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-fn ignored(context: &Context) -> Result<Outcome> {
-    run(&mut context.cargo(["test", "--workspace", "--release", "--", "--ignored"]))?;
+fn model(context: &Context) -> Result<Outcome> {
+    let model = ["test", "--release", "-p", "stentor-multicast", "--test", "model", "--", "--nocapture"];
+    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn campaign(context: &Context) -> Result<Outcome> {
+    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "multicast", "--seeds", "0..100000"];
+    run(&mut context.cargo(sim))?;
     Ok(Outcome::Passed)
 }
