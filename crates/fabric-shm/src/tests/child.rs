@@ -26,11 +26,12 @@ pub(super) struct Child {
 impl Child {
     pub(super) fn start(role: &str, directory: &TestDirectory, id: u16) -> Child {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "tests::child::child", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "tests::child::a_child_that_fails_is_seen_to_fail", "--nocapture", "--test-threads=1"])
             .env("STENTOR_SHM_ROLE", role)
             .env("STENTOR_SHM_DIRECTORY", &directory.0)
             .env("STENTOR_SHM_ID", id.to_string())
             .stdout(Stdio::piped())
+            .stderr(if role == "nonsense" { Stdio::null() } else { Stdio::inherit() })
             .spawn()
             .unwrap();
         let (sender, lines) = channel();
@@ -72,15 +73,23 @@ impl Drop for Child {
     }
 }
 
+/// The entry point of the child processes, too: those have a role.
 #[test]
-#[ignore = "the entry point of the child processes of other tests"]
-fn child() {
-    let var = |name: &str| std::env::var(name).expect("run by another test only");
+fn a_child_that_fails_is_seen_to_fail() {
+    if let Ok(role) = std::env::var("STENTOR_SHM_ROLE") {
+        return play(&role);
+    }
+    let mut child = Child::start("nonsense", &TestDirectory::new(), 1);
+    assert!(!child.process.wait().unwrap().success());
+}
+
+fn play(role: &str) {
+    let var = |name: &str| std::env::var(name).expect("a child has it");
     let id: u16 = var("STENTOR_SHM_ID").parse().unwrap();
     let directory = std::path::PathBuf::from(var("STENTOR_SHM_DIRECTORY"));
     let mut fabric = ShmFabric::start(config(&directory, id, 2)).unwrap();
     let qp = fabric.connect(ProcessId(0), SERVICE, QpConfig::reliable(64, 4)).unwrap();
-    match var("STENTOR_SHM_ROLE").as_str() {
+    match role {
         "rogue" => rogue(&mut fabric, qp),
         "writer" => writer(&mut fabric, qp),
         "echo" => echo(&mut fabric, qp),
