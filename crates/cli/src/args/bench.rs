@@ -1,0 +1,119 @@
+//! `stentor bench`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchCommand {
+    /// The verbs of a fabric, between two pinned processes
+    Fabric(BenchFabric),
+    /// The atomic multicast, every member and client a process of its own
+    Multicast(BenchMulticast),
+    /// One process of a bench; the bench starts these itself
+    #[command(hide = true)]
+    Process {
+        /// What to do
+        errand: String,
+    },
+}
+
+/// How long, and how much.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct BenchLength {
+    /// Payload, bytes
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 64, conflicts_with = "all")]
+    pub(crate) size: usize,
+    /// Every size from 8 bytes, doubling, up to 64 KiB
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// Iterations of each row, over all its rounds
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    pub(crate) iterations: Option<u64>,
+    /// Seconds for each row, instead of iterations
+    #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iterations",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) duration: Option<u64>,
+    /// Rounds of each row: floor and subject take turns, and medians of rounds are told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum BenchedFabric {
+    /// The processes of one host
+    Shm,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchFabric {
+    /// The fabric
+    #[arg(long, value_enum, default_value_t = BenchedFabric::Shm)]
+    pub(crate) fabric: BenchedFabric,
+    #[command(flatten)]
+    pub(crate) length: BenchLength,
+}
+
+/// What an idle process does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Waiting {
+    /// Spin; for a core of its own
+    Poll,
+    /// Give the processor away each idle round, never sleep
+    Yield,
+    /// Sleep soon
+    Block,
+    /// Spin a little, give away a little, then sleep
+    Adaptive,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Protocol {
+    /// The first version of the protocol
+    V1,
+    /// The version that is used
+    V2,
+}
+
+/// Where the processes run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Pinning {
+    /// Where the system puts them
+    None,
+    /// One after the other on the next processor
+    Spread,
+    /// Each group on a processor
+    Groups,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchMulticast {
+    /// Groups
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) groups: u16,
+    /// Processes in each
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=15))]
+    pub(crate) replicas: u16,
+    /// Groups that each message goes to
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) dest: u16,
+    /// Clients; the row with one message outstanding uses the first alone
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) clients: u16,
+    /// Messages that each client has outstanding in the row for throughput; 1: only one at a time, no such row
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) window: u32,
+    /// What an idle process does
+    #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
+    pub(crate) wait: Waiting,
+    /// Where the processes run
+    #[arg(long, value_enum, default_value_t = Pinning::None)]
+    pub(crate) pin: Pinning,
+    /// The protocol
+    #[arg(long, value_enum, default_value_t = Protocol::V2)]
+    pub(crate) variant: Protocol,
+    #[command(flatten)]
+    pub(crate) length: BenchLength,
+}

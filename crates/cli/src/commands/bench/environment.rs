@@ -1,0 +1,48 @@
+//! Where the figures come from.
+
+use std::fs;
+
+use serde::Serialize;
+
+/// The machine and how it was used.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Environment {
+    pub(super) version: &'static str,
+    /// `release` or `debug`; only release figures mean anything.
+    pub(super) profile: &'static str,
+    pub(super) cpu: String,
+    /// Processors that this process may use.
+    pub(super) cores: usize,
+    pub(super) kernel: String,
+    pub(super) fabric: &'static str,
+    /// What an idle process does.
+    pub(super) wait: &'static str,
+    /// Where the processes stay.
+    pub(super) pinning: String,
+    /// Processes that were running or waiting to on average, when the bench began.
+    pub(super) load: f64,
+    /// What reading the clock costs, ns; it is subtracted from latencies of two processes.
+    pub(super) clock_ns: f64,
+}
+
+impl Environment {
+    pub(super) fn new(wait: &'static str, pinning: String) -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let cpu =
+            cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name));
+        let load = read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
+        Environment {
+            version: env!("CARGO_PKG_VERSION"),
+            profile: if cfg!(debug_assertions) { "debug" } else { "release" },
+            cpu: cpu.unwrap_or("unknown").to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            fabric: "shm",
+            wait,
+            pinning,
+            load,
+            clock_ns: super::clock::read_cost(),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What one of the two processes does in each phase.
+
+use std::hint::black_box;
+
+use stentor_fabric::memory::{Ordering, WORD, Word};
+use stentor_fabric::seal::{HEADER_WORDS, record_words};
+
+use super::super::clock::now;
+use super::super::errand::{Errand, serve};
+use super::super::plain::{self, Exchange, Lines, ping_pong, repeat};
+use super::super::stage::{Command, Stage};
+use super::verbs::{AREA, Lane, Verbs};
+use super::{Kind, POSTS_PER_FLUSH};
+use crate::failure::Failure;
+
+pub(in super::super) fn run(errand: &Errand, stage: &Stage, longest: usize) -> Result<(), Failure> {
+    let mut verbs = Verbs::new(errand, longest)?;
+    serve(errand, stage, |command, phase| perform(errand.process, stage, &mut verbs, &command, phase))
+}
+
+fn perform(me: usize, stage: &Stage, verbs: &mut Verbs, command: &Command, phase: u64) -> Result<(), Failure> {
+    let bytes = command.bytes as usize;
+    let words = (bytes / WORD).max(1);
+    let mut pass = |shape: Exchanged| ping_pong(stage, me, command, phase, &mut Over { verbs, words, shape });
+    match Kind::of(command.kind) {
+        Kind::Connect => connect(stage, me, verbs, phase),
+        Kind::PlainLines => ping_pong(stage, me, command, phase, &mut Lines::new(stage, me, bytes)),
+        Kind::PlainLoad => {
+            let mut to = vec![0; words];
+            repeat(stage, me, command, |_| Ok(plain::load(&stage.lines(0, plain::lines_of(bytes))[..words], &mut to)))
+        }
+        Kind::PlainStore => {
+            repeat(stage, me, command, |n| Ok(plain::store(&stage.lines(0, plain::lines_of(bytes))[..words], n)))
+        }
+        Kind::PlainStream => timed(stage, me, command, |n| {
+            let first = place(n, words);
+            let to = &stage.lines(0, super::FLOOR_LINES)[first..first + words];
+            to.iter().for_each(|word| word.store(n, Ordering::Relaxed));
+            Ok(())
+        }),
+        Kind::RawWrite => pass(Exchanged::Inline(Lane::Reliable)),
+        Kind::SealedInAll => {
+            let payload = (words - HEADER_WORDS) * WORD;
+            ping_pong(stage, me, command, phase, &mut Records { verbs, bytes: payload })
+        }
+        Kind::Sealed => ping_pong(stage, me, command, phase, &mut Records { verbs, bytes }),
+        Kind::Send => pass(Exchanged::Send),
+        Kind::WriteUnsignalled => pass(Exchanged::Region),
+        Kind::WriteUc => pass(Exchanged::Inline(Lane::Unreliable)),
+        Kind::WriteImm => pass(Exchanged::Imm),
+        Kind::Read => repeat(stage, me, command, |_| verbs.read_to_completion(words)),
+        Kind::WriteSignalled => repeat(stage, me, command, |n| verbs.write_to_completion(words, n)),
+        Kind::Stream => stream(stage, me, verbs, command, words),
+    }
+}
+
+fn connect(stage: &Stage, me: usize, verbs: &mut Verbs, phase: u64) -> Result<(), Failure> {
+    while !verbs.connect() {
+        std::thread::yield_now();
+    }
+    // The other one may still need this one's answers.
+    stage.results(me)[0].store(phase, Ordering::Release);
+    while stage.results(1 - me)[0].load(Ordering::Acquire) != phase {
+        verbs.connect();
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Word offset of the n-th write of a stream.
+fn place(n: u64, words: usize) -> usize {
+    let places = (AREA / WORD / words.next_multiple_of(8)).max(1);
+    (n as usize % places) * words.next_multiple_of(8)
+}
+
+/// Process 0 does something over and over; its first result is the time of the measured iterations, ns.
+fn timed(
+    stage: &Stage,
+    me: usize,
+    command: &Command,
+    mut operation: impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if me != 0 {
+        return Ok(());
+    }
+    (0..command.warmup).try_for_each(&mut operation)?;
+    let start = now();
+    (0..command.iterations).try_for_each(&mut operation)?;
+    stage.results(0)[0].store(now() - start, Ordering::Relaxed);
+    Ok(())
+}
+
+fn stream(stage: &Stage, me: usize, verbs: &mut Verbs, command: &Command, words: usize) -> Result<(), Failure> {
+    let last = command.iterations - 1;
+    timed(stage, me, command, |n| {
+        verbs.record[..words].fill(n);
+        let flush = (n + 1) % POSTS_PER_FLUSH == 0;
+        verbs.write_inline(Lane::Reliable, words, (place(n, words) * WORD) as u64, flush)?;
+        if n == last { verbs.drain() } else { Ok(()) }
+    })
+}
+
+/// How a payload goes over.
+#[derive(Clone, Copy)]
+enum Exchanged {
+    Inline(Lane),
+    Region,
+    Send,
+    Imm,
+}
+
+/// Payloads of one value.
+struct Over<'a> {
+    verbs: &'a mut Verbs,
+    words: usize,
+    shape: Exchanged,
+}
+
+/// Whether every word has come: nothing less tells of a raw write (rule 2). `shm` stores the second one last, so that
+/// is looked at first.
+#[inline]
+fn is_there(words: &[Word], tag: u64) -> bool {
+    let likely_last = words.get(1).unwrap_or(&words[0]);
+    likely_last.load(Ordering::Acquire) == tag && words.iter().all(|word| word.load(Ordering::Acquire) == tag)
+}
+
+impl Exchange for Over<'_> {
+    #[inline]
+    fn send(&mut self, tag: u64) -> Result<(), Failure> {
+        let words = self.words;
+        if !matches!(self.shape, Exchanged::Region) {
+            self.verbs.record[..words].fill(tag);
+        }
+        match self.shape {
+            Exchanged::Inline(lane) => self.verbs.write_inline(lane, words, 0, true),
+            Exchanged::Region => self.verbs.write_region(words, tag, false).map(|_| ()),
+            Exchanged::Send => self.verbs.send(words),
+            Exchanged::Imm => self.verbs.write_imm(words),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, tag: u64) -> Result<(), Failure> {
+        match self.shape {
+            Exchanged::Inline(_) | Exchanged::Region => {
+                while !is_there(&self.verbs.landed()[..self.words], tag) {}
+                Ok(())
+            }
+            Exchanged::Send => self.verbs.receive(Lane::Send),
+            Exchanged::Imm => {
+                self.verbs.receive(Lane::Imm)?;
+                debug_assert!(is_there(&self.verbs.landed()[..self.words], tag));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Sealed records in a fixed place.
+struct Records<'a> {
+    verbs: &'a mut Verbs,
+    bytes: usize,
+}
+
+impl Exchange for Records<'_> {
+    #[inline]
+    fn send(&mut self, tag: u64) -> Result<(), Failure> {
+        let words = record_words(self.bytes);
+        let verbs = &mut *self.verbs;
+        verbs.record[HEADER_WORDS..words].fill(tag);
+        verbs.seal.0.close(tag, self.bytes, &mut verbs.record[..words]);
+        verbs.write_inline(Lane::Reliable, words, 0, true)
+    }
+
+    #[inline]
+    fn receive(&mut self, tag: u64) -> Result<(), Failure> {
+        let mut private = std::mem::take(&mut self.verbs.private);
+        while self.verbs.seal.1.open(tag, self.verbs.landed(), &mut private).is_none() {}
+        black_box(&private);
+        self.verbs.private = private;
+        Ok(())
+    }
+}

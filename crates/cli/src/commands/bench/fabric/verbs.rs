@@ -1,0 +1,275 @@
+//! One of the two processes: its regions and queue pairs, and the work requests of the rows.
+
+use stentor_fabric::memory::{Ordering, WORD};
+use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
+use stentor_fabric::{
+    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpKind, QpState, RegionId,
+    RegionSpec, RemoteRegion, RemoteSpan, SendQueue, Service, Source, Span, Status, Verb, Word, WorkRequest,
+};
+use stentor_fabric_shm::{ShmConfig, ShmFabric};
+use zerocopy::IntoBytes;
+
+use super::super::errand::Errand;
+use crate::failure::Failure;
+
+/// What the peer writes.
+const TARGET: Purpose = Purpose(1);
+/// What region sources and receives use.
+const STAGING: Purpose = Purpose(2);
+/// Outstanding work requests.
+const DEPTH: u32 = 64;
+/// Receives that are always posted.
+const RECEIVES: u32 = 16;
+/// Bytes over which a stream of writes goes round.
+pub(super) const AREA: usize = 64 << 10;
+
+/// Which queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lane {
+    /// For one-sided operations.
+    Reliable = 0,
+    /// The same, unreliable.
+    Unreliable = 1,
+    /// For SEND.
+    Send = 2,
+    /// For WRITE_WITH_IMM.
+    Imm = 3,
+}
+
+struct Queue {
+    qp: QpId,
+    sends: SendQueue,
+    /// Receives that completed and were not asked for yet.
+    received: u64,
+}
+
+/// A process with everything that the rows need.
+pub(super) struct Verbs {
+    fabric: ShmFabric,
+    peer: ProcessId,
+    queues: Vec<Queue>,
+    target: RegionId,
+    staging: RegionId,
+    /// Bytes of one place in staging.
+    place: u64,
+    remote: Option<RemoteRegion>,
+    completions: [Completion; 16],
+    /// Payload, and records.
+    pub(super) record: Vec<u64>,
+    pub(super) private: Vec<u64>,
+    pub(super) seal: (Seal, Seal),
+}
+
+const NO_COMPLETION: Completion =
+    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
+
+/// An error of a call of the fabric.
+pub(super) fn refused(error: impl std::error::Error) -> Failure {
+    Failure::run(error, "bench fabric", "run `stentor doctor`; if it finds nothing, report this as a bug")
+}
+
+impl Verbs {
+    pub(super) fn new(errand: &Errand, longest: usize) -> Result<Self, Failure> {
+        let me = ProcessId(errand.process as u16);
+        let peer = ProcessId(1 - me.0);
+        let longest = record_words(longest).next_multiple_of(8) * WORD;
+        let config = ShmConfig {
+            directory: errand.directory.clone(),
+            message_bytes: (longest + 64) as u32,
+            populate: true,
+            ..ShmConfig::new("bench", me, &format!("p{}", me.0), 2)
+        };
+        let mut fabric = ShmFabric::start(config).map_err(refused)?;
+        let bytes = (AREA + longest) as u64;
+        let target = fabric.register(RegionSpec { purpose: TARGET, writer: peer, bytes }).map_err(refused)?;
+        fabric.grant(target, peer, Access::Write).map_err(refused)?;
+        // A place for each outstanding request, then one for each receive.
+        let places = u64::from(DEPTH + RECEIVES);
+        let (place, writer) = (longest as u64, me);
+        let spec = RegionSpec { purpose: STAGING, writer, bytes: place * places };
+        let staging = fabric.register(spec).map_err(refused)?;
+        let kinds = [
+            (QpKind::Reliable, 0),
+            (QpKind::Unreliable, 0),
+            (QpKind::Reliable, RECEIVES),
+            (QpKind::Reliable, RECEIVES),
+        ];
+        let mut queues = Vec::new();
+        for (service, (kind, recv_depth)) in kinds.into_iter().enumerate() {
+            let config = QpConfig { kind, send_depth: DEPTH, recv_depth };
+            let qp = fabric.connect(peer, Service(service as u16), config).map_err(refused)?;
+            queues.push(Queue { qp, sends: SendQueue::new(DEPTH), received: 0 });
+            for receive in 0..recv_depth {
+                let span = receive_span(staging, place, receive);
+                fabric.post_recv(qp, span, u64::from(receive)).map_err(refused)?;
+            }
+        }
+        let words = longest / WORD;
+        Ok(Verbs {
+            fabric,
+            peer,
+            queues,
+            target,
+            staging,
+            place,
+            remote: None,
+            completions: [NO_COMPLETION; 16],
+            record: vec![0; words + HEADER_WORDS],
+            private: vec![0; words + HEADER_WORDS],
+            seal: (Seal::new(me, 0), Seal::new(peer, 0)),
+        })
+    }
+
+    /// Drives the control plane; whether everything is connected.
+    pub(super) fn connect(&mut self) -> bool {
+        while let Some(event) = self.fabric.next_event() {
+            debug_assert!(!matches!(event, Event::Revoked { .. }));
+        }
+        self.remote = self.fabric.resolve(self.peer, TARGET);
+        self.remote.is_some() && self.queues.iter().all(|queue| self.fabric.state(queue.qp) == QpState::Ready)
+    }
+
+    /// What the peer writes.
+    #[inline]
+    pub(super) fn landed(&self) -> &[Word] {
+        self.fabric.memory(self.target)
+    }
+
+    fn target(&self, offset: u64) -> RemoteSpan {
+        RemoteSpan { region: self.remote.expect("rows begin when all is connected"), offset }
+    }
+
+    /// Takes what completed. Fails if anything went wrong.
+    #[inline]
+    fn poll(&mut self) -> Result<(), Failure> {
+        let count = self.fabric.poll(&mut self.completions);
+        for at in 0..count {
+            let completion = self.completions[at];
+            if completion.status != Status::Success {
+                let what = format!("{:?} ended with {:?}", completion.opcode, completion.status);
+                return Err(Failure::run(what, "bench fabric", "report this as a bug"));
+            }
+            let queue = &mut self.queues[completion.qp.index()];
+            if matches!(completion.opcode, Opcode::Recv | Opcode::RecvWriteImm) {
+                queue.received += 1;
+                let span = receive_span(self.staging, self.place, completion.id as u32);
+                self.fabric.post_recv(completion.qp, span, completion.id).map_err(refused)?;
+            } else {
+                queue.sends.completed(completion.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room, posts, and flushes if asked to. Returns the number of the request.
+    #[inline]
+    fn post(&mut self, lane: Lane, verb: Verb<'_>, signalled: bool, flush: bool) -> Result<u64, Failure> {
+        while self.queues[lane as usize].sends.free() == 0 {
+            self.poll()?;
+        }
+        let queue = &mut self.queues[lane as usize];
+        let signalled = signalled || queue.sends.signal_next();
+        let request = WorkRequest { id: queue.sends.next_id(), verb, signalled };
+        self.fabric.post(queue.qp, request).map_err(refused)?;
+        let number = queue.sends.posted(signalled);
+        if flush {
+            self.fabric.flush();
+        }
+        Ok(number)
+    }
+
+    /// Waits for the completion of a signalled request.
+    #[inline]
+    fn complete(&mut self, lane: Lane, number: u64) -> Result<(), Failure> {
+        while self.queues[lane as usize].sends.done() < number {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// WRITE of the first `words` of `record`, inline.
+    #[inline]
+    pub(super) fn write_inline(&mut self, lane: Lane, words: usize, offset: u64, flush: bool) -> Result<(), Failure> {
+        let record = std::mem::take(&mut self.record);
+        let verb = Verb::Write { source: Source::Inline(record[..words].as_bytes()), target: self.target(offset) };
+        let posted = self.post(lane, verb, false, flush);
+        self.record = record;
+        posted.map(|_| ())
+    }
+
+    /// WRITE of `words` of one value from registered memory. The place is used again when the request before that used
+    /// it is done for certain.
+    #[inline]
+    pub(super) fn write_region(&mut self, words: usize, value: u64, signalled: bool) -> Result<u64, Failure> {
+        let lane = Lane::Reliable;
+        while self.queues[lane as usize].sends.free() == 0 {
+            self.poll()?;
+        }
+        let place = self.queues[lane as usize].sends.next_id() % u64::from(DEPTH);
+        let offset = place * self.place;
+        let first = offset as usize / WORD;
+        for word in &self.fabric.memory(self.staging)[first..first + words] {
+            word.store(value, Ordering::Relaxed);
+        }
+        let source = Source::Region(Span { region: self.staging, offset, bytes: (words * WORD) as u32 });
+        let verb = Verb::Write { source, target: self.target(0) };
+        self.post(lane, verb, signalled, true)
+    }
+
+    /// WRITE, signalled, to its completion.
+    #[inline]
+    pub(super) fn write_to_completion(&mut self, words: usize, value: u64) -> Result<(), Failure> {
+        let number = self.write_region(words, value, true)?;
+        self.complete(Lane::Reliable, number)
+    }
+
+    /// READ, to its completion.
+    #[inline]
+    pub(super) fn read_to_completion(&mut self, words: usize) -> Result<(), Failure> {
+        let local = Span { region: self.staging, offset: 0, bytes: (words * WORD) as u32 };
+        let verb = Verb::Read { local, remote: self.target(0) };
+        let number = self.post(Lane::Reliable, verb, true, true)?;
+        self.complete(Lane::Reliable, number)
+    }
+
+    /// SEND of the first `words` of `record`.
+    #[inline]
+    pub(super) fn send(&mut self, words: usize) -> Result<(), Failure> {
+        let record = std::mem::take(&mut self.record);
+        let verb = Verb::Send { source: Source::Inline(record[..words].as_bytes()), imm: None };
+        let posted = self.post(Lane::Send, verb, false, true);
+        self.record = record;
+        posted.map(|_| ())
+    }
+
+    /// WRITE_WITH_IMM, inline, signalled.
+    #[inline]
+    pub(super) fn write_imm(&mut self, words: usize) -> Result<(), Failure> {
+        let record = std::mem::take(&mut self.record);
+        let source = Source::Inline(record[..words].as_bytes());
+        let verb = Verb::WriteImm { source, target: self.target(0), imm: 1 };
+        let posted = self.post(Lane::Imm, verb, true, true);
+        self.record = record;
+        posted.map(|_| ())
+    }
+
+    /// Waits for one completed receive.
+    #[inline]
+    pub(super) fn receive(&mut self, lane: Lane) -> Result<(), Failure> {
+        while self.queues[lane as usize].received == 0 {
+            self.poll()?;
+        }
+        self.queues[lane as usize].received -= 1;
+        Ok(())
+    }
+
+    /// Waits until everything that was posted is done.
+    pub(super) fn drain(&mut self) -> Result<(), Failure> {
+        let number = self.write_region(1, 0, true)?;
+        self.complete(Lane::Reliable, number)
+    }
+}
+
+fn receive_span(staging: RegionId, place: u64, receive: u32) -> Span {
+    Span { region: staging, offset: (u64::from(DEPTH) + u64::from(receive)) * place, bytes: place as u32 }
+}

@@ -1,0 +1,41 @@
+//! `stentor bench`: how fast, and how far from what the machine can do at best.
+//!
+//! A bench is a conductor and processes of the same binary. They share plain memory ([`stage`]), over which the conductor
+//! begins one phase after the other: the floor, the subject, the floor again. What they find they leave in that memory.
+
+mod clock;
+mod crew;
+mod environment;
+mod errand;
+mod fabric;
+mod multicast;
+mod pause;
+mod plain;
+mod report;
+mod samples;
+mod stage;
+
+use crate::args::BenchCommand;
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+use errand::{Errand, Part};
+
+pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
+    let report = match command {
+        BenchCommand::Fabric(args) => fabric::run(args)?,
+        BenchCommand::Multicast(args) => multicast::run(args)?,
+        BenchCommand::Process { errand } => return process(&Errand::parse(errand)?),
+    };
+    output.report(&report)?;
+    Ok(Verdict::Good)
+}
+
+/// One of the processes that a bench starts.
+fn process(errand: &Errand) -> Result<Verdict, Failure> {
+    let stage = errand.enter()?;
+    match errand.part {
+        Part::Fabric { bytes } => fabric::process::run(errand, &stage, bytes)?,
+        Part::Multicast(cluster) => multicast::process::run(errand, &stage, &cluster)?,
+    }
+    Ok(Verdict::Good)
+}

@@ -1,0 +1,269 @@
+//! What a member or a client does in each phase.
+
+use std::io;
+use std::path::Path;
+
+use stentor::config::{ClusterConfig, Limits, Template};
+use stentor::runtime::{
+    Client, ClientId, Delivered, GroupId, Housekeeper, Member, MessageId, Plan, RunError, ShmFabric, StartError, Stop,
+    SubmitError, Variant, client_round, run_member,
+};
+use stentor_fabric::memory::{Ordering, Word};
+use stentor_fabric::{Backoff, ProcessId};
+use stentor_multicast::Step;
+
+use super::super::clock::now;
+use super::super::errand::{Cluster, Errand, broken, pin, processors, serve};
+use super::super::pause::mode;
+use super::super::plain;
+use super::super::stage::{Command, Stage};
+use super::chain::Chain;
+use super::{DONE, FIRST, Kind, LAST, NS, READY};
+use crate::args::Protocol;
+use crate::failure::Failure;
+
+/// Messages between two looks at the fabric, when many may go.
+const BURST: u64 = 16;
+
+enum Node {
+    Member(Member<ShmFabric>),
+    Client(Box<Client<ShmFabric>>),
+}
+
+struct Process<'a> {
+    stage: &'a Stage,
+    cluster: &'a Cluster,
+    me: usize,
+    node: Node,
+    payload: Vec<u8>,
+}
+
+pub(in super::super) fn run(errand: &Errand, stage: &Stage, cluster: &Cluster) -> Result<(), Failure> {
+    let plan = plan(cluster)?;
+    let me = errand.process;
+    let directory = errand.directory.clone();
+    let node = if me < cluster.members() {
+        Node::Member(plan.member(ProcessId(me as u16), directory).map_err(unstarted)?)
+    } else {
+        let client = ClientId((me - cluster.members()) as u16);
+        Node::Client(Box::new(plan.client(client, directory).map_err(unstarted)?))
+    };
+    let mut process = Process { stage, cluster, me, node, payload: vec![0; cluster.bytes as usize] };
+    serve(errand, stage, |command, phase| process.perform(&command, phase))
+}
+
+fn unstarted(error: StartError) -> Failure {
+    Failure::run(error, "bench multicast", "run `stentor doctor`")
+}
+
+fn ended(error: RunError) -> Failure {
+    Failure::run(error, "bench multicast", "run `stentor doctor`")
+}
+
+/// Everybody works out the same cluster.
+fn plan(cluster: &Cluster) -> Result<Plan, Failure> {
+    let window = cluster.window.next_power_of_two().max(16);
+    let body_ring = u64::from(window) * (u64::from(cluster.bytes) + 256);
+    let limits = Limits {
+        message_bytes: cluster.bytes.max(64),
+        window,
+        clients: cluster.clients,
+        body_ring_kib: (body_ring >> 10).clamp(64, 1 << 20) as u32,
+        ..Limits::default()
+    };
+    let (groups, replicas) = (usize::from(cluster.groups), usize::from(cluster.replicas));
+    let text = Template { cluster: "bench".to_owned(), groups, replicas, limits }.render();
+    let config = ClusterConfig::parse(Path::new("bench"), &text)?;
+    let variant = match cluster.variant {
+        Protocol::V1 => Variant::V1,
+        Protocol::V2 => Variant::V2,
+    };
+    Ok(Plan::new(config).map_err(unstarted)?.with_variant(variant))
+}
+
+/// Where the times of a message are, at the client and at the members.
+pub(super) fn sample(cluster: &Cluster, samples: usize, client: usize, sequence: u64) -> usize {
+    ((sequence * u64::from(cluster.clients) + client as u64) % samples as u64) as usize
+}
+
+impl Process<'_> {
+    fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
+        match Kind::of(command.kind) {
+            Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
+            Kind::Lines => self.lines(command, phase).map_err(broken("stay on one processor")),
+            kind => self.multicast(kind, command, phase),
+        }
+    }
+
+    fn chain(&self, command: &Command, phase: u64) -> io::Result<()> {
+        let mut chain = Chain::new(self.stage, self.cluster, self.me, phase);
+        match self.me.checked_sub(self.cluster.members()) {
+            None => chain.member(),
+            Some(0) => chain.multicast(command),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Two processes on two processors; afterwards they go back to where they were.
+    fn lines(&self, command: &Command, phase: u64) -> io::Result<()> {
+        if self.me > 1 {
+            return Ok(());
+        }
+        let back = processors()?;
+        pin(&[if self.me == 0 { command.window } else { command.extra } as usize])?;
+        let ns = plain::stream(self.stage, self.me == 0, command, phase);
+        self.result(NS).store(ns, Ordering::Relaxed);
+        pin(&back)
+    }
+
+    fn result(&self, word: usize) -> &Word {
+        &self.stage.results(self.me)[word]
+    }
+
+    fn multicast(&mut self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
+        let Process { stage, cluster, me, node, payload } = self;
+        let results = stage.results(*me);
+        let counts = match node {
+            Node::Member(node) => {
+                member(node, stage, cluster, *me, phase)?;
+                node.counts()
+            }
+            Node::Client(node) => {
+                let mut driver = Driver::new(node, stage, cluster, *me, phase);
+                match kind {
+                    Kind::Connect => driver.connect()?,
+                    Kind::One if driver.place == 0 => driver.multicast(command, payload, 1)?,
+                    Kind::Window => driver.multicast(command, payload, command.window)?,
+                    _ => {}
+                }
+                if driver.place == 0 {
+                    driver.finish(kind == Kind::Window)?;
+                }
+                node.counts()
+            }
+        };
+        for (word, step) in results.iter().zip(Step::ALL) {
+            word.store(counts.writes(step), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// A member's loop, until the first client ends the phase.
+fn member(
+    member: &mut Member<ShmFabric>,
+    stage: &Stage,
+    cluster: &Cluster,
+    me: usize,
+    phase: u64,
+) -> Result<(), Failure> {
+    let stop = Stop::default();
+    let samples = stage.samples(me);
+    let ready = &stage.results(me)[READY];
+    let deliver = |delivered: &Delivered<'_>| {
+        let MessageId { client, sequence } = delivered.id;
+        let at = sample(cluster, samples.len(), usize::from(client.0), sequence);
+        samples[at].store(now(), Ordering::Relaxed);
+    };
+    let round = |member: &mut Member<ShmFabric>, worked: bool| {
+        if stage.is_over(phase) {
+            stop.stop();
+        } else if !worked && ready.load(Ordering::Relaxed) == 0 && member.is_connected() {
+            ready.store(1, Ordering::Release);
+        }
+    };
+    run_member(member, mode(cluster.wait), &stop, deliver, round).map_err(ended)
+}
+
+/// A client's loops.
+struct Driver<'a> {
+    client: &'a mut Client<ShmFabric>,
+    stage: &'a Stage,
+    cluster: &'a Cluster,
+    to: Vec<GroupId>,
+    phase: u64,
+    me: usize,
+    /// Which client.
+    place: usize,
+    backoff: Backoff,
+    housekeeper: Housekeeper,
+}
+
+impl<'a> Driver<'a> {
+    fn new(client: &'a mut Client<ShmFabric>, stage: &'a Stage, cluster: &'a Cluster, me: usize, phase: u64) -> Self {
+        Driver {
+            client,
+            stage,
+            cluster,
+            to: (0..cluster.dest).map(GroupId).collect(),
+            phase,
+            me,
+            place: me - cluster.members(),
+            backoff: Backoff::new(mode(cluster.wait)),
+            housekeeper: Housekeeper::default(),
+        }
+    }
+
+    fn result(&self, word: usize) -> &Word {
+        &self.stage.results(self.me)[word]
+    }
+
+    fn round(&mut self, submitted: bool) -> Result<(), Failure> {
+        client_round(self.client, &mut self.backoff, &mut self.housekeeper, submitted).map_err(ended)?;
+        Ok(())
+    }
+
+    fn connect(&mut self) -> Result<(), Failure> {
+        while !self.client.is_connected(&self.to) {
+            self.round(false)?;
+        }
+        self.result(READY).store(1, Ordering::Release);
+        let stage = self.stage;
+        while !(0..stage.shape().processes).all(|process| stage.results(process)[READY].load(Ordering::Acquire) == 1) {
+            self.round(false)?;
+        }
+        Ok(())
+    }
+
+    /// Multicasts, with at most `window` messages outstanding, and waits until all are delivered.
+    fn multicast(&mut self, command: &Command, payload: &mut [u8], window: u64) -> Result<(), Failure> {
+        let total = command.warmup + command.iterations;
+        let base = self.client.delivered_up_to();
+        let samples = self.stage.samples(self.me);
+        let (mut sent, mut done) = (0, 0);
+        while done < total {
+            let mut burst = 0;
+            while sent < total && sent - done < window && burst < BURST {
+                payload.fill(sent as u8);
+                let start = now();
+                match self.client.submit(&self.to, payload, window == 1 || sent + 1 == total) {
+                    Ok(submitted) => {
+                        let at = sample(self.cluster, samples.len(), self.place, submitted.id.sequence);
+                        samples[at].store(start, Ordering::Relaxed);
+                    }
+                    Err(SubmitError::Busy { .. }) => break,
+                    Err(error) => return Err(Failure::run(error, "bench multicast", "report this as a bug")),
+                }
+                (sent, burst) = (sent + 1, burst + 1);
+            }
+            self.round(burst > 0)?;
+            done = self.client.delivered_up_to().saturating_sub(base);
+        }
+        self.result(FIRST).store(base + command.warmup + 1, Ordering::Relaxed);
+        self.result(LAST).store(base + total, Ordering::Relaxed);
+        self.result(DONE).store(self.phase, Ordering::Release);
+        Ok(())
+    }
+
+    /// The first client ends the phase, after the others if they have a part in it.
+    fn finish(&mut self, is_shared: bool) -> Result<(), Failure> {
+        let (stage, phase) = (self.stage, self.phase);
+        let others = self.cluster.members() + 1..stage.shape().processes;
+        let is_done = |client: usize| stage.results(client)[DONE].load(Ordering::Acquire) == phase;
+        while is_shared && !others.clone().all(is_done) {
+            self.round(false)?;
+        }
+        stage.end(self.phase);
+        Ok(())
+    }
+}

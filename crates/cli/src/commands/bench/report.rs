@@ -1,0 +1,198 @@
+//! What a bench prints: perftest's columns, and beside each figure the floor that it stands against.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::environment::Environment;
+use super::samples::Summary;
+use crate::output::Human;
+use crate::style::{Style, columns};
+
+/// What the machine can do at best, measured in the same run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Floor {
+    pub(super) what: String,
+    pub(super) value: f64,
+    pub(super) unit: &'static str,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) bytes: usize,
+    pub(super) iterations: u64,
+    pub(super) rounds: u32,
+    pub(super) min_us: Option<f64>,
+    pub(super) max_us: Option<f64>,
+    pub(super) p50_us: Option<f64>,
+    pub(super) avg_us: Option<f64>,
+    pub(super) stdev_us: Option<f64>,
+    pub(super) p99_us: Option<f64>,
+    pub(super) p999_us: Option<f64>,
+    pub(super) msgs_per_s: Option<f64>,
+    /// 10^6 bytes of payload.
+    pub(super) mb_per_s: Option<f64>,
+    pub(super) floor: Floor,
+    /// 1.0 is at the floor, larger is worse.
+    pub(super) ratio: f64,
+    /// Remote writes per message by step; for the multicast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) writes: Option<Writes>,
+}
+
+/// Remote writes of the multicast.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Writes {
+    /// Steps 1 to 4, per message.
+    pub(super) per_message: f64,
+    /// What the protocol's formula says for a message alone.
+    pub(super) formula: f64,
+    /// Per message.
+    pub(super) by_step: BTreeMap<&'static str, f64>,
+}
+
+impl Row {
+    /// A row without figures.
+    pub(super) fn new(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, ratio: f64) -> Self {
+        Row {
+            name: name.into(),
+            bytes,
+            iterations: 0,
+            rounds,
+            min_us: None,
+            max_us: None,
+            p50_us: None,
+            avg_us: None,
+            stdev_us: None,
+            p99_us: None,
+            p999_us: None,
+            msgs_per_s: None,
+            mb_per_s: None,
+            floor,
+            ratio,
+            writes: None,
+        }
+    }
+
+    /// With latencies.
+    pub(super) fn with_latency(self, summary: &Summary) -> Self {
+        Row {
+            iterations: summary.iterations,
+            min_us: Some(summary.min),
+            max_us: Some(summary.max),
+            p50_us: Some(summary.typical),
+            avg_us: Some(summary.avg),
+            stdev_us: Some(summary.stdev),
+            p99_us: Some(summary.p99),
+            p999_us: Some(summary.p999),
+            ..self
+        }
+    }
+
+    /// With a rate of messages.
+    pub(super) fn with_rate(self, msgs_per_s: f64) -> Self {
+        let mb_per_s = Some(msgs_per_s * self.bytes as f64 / 1e6);
+        Row { msgs_per_s: Some(msgs_per_s), mb_per_s, ..self }
+    }
+}
+
+/// A bench's result.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) environment: Environment,
+    pub(super) rows: Vec<Row>,
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+impl Report {
+    fn latencies(&self) -> Vec<Vec<String>> {
+        let head = [
+            "row",
+            "#bytes",
+            "#iterations",
+            "t_min[usec]",
+            "t_max[usec]",
+            "t_typical[usec]",
+            "t_avg[usec]",
+            "t_stdev[usec]",
+            "99% percentile[usec]",
+            "99.9% percentile[usec]",
+            "floor[usec]",
+            "ratio",
+        ];
+        let cells = |row: &Row| {
+            let times = [row.min_us, row.max_us, row.p50_us, row.avg_us, row.stdev_us, row.p99_us, row.p999_us];
+            let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
+            cells.extend(times.map(|time| number(time, 3)));
+            let floor = if row.floor.unit == "us" { number(Some(row.floor.value), 3) } else { "-".to_owned() };
+            let ratio = if row.floor.unit == "us" { number(Some(row.ratio), 2) } else { "-".to_owned() };
+            cells.extend([floor, ratio]);
+            cells
+        };
+        table(&head, self.rows.iter().filter(|row| row.p50_us.is_some()).map(cells))
+    }
+
+    fn rates(&self) -> Vec<Vec<String>> {
+        let head = ["row", "#bytes", "#iterations", "msgs/s", "MB/s", "floor[msgs/s]", "ratio"];
+        let cells = |row: &Row| {
+            let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
+            cells.extend([number(row.msgs_per_s, 0), number(row.mb_per_s, 1)]);
+            cells.extend([number(Some(row.floor.value), 0), number(Some(row.ratio), 2)]);
+            cells
+        };
+        table(&head, self.rows.iter().filter(|row| row.floor.unit == "msgs/s").map(cells))
+    }
+
+    fn writes(&self) -> String {
+        let mut text = String::new();
+        for (row, writes) in self.rows.iter().filter_map(|row| Some((row, row.writes.as_ref()?))) {
+            let steps: Vec<_> = writes.by_step.iter().map(|(step, writes)| format!("{step} {writes:.2}")).collect();
+            let Writes { per_message, formula, .. } = writes;
+            let _ = writeln!(
+                text,
+                "{}: {per_message:.2} remote writes per message, the formula for one alone says {formula:.0} ({})",
+                row.name,
+                steps.join(", ")
+            );
+        }
+        text
+    }
+}
+
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let table: Vec<_> = std::iter::once(head).chain(rows).collect();
+    if table.len() == 1 { Vec::new() } else { table }
+}
+
+impl Human for Report {
+    fn human(&self, style: Style) -> String {
+        let env = &self.environment;
+        let mut text = String::new();
+        let _ = writeln!(text, "stentor {} ({}), fabric {}", env.version, env.profile, env.fabric);
+        let _ = writeln!(text, "{}, {} cores, Linux {}, load {:.2}", env.cpu, env.cores, env.kernel, env.load);
+        let _ = writeln!(text, "wait mode {}; {}", env.wait, env.pinning);
+        if env.profile != "release" {
+            let _ = writeln!(text, "{}", style.bad("not a release build: these figures say nothing"));
+        }
+        for table in [self.latencies(), self.rates()].iter().filter(|table| !table.is_empty()) {
+            let _ = write!(text, "\n{}", columns(table));
+        }
+        let _ =
+            writeln!(text, "\nratio: 1.00 is at the floor, larger is worse; floor and row took turns in the same run");
+        let mut floors: Vec<_> =
+            self.rows.iter().map(|row| format!("floor of {}: {}", row.name, row.floor.what)).collect();
+        floors.dedup();
+        for floor in floors {
+            let _ = writeln!(text, "{floor}");
+        }
+        text.push_str(&self.writes());
+        text
+    }
+}
