@@ -66,7 +66,6 @@ fn a_control_event_ends_the_sleep() {
 }
 
 fn readable(fabric: &ShmFabric) -> bool {
-    // SAFETY is the fabric's: the number is that of a descriptor that it keeps open.
     let fd = &fabric.control.epoll;
     assert_eq!(fabric.raw_fd(), Some(std::os::fd::AsRawFd::as_raw_fd(fd)));
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
