@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod run;
 mod sim;
 
@@ -8,7 +9,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-pub(crate) use run::{Cast, Node};
+pub(crate) use bench::{BenchCommand, BenchFabric, BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
+pub(crate) use run::{Cast, Demo, Node, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast};
 
 /// Group communication at RDMA speed.
@@ -30,6 +32,8 @@ const EXIT_CODES: &str = "Exit codes: 0 good, 1 a property or a run failed, 2 ba
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Start groups of real processes, multicast a text line by line, check all that happened
+    Demo(Demo),
     /// Run one member of a group: deliveries go to standard output, one JSON document per line
     ///
     /// The first delivery that cannot be printed ends it, and a reader that is slow slows its group. With --json it prints
@@ -45,6 +49,9 @@ pub(crate) enum Command {
     /// Simulate clusters in virtual time, each from one seed, and check every property
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Measure, each figure beside the floor that it stands against, measured in the same run
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Look at this machine: what it can do, which fabrics work here, and what to change
     Doctor,
     /// Print the completions for a shell

@@ -75,3 +75,28 @@ pub(crate) struct Cast {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
 }
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// The text whose lines are multicast [default: the project's own documents, repeated]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) input: Option<PathBuf>,
+    /// Number of groups
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) groups: usize,
+    /// Processes in each group
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) replicas: usize,
+    /// Multicast only so many lines
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) messages_limit: Option<u64>,
+    /// What the processes do when there is nothing to do
+    #[arg(long, value_name = "MODE", default_value = "adaptive")]
+    pub(crate) wait: Wait,
+    /// Keep the histories in this directory; it must be empty or absent [default: a new one for temporary files]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
+    /// Kill no process; without it nothing is killed either, in this version
+    #[arg(long)]
+    pub(crate) no_kill: bool,
+}

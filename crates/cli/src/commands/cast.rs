@@ -36,7 +36,7 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
         to: &to,
         wait: args.meeting.wait.into(),
         timeout: Duration::from_secs(args.timeout),
-        interrupt: &interrupt,
+        check: &|| interrupt.check(),
     };
     let joined = joining.join(asked, |text| output.note(text))?;
     let limit = plan.config().limits().message_bytes as usize;

@@ -1,10 +1,12 @@
 //! One file for each command.
 
+mod bench;
 mod cast;
 mod check;
 mod completions;
 mod config_check;
 mod config_init;
+mod demo;
 mod doctor;
 mod man;
 mod node;
@@ -37,12 +39,14 @@ pub(crate) fn run() -> ExitCode {
 
 fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
     match command {
+        Command::Demo(args) => demo::run(args, output),
         Command::Node(args) => node::run(args, output),
         Command::Cast(args) => cast::run(args, output),
         Command::Config(ConfigCommand::Init(args)) => config_init::run(args, output),
         Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
         Command::Check(args) => check::run(args, output),
         Command::Sim(command) => sim::run(command, output),
+        Command::Bench(command) => bench::run(command, output),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),
         Command::Man { output: directory } => man::run(directory.as_deref(), output),

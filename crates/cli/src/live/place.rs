@@ -7,7 +7,7 @@ use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Plan, ShmFabric, 
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_shm::StartError as ShmError;
 
-use super::{Interrupt, unstarted};
+use super::unstarted;
 use crate::failure::Failure;
 
 /// How long messages of an earlier process of a place may take to finish.
@@ -29,7 +29,8 @@ pub(crate) struct Joining<'a> {
     pub(crate) to: &'a [GroupId],
     pub(crate) wait: WaitMode,
     pub(crate) timeout: Duration,
-    pub(crate) interrupt: &'a Interrupt,
+    /// Why to give up, looked at again and again.
+    pub(crate) check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
 /// Why a place was not taken.
@@ -89,9 +90,7 @@ impl Joining<'_> {
             } else if now - *unfinished_since.get_or_insert(now) > FINISHING {
                 return Err(Refused::Unfinished);
             }
-            if self.interrupt.came() {
-                return Err(Refused::Failed(Failure::run("interrupted", "while connecting", "start it again")));
-            }
+            (self.check)().map_err(Refused::Failed)?;
             if now > until {
                 return Err(Refused::Failed(self.nobody(&mut client)));
             }

@@ -29,6 +29,11 @@ impl Interrupt {
     pub(crate) fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Fails once one of them came.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.came() { Err(Failure::run("interrupted", "by a signal", "start it again")) } else { Ok(()) }
+    }
 }
 
 /// Stops when standard input ends: when whoever holds the other end closes it, or is gone by whatever cause.

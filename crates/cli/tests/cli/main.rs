@@ -1,7 +1,9 @@
 //! The real binary, as a user runs it.
 
 mod check;
+mod cluster;
 mod config;
+mod demo;
 mod doctor;
 mod documents;
 mod sim;

@@ -1,0 +1,71 @@
+//! `stentor demo`: real processes on shared memory, a real text, every property checked.
+
+mod cluster;
+mod load;
+mod outcome;
+mod report;
+mod stage;
+mod text;
+
+use std::time::Duration;
+
+use stentor::runtime::Plan;
+use stentor_checker::check_files;
+
+use crate::args;
+use crate::failure::{Failure, Verdict};
+use crate::live::{Interrupt, Joining, unstarted};
+use crate::output::Output;
+use cluster::Nodes;
+use load::Sent;
+use outcome::Outcome;
+use report::Shown;
+use stage::Stage;
+use text::Text;
+
+/// How long processes may take to find each other, and the longest time without a delivery.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure> {
+    let config = stage::config(args)?;
+    let text = Text::read(args, config.limits().message_bytes as usize)?;
+    let plan = Plan::new(config).map_err(|error| unstarted(error, std::path::Path::new("stentor demo")))?;
+    let interrupt = Interrupt::catch()?;
+    let mut stage = Stage::set(args, &plan)?;
+    let mut nodes = Nodes::start(&plan, &stage, args.wait)?;
+    let sent = send(args, &plan, &stage, &nodes, &text, &interrupt, output)?;
+    let served = nodes.stop(&interrupt)?;
+    let report = check_files(&stage.histories(&plan), true)?;
+    let outcome = Outcome::read(&plan, &stage, &sent)?;
+    stage.keep();
+    let shown = Shown::new(&plan, &stage, &text, &sent, &served, &report, &outcome);
+    output.report(&shown)?;
+    Ok(Verdict::of(shown.ok()))
+}
+
+fn send(
+    args: &args::Demo,
+    plan: &Plan,
+    stage: &Stage,
+    nodes: &Nodes,
+    text: &Text,
+    interrupt: &Interrupt,
+    output: Output,
+) -> Result<Sent, Failure> {
+    let to: Vec<_> = plan.topology().group_ids().collect();
+    let check = || interrupt.check().and_then(|()| nodes.check());
+    let joining = Joining {
+        plan,
+        config: &stage.config(),
+        directory: stage.sockets(),
+        to: &to,
+        wait: args.wait.into(),
+        timeout: TIMEOUT,
+        check: &check,
+    };
+    let joined = joining.join(None, |text| output.note(text))?;
+    let bar = output.progress_count("multicasting", text.lines().len() as u64);
+    let sent = load::Loader::new(plan, stage, joined, args.wait.into())?.run(text, &check, &bar);
+    bar.finish_and_clear();
+    sent
+}

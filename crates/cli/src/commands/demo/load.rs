@@ -1,0 +1,177 @@
+//! The client: some messages one at a time, the others as fast as the window lets them.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use stentor::runtime::{
+    Client, Counts, GroupId, Housekeeper, Plan, Recorder, ShmFabric, SubmitError, WaitMode, client_round, now_ns,
+};
+use stentor_fabric::Backoff;
+
+use super::TIMEOUT;
+use super::stage::Stage;
+use super::text::{Text, destinations};
+use crate::failure::Failure;
+use crate::live::{Joined, absent, new_history};
+
+/// Messages that are sent one at a time, for their latency.
+const ALONE: usize = 1000;
+/// Of these, how many go before the ones that count, if there are that many more.
+const WARM_UP: usize = 100;
+/// Rounds between two looks at the other processes.
+const ROUNDS_PER_LOOK: u32 = 4096;
+
+/// What was sent.
+pub(super) struct Sent {
+    pub(super) messages: u64,
+    /// Messages to one group.
+    pub(super) to_one: u64,
+    /// Sequences of messages that were alone, without the warm-up.
+    pub(super) alone: std::ops::RangeInclusive<u64>,
+    /// Sequences of messages that were sent as fast as possible; empty if the text is short.
+    pub(super) windowed: std::ops::RangeInclusive<u64>,
+    pub(super) counts: Counts,
+}
+
+/// A client with its history.
+pub(super) struct Loader<'a> {
+    plan: &'a Plan,
+    stage: &'a Stage,
+    client: Client<ShmFabric>,
+    recorder: Recorder<File>,
+    backoff: Backoff,
+    housekeeper: Housekeeper,
+    rounds: u32,
+    /// When a message was sent or delivered last.
+    progress: Instant,
+    delivered: u64,
+}
+
+impl<'a> Loader<'a> {
+    pub(super) fn new(plan: &'a Plan, stage: &'a Stage, joined: Joined, wait: WaitMode) -> Result<Self, Failure> {
+        let me = plan.topology().client_process(joined.id);
+        let path = stage.history(plan, me);
+        let recorder =
+            Recorder::new(plan, me, new_history(&path)?).map_err(|error| Failure::cannot_write(&path, &error))?;
+        let mut client = joined.client;
+        client.record_operations();
+        let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());
+        let progress = Instant::now();
+        Ok(Loader { plan, stage, client, recorder, backoff, housekeeper, rounds: 0, progress, delivered: 0 })
+    }
+
+    pub(super) fn run(
+        mut self,
+        text: &Text,
+        check: &dyn Fn() -> Result<(), Failure>,
+        bar: &ProgressBar,
+    ) -> Result<Sent, Failure> {
+        let lines = text.lines();
+        let groups = self.plan.topology().groups();
+        let sets: Vec<Vec<GroupId>> = lines.iter().map(|line| destinations(line, groups)).collect();
+        let alone = lines.len().min(ALONE);
+        for (line, to) in lines[..alone].iter().zip(&sets) {
+            self.send(to, line, true, check, bar)?;
+            while self.client.outstanding() > 0 {
+                self.round(false, check, bar)?;
+            }
+        }
+        let notify = last_of_each_group(&sets);
+        for (n, line) in lines.iter().enumerate().skip(alone) {
+            self.send(&sets[n], line, notify.contains(&n), check, bar)?;
+        }
+        while self.client.outstanding() > 0 {
+            self.round(false, check, bar)?;
+        }
+        self.recorder.complete().map_err(|error| self.unwritten(&error))?;
+        let warm_up = if alone >= 2 * WARM_UP { WARM_UP } else { 0 };
+        Ok(Sent {
+            messages: self.client.submitted(),
+            to_one: sets.iter().filter(|to| to.len() == 1).count() as u64,
+            alone: warm_up as u64 + 1..=alone as u64,
+            windowed: alone as u64 + 1..=lines.len() as u64,
+            counts: *self.client.counts(),
+        })
+    }
+
+    fn send(
+        &mut self,
+        to: &[GroupId],
+        line: &[u8],
+        notify: bool,
+        check: &dyn Fn() -> Result<(), Failure>,
+        bar: &ProgressBar,
+    ) -> Result<(), Failure> {
+        loop {
+            // Before the first write.
+            let t = now_ns();
+            match self.client.submit(to, line, notify) {
+                Ok(submitted) => {
+                    let written = self.recorder.multicast(t, submitted.id, to, line);
+                    let operations = self.client.take_operations();
+                    return written
+                        .and_then(|()| self.recorder.operations(now_ns(), &operations))
+                        .map_err(|error| self.unwritten(&error));
+                }
+                Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => self.round(false, check, bar)?,
+                Err(error) => return Err(Failure::run(error, "stentor demo", "report this as a bug")),
+            }
+        }
+    }
+
+    fn round(
+        &mut self,
+        submitted: bool,
+        check: &dyn Fn() -> Result<(), Failure>,
+        bar: &ProgressBar,
+    ) -> Result<(), Failure> {
+        let worked = client_round(&mut self.client, &mut self.backoff, &mut self.housekeeper, submitted)
+            .map_err(|error| Failure::run(error, "stentor demo", "`stentor doctor` says what this machine can do"))?;
+        if self.client.delivered_up_to() > self.delivered {
+            self.delivered = self.client.delivered_up_to();
+            self.progress = Instant::now();
+        }
+        self.rounds += 1;
+        if worked && !self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+            return Ok(());
+        }
+        if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) || self.progress.elapsed().as_millis() > 20 {
+            bar.set_position(self.delivered);
+            check()?;
+        }
+        if self.progress.elapsed() > TIMEOUT { Err(self.stuck()) } else { Ok(()) }
+    }
+
+    fn stuck(&self) -> Failure {
+        let all: Vec<_> = self.plan.topology().group_ids().collect();
+        let gone = absent(self.plan, &self.client, &all);
+        let gone = if gone.is_empty() { String::new() } else { format!("; not there: {}", gone.join(", ")) };
+        let what = format_args!("no delivery for {TIMEOUT:?}, {} are outstanding{gone}", self.client.outstanding());
+        Failure::run(what, "stentor demo", "give it more processors, or report this as a bug")
+    }
+
+    fn unwritten(&self, error: &std::io::Error) -> Failure {
+        Failure::cannot_write(self.stage.path(), error)
+    }
+}
+
+/// Where members must tell at once what they delivered: afterwards nothing comes that would make them.
+fn last_of_each_group(sets: &[Vec<GroupId>]) -> BTreeSet<usize> {
+    let mut seen = BTreeSet::new();
+    let last = sets.iter().enumerate().rev().filter(|(_, to)| to.iter().any(|group| seen.insert(*group)));
+    last.map(|(n, _)| n).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_message_of_each_group_is_found() {
+        let sets =
+            [vec![GroupId(0)], vec![GroupId(0), GroupId(2)], vec![GroupId(1)], vec![GroupId(0)], vec![GroupId(1)]];
+        assert_eq!(last_of_each_group(&sets), [1, 3, 4].into());
+    }
+}

@@ -1,0 +1,95 @@
+//! What the histories say about times: each message's multicast joined with its deliveries, all on one clock.
+
+use std::fs::File;
+use std::io::BufReader;
+
+use stentor::runtime::Plan;
+use stentor_checker::history::Reader;
+use stentor_checker::{Event, EventKind};
+
+use super::load::Sent;
+use super::stage::Stage;
+use crate::failure::Failure;
+use crate::live::Latency;
+
+/// Times of one message, ns; `None`: it did not happen.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    multicast: Option<u64>,
+    last_delivery: Option<u64>,
+}
+
+/// What was read.
+pub(super) struct Outcome {
+    /// By process, as the plan numbers them.
+    pub(super) deliveries: Vec<u64>,
+    /// Times that a process learnt of a new leader.
+    pub(super) leader_changes: u64,
+    /// From the multicast to the last delivery, one message at a time.
+    pub(super) latency: Latency,
+    /// The windowed messages, from the first multicast to the last delivery; if there are none, those that were alone.
+    pub(super) rate: Rate,
+}
+
+/// Messages in a time.
+#[derive(Clone, Copy)]
+pub(super) struct Rate {
+    pub(super) messages: u64,
+    pub(super) seconds: f64,
+}
+
+impl Rate {
+    pub(super) fn per_second(self) -> f64 {
+        if self.seconds > 0.0 { self.messages as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+impl Outcome {
+    pub(super) fn read(plan: &Plan, stage: &Stage, sent: &Sent) -> Result<Self, Failure> {
+        let mut times = vec![Times::default(); sent.messages as usize + 1];
+        let mut deliveries = vec![0; plan.topology().processes()];
+        let mut leader_changes = 0;
+        for path in stage.histories(plan) {
+            let file =
+                File::open(&path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
+            let input = BufReader::with_capacity(256 << 10, file);
+            let (mut reader, mut cluster) = Reader::open(path.display().to_string(), input)?;
+            while let Some(Event { t, process, kind, .. }) = reader.next_event(&mut cluster)? {
+                match kind {
+                    EventKind::Multicast(multicast) => {
+                        let times = times.get_mut(multicast.m.sequence as usize);
+                        times.into_iter().for_each(|times| times.multicast = Some(t));
+                    }
+                    EventKind::Deliver(deliver) => {
+                        deliveries[process.index()] += 1;
+                        let times = times.get_mut(deliver.m.sequence as usize);
+                        times.into_iter().for_each(|times| times.last_delivery = times.last_delivery.max(Some(t)));
+                    }
+                    EventKind::Epoch { .. } => leader_changes += 1,
+                    _ => {}
+                }
+            }
+        }
+        let latency = latency(&times, sent);
+        Ok(Outcome { deliveries, leader_changes, latency, rate: rate(&times, sent) })
+    }
+}
+
+fn latency(times: &[Times], sent: &Sent) -> Latency {
+    let mut latency = Latency::new();
+    for sequence in sent.alone.clone() {
+        let Times { multicast, last_delivery } = times[sequence as usize];
+        if let (Some(from), Some(to)) = (multicast, last_delivery) {
+            latency.record(to.saturating_sub(from));
+        }
+    }
+    latency
+}
+
+fn rate(times: &[Times], sent: &Sent) -> Rate {
+    let range = if sent.windowed.is_empty() { &sent.alone } else { &sent.windowed };
+    let times = &times[*range.start() as usize..=*range.end() as usize];
+    let begin = times.iter().filter_map(|times| times.multicast).min().unwrap_or(0);
+    let end = times.iter().filter_map(|times| times.last_delivery).max().unwrap_or(begin);
+    Rate { messages: times.len() as u64, seconds: end.saturating_sub(begin) as f64 / 1e9 }
+}

@@ -1,0 +1,172 @@
+//! What a demonstration shows.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use stentor::runtime::Plan;
+use stentor_checker::Report;
+use stentor_fabric::ProcessId;
+use stentor_multicast::Step;
+
+use super::load::Sent;
+use super::outcome::Outcome;
+use super::stage::Stage;
+use super::text::Text;
+use crate::commands::check::title;
+use crate::commands::node::Served;
+use crate::live::Micros;
+use crate::output::Human;
+use crate::style::{Style, columns};
+
+/// The document.
+#[derive(Serialize)]
+pub(super) struct Shown {
+    ok: bool,
+    /// By name: `ok`, `violated` or `not_checked`.
+    properties: BTreeMap<&'static str, &'static str>,
+    counter_example: Option<String>,
+    messages: u64,
+    deliveries: u64,
+    latency_us: Option<Micros>,
+    msgs_per_s: f64,
+    writes_per_message: f64,
+    leader_changes: u64,
+    history: PathBuf,
+    input: String,
+    groups: usize,
+    replicas: usize,
+    /// By process.
+    delivered: BTreeMap<String, u64>,
+    messages_to_one_group: u64,
+    messages_alone: u64,
+    messages_windowed: u64,
+    /// Remote writes per message by step.
+    writes_by_step: BTreeMap<&'static str, f64>,
+    /// What they would be without batching.
+    items_by_step: BTreeMap<&'static str, f64>,
+    /// Input of peers that was refused.
+    rejected: u64,
+}
+
+impl Shown {
+    pub(super) fn new(
+        plan: &Plan,
+        stage: &Stage,
+        text: &Text,
+        sent: &Sent,
+        served: &[Served],
+        report: &Report,
+        outcome: &Outcome,
+    ) -> Self {
+        let per_message = |own: u64, step: Step, of: &dyn Fn(&Served) -> Option<u64>| {
+            let all = own + served.iter().filter_map(of).sum::<u64>();
+            (step.name(), all as f64 / sent.messages as f64)
+        };
+        let steps = Step::ALL.iter();
+        let writes = |step: &Step| {
+            per_message(sent.counts.writes(*step), *step, &|served| served.writes.get(step.name()).copied())
+        };
+        let items = |step: &Step| {
+            per_message(sent.counts.items(*step), *step, &|served| served.items.get(step.name()).copied())
+        };
+        let writes_by_step: BTreeMap<_, _> = steps.clone().map(writes).collect();
+        let items_by_step: BTreeMap<_, _> = steps.filter(|step| **step != Step::Credit).map(items).collect();
+        let rejected = sent.counts.rejected + served.iter().map(|served| served.rejected).sum::<u64>();
+        let properties: BTreeMap<_, _> =
+            report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        let members = plan.topology().all_members();
+        let delivered = outcome.deliveries[..members].iter().zip(0..);
+        let windowed = &sent.windowed;
+        Shown {
+            ok: rejected == 0 && properties.values().all(|verdict| *verdict == "ok"),
+            properties,
+            counter_example: report.counter_example.clone(),
+            messages: sent.messages,
+            deliveries: report.counts.deliveries,
+            latency_us: outcome.latency.micros(),
+            msgs_per_s: outcome.rate.per_second(),
+            writes_per_message: writes_by_step.iter().filter(|(step, _)| **step != "credit").map(|(_, n)| n).sum(),
+            leader_changes: outcome.leader_changes,
+            history: stage.path().to_owned(),
+            input: text.source().to_owned(),
+            groups: plan.topology().groups(),
+            replicas: members / plan.topology().groups(),
+            delivered: delivered.map(|(n, process)| (plan.name(ProcessId(process)).to_owned(), *n)).collect(),
+            messages_to_one_group: sent.to_one,
+            messages_alone: sent.alone.clone().count() as u64,
+            messages_windowed: if windowed.is_empty() { 0 } else { windowed.end() - windowed.start() + 1 },
+            writes_by_step,
+            items_by_step,
+            rejected,
+        }
+    }
+
+    pub(super) fn ok(&self) -> bool {
+        self.ok
+    }
+
+    fn figures(&self) -> String {
+        let Shown { messages, deliveries, messages_to_one_group: to_one, messages_alone, messages_windowed, .. } = self;
+        let mut text = format!(
+            "{messages} messages, {to_one} to one group and {} to several; {deliveries} deliveries\n",
+            messages - to_one
+        );
+        if let Some(micros) = &self.latency_us {
+            let _ =
+                writeln!(text, "latency     {micros}; to the last delivery, {messages_alone} messages one at a time");
+        }
+        let how = match messages_windowed {
+            0 => "one at a time: the text is short".to_owned(),
+            n => format!("{n} messages, as many at a time as the window takes"),
+        };
+        let _ = writeln!(text, "throughput  {:.0} messages/s; {how}", self.msgs_per_s);
+        let by_step = |steps: &BTreeMap<&str, f64>| {
+            let told = Step::ALL.iter().filter(|step| **step != Step::Credit);
+            let told = told.filter_map(|step| Some((step.name(), steps.get(step.name())?)));
+            told.map(|(step, n)| format!("{step} {n:.2}")).collect::<Vec<_>>().join(", ")
+        };
+        let alone: f64 = self.items_by_step.values().sum();
+        let _ =
+            writeln!(text, "writes      {:.2} per message: {}", self.writes_per_message, by_step(&self.writes_by_step));
+        let credits = self.writes_by_step.get(Step::Credit.name()).copied().unwrap_or_default();
+        let _ = writeln!(text, "            and {credits:.2} for flow control");
+        let _ = writeln!(text, "            {alone:.2} without batching: {}", by_step(&self.items_by_step));
+        text
+    }
+}
+
+impl Human for Shown {
+    fn human(&self, style: Style) -> String {
+        let processes = self.delivered.len();
+        let mut text = format!(
+            "{processes} processes in {} groups of {}, and a client, on shared memory\ninput: {}\n\n",
+            self.groups, self.replicas, self.input
+        );
+        let rows = self.delivered.iter().map(|(name, n)| vec![name.clone(), format!("delivered {n}")]);
+        text += &columns(&rows.collect::<Vec<_>>());
+        text += &self.figures();
+        let changes = self.leader_changes;
+        let _ = writeln!(
+            text,
+            "leaders     {changes} changes; nothing is killed: leaders do not fail over in this version\n"
+        );
+        for (property, verdict) in &self.properties {
+            let verdict = match *verdict {
+                "ok" => style.good("ok"),
+                "violated" => style.bad("violated"),
+                other => style.fair(other.replace('_', " ")),
+            };
+            let _ = writeln!(text, "{property}  {:22} {verdict}", title(property));
+        }
+        if self.rejected > 0 {
+            let _ = writeln!(text, "{}: {} inputs of peers were refused", style.bad("failed"), self.rejected);
+        }
+        if let Some(example) = &self.counter_example {
+            let _ = writeln!(text, "\n{} {example}", style.bad("counter-example"));
+        }
+        let _ = writeln!(text, "\nhistory: {0}; again: stentor check {0}/*.jsonl", self.history.display());
+        text
+    }
+}

@@ -1,0 +1,113 @@
+//! Where a demonstration happens: a directory with its configuration and histories.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use stentor::ClusterConfig;
+use stentor::config::{Limits, Template};
+use stentor::runtime::Plan;
+use stentor_fabric::ProcessId;
+
+use crate::args;
+use crate::failure::Failure;
+
+/// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
+const LONGEST_SOCKETS: usize = 60;
+/// One client, and as little memory as shows the work.
+const LIMITS: Limits = Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512 };
+
+fn template(args: &args::Demo) -> Template {
+    Template { cluster: "demo".to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS }
+}
+
+/// The configuration; what it is refused for is the arguments' fault.
+pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
+    ClusterConfig::parse(Path::new("cluster.toml"), &template(args).render())
+        .map_err(|error| Failure::usage(&error.problem, "the arguments of `stentor demo`", error.remedy()))
+}
+
+/// The directory. It is removed at the end unless it is to be kept; one that the user named is never removed.
+pub(super) struct Stage {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Stage {
+    /// Makes the directory and writes the configuration.
+    pub(super) fn set(args: &args::Demo, plan: &Plan) -> Result<Self, Failure> {
+        let stage = match &args.keep {
+            Some(path) => Stage { path: named(path)?, keep: true },
+            None => Stage { path: temporary()?, keep: false },
+        };
+        let config = stage.config();
+        fs::write(&config, template(args).render()).map_err(|error| Failure::cannot_write(&config, &error))?;
+        debug_assert_eq!(plan.topology().groups(), args.groups);
+        Ok(stage)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn config(&self) -> PathBuf {
+        self.path.join("cluster.toml")
+    }
+
+    /// Directory of the control sockets; the fabric makes and removes it.
+    pub(super) fn sockets(&self) -> PathBuf {
+        let inside = self.path.join("sockets");
+        if inside.as_os_str().len() <= LONGEST_SOCKETS {
+            return inside;
+        }
+        std::env::temp_dir().join(format!("stentor-demo-{}-sockets", std::process::id()))
+    }
+
+    pub(super) fn history(&self, plan: &Plan, process: ProcessId) -> PathBuf {
+        self.path.join(format!("{}.jsonl", plan.name(process)))
+    }
+
+    /// Of all processes.
+    pub(super) fn histories(&self, plan: &Plan) -> Vec<PathBuf> {
+        (0..plan.topology().processes() as u16).map(|process| self.history(plan, ProcessId(process))).collect()
+    }
+
+    /// From here on the directory stays.
+    pub(super) fn keep(&mut self) {
+        self.keep = true;
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !self.keep {
+            // What cannot be removed is left to the system's own cleaning.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn named(path: &Path) -> Result<PathBuf, Failure> {
+    fs::create_dir_all(path).map_err(|error| Failure::cannot_write(path, &error))?;
+    let mut entries = fs::read_dir(path).map_err(|error| Failure::cannot_write(path, &error))?;
+    if entries.next().is_some() {
+        let remedy = "name a directory that is empty or does not exist";
+        return Err(Failure::usage("the directory is not empty; nothing was changed", path.display(), remedy));
+    }
+    fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error))
+}
+
+fn temporary() -> Result<PathBuf, Failure> {
+    let directory = std::env::temp_dir();
+    let pid = std::process::id();
+    for n in 0..100 {
+        let path = directory.join(format!("stentor-demo-{pid}-{n}"));
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            // Of an earlier process with this number.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Failure::cannot_write(&path, &error)),
+        }
+    }
+    Err(Failure::usage("a hundred names are taken", directory.display(), "remove old directories stentor-demo-*"))
+}

@@ -1,0 +1,212 @@
+//! `stentor node` and `stentor cast`: a cluster by hand.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{Ran, Scratch, ran, run, stentor, violations};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A cluster of processes, all in one directory; none outlives the test.
+struct Running {
+    scratch: Scratch,
+    config: PathBuf,
+    nodes: Vec<(String, Child)>,
+}
+
+impl Running {
+    fn new(groups: usize, replicas: usize, limits: &str) -> Self {
+        let scratch = Scratch::new();
+        let mut text =
+            format!("cluster = \"test\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\n[limits]\n{limits}\n");
+        for group in 1..=groups {
+            let member = |n| format!("{{ id = \"g{group}.{n}\", address = \"127.0.0.1:7{group}0{n}\" }}");
+            let members = (1..=replicas).map(member).collect::<Vec<_>>().join(", ");
+            text += &format!("[[group]]\nid = \"g{group}\"\nprocess = [ {members} ]\n");
+        }
+        let config = scratch.file("cluster.toml", &text);
+        Running { scratch, config, nodes: Vec::new() }
+    }
+
+    /// With one member per name.
+    fn with(names: &[&str], groups: usize, replicas: usize, limits: &str) -> Self {
+        let mut running = Running::new(groups, replicas, limits);
+        names.iter().for_each(|name| running.start(name, &[]));
+        running
+    }
+
+    fn meeting(&self) -> Vec<String> {
+        let directory = self.scratch.path("run");
+        ["--config", self.config.to_str().unwrap(), "--directory", directory.to_str().unwrap()]
+            .map(str::to_owned)
+            .into()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path(name)
+    }
+
+    fn start(&mut self, name: &str, more: &[&str]) {
+        let create = |end: &str| File::create(self.path(&format!("{name}.{end}"))).unwrap();
+        let mut command = stentor();
+        command.args(["node", "--id", name]).args(self.meeting()).args(more).stdin(Stdio::piped());
+        let child = command.stdout(create("out")).stderr(create("err")).spawn().expect("the command starts");
+        self.nodes.push((name.to_owned(), child));
+    }
+
+    fn read(&self, name: &str, end: &str) -> String {
+        fs::read_to_string(self.path(&format!("{name}.{end}"))).unwrap()
+    }
+
+    /// Waits until a file of a node says something.
+    fn until(&self, name: &str, end: &str, said: impl Fn(&str) -> bool) -> String {
+        let since = Instant::now();
+        loop {
+            let text = self.read(name, end);
+            if said(&text) {
+                return text;
+            }
+            assert!(since.elapsed() < PATIENCE, "{name}: {text}\n{}", self.read(name, "err"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn signal(&mut self, name: &str, signal: Signal) -> Option<i32> {
+        let at = self.nodes.iter().position(|(n, _)| n == name).expect("it was started");
+        let (_, mut child) = self.nodes.remove(at);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap().code()
+    }
+
+    fn cast(&self, input: &[u8], more: &[&str]) -> Ran {
+        let mut command = stentor();
+        command.arg("cast").args(self.meeting()).args(more);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A cast that is refused reads nothing.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        let output: Output = child.wait_with_output().unwrap();
+        ran(&output)
+    }
+
+    fn delivered(&self, name: &str, count: usize) -> Vec<Value> {
+        let text = self.until(name, "out", |text| text.lines().count() >= count);
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.nodes {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+const SMALL: &str = "message_bytes = 64\nwindow = 16\nclients = 2\nring_kib = 16\nbody_ring_kib = 16";
+
+#[test]
+fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
+    let mut running = Running::new(2, 2, SMALL);
+    let names = ["g1.1", "g1.2", "g2.1", "g2.2"];
+    for name in names {
+        let history = running.path(&format!("{name}.jsonl"));
+        running.start(name, &["--history", history.to_str().unwrap(), "--operations"]);
+    }
+    let history = running.path("c0.jsonl");
+    let input: Vec<u8> = (0..200).flat_map(|n| format!("line {n}\n").into_bytes()).chain(*b"\n\xff\xfe").collect();
+    let recorded = ["--history", history.to_str().unwrap(), "--operations"];
+    let cast = running.cast(&input, &[&["--to", "g2,g1,g2", "--json"], &recorded[..]].concat());
+    assert_eq!((cast.code, cast.stderr.as_str()), (0, ""), "{}", cast.stdout);
+    let document = cast.document("cast");
+    assert_eq!((&document["messages"], &document["outstanding"]), (&202.into(), &0.into()));
+    assert_eq!(document["to"], serde_json::json!(["g1", "g2"]));
+    for name in names {
+        let delivered = running.delivered(name, 202);
+        assert_eq!(delivered.len(), 202);
+        delivered.iter().for_each(|line| assert!(violations("node-delivery", line).is_empty(), "{line}"));
+        assert_eq!((&delivered[7]["payload"], &delivered[7]["n"]), (&"line 7".into(), &8.into()));
+        assert_eq!((&delivered[200]["payload"], &delivered[201]["payload_hex"]), (&"".into(), &"fffe".into()));
+        let said = running.until(name, "err", |text| text.contains("all members are connected"));
+        assert!(
+            said.contains("memory, fixed from here on") && said.contains("leads") == name.ends_with(".1"),
+            "{said}"
+        );
+        assert_eq!(running.signal(name, Signal::TERM), Some(0));
+        assert!(running.read(name, "err").contains("stopped after 202 deliveries"));
+    }
+    let files = names.iter().chain(&["c0"]).map(|name| running.path(&format!("{name}.jsonl")));
+    let judged = run([PathBuf::from("check"), "--complete".into(), "--json".into()].into_iter().chain(files));
+    let document = judged.document("check");
+    let properties = document["properties"].as_object().unwrap();
+    assert!(properties.values().all(|verdict| verdict == "ok"), "{document:#}");
+    assert!(!running.path("run").exists(), "nothing is left behind");
+}
+
+#[test]
+fn a_line_that_is_too_long_is_refused_and_nothing_before_it_is_lost() {
+    let running = Running::with(&["g1.1"], 1, 1, SMALL);
+    let long = "x".repeat(65);
+    let cast = running.cast(format!("one\n{}\n{long}\nfour\n", &long[1..]).as_bytes(), &["--to", "g1"]);
+    assert_eq!((cast.code, cast.stdout.as_str()), (2, ""));
+    for part in ["2 messages", "all delivered", "line 3 is longer than 64 bytes", "standard input:3", "message_bytes"] {
+        assert!(cast.stderr.contains(part), "{part}: {}", cast.stderr);
+    }
+    assert_eq!(running.delivered("g1.1", 2).len(), 2);
+    let again = running.cast(b"four\n", &["--to", "g1", "--client", "c0", "-q"]);
+    assert_eq!((again.code, again.stdout.as_str(), again.stderr.as_str()), (0, "", ""));
+    assert_eq!(
+        running.delivered("g1.1", 3)[2]["m"],
+        serde_json::json!(["c0", 3]),
+        "the place goes on where it was left"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let mut running = Running::with(&["g1.1"], 2, 1, SMALL);
+    running.until("g1.1", "err", |text| text.contains("memory"));
+    running.cast(b"", &["--to", "g1,g9"]).refused(&["no group `g9`", "cluster.toml", "g1, g2"]);
+    running.cast(b"", &["--to", "g1", "--client", "c7"]).refused(&["no process `c7`"]);
+    running.cast(b"", &["--to", "g1", "--client", "g1.1"]).refused(&["`g1.1` is a member"]);
+    let node = |id: &str| run(["node", "--id", id].map(str::to_owned).into_iter().chain(running.meeting()));
+    node("g1.1").refused(&["`g1.1` of cluster `test` is running already, as pid", "stop that process"]);
+    node("g3.1").refused(&["no process `g3.1`"]);
+    node("c0").refused(&["`c0` is not a member of a group"]);
+    let alone = running.cast(b"x\n", &["--to", "g1,g2", "--timeout", "1"]);
+    assert_eq!(alone.code, 1);
+    assert!(alone.stderr.contains("not there after 1s: g2.1\n"), "{}", alone.stderr);
+    let history = running.scratch.file("old.jsonl", "precious");
+    let arguments = ["--id", "g2.1", "--history", history.to_str().unwrap()].map(str::to_owned);
+    run([String::from("node")].into_iter().chain(running.meeting()).chain(arguments)).refused(&["exists already"]);
+    assert_eq!(fs::read_to_string(history).unwrap(), "precious");
+    running.start("g2.1", &["--until-eof", "--json"]);
+    assert_eq!(running.cast(b"x\n", &["--to", "g1,g2"]).code, 0);
+    drop(running.nodes.last_mut().unwrap().1.stdin.take());
+    let said = running.until("g2.1", "out", |text| text.ends_with("}\n"));
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert!(violations("node", &said).is_empty() && said["deliveries"] == 1, "{said:#}");
+}
+
+#[test]
+fn a_killed_member_is_named_and_leaves_nothing_behind() {
+    let mut running = Running::with(&["g1.1", "g1.2"], 1, 2, SMALL);
+    assert_eq!(running.cast(b"before\n", &["--to", "g1"]).code, 0);
+    running.signal("g1.1", Signal::KILL);
+    let cast = running.cast(b"after\n", &["--to", "g1", "--timeout", "1"]);
+    assert_eq!(cast.code, 1);
+    assert!(cast.stderr.contains("g1.1"), "{}", cast.stderr);
+    assert_eq!(running.signal("g1.2", Signal::INT), Some(0), "the others stop as ever");
+    let since = Instant::now();
+    while running.path("run").exists() {
+        assert!(since.elapsed() < PATIENCE, "{:?}", fs::read_dir(running.path("run/test")).map(Iterator::count));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

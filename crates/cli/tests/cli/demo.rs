@@ -1,0 +1,173 @@
+//! `stentor demo`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Ran, Scratch, ran, run, stentor};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn every_property_is_judged_and_holds() {
+    let scratch = Scratch::new();
+    let keep = scratch.path("histories");
+    let keep = keep.to_str().unwrap();
+    let ran = run(["demo", "--json", "--keep", keep]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    let document = ran.document("demo");
+    assert_eq!(document["ok"], true);
+    assert!(document["properties"].as_object().unwrap().values().all(|verdict| verdict == "ok"), "{document:#}");
+    let (messages, deliveries) = (document["messages"].as_u64().unwrap(), document["deliveries"].as_u64().unwrap());
+    assert!(messages >= 5000 && deliveries > 3 * messages && deliveries < 6 * messages, "{document:#}");
+    let delivered: u64 = document["delivered"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(delivered, deliveries);
+    let micros = ["p50", "p99", "max"].map(|at| document["latency_us"][at].as_f64().unwrap());
+    assert!(micros.is_sorted() && micros[0] > 1.0, "{micros:?}");
+    // A message to one group of three costs 3 + 2 + 4 writes, one to both 36.
+    let share = document["messages_to_one_group"].as_f64().unwrap() / messages as f64;
+    let items: f64 = document["items_by_step"].as_object().unwrap().values().map(|n| n.as_f64().unwrap()).sum();
+    assert!((items - (share * 9.0 + (1.0 - share) * 36.0)).abs() < 0.001, "{items} {share}");
+    let writes = document["writes_per_message"].as_f64().unwrap();
+    assert!(writes > 0.0 && writes <= items, "{writes}");
+    let mut names: Vec<_> =
+        fs::read_dir(keep).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let histories = ["c0", "g1.1", "g1.2", "g1.3", "g2.1", "g2.2", "g2.3"].map(|name| format!("{name}.jsonl"));
+    assert_eq!(names, [&histories[..1], &["cluster.toml".to_owned()], &histories[1..]].concat());
+    let again =
+        run([PathBuf::from("check")].into_iter().chain(histories.iter().map(|name| Path::new(keep).join(name))));
+    assert_eq!(again.code, 0, "{}", again.stdout);
+    run(["demo", "--keep", keep]).refused(&["not empty", keep]);
+}
+
+#[test]
+fn other_texts_and_shapes() {
+    let scratch = Scratch::new();
+    let text = scratch.file("text", "one\n\ntwo \u{fe}\nthree");
+    let temporary = scratch.path("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let demo = |more: &[&str]| {
+        let mut command = stentor();
+        command.args(["demo", "--input", text.to_str().unwrap()]).args(more).env("TMPDIR", &temporary);
+        ran(&command.output().unwrap())
+    };
+    let human = demo(&["--groups", "3", "--replicas", "1", "--no-kill"]);
+    assert_eq!(human.code, 0, "{}{}", human.stdout, human.stderr);
+    for part in ["3 processes in 3 groups of 1", "4 messages", "M9  liveness               ok", "nothing is killed"] {
+        assert!(human.stdout.contains(part), "{part}: {}", human.stdout);
+    }
+    let history = human.stdout.lines().find_map(|line| line.strip_prefix("history: ")).unwrap();
+    assert!(Path::new(history.split(';').next().unwrap()).join("c0.jsonl").exists(), "{history}");
+    let limited = demo(&["--groups", "1", "--messages-limit", "2", "--json"]).document("demo");
+    assert_eq!((&limited["messages"], &limited["deliveries"]), (&2.into(), &6.into()));
+    assert_eq!(demo(&["-q", "--replicas", "1"]).stdout, "");
+    demo(&["--groups", "0"]).refused(&["arguments of `stentor demo`"]);
+    fs::write(&text, "x".repeat(65_537)).unwrap();
+    demo(&[]).refused(&["line 1 is longer than 65536 bytes", "text:1"]);
+    fs::write(&text, "").unwrap();
+    demo(&[]).refused(&["no line"]);
+    fs::remove_file(&text).unwrap();
+    demo(&[]).refused(&["cannot read the input"]);
+    let mut full = stentor();
+    full.args(["demo", "--messages-limit", "1"]).env("TMPDIR", "/proc");
+    ran(&full.output().unwrap()).refused(&["cannot write", "/proc/stentor-demo"]);
+}
+
+/// A demonstration that goes on for long, in a directory of its own.
+struct Long {
+    scratch: Scratch,
+    demo: Child,
+}
+
+impl Long {
+    fn start() -> Self {
+        let scratch = Scratch::new();
+        let lines: String = (0..2_000_000).map(|n| format!("{n}\n")).collect();
+        let text = scratch.file("text", &lines);
+        fs::create_dir(scratch.path("tmp")).unwrap();
+        let mut command = stentor();
+        command.args(["demo", "--input", text.to_str().unwrap()]).env("TMPDIR", scratch.path("tmp"));
+        let demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let long = Long { scratch, demo };
+        // Until something was delivered everywhere.
+        let grown =
+            |name: &str| long.files().iter().any(|file| file.ends_with(name) && file.metadata().unwrap().len() > 0);
+        long.until(|| grown("c0.jsonl") && long.nodes().len() == 6);
+        long
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        let mut left = vec![self.scratch.path("tmp")];
+        while let Some(directory) = left.pop() {
+            // Directories come and go.
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                if entry.path().is_dir() { left.push(entry.path()) } else { files.push(entry.path()) }
+            }
+        }
+        files
+    }
+
+    /// Processes with our directory in their command line.
+    fn nodes(&self) -> Vec<Pid> {
+        let ours = self.scratch.path("tmp").into_os_string().into_string().unwrap();
+        let pid = |entry: fs::DirEntry| {
+            let line = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+            let ours = line.contains("\0node\0") && line.contains(&ours);
+            Pid::from_raw(entry.file_name().to_str()?.parse().ok()?).filter(|_| ours)
+        };
+        fs::read_dir("/proc").unwrap().filter_map(|entry| pid(entry.ok()?)).collect()
+    }
+
+    fn until(&self, done: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !done() {
+            assert!(since.elapsed() < PATIENCE, "{:?} {:?}", self.nodes(), self.files());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// It must end by itself, and soon.
+    fn end(self) -> (Ran, Scratch) {
+        let since = Instant::now();
+        let Long { scratch, demo } = self;
+        let ran = ran(&demo.wait_with_output().unwrap());
+        assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
+        (ran, scratch)
+    }
+}
+
+#[test]
+fn a_killed_member_ends_the_demonstration_and_nothing_is_left() {
+    let long = Long::start();
+    kill_process(long.nodes()[2], Signal::KILL).unwrap();
+    let (ran, scratch) = long.end();
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("ended before it was told to, by signal 9"), "{}", ran.stderr);
+    assert_eq!(fs::read_dir(scratch.path("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn an_interrupt_ends_everything_and_nothing_is_left() {
+    let long = Long::start();
+    kill_process(Pid::from_child(&long.demo), Signal::INT).unwrap();
+    let (ran, scratch) = long.end();
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("interrupted"), "{}", ran.stderr);
+    assert_eq!(fs::read_dir(scratch.path("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_killed_demonstration_leaves_no_processes_and_only_histories() {
+    let mut long = Long::start();
+    long.demo.kill().unwrap();
+    long.demo.wait().unwrap();
+    long.until(|| long.nodes().is_empty());
+    let rest = |file: &PathBuf| !file.ends_with("cluster.toml") && file.extension().is_none_or(|end| end != "jsonl");
+    long.until(|| !long.files().iter().any(rest));
+}
