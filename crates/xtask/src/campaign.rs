@@ -1,24 +1,23 @@
-//! A short simulation campaign and the demonstration, with the command itself.
-//!
-//! Not among the steps yet: the command has no `sim` and no `demo`. When it has, these become steps of `steps::TEST`.
-#![expect(
-    dead_code,
-    reason = "the command has neither `sim` nor `demo` yet; with them this becomes steps of `steps::TEST`"
-)]
+//! A short simulation campaign, planted bugs, traces and the demonstration, with the command itself.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::cargo::{Context, capture};
+use crate::cargo::{Context, capture, run};
 use crate::runner::Outcome;
 
 /// Seeds of the campaign without planted bugs, and seeds within which each planted bug must be found.
 const SEEDS: u64 = 1000;
+/// The longest that the campaign without planted bugs may take on two cores, seconds.
+const MOST_SECONDS: f64 = 60.0;
 /// Planted bugs, at least: fewer means that some were lost.
 const PLANTS: usize = 8;
+/// Seeds of which traces are compared.
+const TRACED: [u64; 3] = [1, 2, 3];
 
 /// What `stentor sim … --json` prints, as far as it matters here.
 #[derive(Debug, Deserialize)]
@@ -26,6 +25,8 @@ struct Campaign {
     seeds: u64,
     violations: u64,
     first_violation: Option<Violation>,
+    #[serde(default)]
+    unseen_faults: Vec<String>,
     wall_seconds: f64,
 }
 
@@ -51,6 +52,7 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
     sound(&found)?;
     ensure!(good, "the campaign found nothing but failed");
     println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
+    ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
     Ok(Outcome::Passed)
 }
 
@@ -70,6 +72,49 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// The same seed gives the same trace, to the byte: twice, and in debug and release builds.
+pub(crate) fn traces(context: &Context) -> Result<Outcome> {
+    let directory = Scratch::new()?;
+    for seed in TRACED {
+        let mut traces = Vec::new();
+        for (n, profile) in ["dev", "release", "release"].into_iter().enumerate() {
+            let path = directory.0.join(format!("{seed}-{n}-{profile}.json"));
+            let mut command = context.cargo(["run", "-q", "--profile", profile, "-p", "stentor-cli", "--"]);
+            command.args(["sim", "multicast", "-q", "--seed", &seed.to_string(), "--trace"]).arg(&path);
+            run(&mut command)?;
+            traces.push(read(&path)?);
+        }
+        let [debug, release, again] = &traces[..] else { unreachable!("three were pushed") };
+        ensure!(debug.len() > 1000, "the trace of seed {seed} has only {} bytes", debug.len());
+        ensure!(release == again, "two traces of seed {seed} differ");
+        ensure!(debug == release, "the traces of seed {seed} in debug and release builds differ");
+        println!("seed {seed}: {} bytes, the same each time", debug.len());
+    }
+    Ok(Outcome::Passed)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// A directory of its own, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("stentor-xtask-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system's own cleaning.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// The main job in one line: real processes, real input, every property.
 pub(crate) fn demo(context: &Context) -> Result<Outcome> {
     let (good, found): (_, Demo) = stentor(context, &[], &["demo", "--json"])?;
@@ -85,6 +130,7 @@ fn sound(found: &Campaign) -> Result<()> {
         anyhow::bail!("{} violations; the first: {} at seed {}", found.violations, violation.property, violation.seed);
     }
     ensure!(found.violations == 0, "{} violations", found.violations);
+    ensure!(found.unseen_faults.is_empty(), "claimed faults that never happened: {:?}", found.unseen_faults);
     ensure!(found.seeds == SEEDS, "{} seeds were run, not {SEEDS}", found.seeds);
     Ok(())
 }
@@ -116,6 +162,8 @@ mod tests {
     #[test]
     fn a_campaign_is_sound_only_without_violations_and_with_all_seeds() {
         assert!(campaign(r#"{"seeds": 1000, "violations": 0, "first_violation": null, "wall_seconds": 1.0}"#).is_ok());
+        let unseen = r#"{"seeds": 1000, "violations": 0, "unseen_faults": ["stalls"], "wall_seconds": 1.0}"#;
+        assert!(campaign(unseen).unwrap_err().to_string().contains("stalls"));
         assert!(campaign(r#"{"seeds": 0, "violations": 0, "wall_seconds": 1.0}"#).is_err());
         assert!(campaign(r#"{"seeds": 1000, "violations": 1, "wall_seconds": 1.0}"#).is_err());
         let found = r#"{"seed": 7, "property": "M4", "reproduce": "stentor sim multicast --seed 7"}"#;

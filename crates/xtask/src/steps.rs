@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::cargo::{Context, run};
 use crate::runner::{Outcome, Step};
 use crate::workspace::Workspace;
-use crate::{layers, lengths, licences, loom, purity, unsafety};
+use crate::{campaign, layers, lengths, licences, loom, purity, unsafety};
 
 /// Everything that must hold before a change is merged. Quick ones first.
 pub(crate) const TEST: &[Step] = &[
@@ -24,6 +24,14 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "tests", what: "all tests of all crates", run: tests },
     Step { name: "tests-plants", what: "tests of the crates that have planted bugs, with them", run: tests_plants },
+    Step {
+        name: "campaign",
+        what: "1000 simulated seeds: every property holds, every fault happens",
+        run: campaign::campaign,
+    },
+    Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
+    Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
+    Step { name: "demo", what: "real processes, a real text, every property", run: campaign::demo },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
     Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
 ];
