@@ -1,6 +1,6 @@
 //! What a polling loop does when there is nothing to do: spin, then yield, then sleep.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{Fabric, WaitError};
 
@@ -22,8 +22,9 @@ impl WaitMode {
     pub const YIELD: WaitMode = WaitMode { spins: 0, yields: 1, sleep: false };
     /// More processes than cores, or mostly idle: sleeps soon.
     pub const BLOCK: WaitMode = WaitMode { spins: 16, yields: 0, sleep: true };
-    /// The default: spin a little, yield a little, then sleep.
-    pub const ADAPTIVE: WaitMode = WaitMode { spins: 64, yields: 32, sleep: true };
+    /// The default: hardly spin, yield for some hundred microseconds, then sleep. With more processes than cores every
+    /// idle round that only spins is taken from the peer that this process waits for.
+    pub const ADAPTIVE: WaitMode = WaitMode { spins: 2, yields: 48, sleep: true };
 }
 
 impl Default for WaitMode {
@@ -32,19 +33,38 @@ impl Default for WaitMode {
     }
 }
 
+/// A yield that takes longer has let another process run.
+const CROWDED: Duration = Duration::from_micros(1);
+
+/// What a polling loop does after an idle round.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[must_use]
+pub enum Idle {
+    /// Poll again.
+    Poll,
+    /// Arm ([`Fabric::arm`]), then poll once more.
+    Arm,
+    /// Sleep ([`Fabric::wait`]).
+    Sleep,
+}
+
 /// Counts idle rounds of one polling loop and pauses accordingly.
+///
+/// Spinning is for processes that have a processor each: while yields find that other processes wait for this one, no
+/// round spins.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     mode: WaitMode,
     idle: u32,
     armed: bool,
+    crowded: bool,
 }
 
 impl Backoff {
     /// Starts active.
     #[must_use]
     pub fn new(mode: WaitMode) -> Self {
-        Backoff { mode, idle: 0, armed: false }
+        Backoff { mode, idle: 0, armed: false, crowded: false }
     }
 
     /// Call after every round of the loop. `worked`: whether the round did anything. Returns at once after work;
@@ -55,31 +75,93 @@ impl Backoff {
     /// What [`Fabric::wait`] says.
     #[inline]
     pub fn pause<F: Fabric>(&mut self, fabric: &mut F, worked: bool, longest: Duration) -> Result<(), WaitError> {
+        match self.after(worked) {
+            Idle::Poll => {}
+            Idle::Arm => fabric.arm(),
+            Idle::Sleep => {
+                fabric.wait(longest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for loops that sleep in their own way: spins and yields here, and says what else to do.
+    #[inline]
+    pub fn after(&mut self, worked: bool) -> Idle {
         if worked {
             self.idle = 0;
             self.armed = false;
-            return Ok(());
+            return Idle::Poll;
         }
-        if self.idle < self.mode.spins {
+        if self.idle < self.mode.spins && !self.crowded {
             self.idle = self.idle.saturating_add(1);
             std::hint::spin_loop();
-            return Ok(());
+            return Idle::Poll;
         }
-        self.pause_long(fabric, longest)
+        self.long()
     }
 
-    fn pause_long<F: Fabric>(&mut self, fabric: &mut F, longest: Duration) -> Result<(), WaitError> {
-        let yields_until = self.mode.spins.saturating_add(self.mode.yields);
+    fn long(&mut self) -> Idle {
+        let spins = if self.crowded { 0 } else { self.mode.spins };
+        let yields_until = spins.saturating_add(self.mode.yields);
         if !self.mode.sleep || self.idle < yields_until {
             self.idle = self.idle.saturating_add(1).min(yields_until);
-            std::thread::yield_now();
+            self.give_way();
+            Idle::Poll
         } else if self.armed {
             self.armed = false;
-            fabric.wait(longest)?;
+            Idle::Sleep
         } else {
             self.armed = true;
-            fabric.arm();
+            Idle::Arm
         }
-        Ok(())
+    }
+
+    fn give_way(&mut self) {
+        if self.mode.spins == 0 {
+            std::thread::yield_now();
+            return;
+        }
+        let before = Instant::now();
+        std::thread::yield_now();
+        self.crowded = before.elapsed() > CROWDED;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn idle_rounds(backoff: &mut Backoff, rounds: usize) -> Vec<Idle> {
+        (0..rounds).map(|_| backoff.after(false)).collect()
+    }
+
+    #[test]
+    fn it_spins_yields_arms_polls_once_more_and_sleeps() {
+        let mut backoff = Backoff::new(WaitMode { spins: 3, yields: 0, sleep: true });
+        let poll = Idle::Poll;
+        let expected = [poll, poll, poll, Idle::Arm, Idle::Sleep, Idle::Arm, Idle::Sleep];
+        assert_eq!(idle_rounds(&mut backoff, 7), expected);
+        assert_eq!(backoff.after(true), poll);
+        assert_eq!(idle_rounds(&mut backoff, 4), expected[..4]);
+        assert_eq!(backoff.after(true), poll, "work between arming and sleeping");
+        assert_eq!(idle_rounds(&mut backoff, 4), expected[..4]);
+    }
+
+    #[test]
+    fn a_crowded_processor_is_not_spun_on() {
+        let mut backoff = Backoff::new(WaitMode { spins: 3, yields: 2, sleep: true });
+        backoff.crowded = true;
+        for _ in 0..2 {
+            assert_eq!(backoff.after(false), Idle::Poll);
+            backoff.crowded = true;
+        }
+        assert_eq!(backoff.after(false), Idle::Arm);
+    }
+
+    #[test]
+    fn who_never_sleeps_yields_for_ever() {
+        let mut backoff = Backoff::new(WaitMode::YIELD);
+        assert!(idle_rounds(&mut backoff, 100).iter().all(|idle| *idle == Idle::Poll));
     }
 }

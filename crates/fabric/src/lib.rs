@@ -39,7 +39,7 @@ pub mod seal;
 mod send_queue;
 mod slot;
 
-pub use backoff::{Backoff, WaitMode};
+pub use backoff::{Backoff, Idle, WaitMode};
 pub use capabilities::Capabilities;
 pub use completion::{Completion, Event, Opcode, Status};
 pub use contract::{Fabric, Wake};
