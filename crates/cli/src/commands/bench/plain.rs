@@ -1,6 +1,6 @@
 //! The floors: plain stores and loads to lines that processes share, no protocol and no fabric.
 
-use std::hint::{black_box, spin_loop};
+use std::hint::black_box;
 
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, Word, fence};
 
@@ -131,11 +131,15 @@ pub(super) fn store(to: &[Word], value: u64) {
 /// Lines of the ring that a stream goes through: as many as a control ring has by default.
 pub(super) const STREAM_LINES: usize = 1024;
 
-/// Process `writer` stores lines into a ring, process `reader` picks each of them up; returns the time, ns, at the
-/// reader. The ring is the first [`STREAM_LINES`] lines, the reader's credit the line behind them.
-pub(super) fn stream(stage: &Stage, is_writer: bool, command: &Command, phase: u64) -> u64 {
+/// Lines with the ring's credit, which lies apart from the ring so that no prefetcher couples the two.
+pub(super) const STREAM_ALL_LINES: usize = STREAM_LINES + 8;
+
+/// One process stores lines into a ring, the other one picks each of them up; returns the time, ns, at the reader.
+/// `each` says that every line is a write of its own: a full fence after it, as before every look whether the peer must
+/// be woken. Otherwise the lines go in bulk.
+pub(super) fn stream(stage: &Stage, is_writer: bool, command: &Command, phase: u64, each: bool) -> u64 {
     let ring = stage.lines(0, STREAM_LINES);
-    let credit = &stage.lines(STREAM_LINES, 1)[0];
+    let credit = &stage.lines(STREAM_LINES + 4, 1)[0];
     let base = phase << 32;
     let total = command.warmup + command.iterations;
     let line = |n: u64| {
@@ -148,13 +152,15 @@ pub(super) fn stream(stage: &Stage, is_writer: bool, command: &Command, phase: u
         for n in 0..total {
             while n >= freed + STREAM_LINES as u64 {
                 freed = credit.load(Ordering::Acquire).saturating_sub(base);
-                spin_loop();
             }
             let [words @ .., last] = line(n) else { unreachable!("a line has words") };
             for word in words {
                 word.store(n, Ordering::Relaxed);
             }
             last.store(base + n + 1, Ordering::Release);
+            if each {
+                fence(Ordering::SeqCst);
+            }
         }
         return 0;
     }

@@ -90,7 +90,9 @@ impl Process<'_> {
     fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
         match Kind::of(command.kind) {
             Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
-            Kind::Lines => self.lines(command, phase).map_err(broken("stay on one processor")),
+            kind @ (Kind::Lines | Kind::Bulk) => {
+                self.lines(kind, command, phase).map_err(broken("stay on one processor"))
+            }
             kind => self.multicast(kind, command, phase),
         }
     }
@@ -105,13 +107,13 @@ impl Process<'_> {
     }
 
     /// Two processes on two processors; afterwards they go back to where they were.
-    fn lines(&self, command: &Command, phase: u64) -> io::Result<()> {
+    fn lines(&self, kind: Kind, command: &Command, phase: u64) -> io::Result<()> {
         if self.me > 1 {
             return Ok(());
         }
         let back = processors()?;
         pin(&[if self.me == 0 { command.window } else { command.extra } as usize])?;
-        let ns = plain::stream(self.stage, self.me == 0, command, phase);
+        let ns = plain::stream(self.stage, self.me == 0, command, phase, kind == Kind::Lines);
         self.result(NS).store(ns, Ordering::Relaxed);
         pin(&back)
     }
