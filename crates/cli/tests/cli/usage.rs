@@ -10,7 +10,7 @@ use crate::support::{Scratch, ran, run, stentor};
 fn help_and_version_are_good() {
     let help = run(["--help"]);
     assert_eq!(help.code, 0);
-    for command in ["config", "check", "doctor", "completions", "man"] {
+    for command in ["demo", "node", "cast", "sim", "config", "check", "doctor", "completions", "man"] {
         assert!(help.stdout.contains(&format!("\n  {command} ")), "{}", help.stdout);
     }
     let version = run(["--version"]);
