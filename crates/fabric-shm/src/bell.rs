@@ -4,6 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::thread::futex;
+use stentor_fabric::ProcessId;
+use stentor_fabric::memory::Ordering;
 
 use crate::doorbell::{self, AWAKE, FUTEX};
 use crate::mapping::Mapping;
@@ -17,6 +19,14 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
+    /// Tells the peer that something landed, in the word that counts this process's flushes to it; after the stores.
+    #[inline]
+    pub(crate) fn announce(&self, me: ProcessId, flushes: u64) {
+        if let Some(count) = self.word.words().get(1 + me.index()) {
+            count.store(flushes, Ordering::Release);
+        }
+    }
+
     /// Wakes the peer if it sleeps; after a full fence.
     #[inline]
     pub(crate) fn ring(&self) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use stentor_fabric::memory::{Ordering, fence};
-use stentor_fabric::{Capabilities, Completion, Opcode, QpId, QpKind, QpState, Status};
+use stentor_fabric::{Capabilities, Completion, Opcode, ProcessId, QpId, QpKind, QpState, Status};
 
 use crate::bell::Bell;
 use crate::local::LocalRegion;
@@ -39,10 +39,13 @@ pub(crate) struct Data {
     /// Queue pairs with deferred work requests.
     pub(crate) deferring: u32,
     finished: VecDeque<Finished>,
+    me: ProcessId,
+    /// Flushes so far.
+    flushes: u64,
 }
 
 impl Data {
-    pub(crate) fn new(capabilities: Capabilities, rnr_timeout: Duration, processes: usize) -> Self {
+    pub(crate) fn new(capabilities: Capabilities, rnr_timeout: Duration, me: ProcessId, processes: usize) -> Self {
         Data {
             capabilities,
             rnr_timeout,
@@ -55,6 +58,8 @@ impl Data {
             receivers: Vec::new(),
             deferring: 0,
             finished: VecDeque::new(),
+            me,
+            flushes: 0,
         }
     }
 
@@ -99,7 +104,19 @@ impl Data {
         }
     }
 
+    /// Whether nothing waits to be flushed, retried or polled.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.finished.is_empty() && self.dirty.is_empty() && self.deferring == 0
+    }
+
     fn flush_dirty(&mut self) {
+        self.flushes += 1;
+        for index in &self.dirty {
+            if let Some(bell) = &self.bells[self.qps[*index as usize].peer.index()] {
+                bell.announce(self.me, self.flushes);
+            }
+        }
         fence(Ordering::SeqCst);
         while let Some(index) = self.dirty.pop() {
             let index = index as usize;

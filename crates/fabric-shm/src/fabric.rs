@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
-use stentor_fabric::memory::{WORD, Word};
+use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
@@ -23,8 +23,11 @@ use crate::mapping::Mapping;
 use crate::memfd;
 use crate::message::{FORMAT, Identity};
 
-/// Bytes of the page with the wait word.
-pub(crate) const WAIT_PAGE: u64 = 4096;
+/// Bytes of the page that peers ring: the wait word, and a word per process that counts its flushes to this one.
+pub(crate) fn wait_page_bytes(processes: u16) -> u64 {
+    ((1 + u64::from(processes)) * WORD as u64).next_multiple_of(4096)
+}
+
 /// The largest inline source, bytes.
 const INLINE_LIMIT: u32 = 1 << 20;
 /// The deepest queues.
@@ -42,8 +45,10 @@ pub struct ShmFabric {
     pub(crate) region_names: HashMap<(ProcessId, Purpose), RegionId>,
     /// A word per region, raised by each revocation; peers can only read it.
     pub(crate) generations: Mapping,
-    /// Word 0 says how this process sleeps; peers may write it.
+    /// Word 0 says how this process sleeps; word 1 + p counts the flushes of process p to this one. Peers write it.
     pub(crate) wait_page: Mapping,
+    /// The sum of the flush counts when [`is_quiet`](Fabric::is_quiet) last looked.
+    pub(crate) heard: u64,
     /// How this process was armed last.
     pub(crate) armed: u64,
     /// Whether somebody may be waiting for the raw fd.
@@ -58,9 +63,10 @@ impl ShmFabric {
     pub fn start(config: ShmConfig) -> Result<ShmFabric, StartError> {
         config.check()?;
         let (seat, listener, cluster) = take_seat(&config)?;
-        let wait_fd = memfd::create("stentor-wait", WAIT_PAGE).map_err(system("make the wait page"))?;
+        let wait_bytes = wait_page_bytes(config.processes);
+        let wait_fd = memfd::create("stentor-wait", wait_bytes).map_err(system("make the wait page"))?;
         let wait_page =
-            Mapping::shared(wait_fd.as_fd(), WAIT_PAGE as usize / WORD, true).map_err(system("map the wait page"))?;
+            Mapping::shared(wait_fd.as_fd(), wait_bytes as usize / WORD, true).map_err(system("map the wait page"))?;
         memfd::finish(&wait_fd).map_err(system("seal the wait page"))?;
         let control_words = config.max_regions;
         let control_fd = memfd::create("stentor-control", u64::from(control_words) * WORD as u64)
@@ -96,9 +102,9 @@ impl ShmFabric {
             last_pump: now,
             _seat: seat,
         };
-        let data = Data::new(capabilities(&config), config.rnr_timeout, usize::from(config.processes));
+        let data = Data::new(capabilities(&config), config.rnr_timeout, config.me, usize::from(config.processes));
         let (armed, fd_used, region_names) = (AWAKE, Cell::new(false), HashMap::new());
-        Ok(ShmFabric { config, data, control, region_names, generations, wait_page, armed, fd_used })
+        Ok(ShmFabric { config, data, control, region_names, generations, wait_page, heard: 0, armed, fd_used })
     }
 
     /// The next connection that was refused, here or by the other end: a peer of another version, cluster or
@@ -112,7 +118,7 @@ impl ShmFabric {
     pub fn memory_bytes(&self) -> u64 {
         let regions: u64 = self.data.regions.iter().map(|region| region.spec.bytes).sum();
         let queues: u64 = self.data.qps.iter().map(|qp| self.queue_bytes(qp.config)).sum();
-        regions + queues + WAIT_PAGE + u64::from(self.control.control_words) * WORD as u64
+        regions + queues + wait_page_bytes(self.config.processes) + u64::from(self.control.control_words) * WORD as u64
     }
 
     /// The process id of a connected peer.
@@ -204,6 +210,15 @@ impl Fabric for ShmFabric {
     #[inline]
     fn flush(&mut self) {
         self.data.flush();
+    }
+
+    #[inline]
+    fn is_quiet(&mut self) -> bool {
+        let counts = &self.wait_page.words()[1..=usize::from(self.config.processes)];
+        // Each count only grows, so the sum stays the same only if they all do.
+        let sum = counts.iter().fold(0_u64, |sum, count| sum.wrapping_add(count.load(Ordering::Acquire)));
+        let heard = std::mem::replace(&mut self.heard, sum);
+        heard == sum && self.data.is_quiet()
     }
 
     #[inline]

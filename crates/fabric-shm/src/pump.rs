@@ -11,7 +11,7 @@ use stentor_fabric::{ProcessId, QpState, RegionId, Status};
 use crate::bell::Bell;
 use crate::control::{DIAL_PAUSE, Newcomer, PeerOffer};
 use crate::directory::sockets_of;
-use crate::fabric::{ShmFabric, WAIT_PAGE};
+use crate::fabric::{ShmFabric, wait_page_bytes};
 use crate::hello;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::memfd;
@@ -246,7 +246,8 @@ impl ShmFabric {
                 let identity = identity.clone();
                 let refused = |what: &str, why: String| format!("the {what} page of {identity}, pid {pid}, {why}");
                 let [wait_fd, control_fd] = fds else { return Err(refused("control", "is missing".to_owned())) };
-                let words = memfd::verify(wait_fd.as_fd(), WAIT_PAGE).map_err(|why| refused("wait", why))?;
+                let words = memfd::verify(wait_fd.as_fd(), wait_page_bytes(self.config.processes))
+                    .map_err(|why| refused("wait", why))?;
                 let word = Mapping::shared(wait_fd.as_fd(), words, true)
                     .map_err(|error| refused("wait", error.to_string()))?;
                 let words = memfd::verify(control_fd.as_fd(), u64::from(control_words) * WORD as u64)

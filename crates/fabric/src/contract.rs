@@ -99,6 +99,13 @@ pub trait Fabric {
     /// Hands everything posted to the network and wakes sleeping peers: once per batch, the doorbell.
     fn flush(&mut self);
 
+    /// Whether nothing has landed and nothing has completed since the last call that returned `false`: then a round of
+    /// polling would find nothing new. A hint that saves polling loops the look at every ring; `false` when in doubt,
+    /// and on fabrics that cannot tell.
+    fn is_quiet(&mut self) -> bool {
+        false
+    }
+
     /// Takes completions; returns how many were written to `out`. Flushes.
     fn poll(&mut self, out: &mut [Completion]) -> usize;
 

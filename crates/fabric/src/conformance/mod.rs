@@ -81,7 +81,7 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
         queue: inline_limit(2), bounded_and_freed_by_signalled(2), one_completion_per_signalled(2), poll_and_wait_flush(2);
         source: free_after_a_later_completion(2), inline_is_free_at_once(2);
         revoke: refused_afterwards(2), keeps_what_completed(2), grant_again_has_a_fresh_key(2);
-        wait: woken_by_a_write(2), times_out(2);
+        wait: woken_by_a_write(2), quiet_only_when_nothing_landed(2), times_out(2);
         capabilities: constant_and_sane(2), honest(2), bytes_in_order_if_claimed(2);
         post_errors: one_by_one(2);
         tagged: exact_and_masked(2), unexpected_messages_wait(2);

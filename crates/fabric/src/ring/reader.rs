@@ -1,6 +1,7 @@
 //! The reading end of a ring.
 
 use super::Geometry;
+use super::geometry::Cursor;
 use crate::memory::{LINE_WORDS, Ordering, WORD, Word};
 use crate::seal::{Seal, record_cells};
 
@@ -20,7 +21,7 @@ pub struct Record {
 pub struct RingReader {
     geometry: Geometry,
     seal: Seal,
-    position: u64,
+    cursor: Cursor,
     credited: u64,
 }
 
@@ -28,14 +29,14 @@ impl RingReader {
     /// An empty ring.
     #[must_use]
     pub fn new(geometry: Geometry, seal: Seal) -> Self {
-        RingReader { geometry, seal, position: 0, credited: 0 }
+        RingReader { geometry, seal, cursor: Cursor::new(&geometry, 0), credited: 0 }
     }
 
     /// Where the next record is expected.
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.position
+        self.cursor.position()
     }
 
     /// The ring's size and place.
@@ -48,9 +49,9 @@ impl RingReader {
     #[inline]
     #[must_use]
     pub fn looks_ready(&self, region: &[Word]) -> bool {
-        let first = (self.geometry.byte_offset(self.position) as usize) / WORD;
+        let first = (self.cursor.byte_offset(&self.geometry) as usize) / WORD;
         let seen = region[first + 1].load(Ordering::Relaxed);
-        seen == self.geometry.lap(self.position) || (seen != 0 && self.seal.plant().seal_without_lap())
+        seen == self.cursor.lap() || (seen != 0 && self.seal.plant().seal_without_lap())
     }
 
     /// The next record, copied to the beginning of `private`, if it is wholly there. It stays the next until
@@ -69,24 +70,24 @@ impl RingReader {
     }
 
     fn word(&self) -> usize {
-        (self.position % self.geometry.lap_cells()) as usize * LINE_WORDS
+        self.cursor.cell() as usize * LINE_WORDS
     }
 
     fn open(&self, region: &[Word], private: &mut [u64]) -> Option<Record> {
-        let first = (self.geometry.byte_offset(self.position) as usize) / WORD;
+        let first = (self.cursor.byte_offset(&self.geometry) as usize) / WORD;
         let ring_end = (self.geometry.offset + self.geometry.bytes()) as usize / WORD;
-        let bytes = self.seal.open(self.geometry.lap(self.position), &region[first..ring_end], private)?;
+        let bytes = self.seal.open(self.cursor.lap(), &region[first..ring_end], private)?;
         if bytes > self.geometry.max_payload() {
             return None;
         }
-        let end = self.geometry.after(self.position, record_cells(bytes) as u64);
+        let end = self.cursor.after(&self.geometry, record_cells(bytes) as u64);
         Some(Record { bytes, word: self.word(), end })
     }
 
     /// Goes on to the record after this one.
     #[inline]
     pub fn advance(&mut self, record: &Record) {
-        self.position = record.end;
+        self.cursor.go_to(&self.geometry, record.end);
     }
 
     /// The credit to send for having freed everything before `freed`.

@@ -1,6 +1,7 @@
 //! The writing end of a ring.
 
 use super::Geometry;
+use super::geometry::Cursor;
 use crate::seal::{Seal, record_cells, record_words};
 
 /// Where a sealed record goes.
@@ -19,7 +20,7 @@ pub struct Place {
 pub struct RingWriter {
     geometry: Geometry,
     seal: Seal,
-    position: u64,
+    cursor: Cursor,
     freed: u64,
 }
 
@@ -27,12 +28,12 @@ impl RingWriter {
     /// An empty ring.
     #[must_use]
     pub fn new(geometry: Geometry, seal: Seal) -> Self {
-        RingWriter { geometry, seal, position: 0, freed: 0 }
+        RingWriter { geometry, seal, cursor: Cursor::new(&geometry, 0), freed: 0 }
     }
 
     /// Continues a ring that an earlier process of the same identity wrote up to `position`, all of it freed.
     pub fn resume(&mut self, position: u64) {
-        self.position = position;
+        self.cursor = Cursor::new(&self.geometry, position);
         self.freed = position;
     }
 
@@ -40,7 +41,7 @@ impl RingWriter {
     #[inline]
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.position + record_cells(bytes) as u64 <= self.freed + self.geometry.lap_cells()
+        self.cursor.position() + record_cells(bytes) as u64 <= self.freed + self.geometry.lap_cells()
     }
 
     /// The longest payload of one record, bytes.
@@ -52,13 +53,13 @@ impl RingWriter {
     /// Where the next record starts.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.position
+        self.cursor.position()
     }
 
     /// Whether everything that was written has been freed.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.freed == self.position
+        self.freed == self.cursor.position()
     }
 
     /// Seals the record whose payload of `bytes` is in `record[3..]` and takes the next place for it. `None` if there is
@@ -72,17 +73,18 @@ impl RingWriter {
         if !self.has_room(bytes) {
             return None;
         }
-        self.seal.close(self.geometry.lap(self.position), bytes, record);
-        let offset = self.geometry.byte_offset(self.position);
-        self.position = self.geometry.after(self.position, record_cells(bytes) as u64);
-        Some(Place { offset, words: record_words(bytes), end: self.position })
+        self.seal.close(self.cursor.lap(), bytes, record);
+        let offset = self.cursor.byte_offset(&self.geometry);
+        let end = self.cursor.after(&self.geometry, record_cells(bytes) as u64);
+        self.cursor.go_to(&self.geometry, end);
+        Some(Place { offset, words: record_words(bytes), end })
     }
 
     /// A credit came: the reader has freed everything before `freed`. Credits that go back, or beyond what was written,
     /// are not the reader's and change nothing.
     #[inline]
     pub fn credit(&mut self, freed: u64) {
-        if freed > self.freed && freed <= self.position {
+        if freed > self.freed && freed <= self.cursor.position() {
             self.freed = freed;
         }
     }

@@ -12,7 +12,7 @@ use super::counts::{Counts, RemoteOp, Step};
 use super::member::by_qp;
 use super::open::Opener;
 use super::outbound::{Outbound, scratch};
-use super::posting::Link;
+use super::posting::{Link, Quiet};
 use super::{BODY, CONTROL, MAIN, NodeError};
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
@@ -86,6 +86,7 @@ pub struct Client<F: Fabric> {
     operations: Option<Vec<RemoteOp>>,
     topology: Arc<Topology>,
     message_bytes: usize,
+    quiet: Quiet,
 }
 
 impl<F: Fabric> Client<F> {
@@ -149,6 +150,7 @@ impl<F: Fabric> Client<F> {
             counts: Counts::default(),
             operations: None,
             message_bytes: limits.message_bytes,
+            quiet: Quiet::default(),
             fabric,
             links,
             rings,
@@ -260,6 +262,7 @@ impl<F: Fabric> Client<F> {
         self.submitted += 1;
         self.outstanding.push_back((sequence, to.len()));
         self.outstanding_to.extend(&self.destinations);
+        self.quiet.disturb();
         Ok(Submitted { id })
     }
 
@@ -315,6 +318,9 @@ impl<F: Fabric> Client<F> {
 
     /// One round: completions, credits, connections. Returns whether there was anything.
     pub fn step(&mut self) -> bool {
+        if self.quiet.skips(&mut self.fabric) {
+            return false;
+        }
         let mut worked = self.poll_completions();
         for (group, ring) in self.rings.iter_mut().enumerate() {
             if self.resumed[group] && ring.read_credits(&self.fabric) {
@@ -328,6 +334,7 @@ impl<F: Fabric> Client<F> {
             self.retire_delivered();
         }
         self.fabric.flush();
+        self.quiet.after(worked, false);
         worked
     }
 
@@ -363,6 +370,7 @@ impl<F: Fabric> Client<F> {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
             any = true;
+            self.quiet.disturb();
             let (Event::Connected { qp, .. } | Event::Disconnected { qp, .. }) = event else { continue };
             let Some(link) = self.by_qp.get(qp.index()).copied().flatten() else { continue };
             match event {

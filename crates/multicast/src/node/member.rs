@@ -11,7 +11,7 @@ use super::effects::{Delivered, Out, Outputs, Store, Stored};
 use super::open::{Body, Opener, Peer, Stream};
 use super::outbound::{Outbound, scratch};
 use super::outbox::BoxSender;
-use super::posting::Link;
+use super::posting::{Link, Quiet};
 use crate::{ClientId, Header, Item, Limits, MemoryUse, Place, Replica, ReplicaConfig, Topology, Variant};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
@@ -42,6 +42,7 @@ pub struct Member<F: Fabric> {
     batch: bool,
     window: u32,
     memory: MemoryUse,
+    quiet: Quiet,
 }
 
 const NO_COMPLETION: Completion =
@@ -107,6 +108,7 @@ impl<F: Fabric> Member<F> {
             batch,
             window,
             memory,
+            quiet: Quiet::default(),
         })
     }
 
@@ -162,6 +164,7 @@ impl<F: Fabric> Member<F> {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
             any = true;
+            self.quiet.disturb();
             match event {
                 Event::Connected { qp, .. } => self.connected(qp),
                 Event::Disconnected { qp, .. } => self.disconnected(qp),
@@ -212,6 +215,9 @@ impl<F: Fabric> Member<F> {
     /// One round: takes what came, does what follows from it, delivers what is due, writes what is to be written.
     /// Returns whether there was anything to do. `deliver` is called in the global order.
     pub fn step<D: FnMut(&Delivered<'_>)>(&mut self, deliver: &mut D) -> bool {
+        if self.quiet.skips(&mut self.fabric) {
+            return false;
+        }
         let mut worked = self.poll_completions();
         worked |= self.take_bodies(deliver);
         worked |= self.take_stream(deliver);
@@ -219,6 +225,9 @@ impl<F: Fabric> Member<F> {
         self.send_credits();
         self.send_outboxes();
         self.fabric.flush();
+        let left_over =
+            !(self.outputs.dirty.is_empty() && self.outputs.stream.is_empty() && self.outputs.touched.is_empty());
+        self.quiet.after(worked, left_over);
         worked
     }
 

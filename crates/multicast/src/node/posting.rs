@@ -4,6 +4,46 @@ use stentor_fabric::{Fabric, ProcessId, QpConfig, QpId, RemoteSpan, SendQueue, S
 
 use super::{NodeError, SEND_DEPTH};
 
+/// Rounds that a quiet fabric saves before everything is looked at all the same: what a peer that breaks the rules
+/// forgets to announce is late, not lost.
+const QUIET_ROUNDS: u32 = 64;
+
+/// When a round of polling may be skipped.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    /// The last round found nothing and left nothing over.
+    idle: bool,
+    skipped: u32,
+}
+
+impl Quiet {
+    /// Whether this round would find nothing.
+    #[inline]
+    pub(super) fn skips<F: Fabric>(&mut self, fabric: &mut F) -> bool {
+        // Asked first and every time: what lands after this is for the next round.
+        let quiet = fabric.is_quiet();
+        if !(quiet && self.idle) {
+            return false;
+        }
+        self.skipped += 1;
+        if self.skipped == QUIET_ROUNDS {
+            self.skipped = 0;
+        }
+        self.skipped != 0
+    }
+
+    /// What the round did.
+    #[inline]
+    pub(super) fn after(&mut self, worked: bool, left_over: bool) {
+        self.idle = !worked && !left_over;
+    }
+
+    /// Something else happened: the next round looks at everything.
+    pub(super) fn disturb(&mut self) {
+        self.idle = false;
+    }
+}
+
 /// A queue pair and what is known about it.
 #[derive(Debug)]
 pub(super) struct Link {
