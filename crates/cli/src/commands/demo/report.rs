@@ -73,6 +73,7 @@ impl Shown {
         };
         let writes_by_step: BTreeMap<_, _> = steps.clone().map(writes).collect();
         let items_by_step: BTreeMap<_, _> = steps.filter(|step| **step != Step::Credit).map(items).collect();
+        let protocol = sent.counts.protocol_writes() + served.iter().map(Served::protocol_writes).sum::<u64>();
         let rejected = sent.counts.rejected + served.iter().map(|served| served.rejected).sum::<u64>();
         let properties: BTreeMap<_, _> =
             report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
@@ -87,7 +88,7 @@ impl Shown {
             deliveries: report.counts.deliveries,
             latency_us: outcome.latency.micros(),
             msgs_per_s: outcome.rate.per_second(),
-            writes_per_message: writes_by_step.iter().filter(|(step, _)| **step != "credit").map(|(_, n)| n).sum(),
+            writes_per_message: protocol as f64 / sent.messages as f64,
             leader_changes: outcome.leader_changes,
             history: stage.path().to_owned(),
             input: text.source().to_owned(),

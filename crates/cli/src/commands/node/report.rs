@@ -58,6 +58,11 @@ impl Served {
         }
     }
 
+    /// Remote writes of the protocol's steps, without flow control.
+    pub(in crate::commands) fn protocol_writes(&self) -> u64 {
+        self.writes.iter().filter(|(step, _)| *step != Step::Credit.name()).map(|(_, count)| count).sum()
+    }
+
     pub(super) fn text(&self) -> String {
         let steps = self.writes.iter().filter(|(_, count)| **count > 0);
         let writes = steps.map(|(step, count)| format!("{count} {step}")).collect::<Vec<_>>().join(", ");
