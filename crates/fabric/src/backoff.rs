@@ -24,7 +24,7 @@ impl WaitMode {
     pub const BLOCK: WaitMode = WaitMode { spins: 16, yields: 0, sleep: true };
     /// The default: hardly spin, yield for some hundred microseconds, then sleep. With more processes than cores every
     /// idle round that only spins is taken from the peer that this process waits for.
-    pub const ADAPTIVE: WaitMode = WaitMode { spins: 2, yields: 48, sleep: true };
+    pub const ADAPTIVE: WaitMode = WaitMode { spins: 2, yields: 200, sleep: true };
 }
 
 impl Default for WaitMode {
