@@ -22,22 +22,24 @@ impl<F: Fabric> BoxSender<'_, F> {
     /// Writes what there is room for. Returns whether the outbox is empty now.
     #[inline]
     pub(super) fn send(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
-        while let Some(&first) = outbox.first() {
+        let mut sent = 0;
+        while let Some((kind, _)) = outbox.get(sent).and_then(|first| item::own_item(*first)) {
             if outbound.is_deserted() {
-                outbox.clear();
+                sent = outbox.len();
                 break;
             }
-            let Some((kind, _)) = item::own_item(first) else { return true };
-            let words = self.chunk(outbound, outbox);
+            let words = self.chunk(outbound, &outbox[sent..]);
             if !outbound.ready(self.fabric, self.links, words * 8) {
-                return false;
+                break;
             }
-            self.scratch[HEADER_WORDS..HEADER_WORDS + words].copy_from_slice(&outbox[..words]);
+            self.scratch[HEADER_WORDS..HEADER_WORDS + words].copy_from_slice(&outbox[sent..sent + words]);
             let writes = outbound.send(self.fabric, self.links, words * 8, self.scratch);
             self.counts.write(Step::from(kind), writes);
-            outbox.drain(..words);
+            sent += words;
         }
-        true
+        // Once per call, not per record: a long outbox goes out in many records.
+        outbox.drain(..sent);
+        outbox.is_empty()
     }
 
     /// Words of whole items that go into the next record: all, if they fit inline; at least one.
