@@ -14,7 +14,7 @@ mod scenario;
 
 pub use campaign::{Campaign, CampaignReport, Violation};
 pub use counts::{RoleCounts, count_writes};
-pub use run::{RunReport, run_seed, trace_seed};
+pub use run::{RunReport, run_scenario, run_seed, trace_seed};
 pub use scenario::Scenario;
 pub use stentor_fabric_sim::FaultCounts;
 pub use stentor_multicast::{Plant, Variant};

@@ -51,7 +51,18 @@ impl RunReport {
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
 pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, NodeError> {
-    Ok(run(seed, &Scenario::draw(seed), plant, false)?.0)
+    run_scenario(seed, &Scenario::draw(seed), plant)
+}
+
+/// Runs a seed of a scenario that was not drawn.
+///
+/// # Errors
+/// As [`run_seed`].
+///
+/// # Panics
+/// If the groups and clients of the scenario are no [`Topology`].
+pub fn run_scenario(seed: u64, scenario: &Scenario, plant: Plant) -> Result<RunReport, NodeError> {
+    Ok(run(seed, scenario, plant, false)?.0)
 }
 
 /// Runs a seed and returns its trace as well: Chrome trace JSON, for `ui.perfetto.dev`.

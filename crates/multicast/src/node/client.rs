@@ -1,17 +1,17 @@
 //! A client on a fabric.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Completion, Event, Fabric, Opcode, QpId, Status};
+use stentor_fabric::{Completion, Event, Fabric, Opcode, QpId, QpState, Status};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
+use super::awaited::Awaited;
 use super::counts::{Counts, RemoteOp, Step};
 use super::member::by_qp;
 use super::open::Opener;
-use super::outbound::{Outbound, scratch};
+use super::outbound::{Outbound, Target, scratch};
 use super::posting::{Link, Quiet};
 use super::{BODY, CONTROL, MAIN, NodeError};
 use crate::limits::CREDIT_CELLS_BYTES;
@@ -27,7 +27,7 @@ pub enum SubmitError {
         /// Index of the group.
         group: u16,
     },
-    /// Not all members are connected yet, or more than a minority is gone.
+    /// Not all members (of all groups) are connected yet, or more than a minority is gone.
     #[error("group {group} is not connected")]
     NotConnected {
         /// Index of the group.
@@ -44,7 +44,7 @@ pub enum SubmitError {
     /// No groups, more than 255, an unknown group, or not in rising order.
     #[error("destinations are 1 to 255 known groups in rising order")]
     Destinations,
-    /// An earlier process of this client place left messages unfinished; take another place.
+    /// An earlier process of this client place left messages undelivered; wait a while, or take another place.
     #[error(
         "client place c{client} has unfinished messages of an earlier process at group {group}; take another place"
     )]
@@ -74,13 +74,11 @@ pub struct Client<F: Fabric> {
     rings: Vec<Outbound>,
     /// By group: whether the ring's beginning is known.
     resumed: Vec<bool>,
+    all_resumed: bool,
     record: Vec<u64>,
     destinations: Vec<Destination>,
-    /// Messages that are not known to be delivered everywhere: sequence, number of destinations.
-    outstanding: VecDeque<(u64, usize)>,
-    outstanding_to: VecDeque<Destination>,
+    awaited: Awaited,
     submitted: u64,
-    delivered: u64,
     completions: [Completion; 16],
     counts: Counts,
     operations: Option<Vec<RemoteOp>>,
@@ -107,6 +105,7 @@ impl<F: Fabric> Client<F> {
         if usize::from(client.0) >= topology.clients() || fabric.me() != me {
             return Err(NodeError::Role(fabric.me(), "client place of this configuration"));
         }
+        super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let seal = |process| Seal::new(process, salt).with_plant(plant.fabric());
         let geometry = limits.body_ring(&topology);
         let mut opener = Opener {
@@ -132,12 +131,11 @@ impl<F: Fabric> Client<F> {
             by_qp: by_qp(&links),
             sender: Sender::new(&topology, client, limits.window, plant),
             resumed: vec![false; rings.len()],
+            all_resumed: false,
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
-            outstanding: VecDeque::with_capacity(limits.window as usize),
-            outstanding_to: VecDeque::with_capacity(limits.window as usize),
+            awaited: Awaited::new(topology.groups()),
             submitted: 0,
-            delivered: 0,
             completions: [Completion {
                 qp: QpId(0),
                 id: 0,
@@ -191,14 +189,15 @@ impl<F: Fabric> Client<F> {
         &mut self.fabric
     }
 
-    /// Whether messages may go to these groups: enough members are connected and the rings' beginnings are known.
+    /// Whether messages may go to these groups: the members of *all* groups have said where their rings stand (each
+    /// knows only the sequences that it has seen, and no id may be used twice), and these groups have a majority.
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
-        to.iter().all(|group| self.resumed.get(usize::from(group.0)).copied().unwrap_or(false))
+        self.all_resumed && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
     }
 
-    /// Whether an earlier process of this place left messages unfinished at one of these groups: all that count told
-    /// where its ring stands, and they differ. Another place must be taken then.
+    /// Whether an earlier process of this place left messages undelivered at one of these groups. They may become
+    /// delivered, or never, if it died while it wrote: wait a while, or take another place.
     pub fn is_unfinished(&mut self, to: &[GroupId]) -> bool {
         to.iter().any(|group| {
             self.resumed.get(usize::from(group.0)) == Some(&false)
@@ -221,13 +220,13 @@ impl<F: Fabric> Client<F> {
     /// All messages up to this sequence are delivered at every destination process that counts.
     #[must_use]
     pub fn delivered_up_to(&self) -> u64 {
-        self.delivered
+        self.awaited.delivered_up_to()
     }
 
     /// Messages that are not known to be delivered everywhere.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.outstanding.len()
+        self.awaited.messages()
     }
 
     /// Multicasts a message to groups, in rising order. `notify`: members tell at once when they delivered it, not only
@@ -260,8 +259,7 @@ impl<F: Fabric> Client<F> {
             }
         }
         self.submitted += 1;
-        self.outstanding.push_back((sequence, to.len()));
-        self.outstanding_to.extend(&self.destinations);
+        self.awaited.submitted(sequence, &self.destinations);
         self.quiet.disturb();
         Ok(Submitted { id })
     }
@@ -280,20 +278,27 @@ impl<F: Fabric> Client<F> {
         if let Err(full) = self.sender.check(to) {
             return Err(SubmitError::Busy { group: full.group });
         }
+        if !self.all_resumed {
+            self.resume_all()?;
+        }
         let bytes = Header::words(to.len()) * 8 + payload.len();
-        for group in to {
-            let at = usize::from(group.0);
-            if !self.resumed[at] {
-                self.resume(*group)?;
-            }
-            if !self.rings[at].ready(&mut self.fabric, &self.links, bytes) {
-                return Err(SubmitError::Busy { group: group.0 });
+        let full = |group: &&GroupId| !self.rings[usize::from(group.0)].ready(&mut self.fabric, &self.links, bytes);
+        to.iter().find(full).map_or(Ok(()), |group| Err(SubmitError::Busy { group: group.0 }))
+    }
+
+    /// Takes over the rings where an earlier process of this place left them. All groups' members must have said where
+    /// theirs stands, whoever the message is for: each knows only the sequences that it has seen.
+    fn resume_all(&mut self) -> Result<(), SubmitError> {
+        for group in self.topology.group_ids() {
+            if !self.resumed[usize::from(group.0)] {
+                self.resume(group)?;
             }
         }
+        self.all_resumed = true;
         Ok(())
     }
 
-    /// Takes over the ring where an earlier process of this place left it: all members must have freed the same.
+    /// Takes over the ring of one group: all members must have freed everything, and the same.
     fn resume(&mut self, group: GroupId) -> Result<(), SubmitError> {
         let ring = &mut self.rings[usize::from(group.0)];
         ring.read_credits(&self.fabric);
@@ -305,7 +310,7 @@ impl<F: Fabric> Client<F> {
         }
         let places = counted.clone().map(|target| (target.freed_position(), target.freed_slots));
         let Some(first) = places.clone().next() else { return Err(SubmitError::NotConnected { group: group.0 }) };
-        if places.clone().any(|place| place != first) {
+        if places.clone().any(|place| place != first) || counted.clone().any(Target::holds_messages) {
             return Err(SubmitError::Unfinished { client: self.sender.client().0, group: group.0 });
         }
         let sequence = counted.map(|target| target.last_sequence).max().unwrap_or(0);
@@ -323,7 +328,7 @@ impl<F: Fabric> Client<F> {
         }
         let mut worked = self.poll_completions();
         for (group, ring) in self.rings.iter_mut().enumerate() {
-            if self.resumed[group] && ring.read_credits(&self.fabric) {
+            if self.resumed[group] && ring.take_news(&self.fabric) {
                 worked = true;
                 for (member, target) in ring.targets.iter().enumerate().filter(|(_, target)| !target.expelled) {
                     self.sender.on_freed(GroupId(group as u16), member, target.freed_slots);
@@ -339,14 +344,8 @@ impl<F: Fabric> Client<F> {
     }
 
     fn retire_delivered(&mut self) {
-        while let Some(&(sequence, groups)) = self.outstanding.front() {
-            let done = self.outstanding_to.iter().take(groups).all(|to| to.slot < self.sender.freed(to.group));
-            if !done {
-                return;
-            }
-            self.delivered = sequence;
-            self.outstanding.pop_front();
-            self.outstanding_to.drain(..groups);
+        for group in 0..self.rings.len() as u16 {
+            self.awaited.freed(GroupId(group), self.sender.freed(GroupId(group)));
         }
     }
 
@@ -357,7 +356,7 @@ impl<F: Fabric> Client<F> {
             let Some(link) = self.by_qp.get(qp.index()).copied().flatten() else { continue };
             if status == Status::Success {
                 self.links[link].queue.completed(id);
-            } else {
+            } else if self.fabric.state(qp) == QpState::Error {
                 self.disconnected(link);
             }
         }
@@ -378,10 +377,8 @@ impl<F: Fabric> Client<F> {
                 _ => self.disconnected(link),
             }
         }
-        for group in self.topology.group_ids() {
-            if !self.resumed[usize::from(group.0)] {
-                any |= self.resume(group).is_ok();
-            }
+        if !self.all_resumed {
+            any |= self.resume_all().is_ok();
         }
         any
     }

@@ -1,6 +1,7 @@
 //! A ring that a peer writes here, and the credit that goes back.
 
-use stentor_fabric::seal::Seal;
+use stentor_fabric::memory::WORD;
+use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Fabric, RegionId, RemoteRegion, RemoteSpan, RingReader, SealedSlot, Source};
 use zerocopy::IntoBytes;
 
@@ -23,16 +24,24 @@ pub(super) struct CreditOut {
     pub(super) link: usize,
     offset: u64,
     remote: Option<RemoteRegion>,
+    /// The request that wrote the last credit, where writes are not ordered (rule 5).
+    last: u64,
 }
+
+/// Words of a credit: position freed, slots freed, highest sequence, position read.
+const CREDIT_WORDS: usize = 4;
+/// Bytes of a credit's record: what a fabric must take inline.
+pub(super) const CREDIT_BYTES: usize = (HEADER_WORDS + CREDIT_WORDS) * WORD;
 
 impl CreditOut {
     pub(super) fn new(seal: Seal, link: usize, offset: u64) -> Self {
-        CreditOut { slot: SealedSlot::new(seal), link, offset, remote: None }
+        CreditOut { slot: SealedSlot::new(seal), link, offset, remote: None, last: 0 }
     }
 
     /// The peer is another process now: its region must be asked for again.
     pub(super) fn forget(&mut self) {
         self.remote = None;
+        self.last = 0;
     }
 
     /// Whether a credit could be sent now.
@@ -41,16 +50,24 @@ impl CreditOut {
         if self.remote.is_none() && link.ready {
             self.remote = fabric.resolve(link.peer, CONTROL);
         }
-        link.can_post() && self.remote.is_some()
+        // Of two credits on their way through an unordered fabric the older one could land last, and stay.
+        let alone = self.last <= link.queue.done();
+        link.can_post() && self.remote.is_some() && alone
     }
 
-    /// Sends [position freed, slots freed, highest sequence]; call when [`ready`](CreditOut::ready) says so.
-    pub(super) fn send<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], values: [u64; 3]) -> bool {
+    /// Sends [position freed, slots freed, highest sequence, position read]; call when [`ready`](CreditOut::ready)
+    /// says so.
+    pub(super) fn send<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], values: [u64; CREDIT_WORDS]) -> bool {
         let Some(region) = self.remote else { return false };
         let mut record = [0_u64; 8];
         let sealed = self.slot.seal(&values, &mut record);
         let target = RemoteSpan { region, offset: self.offset };
-        links[self.link].write(fabric, Source::Inline(sealed.as_bytes()), target).is_some()
+        let (ordered, source) = (fabric.capabilities().ordered_writes, Source::Inline(sealed.as_bytes()));
+        let request = links[self.link].write(fabric, source, target, !ordered);
+        if !ordered {
+            self.last = request.unwrap_or(0);
+        }
+        request.is_some()
     }
 }
 
@@ -66,6 +83,6 @@ impl Inbound {
             return 0;
         }
         let value = self.reader.credit(freed);
-        u64::from(self.credit.send(fabric, links, [value, 0, 0]))
+        u64::from(self.credit.send(fabric, links, [value, 0, 0, freed]))
     }
 }

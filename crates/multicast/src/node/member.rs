@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Completion, Event, Fabric, Opcode, ProcessId, QpId, Record, Status};
+use stentor_fabric::{Completion, Event, Fabric, Opcode, ProcessId, QpId, QpState, Record, Status};
 
 use super::NodeError;
 use super::counts::{Counts, RemoteOp, Step};
@@ -63,6 +63,7 @@ impl<F: Fabric> Member<F> {
         if fabric.me() != me {
             return Err(NodeError::Role(fabric.me(), "process of this configuration"));
         }
+        super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let config = ReplicaConfig { window: limits.window, ..config };
         let plant = config.plant.fabric();
         let seal = |process| Seal::new(process, salt).with_plant(plant);
@@ -191,6 +192,7 @@ impl<F: Fabric> Member<F> {
         if let Some(client) = self.client_of(link) {
             // The client learns where its ring stands, whoever wrote it before.
             self.outputs.notify[usize::from(client.0)] = true;
+            self.bodies[usize::from(client.0)].settling = true;
             self.outputs.touch(client);
         }
     }
@@ -238,7 +240,8 @@ impl<F: Fabric> Member<F> {
             let Some(link) = self.link_of(qp) else { continue };
             if status == Status::Success {
                 self.links[link].queue.completed(id);
-            } else {
+            } else if self.fabric.state(qp) == QpState::Error {
+                // Else it was reset already, and this is flushed work of the time before.
                 // A suspicion, not a crash: this peer no longer counts for flow control, quorums stay what they are.
                 self.disconnected(qp);
             }
@@ -249,10 +252,14 @@ impl<F: Fabric> Member<F> {
     fn take_bodies<D: FnMut(&Delivered<'_>)>(&mut self, deliver: &mut D) -> bool {
         let mut worked = false;
         for at in 0..self.bodies.len() {
+            self.bodies[at].drained = false;
             for _ in 0..RECORDS_PER_STEP {
                 let ring = &mut self.bodies[at].ring;
                 let memory = self.fabric.memory(ring.region);
-                let Some(record) = ring.reader.peek_mirrored(memory, &mut self.stores[at].mirror) else { break };
+                let Some(record) = ring.reader.peek_mirrored(memory, &mut self.stores[at].mirror) else {
+                    self.bodies[at].drained = true;
+                    break;
+                };
                 ring.reader.advance(&record);
                 worked = true;
                 if self.take_body(ClientId(at as u16), record, deliver).is_none() {
@@ -274,10 +281,10 @@ impl<F: Fabric> Member<F> {
             end: record.end,
             notify: header.notify,
         };
+        // Refused before it takes the place of another message in the store.
+        let slot = self.replica.admit(client, &header).ok()?;
         let body = &mut self.bodies[at];
         body.last_sequence = body.last_sequence.max(header.sequence);
-        let slot = body.received;
-        body.received += 1;
         self.stores[at].put(slot, stored);
         // Again, because the effects read the stores too.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
@@ -369,8 +376,8 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Tells a client what is free again, if it is much or the client waits for it. Returns whether that must be tried
-    /// again.
+    /// Tells a client what is free again, if it is much or the client waits for it: a new one until it knows that the
+    /// ring is empty. Returns whether that must be tried again.
     fn send_client_credit(&mut self, client: ClientId) -> bool {
         let at = usize::from(client.0);
         let Member { fabric, replica, links, bodies, stores, outputs, window, .. } = self;
@@ -382,18 +389,22 @@ impl<F: Fabric> Member<F> {
         }
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
         let cells = body.ring.reader.uncredited(body.freed_position) * 4 >= body.ring.reader.geometry().lap_cells();
-        if !(slots || cells || outputs.notify[at]) {
-            return false;
+        let read = body.ring.reader.position();
+        let settled = body.settling && body.drained && read == body.freed_position;
+        if !(slots || cells || settled || outputs.notify[at]) {
+            return body.settling;
         }
-        if !body.ring.credit.ready(fabric, links) {
+        // Who takes over a ring must hear of everything that lies in it.
+        if (body.settling && !body.drained) || !body.ring.credit.ready(fabric, links) {
             return true;
         }
         let position = body.ring.reader.credit(body.freed_position);
-        let values = [position, body.freed_slots, body.last_sequence];
+        let values = [position, body.freed_slots, body.last_sequence, read];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         body.credited_slots = freed;
+        body.settling &= !settled;
         outputs.notify[at] = false;
-        false
+        body.settling
     }
 
     fn send_outboxes(&mut self) {

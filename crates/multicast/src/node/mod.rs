@@ -4,6 +4,7 @@
 //! member has a stream ring per other member of its group and a body ring per client. One region per writer and
 //! purpose. What several peers get alike (bodies, stream entries) is sealed once and written to each.
 
+mod awaited;
 mod client;
 mod counts;
 mod effects;
@@ -19,8 +20,11 @@ pub use counts::{Counts, RemoteOp, Step};
 pub use effects::Delivered;
 pub use member::Member;
 
-use stentor_fabric::{AccessError, ConnectError, Purpose, RegisterError, Service};
+use stentor_fabric::seal::record_words;
+use stentor_fabric::{AccessError, Capabilities, ConnectError, Purpose, RegisterError, Service};
 use thiserror::Error;
+
+use crate::{Limits, Topology};
 
 /// Credits and, between members, timestamps and acknowledgements.
 pub(crate) const CONTROL: Purpose = Purpose(1);
@@ -54,7 +58,31 @@ pub enum NodeError {
     /// Sizes.
     #[error(transparent)]
     Limits(#[from] crate::LimitsError),
+    /// The fabric moves less at a time than these sizes need.
+    #[error("{what} of {needs} bytes, the fabric takes {has}: lower `message_bytes`, or use another fabric")]
+    Fabric {
+        /// What is too long.
+        what: &'static str,
+        /// Its bytes.
+        needs: u64,
+        /// The fabric's limit, bytes.
+        has: u64,
+    },
     /// This process has another role.
     #[error("{0} is not a {1}")]
     Role(stentor_fabric::ProcessId, &'static str),
+}
+
+/// Whether the fabric can carry what these sizes ask of it.
+fn check_fabric(fabric: &Capabilities, limits: &Limits, topology: &Topology) -> Result<(), NodeError> {
+    let record = |payload: usize| record_words(payload) as u64 * 8;
+    let rings = [limits.body_ring(topology), limits.control_ring(topology)];
+    let longest = rings.iter().map(|ring| record(ring.max_payload())).max().unwrap_or(0);
+    let credit = inbound::CREDIT_BYTES as u64;
+    let checks =
+        [("writes", longest, fabric.max_message_bytes), ("inline credits", credit, u64::from(fabric.inline_bytes))];
+    match checks.into_iter().find(|(_, needs, has)| needs > has) {
+        Some((what, needs, has)) => Err(NodeError::Fabric { what, needs, has }),
+        None => Ok(()),
+    }
 }

@@ -15,7 +15,10 @@ use crate::{ClientId, GroupId, Limits, Topology};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) ring: Inbound,
-    pub(super) received: u64,
+    /// Nothing more was in the ring at the last look.
+    pub(super) drained: bool,
+    /// A client that connected has not been told yet that the ring is empty.
+    pub(super) settling: bool,
     pub(super) last_sequence: u64,
     pub(super) freed_slots: u64,
     pub(super) freed_position: u64,
@@ -24,7 +27,15 @@ pub(super) struct Body {
 
 impl Body {
     fn new(ring: Inbound) -> Self {
-        Body { ring, received: 0, last_sequence: 0, freed_slots: 0, freed_position: 0, credited_slots: 0 }
+        Body {
+            ring,
+            drained: false,
+            settling: false,
+            last_sequence: 0,
+            freed_slots: 0,
+            freed_position: 0,
+            credited_slots: 0,
+        }
     }
 }
 

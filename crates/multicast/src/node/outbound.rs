@@ -28,6 +28,8 @@ pub(super) struct Target {
     pub(super) freed_slots: u64,
     /// Highest sequence seen (for clients).
     pub(super) last_sequence: u64,
+    /// Up to where the ring was read when the credit went out (for clients).
+    read: u64,
     /// Whether a credit came at all.
     pub(super) credited: bool,
     pub(super) expelled: bool,
@@ -40,6 +42,11 @@ impl Target {
     pub(super) fn freed_position(&self) -> u64 {
         self.freed
     }
+
+    /// Whether the peer holds a message that it has not freed.
+    pub(super) fn holds_messages(&self) -> bool {
+        self.read != self.freed
+    }
 }
 
 /// A ring at one or several peers: one position, the smallest credit counts.
@@ -49,6 +56,8 @@ pub(super) struct Outbound {
     geometry: Geometry,
     staging: Option<RegionId>,
     pub(super) targets: Vec<Target>,
+    /// Whether credits came that the owner has not looked at.
+    news: bool,
 }
 
 impl Outbound {
@@ -67,7 +76,7 @@ impl Outbound {
         } else {
             None
         };
-        Ok(Outbound { writer: RingWriter::new(geometry, seal), geometry, staging, targets: Vec::new() })
+        Ok(Outbound { writer: RingWriter::new(geometry, seal), geometry, staging, targets: Vec::new(), news: false })
     }
 
     /// Bytes registered for staging.
@@ -93,22 +102,30 @@ impl Outbound {
             freed: 0,
             freed_slots: 0,
             last_sequence: 0,
+            read: 0,
             credited: false,
             expelled: false,
             staged: VecDeque::new(),
         });
     }
 
-    /// Reads the credits that came; `true` if any did.
-    pub(super) fn read_credits<F: Fabric>(&mut self, fabric: &F) -> bool {
+    /// Whether credits came since the last call, whoever read them.
+    pub(super) fn take_news<F: Fabric>(&mut self, fabric: &F) -> bool {
+        self.read_credits(fabric);
+        std::mem::take(&mut self.news)
+    }
+
+    /// Reads the credits that came.
+    pub(super) fn read_credits<F: Fabric>(&mut self, fabric: &F) {
         let mut any = false;
         for target in &mut self.targets {
             let (region, offset) = target.credit_at;
             let cell = &fabric.memory(region)[offset as usize / WORD..];
-            if let Some([freed, slots, sequence]) = target.credit.read(cell) {
+            if let Some([freed, slots, sequence, read]) = target.credit.read(cell) {
                 target.freed = self.writer.absorb(target.freed, freed);
                 target.freed_slots = slots;
                 target.last_sequence = sequence;
+                target.read = read;
                 target.credited = true;
                 any = true;
             }
@@ -119,7 +136,7 @@ impl Outbound {
                 self.writer.credit(freed);
             }
         }
-        any
+        self.news |= any;
     }
 
     /// Whether all targets that count can take a record with this payload now.
@@ -174,7 +191,7 @@ impl Outbound {
                 _ => Source::Inline(zerocopy::IntoBytes::as_bytes(&record[..place.words])),
             };
             let span = RemoteSpan { region, offset: place.offset };
-            if let Some(request) = links[target.link].write(fabric, source, span) {
+            if let Some(request) = links[target.link].write(fabric, source, span, false) {
                 writes += 1;
                 if !inline {
                     target.staged.push_back((request, position));

@@ -67,12 +67,18 @@ impl Link {
         self.ready && self.queue.free() > 0
     }
 
-    /// Posts a write; `false` if the queue pair is broken. Returns the number of the request, which
-    /// [`SendQueue::done`] reaches when the source may be reused.
+    /// Posts a write; `None` if the queue pair is broken. Returns the number of the request, which
+    /// [`SendQueue::done`] reaches when it is done. `awaited`: somebody waits for that.
     #[inline]
-    pub(super) fn write<F: Fabric>(&mut self, fabric: &mut F, source: Source<'_>, target: RemoteSpan) -> Option<u64> {
+    pub(super) fn write<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        source: Source<'_>,
+        target: RemoteSpan,
+        awaited: bool,
+    ) -> Option<u64> {
         // What is read later must be known to have been read: its place is used again.
-        let signalled = self.queue.signal_next() || matches!(source, Source::Region(_));
+        let signalled = awaited || self.queue.signal_next() || matches!(source, Source::Region(_));
         let id = self.queue.next_id();
         let request = WorkRequest { id, verb: Verb::Write { source, target }, signalled };
         if fabric.post(self.qp, request).is_err() {

@@ -244,14 +244,8 @@ impl Replica {
         header: &Header<'_>,
         effects: &mut E,
     ) -> Result<(), Rejected> {
-        let group = self.group;
-        let window = self.windows.get_mut(usize::from(client.0)).ok_or(Rejected::Client(client.0))?;
-        let (own, slot) = header
-            .destinations()
-            .enumerate()
-            .find_map(|(position, to)| (to.group == group).then_some((position, to.slot)))
-            .ok_or(Rejected::NotForUs)?;
-        window.admit(client, slot)?;
+        let (own, slot) = self.place_of(client, header)?;
+        let window = &mut self.windows[usize::from(client.0)];
         window.slot_mut(slot).hold(client, slot, own, header)?;
         window.held_one_more();
         if !self.is_leader() {
@@ -259,6 +253,27 @@ impl Replica {
         }
         self.settle(client, effects);
         Ok(())
+    }
+
+    /// The slot of a message that [`on_message`](Replica::on_message) would take next.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    #[inline]
+    pub fn admit(&self, client: ClientId, header: &Header<'_>) -> Result<u64, Rejected> {
+        self.place_of(client, header).map(|(_, slot)| slot)
+    }
+
+    /// Position of the own group among a message's destinations, and its slot here.
+    fn place_of(&self, client: ClientId, header: &Header<'_>) -> Result<(usize, u64), Rejected> {
+        let window = self.windows.get(usize::from(client.0)).ok_or(Rejected::Client(client.0))?;
+        let (own, slot) = header
+            .destinations()
+            .enumerate()
+            .find_map(|(position, to)| (to.group == self.group).then_some((position, to.slot)))
+            .ok_or(Rejected::NotForUs)?;
+        window.admit(client, slot)?;
+        Ok((own, slot))
     }
 
     /// What every event ends with: assign what may be assigned now, deliver what is due.

@@ -1,0 +1,95 @@
+//! A simulated cluster whose clients the test itself holds.
+#![allow(dead_code, unreachable_pub, reason = "every test uses its own part")]
+
+use std::sync::Arc;
+
+use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
+use stentor_multicast::{
+    Client, ClientId, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError, Topology, Variant,
+};
+
+pub const SALT: u64 = 7;
+
+pub struct Bed {
+    pub world: World,
+    pub topology: Arc<Topology>,
+    pub limits: Limits,
+    pub members: Vec<Member<SimFabric>>,
+    pub clients: Vec<Option<Client<SimFabric>>>,
+    /// By member: what it delivered.
+    pub delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
+}
+
+impl Bed {
+    pub fn new(groups: &[usize], clients: u16, limits: Limits, network: NetworkModel) -> Bed {
+        let topology = Arc::new(Topology::new(groups, clients).expect("a possible cluster"));
+        let world = World::new(SimConfig::new(topology.processes(), 0, network));
+        let members = (0..topology.all_members() as u16)
+            .map(ProcessId)
+            .map(|me| {
+                let (topology, window) = (topology.clone(), limits.window);
+                let config = ReplicaConfig { topology, me, variant: Variant::V2, window, plant: Plant::None };
+                Member::new(world.fabric(me), config, limits, SALT).expect("a possible member")
+            })
+            .collect::<Vec<_>>();
+        let delivered = vec![Vec::new(); members.len()];
+        let mut bed = Bed { world, topology, limits, members, clients: Vec::new(), delivered };
+        for client in 0..clients {
+            let fabric = bed.world.fabric(bed.topology.client_process(ClientId(client)));
+            let client = bed.client_on(fabric, client);
+            bed.clients.push(Some(client));
+        }
+        bed
+    }
+
+    fn client_on(&self, fabric: SimFabric, client: u16) -> Client<SimFabric> {
+        Client::new(fabric, self.topology.clone(), ClientId(client), self.limits, SALT, Plant::None)
+            .expect("a possible client")
+    }
+
+    /// The process of a client place dies; another one takes the place.
+    pub fn replace_client(&mut self, client: u16) {
+        let process = self.topology.client_process(ClientId(client));
+        let fabric = self.world.restart(process);
+        self.clients[usize::from(client)] = Some(self.client_on(fabric, client));
+    }
+
+    /// Runs for `ns`, or until nothing is left to happen; without the clients if `clients` is false.
+    pub fn run(&mut self, ns: u64, clients: bool) {
+        let until = self.world.now_ns() + ns;
+        while let Some(due) = self.world.next(until) {
+            let Due::Step { process, .. } = due else { continue };
+            let at = process.index();
+            let worked = if let Some(member) = self.members.get_mut(at) {
+                let delivered = &mut self.delivered[at];
+                member.housekeep() | member.step(&mut |message| delivered.push((message.id, message.payload.to_vec())))
+            } else {
+                let client = self.clients[at - self.members.len()].as_mut();
+                client.filter(|_| clients).is_some_and(|client| client.housekeep() | client.step())
+            };
+            self.world.stepped(process, worked);
+        }
+    }
+
+    pub fn client(&mut self, client: u16) -> &mut Client<SimFabric> {
+        self.clients[usize::from(client)].as_mut().expect("a client that is there")
+    }
+
+    pub fn submit(&mut self, client: u16, to: &[u16], payload: &[u8], notify: bool) -> Result<MessageId, SubmitError> {
+        let to: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
+        let submitted = self.client(client).submit(&to, payload, notify)?;
+        self.client(client).fabric_mut().flush();
+        let process = self.topology.client_process(ClientId(client));
+        self.world.wake_at(process, self.world.now_ns());
+        Ok(submitted.id)
+    }
+
+    pub fn delivered_by(&self, member: usize) -> Vec<u64> {
+        self.delivered[member].iter().map(|(id, _)| id.sequence).collect()
+    }
+}
+
+pub fn limits(window: u32, message_bytes: usize, body_ring_bytes: u64) -> Limits {
+    Limits { message_bytes, window, body_ring_bytes, control_ring_bytes: 4096 }
+}

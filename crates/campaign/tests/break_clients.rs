@@ -1,0 +1,122 @@
+//! Clients that wait, that come back, that are far ahead at one group.
+
+mod break_bed;
+
+use break_bed::{Bed, limits};
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault, NetworkModel};
+use stentor_multicast::SubmitError;
+
+/// Long enough for everything that is under way.
+const SETTLED_NS: u64 = 100_000;
+/// Long enough for a broken queue pair to be noticed and connected again.
+const RECONNECTED_NS: u64 = 4_000_000;
+
+#[test]
+fn a_credit_that_is_found_while_submitting_frees_the_window_too() {
+    // Records of two cells: seven fill the ring's fourteen, one less than the window of eight.
+    let mut bed = Bed::new(&[1], 1, limits(8, 64, 14 * 64), NetworkModel::uniform(1_000));
+    bed.run(SETTLED_NS, true);
+    for n in 0..7 {
+        assert!(bed.submit(0, &[0], &[n; 64], false).is_ok(), "message {n}");
+    }
+    // The credit for the seven comes between the client's last round and its next message.
+    bed.run(SETTLED_NS, false);
+    assert!(bed.submit(0, &[0], &[7; 64], false).is_ok());
+    bed.run(SETTLED_NS, true);
+    assert_eq!(bed.delivered_by(0).len(), 8);
+    assert!(bed.submit(0, &[0], &[8; 64], false).is_ok(), "seven slots were credited");
+}
+
+#[test]
+fn who_takes_a_place_with_undelivered_messages_loses_none() {
+    let mut bed = Bed::new(&[3, 1], 1, limits(64, 64, 8192), NetworkModel::uniform(1_000));
+    bed.run(SETTLED_NS, true);
+    // Group 1 does not answer for a while, so group 0 holds the message and cannot deliver it.
+    bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 3 * RECONNECTED_NS });
+    bed.submit(0, &[0, 1], b"first", false).expect("a quiet cluster takes a message");
+    bed.run(SETTLED_NS, true);
+    assert!(bed.delivered.iter().all(Vec::is_empty));
+    bed.replace_client(0);
+    bed.run(RECONNECTED_NS, true);
+    let early = bed.submit(0, &[0], b"second", false);
+    bed.run(3 * RECONNECTED_NS, true);
+    let late = if early.is_ok() { early } else { bed.submit(0, &[0], b"second", false) };
+    bed.run(SETTLED_NS, true);
+    let id = late.expect("everything is delivered, so the place is free again");
+    for member in 0..3 {
+        assert_eq!(bed.delivered_by(member), [1, id.sequence], "member {member}");
+    }
+}
+
+#[test]
+fn who_takes_a_place_never_uses_an_id_again() {
+    let mut bed = Bed::new(&[1, 1], 1, limits(8, 64, 8192), NetworkModel::uniform(1_000));
+    bed.run(SETTLED_NS, true);
+    for _ in 0..3 {
+        bed.submit(0, &[1], b"to group 1 only", true).expect("a quiet cluster takes a message");
+    }
+    bed.run(SETTLED_NS, true);
+    assert_eq!(bed.delivered_by(1), [1, 2, 3]);
+    bed.world.inject(0, Fault::Stall { process: ProcessId(1), for_ns: 2 * RECONNECTED_NS });
+    bed.replace_client(0);
+    bed.run(RECONNECTED_NS, true);
+    // Group 1 has not said yet how far the place has counted.
+    if let Ok(id) = bed.submit(0, &[0], b"to group 0 only", true) {
+        assert!(id.sequence > 3, "{id} is another message already");
+    }
+    bed.run(2 * RECONNECTED_NS, true);
+    let id = bed.submit(0, &[0], b"to group 0 only", true).expect("all groups answer again");
+    assert!(id.sequence > 3, "{id} is another message already");
+}
+
+#[test]
+fn a_place_that_many_messages_went_through_is_taken_over_whole() {
+    // More than a member takes from a ring in one step, most of them unread when the client dies.
+    let mut bed = Bed::new(&[1], 1, limits(256, 64, 65536), NetworkModel::uniform(1_000));
+    bed.run(SETTLED_NS, true);
+    bed.world.inject(0, Fault::Stall { process: ProcessId(0), for_ns: 2 * RECONNECTED_NS });
+    bed.run(1_000, true);
+    for n in 0..200_u8 {
+        bed.submit(0, &[0], &[n; 8], false).expect("the window is larger");
+    }
+    bed.run(SETTLED_NS, true);
+    bed.replace_client(0);
+    bed.run(4 * RECONNECTED_NS, true);
+    let id = bed.submit(0, &[0], b"next", true).expect("all is delivered");
+    bed.run(SETTLED_NS, true);
+    assert_eq!(id.sequence, 201);
+    assert_eq!(bed.delivered_by(0), (1..=201).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_group_that_does_not_answer_costs_a_client_of_others_no_memory() {
+    let mut bed = Bed::new(&[1, 1], 1, limits(4, 64, 8192), NetworkModel::uniform(1_000));
+    bed.run(SETTLED_NS, true);
+    bed.world.inject(0, Fault::Stall { process: ProcessId(0), for_ns: 1_000_000_000 });
+    bed.run(1_000, true);
+    let first = bed.submit(0, &[0], b"stuck", true).expect("a quiet cluster takes a message");
+    for n in 0..500_u32 {
+        let sent = bed.submit(0, &[1], b"flows", true);
+        assert!(sent.is_ok(), "message {n}: {sent:?}");
+        bed.run(10_000, true);
+    }
+    assert_eq!(bed.delivered_by(1).len(), 500);
+    assert_eq!(bed.client(0).delivered_up_to(), first.sequence - 1);
+    // All but one are known to be delivered.
+    assert_eq!(bed.client(0).outstanding(), 1);
+}
+
+#[test]
+fn a_full_window_says_so_and_opens_again() {
+    let mut bed = Bed::new(&[3], 1, limits(1, 0, 0), NetworkModel::uniform(1_000));
+    bed.run(SETTLED_NS, true);
+    for n in 1..=50 {
+        let id = bed.submit(0, &[0], b"", false).expect("the window of one is open");
+        assert_eq!(id.sequence, n);
+        assert_eq!(bed.submit(0, &[0], b"", false), Err(SubmitError::Busy { group: 0 }));
+        bed.run(SETTLED_NS, true);
+    }
+    assert!(bed.delivered.iter().all(|delivered| delivered.len() == 50));
+    assert_eq!((bed.client(0).delivered_up_to(), bed.client(0).outstanding()), (50, 0));
+}

@@ -1,0 +1,108 @@
+//! A client's messages that are not known to be delivered everywhere.
+
+use std::collections::VecDeque;
+
+use crate::{Destination, GroupId};
+
+/// What a client waits for: at most a window of messages per group, however far it is ahead at others.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    groups: Vec<Waiting>,
+    /// By entry: groups that have not freed the message.
+    left: Vec<u16>,
+    unused: Vec<u32>,
+    last: u64,
+}
+
+/// The messages that one group has not freed, the oldest first; their slots are consecutive.
+#[derive(Debug, Default)]
+struct Waiting {
+    first: u64,
+    /// Sequence and entry.
+    messages: VecDeque<(u64, u32)>,
+}
+
+impl Awaited {
+    pub(super) fn new(groups: usize) -> Self {
+        let groups = (0..groups).map(|_| Waiting::default()).collect();
+        Awaited { groups, left: Vec::new(), unused: Vec::new(), last: 0 }
+    }
+
+    #[inline]
+    pub(super) fn submitted(&mut self, sequence: u64, to: &[Destination]) {
+        self.last = sequence;
+        let entry = self.unused.pop().unwrap_or_else(|| {
+            self.left.push(0);
+            self.left.len() as u32 - 1
+        });
+        self.left[entry as usize] = to.len() as u16;
+        for to in to {
+            let group = &mut self.groups[usize::from(to.group.0)];
+            if group.messages.is_empty() {
+                group.first = to.slot;
+            }
+            group.messages.push_back((sequence, entry));
+        }
+    }
+
+    /// A group has freed all slots below `slots`.
+    #[inline]
+    pub(super) fn freed(&mut self, group: GroupId, slots: u64) {
+        let group = &mut self.groups[usize::from(group.0)];
+        while group.first < slots
+            && let Some((_, entry)) = group.messages.pop_front()
+        {
+            group.first += 1;
+            let left = &mut self.left[entry as usize];
+            *left -= 1;
+            if *left == 0 {
+                self.unused.push(entry);
+            }
+        }
+    }
+
+    /// Messages that some group has not freed.
+    pub(super) fn messages(&self) -> usize {
+        self.left.len() - self.unused.len()
+    }
+
+    /// All messages up to this sequence are freed by all their groups.
+    pub(super) fn delivered_up_to(&self) -> u64 {
+        let oldest = self.groups.iter().filter_map(|group| group.messages.front()).map(|(sequence, _)| *sequence).min();
+        oldest.map_or(self.last, |oldest| oldest - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(slots: &[(u16, u64)]) -> Vec<Destination> {
+        slots.iter().map(|(group, slot)| Destination { group: GroupId(*group), slot: *slot }).collect()
+    }
+
+    #[test]
+    fn a_message_is_awaited_until_its_last_group_has_freed_it() {
+        let mut awaited = Awaited::new(2);
+        assert_eq!((awaited.messages(), awaited.delivered_up_to()), (0, 0));
+        awaited.submitted(5, &to(&[(0, 7), (1, 3)]));
+        awaited.submitted(6, &to(&[(1, 4)]));
+        awaited.freed(GroupId(1), 5);
+        assert_eq!((awaited.messages(), awaited.delivered_up_to()), (1, 4));
+        awaited.freed(GroupId(0), 7);
+        assert_eq!(awaited.messages(), 1);
+        awaited.freed(GroupId(0), 8);
+        assert_eq!((awaited.messages(), awaited.delivered_up_to()), (0, 6));
+    }
+
+    #[test]
+    fn what_is_freed_at_one_group_leaves_nothing_behind_for_a_message_that_waits_at_another() {
+        let mut awaited = Awaited::new(2);
+        awaited.submitted(1, &to(&[(0, 0)]));
+        for n in 0..1000 {
+            awaited.submitted(2 + n, &to(&[(1, n)]));
+            awaited.freed(GroupId(1), n + 1);
+        }
+        assert_eq!((awaited.messages(), awaited.delivered_up_to(), awaited.left.len()), (1, 0, 2));
+    }
+}
