@@ -56,7 +56,7 @@ impl Housekeeper {
     /// Whether it is time.
     #[inline]
     pub fn is_due(&mut self, worked: bool) -> bool {
-        self.rounds += 1;
+        self.rounds = self.rounds.wrapping_add(1);
         if worked && !self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
             return false;
         }
