@@ -224,7 +224,7 @@ impl<F: Fabric> Member<F> {
         worked |= self.take_bodies(deliver);
         worked |= self.take_stream(deliver);
         worked |= self.take_control(deliver);
-        self.send_credits();
+        self.send_credits(!worked);
         self.send_outboxes();
         self.fabric.flush();
         let left_over =
@@ -359,10 +359,11 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    fn send_credits(&mut self) {
+    /// `idle`: there is nothing else to do, so also small credits go.
+    fn send_credits(&mut self, idle: bool) {
         let mut touched = std::mem::take(&mut self.outputs.touched);
         touched.retain(|client| {
-            let waits = self.send_client_credit(*client);
+            let waits = self.send_client_credit(*client, idle);
             if !waits {
                 self.outputs.untouch(*client);
             }
@@ -376,9 +377,9 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Tells a client what is free again, if it is much or the client waits for it: a new one until it knows that the
-    /// ring is empty. Returns whether that must be tried again.
-    fn send_client_credit(&mut self, client: ClientId) -> bool {
+    /// Tells a client what is free again, if it is much, if there is nothing else to do, or if the client waits for it: a
+    /// new one until it knows that the ring is empty. Returns whether that must be tried again.
+    fn send_client_credit(&mut self, client: ClientId, idle: bool) -> bool {
         let at = usize::from(client.0);
         let Member { fabric, replica, links, bodies, stores, outputs, window, .. } = self;
         let body = &mut bodies[at];
@@ -391,8 +392,13 @@ impl<F: Fabric> Member<F> {
         let cells = body.ring.reader.uncredited(body.freed_position) * 4 >= body.ring.reader.geometry().lap_cells();
         let read = body.ring.reader.position();
         let settled = body.settling && body.drained && read == body.freed_position;
-        if !(slots || cells || settled || outputs.notify[at]) {
-            return body.settling;
+        let small = freed > body.credited_slots;
+        if !(slots || cells || settled || outputs.notify[at] || (idle && small)) {
+            return body.settling || small;
+        }
+        if !links[body.ring.credit.link].ready {
+            // Nobody is there to be told; who comes next is told when it connects.
+            return false;
         }
         // Who takes over a ring must hear of everything that lies in it.
         if (body.settling && !body.drained) || !body.ring.credit.ready(fabric, links) {
