@@ -4,8 +4,8 @@ mod break_bed;
 
 use break_bed::{Bed, limits};
 use stentor_fabric::ProcessId;
-use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::SubmitError;
+use stentor_fabric_sim::{Delay, Fault, NetworkModel};
+use stentor_multicast::{GroupId, SubmitError};
 
 /// Long enough for everything that is under way.
 const SETTLED_NS: u64 = 100_000;
@@ -119,4 +119,45 @@ fn a_full_window_says_so_and_opens_again() {
     }
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 50));
     assert_eq!((bed.client(0).delivered_up_to(), bed.client(0).outstanding()), (50, 0));
+}
+
+#[test]
+fn a_message_that_will_never_be_delivered_closes_its_place() {
+    let mut bed = Bed::new(&[1, 1], 1, limits(8, 64, 8192), NetworkModel::uniform(1_000));
+    bed.run(SETTLED_NS, true);
+    // The client dies after its first write: group 0 has the message, group 1 never gets it but hears of it.
+    bed.world.inject(0, Fault::CrashAtPost { process: ProcessId(2), post: 1 });
+    bed.run(1_000, true);
+    bed.submit(0, &[0, 1], b"half written", true).expect("a quiet cluster takes a message");
+    bed.run(RECONNECTED_NS, true);
+    bed.replace_client(0);
+    bed.run(RECONNECTED_NS, true);
+    assert!(bed.client(0).is_unfinished() && !bed.client(0).is_connected(&[GroupId(1)]));
+    // At group 1 the next slot belongs to the message that never came.
+    assert_eq!(bed.submit(0, &[1], b"next", true), Err(SubmitError::Unfinished { client: 0, group: 0 }));
+    assert_eq!(bed.delivered.concat(), []);
+}
+
+#[test]
+fn a_place_changes_hands_while_its_credits_are_flushed() {
+    // The credits to the dead client are flushed, more of them than a member takes in one round.
+    let instant = Delay::exactly(0);
+    let network = NetworkModel { control: instant, retry_ns: 200_000, ..NetworkModel::uniform(1_000) };
+    let mut bed = Bed::new(&[1], 2, limits(256, 64, 65536), network);
+    bed.run(SETTLED_NS, true);
+    for round in 0..3 {
+        for n in 0..200_u8 {
+            assert!(bed.submit(0, &[0], &[n; 8], true).is_ok(), "round {round}, message {n}");
+            // One credit each.
+            bed.run(2_000, false);
+            if n == 100 {
+                bed.world.crash(ProcessId(1));
+            }
+        }
+        bed.replace_client(0);
+        bed.run(RECONNECTED_NS, true);
+        bed.submit(0, &[0], b"next", true).expect("the place is free again");
+        bed.run(SETTLED_NS, true);
+        assert_eq!(bed.client(0).outstanding(), 0, "the credit came");
+    }
 }

@@ -55,7 +55,7 @@ impl Bed {
         self.clients[usize::from(client)] = Some(self.client_on(fabric, client));
     }
 
-    /// Runs for `ns`, or until nothing is left to happen; without the clients if `clients` is false.
+    /// Runs for `ns`; without the clients if `clients` is false.
     pub fn run(&mut self, ns: u64, clients: bool) {
         let until = self.world.now_ns() + ns;
         while let Some(due) = self.world.next(until) {
@@ -70,6 +70,8 @@ impl Bed {
             };
             self.world.stepped(process, worked);
         }
+        // Time passes also when nothing happens.
+        self.world.advance(until - self.world.now_ns());
     }
 
     pub fn client(&mut self, client: u16) -> &mut Client<SimFabric> {

@@ -85,7 +85,7 @@ impl Joining<'_> {
             client_round(&mut client, &mut backoff, &mut housekeeper, false)
                 .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
             let now = Instant::now();
-            if !client.is_unfinished(self.to) {
+            if !client.is_unfinished() {
                 unfinished_since = None;
             } else if now - *unfinished_since.get_or_insert(now) > FINISHING {
                 return Err(Refused::Unfinished);

@@ -189,19 +189,18 @@ impl<F: Fabric> Client<F> {
         &mut self.fabric
     }
 
-    /// Whether messages may go to these groups: the members of *all* groups have said where their rings stand (each
-    /// knows only the sequences that it has seen, and no id may be used twice), and these groups have a majority.
+    /// Whether messages may go to these groups: the members of *all* groups have said where their rings stand and that
+    /// nothing of an earlier process of this place is left, and these groups have a majority.
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
         self.all_resumed && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
     }
 
-    /// Whether an earlier process of this place left messages undelivered at one of these groups. They may become
-    /// delivered, or never, if it died while it wrote: wait a while, or take another place.
-    pub fn is_unfinished(&mut self, to: &[GroupId]) -> bool {
-        to.iter().any(|group| {
-            self.resumed.get(usize::from(group.0)) == Some(&false)
-                && matches!(self.resume(*group), Err(SubmitError::Unfinished { .. }))
+    /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
+    /// never, if it died while it wrote: wait a while, or take another place.
+    pub fn is_unfinished(&mut self) -> bool {
+        self.topology.group_ids().any(|group| {
+            !self.resumed[usize::from(group.0)] && matches!(self.resume(group), Err(SubmitError::Unfinished { .. }))
         })
     }
 
@@ -286,8 +285,9 @@ impl<F: Fabric> Client<F> {
         to.iter().find(full).map_or(Ok(()), |group| Err(SubmitError::Busy { group: group.0 }))
     }
 
-    /// Takes over the rings where an earlier process of this place left them. All groups' members must have said where
-    /// theirs stands, whoever the message is for: each knows only the sequences that it has seen.
+    /// Takes over the rings where an earlier process of this place left them. Whoever the first message is for, all groups
+    /// must have delivered everything: each knows only the sequences that it has seen, and a message that one group holds
+    /// undelivered names slots at others.
     fn resume_all(&mut self) -> Result<(), SubmitError> {
         for group in self.topology.group_ids() {
             if !self.resumed[usize::from(group.0)] {
