@@ -29,6 +29,26 @@ fn a_credit_that_is_found_while_submitting_frees_the_window_too() {
 }
 
 #[test]
+fn a_credit_that_is_found_by_a_message_that_finds_no_room_counts_too() {
+    let mut bed = Bed::new(&[1, 1], 1, limits(8, 64, 14 * 64), NetworkModel::uniform(1_000));
+    bed.run(SETTLED_NS, true);
+    bed.world.inject(0, Fault::Stall { process: ProcessId(1), for_ns: 10 * SETTLED_NS });
+    bed.run(1_000, true);
+    let mut sent = 0;
+    for group in [0, 1] {
+        // Until the ring is full, not the window.
+        while bed.submit(0, &[group], &[1; 64], true).is_ok() {
+            sent += 1;
+        }
+    }
+    assert!((2..16).contains(&sent), "{sent} messages, the windows are not full");
+    bed.run(SETTLED_NS, false);
+    assert_eq!(bed.submit(0, &[0, 1], &[2; 64], true), Err(SubmitError::Busy { group: 1 }));
+    bed.client(0).step();
+    assert_eq!(bed.client(0).outstanding(), sent / 2, "group 0 has said that it is done");
+}
+
+#[test]
 fn who_takes_a_place_with_undelivered_messages_loses_none() {
     let mut bed = Bed::new(&[3, 1], 1, limits(64, 64, 8192), NetworkModel::uniform(1_000));
     bed.run(SETTLED_NS, true);
@@ -140,24 +160,42 @@ fn a_message_that_will_never_be_delivered_closes_its_place() {
 
 #[test]
 fn a_place_changes_hands_while_its_credits_are_flushed() {
-    // The credits to the dead client are flushed, more of them than a member takes in one round.
-    let instant = Delay::exactly(0);
-    let network = NetworkModel { control: instant, retry_ns: 200_000, ..NetworkModel::uniform(1_000) };
-    let mut bed = Bed::new(&[1], 2, limits(256, 64, 65536), network);
-    bed.run(SETTLED_NS, true);
-    for round in 0..3 {
-        for n in 0..200_u8 {
-            assert!(bed.submit(0, &[0], &[n; 8], true).is_ok(), "round {round}, message {n}");
-            // One credit each.
-            bed.run(2_000, false);
-            if n == 100 {
-                bed.world.crash(ProcessId(1));
-            }
+    // Credits to the old client get no answer until its queue pair breaks; the new one connects at once, while more of
+    // them are flushed than a member takes in one round.
+    let network = NetworkModel {
+        control: Delay::exactly(0),
+        step: Delay::exactly(100),
+        retry_ns: 200_000,
+        ..NetworkModel::uniform(1_000)
+    };
+    for cut_ns in (200_000..206_000).step_by(200) {
+        let mut bed = Bed::new(&[1], 1, limits(256, 64, 65536), network.clone());
+        bed.run(SETTLED_NS, true);
+        bed.world.inject(0, Fault::Cut { from: ProcessId(0), to: ProcessId(1), for_ns: cut_ns });
+        for n in 0..190_u8 {
+            assert!(bed.submit(0, &[0], &[n; 8], true).is_ok(), "message {n}");
+            bed.run(1_000, false);
         }
+        bed.run(5_000, false);
         bed.replace_client(0);
         bed.run(RECONNECTED_NS, true);
-        bed.submit(0, &[0], b"next", true).expect("the place is free again");
+        let next = bed.submit(0, &[0], b"next", true);
+        assert!(next.is_ok(), "cut for {cut_ns} ns: {next:?}");
         bed.run(SETTLED_NS, true);
         assert_eq!(bed.client(0).outstanding(), 0, "the credit came");
+    }
+}
+
+#[test]
+fn the_newest_credit_counts_where_writes_overtake_each_other() {
+    let mut bed = Bed::new(&[3], 1, limits(64, 64, 65536), NetworkModel::unordered());
+    bed.run(SETTLED_NS, true);
+    for round in 0..300 {
+        for n in 0..3 {
+            assert!(bed.submit(0, &[0], &[n; 8], true).is_ok(), "round {round}");
+            bed.run(1_500, true);
+        }
+        bed.run(10 * SETTLED_NS, true);
+        assert_eq!(bed.client(0).outstanding(), 0, "round {round}");
     }
 }
