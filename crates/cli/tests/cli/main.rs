@@ -1,5 +1,6 @@
 //! The real binary, as a user runs it.
 
+mod bench;
 mod check;
 mod cluster;
 mod config;

@@ -1,6 +1,7 @@
 //! Time, the same for all processes of a host.
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 
 /// Nanoseconds of the monotonic clock.
 #[inline]
@@ -9,15 +10,45 @@ pub(super) fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What reading it costs, ns: the smallest mean of several batches, so that a time slice of somebody else's is not in it.
-pub(super) fn read_cost() -> f64 {
-    const READS: u32 = 2000;
-    let batch = || {
-        let start = now();
-        for _ in 0..READS {
-            std::hint::black_box(now());
-        }
-        (now() - start) as f64 / f64::from(READS + 1)
-    };
-    (0..20).map(|_| batch()).fold(f64::INFINITY, f64::min)
+/// What it costs to read the clock, and how finely it tells.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Grain {
+    /// One reading, ns: the smallest mean of several batches, so that nobody else's time slice is in it.
+    pub(super) cost_ns: f64,
+    /// Readings differ by multiples of this, ns.
+    pub(super) step_ns: u64,
+}
+
+impl Grain {
+    pub(super) fn measure() -> Self {
+        const READS: u32 = 2000;
+        let batch = || {
+            let start = now();
+            for _ in 0..READS {
+                std::hint::black_box(now());
+            }
+            (now() - start) as f64 / f64::from(READS + 1)
+        };
+        let cost_ns = (0..20).map(|_| batch()).fold(f64::INFINITY, f64::min);
+        let mut last = now();
+        let step_ns = (0..READS).fold(0, |step, _| divisor(step, now() - std::mem::replace(&mut last, now())));
+        Grain { cost_ns, step_ns: step_ns.max(1) }
+    }
+}
+
+/// The greatest common one.
+fn divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_read_in_less_than_it_could_ever_take() {
+        let grain = Grain::measure();
+        assert!(grain.cost_ns > 0.0 && grain.cost_ns < 100_000.0, "{grain:?}");
+        assert_eq!([divisor(0, 30), divisor(30, 20), divisor(10, 0), divisor(9, 5)], [30, 10, 10, 1]);
+    }
 }

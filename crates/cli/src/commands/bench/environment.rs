@@ -4,6 +4,8 @@ use std::fs;
 
 use serde::Serialize;
 
+use super::clock::Grain;
+
 /// The machine and how it was used.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Environment {
@@ -21,8 +23,8 @@ pub(super) struct Environment {
     pub(super) pinning: String,
     /// Processes that were running or waiting to on average, when the bench began.
     pub(super) load: f64,
-    /// What reading the clock costs, ns; it is subtracted from latencies of two processes.
-    pub(super) clock_ns: f64,
+    /// What reading the clock costs is subtracted from the latencies of `bench fabric`.
+    pub(super) clock: Grain,
 }
 
 impl Environment {
@@ -42,7 +44,7 @@ impl Environment {
             wait,
             pinning,
             load,
-            clock_ns: super::clock::read_cost(),
+            clock: Grain::measure(),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use hdrhistogram::Histogram;
 
+use super::clock::Grain;
+
 /// Longest latency that is told apart, ns.
 const LONGEST: u64 = 60_000_000_000;
 
@@ -13,8 +15,8 @@ pub(super) struct Samples {
     rounds: Vec<(f64, f64)>,
     /// Multiplied to what was recorded: one half for half the round trip.
     scale: f64,
-    /// Subtracted from what was recorded, ns: what reading the clock costs.
-    clock: f64,
+    /// What reading it costs is subtracted from what was recorded.
+    clock: Grain,
 }
 
 /// What is told of them, microseconds.
@@ -49,8 +51,22 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// The median. Where the clock tells in steps as long as what it measures, the values that fall on the middle step are
+/// taken as spread evenly over it (the median of grouped data).
+fn middle(round: &Histogram<u64>, step: u64) -> f64 {
+    let value = round.value_at_quantile(0.5);
+    let half = step / 2;
+    if half == 0 || value >= 100 * step || value <= half {
+        return value as f64;
+    }
+    let below = round.count_between(0, value - half - 1) as f64;
+    let on = round.count_between(value - half, value + half) as f64;
+    let wanted = round.len() as f64 / 2.0 - below;
+    value as f64 + ((wanted / on).clamp(0.0, 1.0) - 0.5) * step as f64
+}
+
 impl Samples {
-    pub(super) fn new(scale: f64, clock: f64) -> Self {
+    pub(super) fn new(scale: f64, clock: Grain) -> Self {
         Samples { all: histogram(), rounds: Vec::new(), scale, clock }
     }
 
@@ -61,26 +77,27 @@ impl Samples {
             round.saturating_record(latency.max(1));
         }
         if !round.is_empty() {
-            self.rounds.push((self.ns(round.value_at_quantile(0.5)), self.ns(round.value_at_quantile(0.99))));
+            let middle = middle(&round, self.clock.step_ns);
+            self.rounds.push((self.ns(middle), self.ns(round.value_at_quantile(0.99) as f64)));
             self.all.add(&round).expect("equal bounds");
         }
     }
 
-    fn ns(&self, recorded: u64) -> f64 {
-        ((recorded as f64 - self.clock) * self.scale).max(0.0)
+    fn ns(&self, recorded: f64) -> f64 {
+        ((recorded - self.clock.cost_ns) * self.scale).max(0.0)
     }
 
     pub(super) fn summary(&self) -> Summary {
         let us = |ns: f64| ns / 1000.0;
         Summary {
             iterations: self.all.len(),
-            min: us(self.ns(self.all.min())),
-            max: us(self.ns(self.all.max())),
+            min: us(self.ns(self.all.min() as f64)),
+            max: us(self.ns(self.all.max() as f64)),
             typical: us(median(self.rounds.iter().map(|round| round.0))),
-            avg: us((self.all.mean() - self.clock) * self.scale),
+            avg: us((self.all.mean() - self.clock.cost_ns) * self.scale),
             stdev: us(self.all.stdev() * self.scale),
             p99: us(median(self.rounds.iter().map(|round| round.1))),
-            p999: us(self.ns(self.all.value_at_quantile(0.999))),
+            p999: us(self.ns(self.all.value_at_quantile(0.999) as f64)),
         }
     }
 }
@@ -91,7 +108,7 @@ mod tests {
 
     #[test]
     fn medians_are_of_rounds_not_of_all_samples() {
-        let mut samples = Samples::new(0.5, 10.0);
+        let mut samples = Samples::new(0.5, Grain { cost_ns: 10.0, step_ns: 1 });
         samples.round(vec![110; 1000]);
         samples.round(vec![210; 10]);
         samples.round(vec![310; 10]);
@@ -100,6 +117,16 @@ mod tests {
         assert!((summary.typical - 0.1).abs() < 1e-9, "{summary:?}");
         assert!((summary.min - 0.05).abs() < 1e-9, "{summary:?}");
         assert!((summary.max - 0.15).abs() < 1e-3, "{summary:?}");
+    }
+
+    #[test]
+    fn between_the_steps_of_a_coarse_clock_counts_tell() {
+        // 112 on a clock of tens: four fifths are read as 110, one fifth as 120.
+        let mut round = histogram();
+        round.record_n(110, 800).unwrap();
+        round.record_n(120, 200).unwrap();
+        assert!((middle(&round, 10) - 111.25).abs() < 0.01, "{}", middle(&round, 10));
+        assert!((middle(&round, 1) - 110.0).abs() < 0.01);
     }
 
     #[test]

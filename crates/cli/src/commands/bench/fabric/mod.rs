@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::memory::Ordering;
 
+use super::clock::Grain;
 use super::crew::Crew;
 use super::environment::Environment;
 use super::errand::{Part, broken, processors};
-use super::plain::lines_of;
+use super::plain::{BATCH, lines_of};
 use super::report::{Floor, Report, Row};
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape};
@@ -89,10 +90,18 @@ impl Kind {
         }
     }
 
-    /// Half of what is measured is one way.
+    /// Operations to one sample.
+    fn batch(self) -> u64 {
+        match self {
+            Kind::Read | Kind::WriteSignalled => BATCH,
+            _ => 1,
+        }
+    }
+
+    /// Half of a round trip is one way; the others are operations in a batch.
     fn scale(self) -> f64 {
         match self {
-            Kind::Read | Kind::WriteSignalled => 1.0,
+            Kind::Read | Kind::WriteSignalled => 1.0 / BATCH as f64,
             _ => 0.5,
         }
     }
@@ -144,7 +153,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     let pinning = format!("two processes, pinned to processors {first} and {last}");
     let environment = Environment::new("poll", pinning);
     let longest = sizes.iter().copied().max().unwrap_or(8);
-    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations as usize };
+    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
     let mut crew = Crew::start(Part::Fabric { bytes: longest }, shape, &[Some(first), Some(last)])?;
     crew.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
     let mut rows = Vec::new();
@@ -152,7 +161,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
         for (kind, name) in ROWS {
             // A record has at least a word of payload.
             if kind != Kind::SealedInAll || bytes >= 32 {
-                rows.push(row(&mut crew, kind, name, bytes, length, environment.clock_ns)?);
+                rows.push(row(&mut crew, kind, name, bytes, length, environment.clock)?);
             }
         }
     }
@@ -164,7 +173,7 @@ fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
         return Ok((3..=16).map(|shift| 1 << shift).collect());
     }
     let size = length.size;
-    if size == 0 || size % 8 != 0 || size > MAX_BYTES {
+    if size == 0 || !size.is_multiple_of(8) || size > MAX_BYTES {
         let what = format!("{size} bytes: one-sided verbs take multiples of 8, up to {MAX_BYTES}");
         return Err(Failure::usage(what, "--size", "choose such a size"));
     }
@@ -172,9 +181,10 @@ fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
 }
 
 /// One row: its floor and it take turns.
-fn row(crew: &mut Crew, kind: Kind, name: &str, bytes: usize, length: Length, clock: f64) -> Result<Row, Failure> {
+fn row(crew: &mut Crew, kind: Kind, name: &str, bytes: usize, length: Length, clock: Grain) -> Result<Row, Failure> {
     let (floor_kind, floor_what) = kind.floor();
-    let iterations = (length.iterations / (1 + bytes as u64 / 4096)).max(10);
+    let batch = kind.batch();
+    let iterations = (length.iterations / (1 + bytes as u64 / 4096)).max(10).next_multiple_of(batch);
     let command = |kind: Kind| Command {
         kind: kind.number(),
         bytes: bytes as u64,
@@ -191,7 +201,7 @@ fn row(crew: &mut Crew, kind: Kind, name: &str, bytes: usize, length: Length, cl
             crew.run(command(kind))?;
             let results = &crew.stage.results(0)[0];
             rates.push(iterations as f64 * 1e9 / results.load(Ordering::Acquire).max(1) as f64);
-            let taken = &crew.stage.samples(0)[..iterations as usize];
+            let taken = &crew.stage.samples(0)[..(iterations / batch) as usize];
             samples.round(taken.iter().map(|sample| sample.load(Ordering::Relaxed)));
         }
     }
@@ -202,7 +212,8 @@ fn row(crew: &mut Crew, kind: Kind, name: &str, bytes: usize, length: Length, cl
         let row = Row::new(name, bytes, rounds, floor, ratio).with_rate(rate);
         return Ok(Row { iterations: iterations * u64::from(rounds), ..row });
     }
-    let (floor, subject) = (floors.summary(), subjects.summary());
+    let (floor, mut subject) = (floors.summary(), subjects.summary());
+    subject.iterations *= batch;
     let lines = lines_of(bytes);
     let what = format!("{floor_what} ({lines} of 64 bytes)");
     let floor = Floor { what, value: floor.typical, unit: "us" };

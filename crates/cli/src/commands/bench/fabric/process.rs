@@ -21,20 +21,28 @@ pub(in super::super) fn run(errand: &Errand, stage: &Stage, longest: usize) -> R
 fn perform(me: usize, stage: &Stage, verbs: &mut Verbs, command: &Command, phase: u64) -> Result<(), Failure> {
     let bytes = command.bytes as usize;
     let words = (bytes / WORD).max(1);
+    let area = stage.lines(0, super::FLOOR_LINES);
     let mut pass = |shape: Exchanged| ping_pong(stage, me, command, phase, &mut Over { verbs, words, shape });
     match Kind::of(command.kind) {
         Kind::Connect => connect(stage, me, verbs, phase),
         Kind::PlainLines => ping_pong(stage, me, command, phase, &mut Lines::new(stage, me, bytes)),
         Kind::PlainLoad => {
-            let mut to = vec![0; words];
-            repeat(stage, me, command, |_| Ok(plain::load(&stage.lines(0, plain::lines_of(bytes))[..words], &mut to)))
+            let (from, mut to) = (&stage.lines(0, plain::lines_of(bytes))[..words], vec![0; words]);
+            repeat(stage, me, command, |_| {
+                plain::load(from, &mut to);
+                Ok(())
+            })
         }
         Kind::PlainStore => {
-            repeat(stage, me, command, |n| Ok(plain::store(&stage.lines(0, plain::lines_of(bytes))[..words], n)))
+            let to = &stage.lines(0, plain::lines_of(bytes))[..words];
+            repeat(stage, me, command, |n| {
+                plain::store(to, n);
+                Ok(())
+            })
         }
         Kind::PlainStream => timed(stage, me, command, |n| {
             let first = place(n, words);
-            let to = &stage.lines(0, super::FLOOR_LINES)[first..first + words];
+            let to = &area[first..first + words];
             to.iter().for_each(|word| word.store(n, Ordering::Relaxed));
             Ok(())
         }),

@@ -145,17 +145,17 @@ impl<'a> Chain<'a> {
     fn step(&mut self, number: u64, state: &mut State) -> bool {
         let before = *state;
         let replicas = self.replicas();
-        if self.me % replicas == 0 {
-            self.lead(number, state)
+        if self.me.is_multiple_of(replicas) {
+            self.lead(number, state);
         } else {
-            self.follow(number, state)
+            self.follow(number, state);
         }
         state.delivered = state.voted && self.decided(number);
         before != *state
     }
 
     /// A leader stores to every follower of its group.
-    fn to_followers(&mut self, step: usize, number: u64) {
+    fn tell_followers(&mut self, step: usize, number: u64) {
         for follower in self.me + 1..self.me + self.replicas() {
             self.store(follower, step, number);
         }
@@ -166,7 +166,7 @@ impl<'a> Chain<'a> {
         let others = (0..usize::from(self.cluster.dest)).filter(|group| *group != own);
         if !state.assigned && self.sees(self.client(), BODY, number) {
             state.assigned = true;
-            self.to_followers(ASSIGN, number);
+            self.tell_followers(ASSIGN, number);
             for group in others.clone() {
                 self.store(group * replicas, TIMESTAMP, number);
             }
@@ -179,13 +179,13 @@ impl<'a> Chain<'a> {
             for group in others.clone() {
                 if state.passed & (1 << group) == 0 && self.sees(group * replicas, TIMESTAMP, number) {
                     state.passed |= 1 << group;
-                    self.to_followers(VECTOR + group, number);
+                    self.tell_followers(VECTOR + group, number);
                 }
             }
             state.voted = others.clone().all(|group| state.passed & (1 << group) != 0);
         } else if others.clone().all(|group| self.sees(group * replicas, TIMESTAMP, number)) {
             if self.cluster.dest > 1 {
-                self.to_followers(VECTOR + own, number);
+                self.tell_followers(VECTOR + own, number);
             }
             state.voted = true;
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use stentor_fabric::memory::Ordering;
 use stentor_multicast::Step;
 
+use super::clock::Grain;
 use super::crew::Crew;
 use super::environment::Environment;
 use super::errand::{Cluster, Part, broken, processors};
@@ -190,7 +191,7 @@ impl<'a> Bench<'a> {
     fn one(&mut self) -> Result<Row, Failure> {
         let iterations = Self::messages(self.length, 1);
         let (mut floors, mut subjects, mut written) =
-            (Samples::new(1.0, 0.0), Samples::new(1.0, 0.0), Written::default());
+            (Samples::new(1.0, Grain::default()), Samples::new(1.0, Grain::default()), Written::default());
         let (since, mut rounds) = (Instant::now(), 0);
         while self.goes_on(rounds, since) {
             rounds += 1;
@@ -216,7 +217,7 @@ impl<'a> Bench<'a> {
     fn window(&mut self) -> Result<Row, Failure> {
         let iterations = Self::messages(self.length, WINDOWED);
         let window = u64::from(self.cluster.window);
-        let (mut subjects, mut written) = (Samples::new(1.0, 0.0), Written::default());
+        let (mut subjects, mut written) = (Samples::new(1.0, Grain::default()), Written::default());
         let (mut costs, mut bulk_costs, mut rates) = (Vec::new(), Vec::new(), Vec::new());
         let (since, mut rounds) = (Instant::now(), 0);
         while self.goes_on(rounds, since) {

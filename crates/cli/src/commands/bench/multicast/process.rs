@@ -26,7 +26,7 @@ use crate::failure::Failure;
 const BURST: u64 = 16;
 
 enum Node {
-    Member(Member<ShmFabric>),
+    Member(Box<Member<ShmFabric>>),
     Client(Box<Client<ShmFabric>>),
 }
 
@@ -43,7 +43,7 @@ pub(in super::super) fn run(errand: &Errand, stage: &Stage, cluster: &Cluster) -
     let me = errand.process;
     let directory = errand.directory.clone();
     let node = if me < cluster.members() {
-        Node::Member(plan.member(ProcessId(me as u16), directory).map_err(unstarted)?)
+        Node::Member(Box::new(plan.member(ProcessId(me as u16), directory).map_err(unstarted)?))
     } else {
         let client = ClientId((me - cluster.members()) as u16);
         Node::Client(Box::new(plan.client(client, directory).map_err(unstarted)?))

@@ -1,0 +1,111 @@
+//! `stentor bench`: that it measures what it says. How fast, only a release build on an idle machine tells.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Scratch, run, stentor};
+
+fn rows(document: &Value) -> &[Value] {
+    document["rows"].as_array().expect("rows")
+}
+
+#[test]
+fn every_verb_has_a_row_beside_its_floor() {
+    let document = run(["bench", "fabric", "-n", "600", "--rounds", "2", "--json"]).document("bench");
+    assert_eq!(document["environment"]["wait"], "poll");
+    let names: Vec<_> = rows(&document).iter().map(|row| row["name"].as_str().unwrap()).collect();
+    for verb in
+        ["raw WRITE", "sealed record of that size in all", "sealed record with that payload", "SEND/RECV", "READ"]
+    {
+        assert!(names.iter().any(|name| name.starts_with(verb)), "{verb}: {names:?}");
+    }
+    for verb in
+        ["WRITE signalled", "WRITE unsignalled", "WRITE inline unsignalled UC", "WRITE_WITH_IMM inline signalled"]
+    {
+        assert!(names.iter().any(|name| name.starts_with(verb)), "{verb}: {names:?}");
+    }
+    for row in rows(&document) {
+        let is_rate = row["floor"]["unit"] == "msgs/s";
+        let (figure, floor) = (&row[if is_rate { "msgs_per_s" } else { "p50_us" }], &row["floor"]["value"]);
+        let (figure, floor) = (figure.as_f64().unwrap(), floor.as_f64().unwrap());
+        let ratio = if is_rate { floor / figure } else { figure / floor };
+        assert!((ratio / row["ratio"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{row}");
+        assert!(row["iterations"].as_u64().unwrap() >= 600, "{row}");
+    }
+}
+
+#[test]
+fn the_multicast_is_measured_one_at_a_time_and_with_a_window() {
+    let args = ["bench", "multicast", "-n", "400", "--rounds", "2", "--window", "16", "--wait", "yield", "--json"];
+    let document = run(args).document("bench");
+    assert_eq!(document["environment"]["wait"], "yield");
+    let [one, window] = rows(&document) else { panic!("{document}") };
+    assert_eq!((&one["floor"]["unit"], &window["floor"]["unit"]), (&"us".into(), &"msgs/s".into()));
+    for row in [one, window] {
+        let steps = &row["writes"]["by_step"];
+        assert_eq!(row["writes"]["formula"], 36.0, "{row}");
+        assert_eq!(steps["body"], 6.0, "a client writes each message to each destination: {row}");
+        assert!(row["writes"]["per_message"].as_f64().unwrap() <= 36.5, "{row}");
+        assert!(row["p50_us"].as_f64().unwrap() > 0.0, "{row}");
+    }
+}
+
+#[test]
+fn v1_and_groups_of_other_sizes_are_measured_too() {
+    let shape = ["--groups", "3", "--replicas", "1", "--dest", "2", "--window", "1", "--variant", "v1"];
+    let args = ["bench", "multicast", "-n", "200", "--rounds", "2", "--json"];
+    let document = run(args.into_iter().chain(shape)).document("bench");
+    let [one] = rows(&document) else { panic!("{document}") };
+    assert_eq!(one["writes"]["by_step"]["body"], 2.0);
+    let shape = ["--replicas", "5", "--dest", "1", "--clients", "2", "--window", "8"];
+    let document = run(args.into_iter().chain(shape)).document("bench");
+    assert_eq!(rows(&document)[1]["writes"]["by_step"]["body"], 5.0);
+}
+
+#[test]
+fn impossible_sizes_are_refused() {
+    run(["bench", "fabric", "-s", "12"]).refused(&["12 bytes", "multiples of 8"]);
+    run(["bench", "multicast", "-s", "2000000"]).refused(&["2000000 bytes"]);
+    run(["bench", "multicast", "--dest", "3"]).refused(&["3 of 2 groups", "--dest"]);
+    run(["bench", "process", "{}"]).refused(&["bench process"]);
+}
+
+/// Processes of a bench, by the parent that is in their errand.
+fn processes_of(parent: u32) -> usize {
+    let word = format!("\"parent\":{parent},");
+    let arguments = |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+    fs::read_dir("/proc").unwrap().flatten().filter(|entry| arguments(entry).contains(&word)).count()
+}
+
+#[test]
+fn a_killed_bench_leaves_neither_processes_nor_files() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("");
+    let mut bench = stentor()
+        .args(["bench", "multicast", "-D", "60"])
+        .env("TMPDIR", &directory)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let since = Instant::now();
+    let until = |what: &str, done: &dyn Fn() -> bool| {
+        while !done() {
+            assert!(since.elapsed() < Duration::from_secs(30), "still not: {what}");
+            sleep(Duration::from_millis(20));
+        }
+    };
+    let sockets =
+        || fs::read_dir(directory.join(format!("stentor-bench-{}/bench", bench.id()))).map_or(0, Iterator::count);
+    until("all processes are there", &|| sockets() >= 7);
+    let parent = bench.id();
+    assert_eq!(processes_of(parent), 7);
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    until("all processes are gone", &|| processes_of(parent) == 0);
+    until("all files are gone", &|| fs::read_dir(&directory).unwrap().count() == 0);
+}
