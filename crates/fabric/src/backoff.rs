@@ -36,6 +36,9 @@ impl Default for WaitMode {
 /// A yield that takes longer has let another process run.
 const CROWDED: Duration = Duration::from_micros(1);
 
+/// On a crowded processor so many yields are made for each that is timed.
+const YIELDS_PER_LOOK: u32 = 16;
+
 /// What a polling loop does after an idle round.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
@@ -58,13 +61,14 @@ pub struct Backoff {
     idle: u32,
     armed: bool,
     crowded: bool,
+    yields: u32,
 }
 
 impl Backoff {
     /// Starts active.
     #[must_use]
     pub fn new(mode: WaitMode) -> Self {
-        Backoff { mode, idle: 0, armed: false, crowded: false }
+        Backoff { mode, idle: 0, armed: false, crowded: false, yields: 0 }
     }
 
     /// Call after every round of the loop. `worked`: whether the round did anything. Returns at once after work;
@@ -118,7 +122,9 @@ impl Backoff {
     }
 
     fn give_way(&mut self) {
-        if self.mode.spins == 0 {
+        self.yields = self.yields.wrapping_add(1);
+        // A crowd does not go away between two yields; to read the clock at each would cost more than it tells.
+        if self.mode.spins == 0 || self.crowded && !self.yields.is_multiple_of(YIELDS_PER_LOOK) {
             std::thread::yield_now();
             return;
         }

@@ -13,6 +13,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 const HOUSEKEEPING: Duration = Duration::from_millis(2);
 /// Busy rounds between two looks at the clock.
 const ROUNDS_PER_LOOK: u32 = 256;
+/// The same for idle rounds, between which the process may have slept.
+const IDLE_ROUNDS_PER_LOOK: u32 = 4;
 
 /// Why a loop ended before it was told to.
 #[derive(Debug, Error)]
@@ -57,7 +59,7 @@ impl Housekeeper {
     #[inline]
     pub fn is_due(&mut self, worked: bool) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        if worked && !self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+        if !self.rounds.is_multiple_of(if worked { ROUNDS_PER_LOOK } else { IDLE_ROUNDS_PER_LOOK }) {
             return false;
         }
         let now = Instant::now();
