@@ -71,6 +71,17 @@ fn an_undecided_message_blocks_a_later_decided_one() {
 }
 
 #[test]
+fn an_unfinished_message_does_not_hold_back_an_earlier_one() {
+    let mut follower = follower_with_body(Variant::V2);
+    follower.message(1, 1, &[(0, 0)]).expect("client 1's body");
+    let first = Head { client: ClientId(1), ..head(1, 0, 1) };
+    // The unfinished one waits for the other group, and may wait for long: only smaller tentative timestamps block.
+    follower.assign(head(1, 0, 2), 1, 0, led_by(0), 7).expect("unfinished, at 7");
+    let effects = follower.assign(first, 2, 0, led_by(0), 3).expect("decided by its own vote, at 3");
+    assert!(matches!(effects.last(), Some(Effect::Deliver(first)) if first.timestamp.time == 3), "{effects:?}");
+}
+
+#[test]
 fn what_is_refused() {
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("the body");
