@@ -62,7 +62,7 @@ plants! {
     /// Messages are found by a hash of their id.
     IdByHash, "id-by-hash", "M3";
     /// A client counts a slot as free when it is free at one member of the group.
-    SlotsFreedByOne, "slots-freed-by-one", "M1";
+    SlotsFreedByOne, "slots-freed-by-one", "M3";
     /// Leaders tell every other leader of the cluster their timestamps.
     NotGenuine, "not-genuine", "M7";
     /// A process counts a decided vector as final order before the message itself is decided: no tentative blocks.
@@ -70,7 +70,7 @@ plants! {
     /// Torn records are accepted: stale bytes are read as acknowledgements.
     UnvalidatedRecords, "unvalidated-records", "M2";
     /// The checksum does not cover the lap.
-    SealWithoutLap, "seal-without-lap", "M1";
+    SealWithoutLap, "seal-without-lap", "M3";
     /// Credits are deltas, read and then zeroed.
     DeltaCredits, "delta-credits", "M9";
 }
