@@ -134,7 +134,10 @@ impl Control {
             }
             None => self.refusals.back().is_some_and(|last| last.reason == reason),
         };
-        self.next_dial = self.next_dial.max(Instant::now() + REFUSED_PAUSE);
+        // Only peers that this end dials: others refuse, or are refused, as often as they like without delaying ours.
+        if peer.is_some_and(|peer| peer < self.identity.process) {
+            self.next_dial = self.next_dial.max(Instant::now() + REFUSED_PAUSE);
+        }
         if !repeated {
             if self.refusals.len() == MAX_REFUSALS {
                 self.refusals.pop_front();

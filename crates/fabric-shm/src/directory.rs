@@ -102,32 +102,36 @@ fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
 }
 
 /// The sockets in a cluster's directory of the process with this id.
-pub(crate) fn sockets_of(cluster: &Path, process: ProcessId) -> Vec<PathBuf> {
+pub(crate) fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<Vec<PathBuf>> {
     let prefix = format!("{}-", process.0);
-    let Ok(entries) = fs::read_dir(cluster) else { return Vec::new() };
     let named = |name: &[u8]| name.starts_with(prefix.as_bytes()) && name.ends_with(b".sock");
-    entries.flatten().filter(|entry| named(entry.file_name().as_bytes())).map(|entry| entry.path()).collect()
+    let entries = fs::read_dir(cluster)?.collect::<Result<Vec<_>, _>>()?;
+    Ok(entries.iter().filter(|entry| named(entry.file_name().as_bytes())).map(fs::DirEntry::path).collect())
 }
 
 /// Removes the sockets that dead processes with our id left. Returns the process that one of them is alive in, 0 if it
 /// cannot be told.
-fn find_second(cluster: &Path, me: ProcessId) -> Option<i32> {
-    for path in sockets_of(cluster, me) {
+fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError> {
+    let unknown = |source| StartError::System { what: format!("look for processes in {}", cluster.display()), source };
+    for path in sockets_of(cluster, me).map_err(unknown)? {
         match socket::dial(&path) {
-            Ok(socket) => return Some(socket::peer(&socket).map_or(0, |(pid, _)| pid)),
+            Ok(socket) => return Ok(Some(socket::peer(&socket).map_or(0, |(pid, _)| pid))),
             // Alive and busy.
-            Err(Errno::AGAIN) => return Some(0),
-            Err(_) => {
+            Err(Errno::AGAIN) => return Ok(Some(0)),
+            // Nobody listens there, and nobody ever will again.
+            Err(Errno::CONNREFUSED | Errno::NOENT) => {
                 let _ = fs::remove_file(&path);
             }
+            // That says nothing about the other process: its socket must stay.
+            Err(error) => return Err(system(format!("connect to {}", path.display()))(error)),
         }
     }
-    None
+    Ok(None)
 }
 
 fn refuse_second(config: &ShmConfig, cluster: &Path) -> Result<(), StartError> {
     let since = Instant::now();
-    while let Some(pid) = find_second(cluster, config.me) {
+    while let Some(pid) = find_second(cluster, config.me)? {
         // A child that a dying process was just starting holds its sockets for a moment.
         if since.elapsed() > LINGER {
             let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());

@@ -69,7 +69,7 @@ impl ShmFabric {
                         self.lose(peer);
                         break;
                     }
-                    Received::TooLong => Err("a packet longer than any message".to_owned()),
+                    Received::Torn(why) => Err(why.to_owned()),
                     Received::Packet(bytes, fds) => match Message::decode(&bytes) {
                         Ok(message) => self.hear(peer, message, &fds),
                         Err(garbage) => Err(garbage.to_string()),
@@ -170,12 +170,35 @@ impl ShmFabric {
     }
 
     fn accept(&mut self) {
-        while self.control.newcomers.len() < MAX_NEWCOMERS {
-            let Some(socket) = socket::accept(&self.control.listener) else { break };
+        for _ in 0..MAX_NEWCOMERS {
+            if !self.has_place() {
+                break;
+            }
+            let socket = match socket::accept(&self.control.listener) {
+                Ok(Some(socket)) => socket,
+                Ok(None) => break,
+                Err(error) => {
+                    let me = &self.control.identity;
+                    let remedy = "peers cannot connect until that is remedied; for open files raise ulimit -n";
+                    self.control.refuse(None, format!("{me} cannot take a connection: {error}; {remedy}"));
+                    break;
+                }
+            };
             if let Some(pid) = self.same_user(&socket) {
                 self.control.greet(socket, pid, None);
             }
         }
+    }
+
+    /// Makes room for one more that dials: of those that have had a round and said nothing the oldest goes. So whoever
+    /// fills the list with silence keeps nobody out, because a peer speaks at once.
+    fn has_place(&mut self) -> bool {
+        let newcomers = &mut self.control.newcomers;
+        if newcomers.len() < MAX_NEWCOMERS {
+            return true;
+        }
+        let silent = |newcomer: &Newcomer| newcomer.expected.is_none() && newcomer.identity.is_none();
+        newcomers.iter().position(silent).map(|at| newcomers.remove(at)).is_some()
     }
 
     /// The other end's process id, if it runs as the same user.
@@ -201,14 +224,17 @@ impl ShmFabric {
 
     /// Goes on with a handshake; the link is dead afterwards unless it goes on later.
     fn hear_newcomer(&mut self, newcomer: &mut Newcomer) {
-        loop {
-            let (bytes, fds) = match socket::receive(&newcomer.link.socket) {
-                Received::Packet(bytes, fds) => (bytes, fds),
+        for _ in 0..BURST {
+            let greeted = match socket::receive(&newcomer.link.socket) {
+                Received::Packet(bytes, fds) => self.greeted(newcomer, &bytes, &fds),
                 Received::Nothing => return,
                 Received::Closed => return newcomer.link.dead = true,
-                Received::TooLong => (Vec::new(), Vec::new()),
+                Received::Torn(why) => {
+                    let (me, pid) = (&self.control.identity, newcomer.link.pid);
+                    Err(format!("{me} was sent by pid {pid} {why}"))
+                }
             };
-            match self.greeted(newcomer, &bytes, &fds) {
+            match greeted {
                 Ok(None) => {}
                 Ok(Some(admitted)) => return self.admit(newcomer, admitted),
                 Err(reason) => {
@@ -320,7 +346,8 @@ impl ShmFabric {
         self.control.next_dial = Instant::now() + self.control.dial_pause;
         self.control.dial_pause = (self.control.dial_pause * 2).min(DIAL_PAUSE.1);
         for peer in wanted {
-            for path in sockets_of(&self.control.cluster, peer) {
+            // A directory that cannot be read now is tried again like a peer that is not there.
+            for path in sockets_of(&self.control.cluster, peer).unwrap_or_default() {
                 // Whoever does not answer is not there yet, or not any more.
                 let Ok(socket) = socket::dial(&path) else { continue };
                 if let Some(pid) = self.same_user(&socket) {

@@ -25,8 +25,8 @@ pub(crate) const MAX_FDS: usize = 2;
 pub(crate) enum Received {
     /// A packet.
     Packet(Vec<u8>, Vec<OwnedFd>),
-    /// Longer than any message.
-    TooLong,
+    /// A packet that did not arrive whole, and why.
+    Torn(&'static str),
     /// Nothing now.
     Nothing,
     /// The other end is gone.
@@ -49,8 +49,13 @@ pub(crate) fn dial(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Takes a connection, if one waits.
-pub(crate) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
-    accept_with(listener, FLAGS).ok()
+pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    match accept_with(listener, FLAGS) {
+        Ok(socket) => Ok(Some(socket)),
+        // Nobody waits, or whoever did is gone.
+        Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Process and user id of the other end.
@@ -96,8 +101,12 @@ pub(crate) fn receive(socket: &OwnedFd) -> Received {
             fds.extend(rights);
         }
     }
-    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) || message.bytes > MAX_MESSAGE {
-        return Received::TooLong;
+    if message.flags.contains(ReturnFlags::TRUNC) || message.bytes > MAX_MESSAGE {
+        return Received::Torn("bytes that are no message: more than any has");
+    }
+    if message.flags.contains(ReturnFlags::CTRUNC) {
+        let why = "file descriptors that cannot be taken: raise the limit of open files here (ulimit -n)";
+        return Received::Torn(why);
     }
     // Nobody sends empty packets: this is the end.
     if message.bytes == 0 { Received::Closed } else { Received::Packet(bytes[..message.bytes].to_vec(), fds) }

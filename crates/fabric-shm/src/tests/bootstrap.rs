@@ -60,13 +60,27 @@ fn a_second_process_with_the_same_id_is_refused_and_the_first_stays() {
 }
 
 #[test]
+fn a_socket_that_cannot_be_judged_stays_and_the_start_is_refused() {
+    let directory = TestDirectory::new();
+    let _other = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
+    // Connecting fails, but not because nobody listens; as when this process has no file descriptor left.
+    let path = directory.0.join("test").join("1-g1.1.1.00000000.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let error = ShmFabric::start(config(&directory.0, 1, 2)).unwrap_err();
+    assert!(matches!(error, StartError::System { .. }), "{error}");
+    assert!(error.to_string().contains("1-g1.1.1.00000000.sock"), "{error}");
+    assert!(path.exists());
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
 fn the_id_of_a_process_that_left_is_free_and_what_a_dead_one_left_is_removed() {
     let directory = TestDirectory::new();
     let without = ShmConfig { janitor: false, ..config(&directory.0, 1, 2) };
     drop(ShmFabric::start(without.clone()).unwrap());
     let fabric = ShmFabric::start(without.clone()).unwrap();
     let cluster = directory.0.join("test");
-    let socket = crate::directory::sockets_of(&cluster, ProcessId(1)).remove(0);
+    let socket = crate::directory::sockets_of(&cluster, ProcessId(1)).unwrap().remove(0);
     // A socket that nobody listens at, as after kill -9 without a janitor.
     let left = cluster.join("1-g1.1.1.00000000.sock");
     std::fs::hard_link(&socket, cluster.join("keep")).unwrap();
@@ -98,7 +112,7 @@ fn a_directory_that_others_can_enter_is_refused() {
     let error = ShmFabric::start(config(&directory.0.join("missing/parent"), 0, 2)).unwrap_err();
     assert!(matches!(error, StartError::Directory { .. }), "{error}");
     let fabric = ShmFabric::start(config(&real, 0, 2)).unwrap();
-    let socket = crate::directory::sockets_of(&real.join("test"), ProcessId(0)).remove(0);
+    let socket = crate::directory::sockets_of(&real.join("test"), ProcessId(0)).unwrap().remove(0);
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode(&socket), mode(&real.join("test"))), (0o600, 0o700));
     drop(fabric);

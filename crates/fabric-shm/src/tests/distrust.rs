@@ -89,7 +89,7 @@ impl Raw {
 }
 
 fn dial(directory: &TestDirectory) -> OwnedFd {
-    socket::dial(&sockets_of(&directory.0.join("test"), ProcessId(0))[0]).unwrap()
+    socket::dial(&sockets_of(&directory.0.join("test"), ProcessId(0)).unwrap()[0]).unwrap()
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_crowd_that_says_nothing_stops_nobody() {
     let mut fabric = ShmFabric::start(config(&directory.0, 0, 3)).unwrap();
     fabric.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 4)).unwrap();
     let mut crowd = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..200 {
         crowd.push(dial(&directory));
         fabric.next_event();
     }
@@ -150,6 +150,41 @@ fn a_crowd_that_says_nothing_stops_nobody() {
         events(&mut fabric);
         events(&mut b).contains(&Event::Connected { qp, peer: ProcessId(0) })
     });
+}
+
+#[test]
+fn a_crowd_of_refused_peers_does_not_delay_dialling() {
+    let directory = TestDirectory::new();
+    let mut b = ShmFabric::start(config(&directory.0, 1, 3)).unwrap();
+    let qp = b.connect(ProcessId(0), SERVICE, QpConfig::reliable(4, 4)).unwrap();
+    let garbage = socket::dial(&sockets_of(&directory.0.join("test"), ProcessId(1)).unwrap()[0]).unwrap();
+    socket::send(&garbage, b"nonsense", &[]).unwrap();
+    until("refused", || {
+        events(&mut b);
+        b.next_refusal().is_some()
+    });
+    let since = std::time::Instant::now();
+    let mut fabric = ShmFabric::start(config(&directory.0, 0, 3)).unwrap();
+    fabric.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 4)).unwrap();
+    assert!(b.control.next_dial < since + crate::control::REFUSED_PAUSE / 2, "its own peers have not refused anything");
+    until("connected", || {
+        events(&mut fabric);
+        events(&mut b).contains(&Event::Connected { qp, peer: ProcessId(0) })
+    });
+}
+
+#[test]
+fn too_many_descriptors_are_named_as_such() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let raw = Raw::new();
+    let fd = memfd::create("many", 64).unwrap();
+    let fds = [fd.as_fd(); 5];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
+    let bytes = Message::Hello(hello()).encode();
+    sendmsg(&raw.socket, &[std::io::IoSlice::new(&bytes)], &mut ancillary, SendFlags::empty()).unwrap();
+    raw.refused("file descriptors that cannot be taken");
 }
 
 fn grant(bytes: u64) -> Message {
