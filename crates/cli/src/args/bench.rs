@@ -84,7 +84,7 @@ pub(crate) enum Pinning {
     None,
     /// One after the other on the next processor
     Spread,
-    /// Each group on a processor
+    /// Each group on a processor, clients on the next
     Groups,
 }
 
@@ -108,8 +108,8 @@ pub(crate) struct BenchMulticast {
     /// What an idle process does
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub(crate) wait: Waiting,
-    /// Where the processes run
-    #[arg(long, value_enum, default_value_t = Pinning::None)]
+    /// Where the processes run, for floor and row alike
+    #[arg(long, value_enum, default_value_t = Pinning::Groups)]
     pub(crate) pin: Pinning,
     /// The protocol
     #[arg(long, value_enum, default_value_t = Protocol::V2)]
