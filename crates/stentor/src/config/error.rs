@@ -53,6 +53,7 @@ impl ConfigError {
             problem: Problem::Unreadable {
                 reason: error.to_string(),
                 absent: error.kind() == std::io::ErrorKind::NotFound,
+                foreign: error.kind() == std::io::ErrorKind::InvalidData,
             },
         }
     }
@@ -86,6 +87,8 @@ pub enum Problem {
         reason: String,
         /// There is no such file.
         absent: bool,
+        /// It is read, but it is no text, or no text of a configuration's length.
+        foreign: bool,
     },
     /// Not TOML.
     #[error("not valid TOML: {message}")]
@@ -225,7 +228,10 @@ impl Problem {
             Problem::Unreadable { absent: true, .. } => {
                 "write one with `stentor config init`, or name the right file".to_owned()
             }
-            Problem::Unreadable { .. } => "make the file readable for this user".to_owned(),
+            Problem::Unreadable { foreign: true, .. } => {
+                "name a configuration; `stentor config init` writes one".to_owned()
+            }
+            Problem::Unreadable { .. } => "name a file that this user may read".to_owned(),
             Problem::Syntax { .. } => {
                 "correct this line; `stentor config init` writes a file to compare with".to_owned()
             }

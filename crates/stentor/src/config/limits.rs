@@ -11,6 +11,8 @@ pub const MAX_PROCESSES: usize = 65_535;
 /// Characters in the cluster's name and in ids, at most. On `shm` both stand in the path of a Unix socket, which ends at
 /// 107 bytes; with `/run/user/UID` before them and numbers behind them this is what remains for each.
 pub const MAX_NAME: usize = 24;
+/// Bytes of a configuration's file, at most: several times what the other limits allow.
+pub const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Longest payload of one message, bytes.
 pub const MESSAGE_BYTES: RangeInclusive<u32> = 1..=16 << 20;
 /// Messages that one client may have in flight at one group; a power of two.

@@ -36,6 +36,7 @@ mod template;
 mod validate;
 
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
@@ -43,6 +44,7 @@ use stentor_multicast::Topology;
 
 pub use error::{ConfigError, Place, Problem};
 pub use limits::Limits;
+use limits::MAX_FILE_BYTES;
 pub use memory::{MemoryPlan, MemoryRow, ProcessMemory};
 pub use processes::{ProcessEntry, ProcessTable, Role};
 pub use template::Template;
@@ -167,10 +169,16 @@ impl ClusterConfig {
     /// # Errors
     /// See [`Problem`]; the error names the file, the line and the remedy.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(path, &text),
-            Err(error) => Err(ConfigError::unreadable(path, &error)),
+        let unreadable = |error| ConfigError::unreadable(path, &error);
+        let mut text = String::new();
+        // One byte more than the limit tells; the rest of an endless file is never read.
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            let what = format!("it is longer than {MAX_FILE_BYTES} bytes, which no configuration is");
+            return Err(unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, what)));
         }
+        Self::parse(path, &text)
     }
 
     /// Checks a text; `path` is what errors call it.

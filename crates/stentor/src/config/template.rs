@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use super::Limits;
+use super::error::Problem;
+use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS};
 
 /// What `stentor config init` writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,11 +24,30 @@ const PORTS_PER_GROUP: usize = 100;
 const FIRST_PORT: usize = 7101;
 
 impl Template {
+    /// Looks at the counts alone, before anything of that size is rendered.
+    ///
+    /// # Errors
+    /// What the file would be refused for.
+    pub fn check_counts(&self) -> Result<(), Problem> {
+        let (groups, replicas) = (self.groups, self.replicas);
+        match () {
+            () if groups == 0 => Err(Problem::NoGroups),
+            () if groups > MAX_GROUPS => Err(Problem::TooManyGroups { count: groups }),
+            () if replicas == 0 => Err(Problem::EmptyGroup { group: "g1".to_owned() }),
+            () if replicas > MAX_GROUP_PROCESSES => {
+                Err(Problem::TooManyProcesses { group: "g1".to_owned(), count: replicas })
+            }
+            () => Ok(()),
+        }
+    }
+
     /// The text of the file. It is checked when it is read, like every other: a template beyond the limits renders to a
     /// file that [`ClusterConfig::parse`](super::ClusterConfig::parse) refuses.
     #[must_use]
     pub fn render(&self) -> String {
-        let Template { cluster, limits, .. } = self;
+        let limits = &self.limits;
+        // Whatever is wrong with the name, it must not end the string that it stands in.
+        let cluster = self.cluster.replace('\\', r"\\").replace('"', r#"\""#);
         let mut text = format!(
             r#"# A Stentor cluster. `stentor config check FILE` prints what follows from this file.
 

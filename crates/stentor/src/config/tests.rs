@@ -272,3 +272,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn counts_are_refused_before_anything_is_rendered_and_as_the_file_would_be() {
+    let template = |groups, replicas| Template { cluster: "x".into(), groups, replicas, limits: Limits::default() };
+    for (groups, replicas) in [(0, 3), (257, 1), (1, 65), (1, 0)] {
+        let error = parse(&template(groups, replicas).render()).unwrap_err();
+        assert_eq!(template(groups, replicas).check_counts().unwrap_err().to_string(), error.problem.to_string());
+    }
+    assert!(template(256, 64).check_counts().is_ok());
+    assert!(template(usize::MAX, usize::MAX).check_counts().is_err());
+}
+
+#[test]
+fn a_name_that_ends_strings_is_refused_as_a_name() {
+    for cluster in ["a\"b", "a\\", "\"\nkey = \"file:x"] {
+        let text = Template { cluster: cluster.into(), groups: 1, replicas: 1, limits: Limits::default() }.render();
+        let error = parse(&text).unwrap_err();
+        let bad = matches!(error.problem, Problem::BadName { .. });
+        assert!(bad || cluster.contains('\n'), "{cluster:?}: {error}");
+    }
+}
+
+#[test]
+fn a_file_without_end_is_not_read_to_its_end() {
+    let error = ClusterConfig::load(std::path::Path::new("/dev/zero")).unwrap_err();
+    assert!(error.to_string().contains("longer than 16777216 bytes"), "{error}");
+    assert!(error.remedy().contains("config init"), "{}", error.remedy());
+}
