@@ -207,10 +207,13 @@ impl<'a> Caster<'a> {
             what += ", and the next line finds no room";
         }
         let gone = absent(self.plan, &self.client, self.to);
-        if !gone.is_empty() {
-            what += &format!("; not there: {}", gone.join(", "));
-        }
         let place = self.args.meeting.config.display();
+        if gone.is_empty() {
+            let remedy = "wait longer with --timeout if a member is slow; if one was started again, start all of them \
+                          again: in this version processes do not come back";
+            return Failure::run(what, place, remedy);
+        }
+        what += &format!("; not there: {}", gone.join(", "));
         Failure::run(what, place, "start the cluster anew: in this version processes do not come back")
     }
 }

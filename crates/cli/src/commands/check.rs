@@ -1,6 +1,6 @@
 //! `stentor check`: does a history keep what the multicast promises?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs::File;
 use std::io::BufReader;
@@ -63,6 +63,7 @@ pub(super) fn title(property: &str) -> &'static str {
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
+    refuse_twice(&args.histories)?;
     let files = args.histories.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let bar = output.progress("reading", files.iter().map(|(_, _, bytes)| bytes).sum());
     let inputs =
@@ -72,6 +73,16 @@ pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
     let judgement = Judgement::from(report?);
     output.report(&judgement)?;
     Ok(Verdict::of(judgement.ok))
+}
+
+/// A file that is read twice would show every delivery in it twice: a violation that never was.
+fn refuse_twice(paths: &[PathBuf]) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    // What has no true path cannot be opened either; that is told then.
+    let twice = paths.iter().find(|path| path.canonicalize().is_ok_and(|path| !seen.insert(path)));
+    twice.map_or(Ok(()), |path| {
+        Err(Failure::usage("the history is named twice", path.display(), "name each file of the run once"))
+    })
 }
 
 fn open(path: &PathBuf) -> Result<(String, File, u64), Failure> {

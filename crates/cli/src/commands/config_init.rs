@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor::ClusterConfig;
-use stentor::config::{Limits, Template};
+use stentor::config::{Limits, Problem, Template};
 
 use crate::args::ConfigInit;
 use crate::failure::{Failure, Verdict};
@@ -35,10 +35,12 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
         replicas: args.replicas,
         limits: Limits::default(),
     };
-    let text = template.render();
     // What the file would be refused for is refused before it is written.
-    ClusterConfig::parse(&args.output, &text)
-        .map_err(|error| Failure::usage(&error.problem, "the arguments of `stentor config init`", error.remedy()))?;
+    let refuse =
+        |problem: &Problem| Failure::usage(problem, "the arguments of `stentor config init`", problem.remedy());
+    template.check_counts().map_err(|problem| refuse(&problem))?;
+    let text = template.render();
+    ClusterConfig::parse(&args.output, &text).map_err(|error| refuse(&error.problem))?;
     write(args, &text)?;
     let Template { cluster, groups, replicas, .. } = template;
     output.report(&Written { path: args.output.clone(), cluster, groups, replicas })?;

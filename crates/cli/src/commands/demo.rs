@@ -1,6 +1,7 @@
 //! `stentor demo`: real processes on shared memory, a real text, every property checked.
 
 mod cluster;
+mod janitor;
 mod load;
 mod outcome;
 mod report;

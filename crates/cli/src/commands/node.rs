@@ -2,6 +2,7 @@
 
 mod report;
 mod sink;
+mod talk;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::output::Output;
 use crate::style::bytes;
 pub(super) use report::Served;
 use sink::Sink;
+use talk::Talk;
 
 pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure> {
     let meeting = &args.meeting;
@@ -28,7 +30,11 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let mut member = plan.member(me, directory).map_err(|error| unstarted(error, &meeting.config))?;
     // Only now: another process with this id may be writing that file.
     let history = meeting.history.as_deref();
-    let mut sink = Sink::new(&plan, me, history, !output.is_json())?;
+    let stopping = {
+        let (interrupt, stop) = (interrupt.clone(), Arc::clone(&stop));
+        Box::new(move || interrupt.came() || stop.is_stopped())
+    };
+    let mut sink = Sink::new(&plan, me, history, !output.is_json(), stopping)?;
     sink.memory(&member.memory_use());
     output.note(&announce(&plan, &member, me));
     if meeting.operations {
@@ -37,7 +43,8 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     if args.until_eof {
         stop_at_end_of_input(Arc::clone(&stop));
     }
-    serve(&mut member, &mut sink, args, &stop, &interrupt, output)?;
+    let mut talk = Talk::new(&plan, me, output);
+    serve(&mut member, &mut sink, &mut talk, args, &stop, &interrupt)?;
     sink.memory(&member.memory_use());
     let deliveries = sink.finish()?;
     let served = Served::new(&args.id, deliveries, &member);
@@ -61,40 +68,14 @@ fn announce(plan: &Plan, member: &Member<ShmFabric>, me: ProcessId) -> String {
     )
 }
 
-/// What is said once, and what was said last.
-struct Talk<'a> {
-    output: Output,
-    name: &'a str,
-    ready: bool,
-    refusal: String,
-}
-
-impl Talk<'_> {
-    /// Looks at a member that has nothing to do.
-    fn idle(&mut self, member: &mut Member<ShmFabric>) {
-        if !self.ready && member.is_connected() {
-            self.ready = true;
-            let leads = if member.replica().is_leader() { ", leads its group" } else { "" };
-            self.output.note(&format!("{}: ready{leads}; all members are connected", self.name));
-        }
-        while let Some(refusal) = member.fabric_mut().next_refusal() {
-            if refusal.reason != self.refusal {
-                self.output.note(&format!("{}: refused a connection: {}", self.name, refusal.reason));
-                self.refusal = refusal.reason;
-            }
-        }
-    }
-}
-
 fn serve(
     member: &mut Member<ShmFabric>,
     sink: &mut Sink,
+    talk: &mut Talk<'_>,
     args: &args::Node,
     stop: &Stop,
     interrupt: &Interrupt,
-    output: Output,
 ) -> Result<(), Failure> {
-    let mut talk = Talk { output, name: &args.id, ready: false, refusal: String::new() };
     let operations = args.meeting.operations;
     let sink = RefCell::new(sink);
     let round = |member: &mut Member<ShmFabric>, worked: bool| {

@@ -99,16 +99,28 @@ impl Joining<'_> {
     }
 
     fn nobody(&self, client: &mut Client<ShmFabric>) -> Failure {
-        let absent = absent(self.plan, client, self.to);
-        let mut what = match absent.as_slice() {
-            [] => "all processes are there, but they do not answer".to_owned(),
-            names => format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
+        // Not only of the groups that are meant: every group knows some of the ids that this place has used.
+        let all: Vec<_> = self.plan.topology().group_ids().collect();
+        let absent = absent(self.plan, client, &all);
+        let (mut what, remedy) = match absent.as_slice() {
+            [] => (
+                "all members are there, but they do not answer".to_owned(),
+                "if one was started again, start all of them again: in this version processes do not come back"
+                    .to_owned(),
+            ),
+            names => (
+                format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
+                format!(
+                    "a client begins when all members are up: start each with `stentor node --config {} --id ID`, or \
+                     all again if one was killed",
+                    self.config.display()
+                ),
+            ),
         };
         while let Some(refusal) = client.fabric_mut().next_refusal() {
             what += &format!("; {}", refusal.reason);
         }
         let config = self.config.display();
-        let remedy = format!("start each with `stentor node --config {config} --id ID`");
         Failure::run(what, format_args!("{config}, sockets in {}", self.directory.display()), remedy)
     }
 }

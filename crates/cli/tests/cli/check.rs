@@ -150,3 +150,12 @@ fn a_history_that_cannot_be_read_is_refused() {
     run(["check", "/"]).refused(&["it is a directory"]);
     assert_eq!(run(["check"]).code, 2);
 }
+
+#[test]
+fn a_history_that_is_named_twice_is_no_violation() {
+    let scratch = Scratch::new();
+    let file = scratch.file("once.jsonl", &text(&history([1, 2], [1, 2])));
+    std::os::unix::fs::symlink(&file, scratch.path("link.jsonl")).unwrap();
+    let link = scratch.path("link.jsonl");
+    run(["check", file.to_str().unwrap(), link.to_str().unwrap()]).refused(&["named twice", "link.jsonl"]);
+}

@@ -196,6 +196,63 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
+fn a_node_whose_deliveries_nobody_reads_stops_when_told_to_and_says_what_is_lost() {
+    let limits = SMALL.replace("message_bytes = 64", "message_bytes = 4096").replace("window = 16", "window = 256");
+    let mut running = Running::new(1, 1, &limits);
+    let mut command = stentor();
+    command.args(["node", "--id", "g1.1"]).args(running.meeting()).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let unread = child.stdout.take();
+    // More than a pipe and the node's own batch hold.
+    let input = format!("{}\n", "x".repeat(4000)).repeat(400);
+    let cast = running.cast(input.as_bytes(), &["--to", "g1", "--timeout", "1"]);
+    assert_eq!(cast.code, 1, "the node is stuck: {}", cast.stderr);
+    assert!(cast.stderr.contains("wait longer with --timeout"), "{}", cast.stderr);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let since = Instant::now();
+    let code = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
+        if since.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it does not stop");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    drop(unread);
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("nobody reads the deliveries"), "{said}");
+    // The place is free again, and the directory was left as ever.
+    running.start("g1.1", &[]);
+    assert_eq!(running.cast(b"x\n", &["--to", "g1"]).code, 0);
+}
+
+#[test]
+fn members_tell_who_is_gone_who_is_back_and_what_follows() {
+    let mut running = Running::with(&["g1.1", "g1.2", "g2.1"], 2, 2, SMALL);
+    let alone = running.cast(b"x\n", &["--to", "g1", "--timeout", "1"]);
+    assert_eq!(alone.code, 1);
+    assert!(alone.stderr.contains("not there after 1s: g2.2\n"), "members of other groups count: {}", alone.stderr);
+    running.start("g2.2", &[]);
+    running.until("g1.1", "err", |text| text.contains("all members are connected"));
+    running.until("g2.2", "err", |text| text.contains("all members are connected"));
+    running.signal("g1.2", Signal::KILL);
+    running.until("g1.1", "err", |text| text.contains("g1.1: lost g1.2, pid ") && text.contains("g1 goes on while"));
+    running.start("g1.2", &[]);
+    running.until("g2.1", "err", |text| text.contains("g1.2 was started again, as pid ") && text.contains("stays out"));
+    running.until("g1.2", "err", |text| text.contains("start the others again"));
+    let stranded = running.cast(b"x\n", &["--to", "g1", "--timeout", "1"]);
+    assert!(stranded.stderr.contains("start all of them again"), "{}", stranded.stderr);
+    assert_eq!(running.cast(b"x\n", &["--to", "g2"]).code, 0, "the other group goes on");
+    running.signal("g1.1", Signal::KILL);
+    running.until("g2.1", "err", |text| text.contains("it leads g1, which delivers nothing from here on"));
+}
+
+#[test]
 fn a_killed_member_is_named_and_leaves_nothing_behind() {
     let mut running = Running::with(&["g1.1", "g1.2"], 1, 2, SMALL);
     assert_eq!(running.cast(b"before\n", &["--to", "g1"]).code, 0);

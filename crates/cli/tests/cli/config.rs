@@ -52,11 +52,12 @@ fn init_refuses_what_check_would_refuse_and_writes_nothing() {
     let scratch = Scratch::new();
     let file = scratch.path("cluster.toml");
     let path = file.to_str().unwrap();
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
         (&["--groups", "0"], "the cluster has no group"),
         (&["--groups", "257"], "257 groups: at most 256"),
         (&["--replicas", "65"], "65 processes: at most 64"),
-        (&["--cluster", "a\"b"], "TOML"),
+        (&["--groups", "1000000000000"], "at most 256"),
+        (&["--cluster", "a\"b"], "is not a valid name"),
     ];
     for (args, problem) in cases {
         let args = [&["config", "init", "-o", path], args].concat();

@@ -66,7 +66,9 @@ fn other_texts_and_shapes() {
     let limited = demo(&["--groups", "1", "--messages-limit", "2", "--json"]).document("demo");
     assert_eq!((&limited["messages"], &limited["deliveries"]), (&2.into(), &6.into()));
     assert_eq!(demo(&["-q", "--replicas", "1"]).stdout, "");
-    demo(&["--groups", "0"]).refused(&["arguments of `stentor demo`"]);
+    demo(&["--groups", "0"]).refused(&["arguments of `stentor demo`", "--groups and --replicas"]);
+    demo(&["--groups", "1000000000000"]).refused(&["at most 256"]);
+    demo(&["--groups", "101", "--replicas", "1"]).refused(&["101 processes", "at most 100", "sim multicast"]);
     fs::write(&text, "x".repeat(65_537)).unwrap();
     demo(&[]).refused(&["line 1 is longer than 65536 bytes", "text:1"]);
     fs::write(&text, "").unwrap();
@@ -76,6 +78,17 @@ fn other_texts_and_shapes() {
     let mut full = stentor();
     full.args(["demo", "--messages-limit", "1"]).env("TMPDIR", "/proc");
     ran(&full.output().unwrap()).refused(&["cannot write", "/proc/stentor-demo"]);
+}
+
+#[test]
+fn a_long_name_for_temporary_files_is_no_hindrance() {
+    let scratch = Scratch::new();
+    let temporary = scratch.path(&"x".repeat(120));
+    fs::create_dir(&temporary).unwrap();
+    let mut command = stentor();
+    command.args(["demo", "--messages-limit", "3", "--json"]).env("TMPDIR", &temporary);
+    let document = ran(&command.output().unwrap()).document("demo");
+    assert_eq!((&document["ok"], &document["messages"]), (&true.into(), &3.into()));
 }
 
 /// A demonstration that goes on for long, in a directory of its own.
@@ -163,11 +176,10 @@ fn an_interrupt_ends_everything_and_nothing_is_left() {
 }
 
 #[test]
-fn a_killed_demonstration_leaves_no_processes_and_only_histories() {
+fn a_killed_demonstration_leaves_no_processes_and_no_files() {
     let mut long = Long::start();
     long.demo.kill().unwrap();
     long.demo.wait().unwrap();
     long.until(|| long.nodes().is_empty());
-    let rest = |file: &PathBuf| !file.ends_with("cluster.toml") && file.extension().is_none_or(|end| end != "jsonl");
-    long.until(|| !long.files().iter().any(rest));
+    long.until(|| fs::read_dir(long.scratch.path("tmp")).unwrap().count() == 0);
 }

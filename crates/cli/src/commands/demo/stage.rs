@@ -5,15 +5,18 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::{Limits, Template};
+use stentor::config::{Limits, Problem, Template};
 use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
 
+use super::janitor::Janitor;
 use crate::args;
 use crate::failure::Failure;
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
 const LONGEST_SOCKETS: usize = 60;
+/// Each is a process of the system; a thousand of them would not find each other in time.
+const MOST_PROCESSES: usize = 100;
 /// One client, and as little memory as shows the work.
 const LIMITS: Limits = Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512 };
 
@@ -23,22 +26,37 @@ fn template(args: &args::Demo) -> Template {
 
 /// The configuration; what it is refused for is the arguments' fault.
 pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
-    ClusterConfig::parse(Path::new("cluster.toml"), &template(args).render())
-        .map_err(|error| Failure::usage(&error.problem, "the arguments of `stentor demo`", error.remedy()))
+    let place = "the arguments of `stentor demo`";
+    let refuse = |problem: &Problem| Failure::usage(problem, place, "choose other values for --groups and --replicas");
+    let template = template(args);
+    template.check_counts().map_err(|problem| refuse(&problem))?;
+    let processes = args.groups * args.replicas;
+    if processes > MOST_PROCESSES {
+        let what = format_args!("{processes} processes: a demonstration starts at most {MOST_PROCESSES}");
+        let remedy = "lower --groups or --replicas; `stentor sim multicast` simulates clusters without processes";
+        return Err(Failure::usage(what, place, remedy));
+    }
+    ClusterConfig::parse(Path::new("cluster.toml"), &template.render()).map_err(|error| refuse(&error.problem))
 }
 
-/// The directory. It is removed at the end unless it is to be kept; one that the user named is never removed.
+/// The directory. It is removed at the end, even if this process is killed, unless it is to be kept; one that the user
+/// named is never removed.
 pub(super) struct Stage {
     path: PathBuf,
     keep: bool,
+    janitor: Option<Janitor>,
 }
 
 impl Stage {
     /// Makes the directory and writes the configuration.
     pub(super) fn set(args: &args::Demo, plan: &Plan) -> Result<Self, Failure> {
         let stage = match &args.keep {
-            Some(path) => Stage { path: named(path)?, keep: true },
-            None => Stage { path: temporary()?, keep: false },
+            Some(path) => Stage { path: named(path)?, keep: true, janitor: None },
+            None => {
+                let mut stage = Stage { path: temporary()?, keep: false, janitor: None };
+                stage.janitor = Some(Janitor::start(&stage.path)?);
+                stage
+            }
         };
         let config = stage.config();
         fs::write(&config, template(args).render()).map_err(|error| Failure::cannot_write(&config, &error))?;
@@ -57,10 +75,10 @@ impl Stage {
     /// Directory of the control sockets; the fabric makes and removes it.
     pub(super) fn sockets(&self) -> PathBuf {
         let inside = self.path.join("sockets");
-        if inside.as_os_str().len() <= LONGEST_SOCKETS {
-            return inside;
-        }
-        std::env::temp_dir().join(format!("stentor-demo-{}-sockets", std::process::id()))
+        let name = format!("stentor-demo-{}-sockets", std::process::id());
+        let elsewhere = [inside, std::env::temp_dir().join(&name)];
+        let short = elsewhere.into_iter().find(|path| path.as_os_str().len() <= LONGEST_SOCKETS);
+        short.unwrap_or_else(|| Path::new("/tmp").join(name))
     }
 
     pub(super) fn history(&self, plan: &Plan, process: ProcessId) -> PathBuf {
@@ -83,6 +101,9 @@ impl Drop for Stage {
         if !self.keep {
             // What cannot be removed is left to the system's own cleaning.
             let _ = fs::remove_dir_all(&self.path);
+        }
+        if let Some(janitor) = self.janitor.take() {
+            janitor.dismiss();
         }
     }
 }

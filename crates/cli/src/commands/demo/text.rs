@@ -21,6 +21,10 @@ const DOCUMENTS: [&str; 7] = [
     include_str!("../../../../../LICENSE-APACHE"),
     include_str!("../../../../../LICENSE-MIT"),
 ];
+/// The longest input, unless the number of lines is limited; each line is recorded once per process.
+const MOST_LINES: usize = 10_000_000;
+/// All of it is held in memory.
+const MOST_BYTES: usize = 1 << 30;
 /// The documents are repeated until there are so many lines.
 const LINES: usize = 6000;
 
@@ -72,10 +76,17 @@ fn file(path: &Path, limit: usize, most: usize) -> Result<Vec<Vec<u8>>, Failure>
     };
     let input = File::open(path).map_err(|error| refuse(&error, ""))?;
     let input = Lines::read(move || Box::new(BufReader::new(input.take(u64::MAX))), limit);
-    let mut lines = Vec::new();
+    let (mut lines, mut bytes) = (Vec::new(), 0);
     while lines.len() < most {
+        if (lines.len() >= MOST_LINES && most == usize::MAX) || bytes > MOST_BYTES {
+            let what = format_args!("the input has more than {MOST_LINES} lines or {} MiB", MOST_BYTES >> 20);
+            return Err(Failure::usage(what, place, "say how many lines to take with --messages-limit"));
+        }
         match input.wait(std::time::Duration::MAX) {
-            Input::Line(Line::Text(line)) => lines.push(line),
+            Input::Line(Line::Text(line)) => {
+                bytes += line.len();
+                lines.push(line);
+            }
             Input::Line(Line::TooLong { number }) => {
                 let what = format_args!("line {number} is longer than {limit} bytes");
                 return Err(Failure::usage(what, format_args!("{place}:{number}"), "split the line"));

@@ -1,10 +1,13 @@
 //! Where the deliveries of a node go: standard output, its history.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
 use serde::Serialize;
 use stentor::runtime::{Delivered, Plan, Recorder, now_ns};
 use stentor_fabric::ProcessId;
@@ -18,6 +21,10 @@ use crate::live::new_history;
 const BATCH_BYTES: usize = 64 << 10;
 /// Idle rounds after which lines are printed; every wait mode gets that far before it sleeps.
 const PRINT_AFTER: u32 = 16;
+/// POSIX's PIPE_BUF on Linux.
+const PIPE_BYTES: usize = 4096;
+/// How often a node whose deliveries nobody reads looks whether it is to stop.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How old lines of a history may become in memory, when there is nothing else to do.
 const WRITE_AFTER: Duration = Duration::from_millis(50);
 
@@ -47,10 +54,18 @@ pub(super) struct Sink {
     failed: Option<Failure>,
     /// Nobody reads standard output any more.
     abandoned: bool,
+    /// Whether this process is to stop.
+    stopping: Box<dyn Fn() -> bool>,
 }
 
 impl Sink {
-    pub(super) fn new(plan: &Plan, me: ProcessId, history: Option<&Path>, prints: bool) -> Result<Self, Failure> {
+    pub(super) fn new(
+        plan: &Plan,
+        me: ProcessId,
+        history: Option<&Path>,
+        prints: bool,
+        stopping: Box<dyn Fn() -> bool>,
+    ) -> Result<Self, Failure> {
         let topology = plan.topology();
         let recorder = |path: &Path| {
             let file = new_history(path)?;
@@ -69,6 +84,7 @@ impl Sink {
             idle: 0,
             failed: None,
             abandoned: false,
+            stopping,
         })
     }
 
@@ -101,14 +117,20 @@ impl Sink {
         if self.lines.is_empty() {
             return;
         }
-        let mut stdout = std::io::stdout().lock();
-        match stdout.write_all(&self.lines).and_then(|()| stdout.flush()) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.abandoned = true,
-            Err(error) => {
-                let what = format_args!("cannot write deliveries: {error}");
-                let failure = Failure::run(what, "standard output", "make room on the disk, or write somewhere else");
-                self.failed.get_or_insert(failure);
+        if !self.is_broken() {
+            match write_patiently(&self.lines, &*self.stopping) {
+                Ok(0) => {}
+                Ok(left) => {
+                    let what = format_args!("nobody reads the deliveries: their last {left} bytes were not printed");
+                    let failure = Failure::run(what, "standard output", "let the reader go on before stopping this");
+                    self.failed = Some(failure);
+                }
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => self.abandoned = true,
+                Err(error) => {
+                    let what = format_args!("cannot write deliveries: {error}");
+                    let remedy = "make room on the disk, or write somewhere else";
+                    self.failed = Some(Failure::run(what, "standard output", remedy));
+                }
             }
         }
         self.lines.clear();
@@ -159,6 +181,28 @@ impl Sink {
         self.record(Recorder::flush);
         self.failed.map_or(Ok(self.deliveries), Err)
     }
+}
+
+/// Writes to standard output, which may be a pipe that nobody reads: then it waits until somebody does or this process
+/// is to stop. Returns the bytes that were not written.
+fn write_patiently(mut bytes: &[u8], stopping: &dyn Fn() -> bool) -> std::io::Result<usize> {
+    let stdout = std::io::stdout();
+    while !bytes.is_empty() {
+        let mut looked = [PollFd::new(&stdout, PollFlags::OUT)];
+        match poll(&mut looked, Some(&LOOK)) {
+            Ok(0) if stopping() => return Ok(bytes.len()),
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // A pipe that can be written takes so much without blocking.
+        match rustix::io::write(&stdout, &bytes[..bytes.len().min(PIPE_BYTES)]) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(0)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,0 +1,115 @@
+//! What a running node tells on standard error.
+
+use std::time::{Duration, Instant};
+
+use stentor::runtime::{Member, Plan, ShmFabric};
+use stentor_fabric::ProcessId;
+use stentor_multicast::Place;
+
+use crate::output::Output;
+
+/// How often the other members are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long members that are all there may take to connect.
+const CONNECTING: Duration = Duration::from_secs(3);
+
+/// Another member.
+struct Peer {
+    process: ProcessId,
+    /// As which process of the system it is here, or was.
+    pid: Option<i32>,
+    here: bool,
+}
+
+/// What was said: nothing is said twice in a row.
+pub(super) struct Talk<'a> {
+    plan: &'a Plan,
+    output: Output,
+    name: &'a str,
+    peers: Vec<Peer>,
+    ready: bool,
+    stranded: bool,
+    refusal: String,
+    looked: Instant,
+    /// When a member came or went last.
+    changed: Instant,
+}
+
+impl<'a> Talk<'a> {
+    pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output) -> Self {
+        let members = (0..plan.topology().all_members() as u16).map(ProcessId).filter(|process| *process != me);
+        Talk {
+            plan,
+            output,
+            name: plan.name(me),
+            peers: members.map(|process| Peer { process, pid: None, here: false }).collect(),
+            ready: false,
+            stranded: false,
+            refusal: String::new(),
+            looked: Instant::now(),
+            changed: Instant::now(),
+        }
+    }
+
+    /// Looks at a member that has nothing to do.
+    pub(super) fn idle(&mut self, member: &mut Member<ShmFabric>) {
+        if !self.ready && member.is_connected() {
+            self.ready = true;
+            let leads = if member.replica().is_leader() { ", leads its group" } else { "" };
+            self.say(&format!("ready{leads}; all members are connected"));
+        }
+        while let Some(refusal) = member.fabric_mut().next_refusal() {
+            if refusal.reason != self.refusal {
+                self.say(&format!("refused a connection: {}", refusal.reason));
+                self.refusal = refusal.reason;
+            }
+        }
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            self.look(|process| member.fabric().peer_pid(process));
+        }
+    }
+
+    fn say(&self, text: &str) {
+        self.output.note(&format!("{}: {text}", self.name));
+    }
+
+    fn look(&mut self, pid_of: impl Fn(ProcessId) -> Option<i32>) {
+        for at in 0..self.peers.len() {
+            let Peer { process, pid, here } = self.peers[at];
+            let now = pid_of(process);
+            if (now.is_some(), now.or(pid)) == (here, pid) {
+                continue;
+            }
+            self.changed = Instant::now();
+            self.peers[at] = Peer { process, pid: now.or(pid), here: now.is_some() };
+            let name = self.plan.name(process);
+            match (pid, now) {
+                (Some(old), None) => self.say(&format!("lost {name}, pid {old}; {}", self.consequence(process))),
+                (Some(_), Some(new)) => self.say(&format!(
+                    "{name} was started again, as pid {new}, and stays out: in this version processes do not come back; \
+                     start all members again"
+                )),
+                (None, _) => {}
+            }
+        }
+        let all_here = self.peers.iter().all(|peer| peer.here);
+        if !self.ready && !self.stranded && all_here && self.changed.elapsed() > CONNECTING {
+            self.stranded = true;
+            self.say(
+                "all members are there, but not all connect: if this one was started again, start the others again, \
+                 too; in this version processes do not come back",
+            );
+        }
+    }
+
+    /// What it means that a member is gone.
+    fn consequence(&self, process: ProcessId) -> String {
+        let Some(Place::Member { group, index }) = self.plan.topology().place(process) else { return String::new() };
+        let name = self.plan.config().groups()[usize::from(group.0)].id();
+        if index == 0 {
+            return format!("it leads {name}, which delivers nothing from here on");
+        }
+        format!("{name} goes on while it has a majority; no client can begin until all members are started again")
+    }
+}
