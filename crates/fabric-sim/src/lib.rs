@@ -40,11 +40,13 @@
 //! [`World::name`] add to it.
 #![forbid(unsafe_code)]
 
+mod config;
 mod control;
 mod counts;
 mod event;
 mod fabric;
 mod fault;
+mod landing;
 mod memory;
 mod model;
 mod network;
@@ -54,11 +56,13 @@ mod responder;
 mod rng;
 mod state;
 mod trace;
+mod tracing;
 mod world;
 
+pub use config::{Due, SimConfig};
 pub use counts::{FaultCounts, ProcessCounts, VerbCounts};
 pub use fabric::SimFabric;
 pub use fault::{Fault, FaultMix, FaultPlan};
 pub use model::{Delay, NetworkModel};
 pub use rng::{MILLION, SimRng};
-pub use world::{Actor, Due, SimConfig, World};
+pub use world::{Actor, World};

@@ -2,10 +2,10 @@
 
 use stentor_fabric::ProcessId;
 
+use crate::config::Due;
 use crate::event::{End, Event};
 use crate::fault::Fault;
 use crate::state::{Process, State};
-use crate::world::Due;
 
 impl State {
     /// Something happened that the process may see: it runs after a scheduling delay, unless it runs sooner anyway.

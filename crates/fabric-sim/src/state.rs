@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use stentor_fabric::{Capabilities, Completion, Event as FabricEvent, ProcessId, RemoteRegion};
 
+use crate::config::{Due, SimConfig};
 use crate::counts::{FaultCounts, ProcessCounts};
 use crate::event::{Calendar, Event, Slab};
 use crate::fault::Fault;
@@ -12,7 +13,6 @@ use crate::model::NetworkModel;
 use crate::qp::{Message, Qp, Queued};
 use crate::rng::SimRng;
 use crate::trace::Trace;
-use crate::world::{Due, SimConfig};
 
 /// One process: its NIC, its memory, its appointments.
 #[derive(Default)]

@@ -4,10 +4,7 @@ use std::fmt::Write;
 
 use stentor_fabric::ProcessId;
 
-use crate::qp::Message;
-use crate::state::State;
-
-enum What {
+pub(crate) enum What {
     Post { verb: &'static str, bytes: u32, to: u16, flow: u64 },
     Landing { bytes: u64, part: u8, parts: u8, flow: Option<u64> },
     Instant(&'static str),
@@ -27,6 +24,10 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
+    pub(crate) fn record(&mut self, at: u64, process: ProcessId, what: What) {
+        self.entries.push(Entry { at, process: process.0, what });
+    }
+
     pub(crate) fn new(processes: usize) -> Self {
         Trace { processes, names: vec![None; processes], entries: Vec::new() }
     }
@@ -103,35 +104,4 @@ fn escape(text: &str) -> String {
         }
     }
     out
-}
-
-impl State {
-    fn trace(&mut self, process: ProcessId, what: impl FnOnce() -> What) {
-        let at = self.now;
-        if let Some(trace) = &mut self.trace {
-            trace.entries.push(Entry { at, process: process.0, what: what() });
-        }
-    }
-
-    pub(crate) fn trace_post(&mut self, message: &Message) {
-        let (verb, bytes, to, flow) = (message.kind.name(), message.bytes, message.to.0, message.flow);
-        self.trace(message.from, || What::Post { verb, bytes, to, flow });
-    }
-
-    pub(crate) fn trace_landing(&mut self, landing: u32, part: u8, last: bool) {
-        if self.trace.is_some() {
-            let landing = self.landings.get(landing);
-            let (bytes, parts) = (landing.data.len() as u64 * 8, landing.parts);
-            let flow = (last && landing.flow != 0).then_some(landing.flow);
-            self.trace(landing.process, || What::Landing { bytes, part, parts, flow });
-        }
-    }
-
-    pub(crate) fn trace_instant(&mut self, process: ProcessId, name: &'static str) {
-        self.trace(process, || What::Instant(name));
-    }
-
-    pub(crate) fn trace_mark(&mut self, process: ProcessId, name: &str) {
-        self.trace(process, || What::Mark(name.to_string()));
-    }
 }
