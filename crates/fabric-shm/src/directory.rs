@@ -113,7 +113,12 @@ pub(crate) fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<
 /// cannot be told.
 fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError> {
     let unknown = |source| StartError::System { what: format!("look for processes in {}", cluster.display()), source };
-    for path in sockets_of(cluster, me).map_err(unknown)? {
+    let sockets = match sockets_of(cluster, me) {
+        // The last process just took it away; whoever listens next makes it anew.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        listed => listed.map_err(unknown)?,
+    };
+    for path in sockets {
         match socket::dial(&path) {
             Ok(socket) => return Ok(Some(socket::peer(&socket).map_or(0, |(pid, _)| pid))),
             // Alive and busy.
