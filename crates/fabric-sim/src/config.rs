@@ -33,7 +33,7 @@ impl SimConfig {
 /// What the harness is to do now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Due {
-    /// Let the process run one round of its loop, then call [`World::stepped`].
+    /// Let the process run one round of its loop, then call [`World::stepped`](crate::World::stepped).
     Step {
         /// Who.
         process: ProcessId,
@@ -42,6 +42,6 @@ pub enum Due {
     },
     /// The process crashed: drop what it was made of. Its fabric is dead; calls to it do nothing.
     Crashed(ProcessId),
-    /// A planned fault wants the process back: [`World::restart`].
+    /// A planned fault wants the process back: [`World::restart`](crate::World::restart).
     Restart(ProcessId),
 }
