@@ -32,10 +32,10 @@ enum Node {
 /// and counts the remote writes of every process.
 ///
 /// # Errors
-/// [`NodeError`], if the cluster is impossible.
+/// [`NodeError`], if a node cannot start.
 ///
 /// # Panics
-/// If the message is not delivered by every destination process.
+/// If the groups are not a possible cluster, or the message is not delivered by every destination process.
 pub fn count_writes(groups: &[usize], destinations: usize, variant: Variant) -> Result<Vec<RoleCounts>, NodeError> {
     let topology = Arc::new(Topology::new(groups, 1).expect("a possible cluster"));
     let world = World::new(SimConfig::new(topology.processes(), 0, NetworkModel::uniform(1_000)));
