@@ -53,7 +53,7 @@ impl ShmFabric {
                 other => other.to_string(),
             })
         })?;
-        self.data.regions.push(LocalRegion { spec, memory, fd, granted: None, sealed_for: None });
+        self.data.regions.push(LocalRegion { spec, memory, fd, granted: None, readers: Vec::new(), sealed_for: None });
         self.region_names.insert((writer, purpose), region);
         Ok(region)
     }
@@ -61,7 +61,8 @@ impl ShmFabric {
     fn own_region(&mut self, region: RegionId, peer: ProcessId) -> Result<&mut LocalRegion, AccessError> {
         let own = self.data.regions.get_mut(region.index()).ok_or(AccessError::UnknownRegion(region))?;
         let writer = own.spec.writer;
-        if writer == peer { Ok(own) } else { Err(AccessError::NotForPeer { region, writer, peer }) }
+        let theirs = writer == peer || own.readers.contains(&peer);
+        if theirs { Ok(own) } else { Err(AccessError::NotForPeer { region, writer, peer }) }
     }
 
     pub(crate) fn grant_region(
@@ -70,36 +71,66 @@ impl ShmFabric {
         peer: ProcessId,
         access: Access,
     ) -> Result<(), AccessError> {
-        let granted = self.own_region(region, peer)?.granted;
-        if granted == Some(access) {
+        let own = self.data.regions.get(region.index()).ok_or(AccessError::UnknownRegion(region))?;
+        let writer = own.spec.writer;
+        if writer != peer && (access != Access::Read || peer.0 >= self.config.processes) {
+            return Err(AccessError::NotForPeer { region, writer, peer });
+        }
+        let held = own.access_of(peer);
+        if held == Some(access) {
             return Ok(());
         }
-        if granted.is_some() {
+        if held.is_some() {
             // What the peer could do it can still do with what it has mapped.
             self.take_away(region, peer)?;
         }
-        let own = self.own_region(region, peer)?;
-        own.granted = Some(access);
-        if let (Some(fd), None) = (&own.fd, own.sealed_for) {
-            let sealed = if access == Access::Read { memfd::finish_read_only(fd) } else { memfd::finish(fd) };
-            if let Err(error) = sealed {
-                own.granted = None;
-                return Err(AccessError::System { region, reason: format!("sealing: {error}") });
-            }
-            own.sealed_for = Some(access);
+        if self.data.regions[region.index()].fd.is_none() {
+            self.move_region(region)?;
         }
-        self.announce_grant(region);
+        let own = &mut self.data.regions[region.index()];
+        if writer == peer {
+            own.granted = Some(access);
+        } else {
+            own.readers.push(peer);
+        }
+        let sealed = self.seal(region);
+        if sealed.is_err() {
+            self.data.regions[region.index()].forget(peer);
+        }
+        sealed?;
+        self.announce_grant(region, peer);
         Ok(())
     }
 
-    /// Tells the peer, if it is connected, that it may use a region.
-    pub(crate) fn announce_grant(&mut self, region: RegionId) {
+    /// Seals the memory for what the writer may do. Readers get it through a descriptor that cannot be written.
+    fn seal(&mut self, region: RegionId) -> Result<(), AccessError> {
+        let own = &mut self.data.regions[region.index()];
+        if let (Some(fd), Some(access), None) = (&own.fd, own.granted, own.sealed_for) {
+            let sealed = if access == Access::Read { memfd::finish_read_only(fd) } else { memfd::finish(fd) };
+            sealed.map_err(|error| AccessError::System { region, reason: format!("sealing: {error}") })?;
+            own.sealed_for = Some(access);
+        }
+        Ok(())
+    }
+
+    /// Tells a peer, if it is connected, that it may use a region.
+    pub(crate) fn announce_grant(&mut self, region: RegionId, peer: ProcessId) {
         let own = &self.data.regions[region.index()];
-        let (Some(access), Some(fd)) = (own.granted, &own.fd) else { return };
-        let (peer, purpose, bytes) = (own.spec.writer, own.spec.purpose, own.spec.bytes);
+        let (Some(access), Some(fd)) = (own.access_of(peer), &own.fd) else { return };
+        let (purpose, bytes, is_writer) = (own.spec.purpose, own.spec.bytes, own.spec.writer == peer);
         let generation = self.generation(region).load(stentor_fabric::memory::Ordering::Relaxed);
-        let fd = Arc::clone(fd);
-        self.tell(peer, &Message::Grant { region: region.0, purpose, access, bytes, generation }, &[fd]);
+        let passed = if is_writer { Ok(Arc::clone(fd)) } else { memfd::read_only(fd).map(Arc::new) };
+        let told = passed.map_err(|error| error.to_string()).and_then(|fd| {
+            let message = Message::Grant { region: region.0, purpose, access, bytes, generation };
+            if peer == self.config.me {
+                return self.hear_own_grant(&message, &fd);
+            }
+            self.tell(peer, &message, &[fd]);
+            Ok(())
+        });
+        if let Err(reason) = told {
+            self.control.refuse(Some(peer), format!("region {purpose:?} cannot be passed to {peer}: {reason}"));
+        }
     }
 
     fn generation(&self, region: RegionId) -> &Word {
@@ -107,30 +138,43 @@ impl ShmFabric {
     }
 
     pub(crate) fn revoke_region(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
-        if self.own_region(region, peer)?.granted.is_some() {
+        if self.own_region(region, peer)?.access_of(peer).is_some() {
             self.take_away(region, peer)?;
         }
         self.control.events.push_back(Event::Revoked { region, peer });
         Ok(())
     }
 
-    /// Moves to fresh memory, with everything in it that the peer may count as done. The old memory is unmapped here at
-    /// once: nobody can hold a borrow of it now.
+    /// Moves to fresh memory, with everything in it that peers may count as done. Peers that keep access are told of the
+    /// new memory.
     fn take_away(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
-        let own = self.own_region(region, peer)?;
-        if own.fd.is_none() {
-            own.granted = None;
-            return Ok(());
+        let all: Vec<ProcessId> = self.own_region(region, peer)?.peers().collect();
+        self.move_region(region)?;
+        let generation = self.generation(region).load(stentor_fabric::memory::Ordering::Relaxed);
+        self.data.regions[region.index()].forget(peer);
+        self.seal(region)?;
+        for peer in all {
+            if peer == self.config.me {
+                self.data.flush();
+                self.data.remotes.revoked(peer, region.0, generation);
+            } else {
+                self.tell(peer, &Message::Revoke { region: region.0, generation }, &[]);
+            }
+            self.announce_grant(region, peer);
         }
-        let (bytes, populate) = (own.spec.bytes, self.config.populate);
+        Ok(())
+    }
+
+    /// Moves a region to fresh memory that can be passed on. The old memory is unmapped here at once: nobody can hold a
+    /// borrow of it now.
+    fn move_region(&mut self, region: RegionId) -> Result<(), AccessError> {
+        let (bytes, populate) = (self.data.regions[region.index()].spec.bytes, self.config.populate);
         let failed = |error: io::Errno| AccessError::System { region, reason: format!("no fresh memory: {error}") };
         let (memory, fd) = shareable(bytes, populate).map_err(failed)?;
         gate::close(self.generation(region));
         gate::snapshot(self.data.regions[region.index()].words(), memory.words());
-        let generation = self.generation(region).load(stentor_fabric::memory::Ordering::Relaxed);
         let own = &mut self.data.regions[region.index()];
-        (own.memory, own.fd, own.granted, own.sealed_for) = (memory, Some(fd), None, None);
-        self.tell(peer, &Message::Revoke { region: region.0, generation }, &[]);
+        (own.memory, own.fd, own.sealed_for) = (memory, Some(fd), None);
         Ok(())
     }
 }

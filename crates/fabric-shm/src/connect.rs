@@ -34,7 +34,7 @@ impl ShmFabric {
         service: Service,
         config: QpConfig,
     ) -> Result<QpId, ConnectError> {
-        if peer.0 >= self.config.processes || peer == self.config.me {
+        if peer.0 >= self.config.processes {
             return Err(ConnectError::UnknownProcess(peer));
         }
         let depths = [
@@ -56,6 +56,10 @@ impl ShmFabric {
             return Err(ConnectError::Refused { peer, reason });
         }
         let qp = self.data.add_qp(Qp::new(peer, service, config));
+        if peer == self.config.me {
+            self.tie(qp.index());
+            return Ok(qp);
+        }
         self.control.expect_connections();
         self.offer(qp.index());
         Ok(qp)
@@ -69,6 +73,10 @@ impl ShmFabric {
         // The peer hears of the old end's end before it hears of the new one.
         self.report_broken();
         self.data.qps[qp.index()].reset();
+        if self.data.qps[qp.index()].peer == self.config.me {
+            self.tie(qp.index());
+            return Ok(());
+        }
         self.control.expect_connections();
         self.offer(qp.index());
         Ok(())
@@ -76,6 +84,28 @@ impl ShmFabric {
 
     pub(crate) fn find_qp(&self, peer: ProcessId, service: Service) -> Option<usize> {
         self.data.qps.iter().position(|qp| qp.peer == peer && qp.service == service)
+    }
+
+    /// Connects a queue pair to itself.
+    fn tie(&mut self, index: usize) {
+        let (peer, config) = (self.data.qps[index].peer, self.data.qps[index].config);
+        let shape = self.shape(config);
+        let tied = make_queue(shape).and_then(|(queue, fd)| {
+            let again = Mapping::shared(fd.as_fd(), shape.words() as usize, false)?;
+            Ok((queue, again))
+        });
+        let (inbound, outbound) = match tied {
+            Ok(tied) => tied,
+            Err(error) => return self.control.refuse(Some(peer), format!("no queue for {peer}: {error}")),
+        };
+        let qp = &mut self.data.qps[index];
+        let mut consumer = Consumer::new(shape);
+        for receive in &qp.receives {
+            consumer.post(inbound.words(), receive.span.bytes);
+        }
+        (qp.inbound, qp.outbound) = (Some((consumer, inbound)), Some((Producer::new(shape), outbound)));
+        qp.state = QpState::Ready;
+        self.control.events.push_back(Event::Connected { qp: QpId(index as u32), peer });
     }
 
     /// Offers an end to the peer, if it is connected.

@@ -146,6 +146,8 @@ fn capabilities(config: &ShmConfig) -> Capabilities {
         atomics: true,
         unreliable: true,
         tagged: false,
+        loopback: true,
+        many_readers: true,
         hardware_multicast: false,
         revokes_in_hardware: false,
     }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use stentor_fabric::memory::{WORD, Word};
-use stentor_fabric::{Access, RegionSpec, Span};
+use stentor_fabric::{Access, ProcessId, RegionSpec, Span};
 
 use crate::mapping::Mapping;
 
@@ -17,11 +17,33 @@ pub(crate) struct LocalRegion {
     pub(crate) fd: Option<Arc<OwnedFd>>,
     /// What its peer may do now.
     pub(crate) granted: Option<Access>,
+    /// Peers beside it that may read.
+    pub(crate) readers: Vec<ProcessId>,
     /// What the seals of `fd` were finished for: a memfd serves one kind of access only.
     pub(crate) sealed_for: Option<Access>,
 }
 
 impl LocalRegion {
+    /// What a peer may do now.
+    pub(crate) fn access_of(&self, peer: ProcessId) -> Option<Access> {
+        if peer == self.spec.writer {
+            return self.granted;
+        }
+        self.readers.contains(&peer).then_some(Access::Read)
+    }
+
+    /// Everybody who may use it now.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.granted.map(|_| self.spec.writer).into_iter().chain(self.readers.iter().copied())
+    }
+
+    pub(crate) fn forget(&mut self, peer: ProcessId) {
+        if peer == self.spec.writer {
+            self.granted = None;
+        }
+        self.readers.retain(|reader| *reader != peer);
+    }
+
     #[inline]
     pub(crate) fn words(&self) -> &[Word] {
         self.memory.words()

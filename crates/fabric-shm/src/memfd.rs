@@ -2,7 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
 use rustix::io;
 use stentor_fabric::memory::WORD;
 
@@ -25,6 +27,12 @@ pub(crate) fn finish(fd: &OwnedFd) -> io::Result<()> {
 /// Forbids further seals and, to whoever has not mapped the memory yet, writing.
 pub(crate) fn finish_read_only(fd: &OwnedFd) -> io::Result<()> {
     fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
+}
+
+/// Another descriptor of the same memory, through which it cannot be written.
+pub(crate) fn read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(fd));
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Checks that memory that a peer passed is as large as it says and stays so. Returns its size in words.

@@ -121,9 +121,26 @@ impl ShmFabric {
         Ok(())
     }
 
+    /// A grant to oneself: as from a peer, without a connection.
+    pub(crate) fn hear_own_grant(&mut self, message: &Message, fd: &OwnedFd) -> Result<(), String> {
+        let me = self.config.me;
+        if self.control.peers[me.index()].control.is_none() {
+            let words = self.control.control_words as usize;
+            let control = ReadMapping::shared(self.control.pages[1].as_fd(), words);
+            let control = control.map_err(|error| format!("the control page cannot be mapped: {error}"))?;
+            self.control.peers[me.index()].control = Some(Arc::new(control));
+        }
+        self.take_grant(me, message, fd)
+    }
+
     fn hear_grant(&mut self, peer: ProcessId, message: &Message, fds: &[OwnedFd]) -> Result<(), String> {
-        let Message::Grant { region, purpose, access, bytes, generation } = *message else { return Ok(()) };
+        let Message::Grant { purpose, .. } = *message else { return Ok(()) };
         let [fd] = fds else { return Err(format!("region {purpose:?} came without its memory")) };
+        self.take_grant(peer, message, fd)
+    }
+
+    fn take_grant(&mut self, peer: ProcessId, message: &Message, fd: &OwnedFd) -> Result<(), String> {
+        let Message::Grant { region, purpose, access, bytes, generation } = *message else { return Ok(()) };
         let control = self.control.peers[peer.index()].control.clone();
         let control = control.filter(|control| (region as usize) < control.words());
         let Some(control) = control else { return Err(format!("region {purpose:?} has no generation")) };
@@ -301,9 +318,7 @@ impl ShmFabric {
         (known.link, known.control, known.refused) = (Some(link), Some(Arc::new(admitted.control)), None);
         self.data.bells[peer.index()] = Some(admitted.bell);
         for region in (0..self.data.regions.len()).map(|index| RegionId(index as u32)) {
-            if self.data.regions[region.index()].spec.writer == peer {
-                self.announce_grant(region);
-            }
+            self.announce_grant(region, peer);
         }
         for index in 0..self.data.qps.len() {
             if self.data.qps[index].peer == peer {

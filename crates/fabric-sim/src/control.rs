@@ -21,10 +21,6 @@ impl State {
         if peer.index() >= self.processes.len() {
             return Err(ConnectError::UnknownProcess(peer));
         }
-        if peer == me {
-            let reason = "a process does not connect to itself; use its memory directly".to_string();
-            return Err(ConnectError::Refused { peer, reason });
-        }
         let depths = [
             ("send queue", config.send_depth, self.model.max_send_depth),
             ("receive queue", config.recv_depth, self.model.max_recv_depth),
@@ -79,7 +75,10 @@ impl State {
             qp.gave_up = false;
             qp.rnr_attempts = 0;
         }
-        for (me, mine, peer) in [(a, at_a, b), (b, at_b, a)] {
+        let ends = [(a, at_a, b), (b, at_b, a)];
+        // Who connects to itself has one end.
+        let ends = if a == b { &ends[..1] } else { &ends[..] };
+        for &(me, mine, peer) in ends {
             let at = self.control_arrival(peer, me);
             self.calendar.push(at, Event::Ready { end: End { process: me.0, qp: mine, connection } });
         }
@@ -119,8 +118,7 @@ impl State {
         let granted: Vec<_> = self.processes[peer.index()]
             .regions
             .iter()
-            .filter(|region| region.spec.writer == me)
-            .filter_map(|region| region.key.map(|key| (region.spec.purpose.0, key, region.spec.bytes)))
+            .filter_map(|region| region.key_of(me).map(|key| (region.spec.purpose.0, key, region.spec.bytes)))
             .collect();
         let resolved = &mut self.processes[me.index()].resolved;
         resolved.retain(|(owner, _), _| *owner != peer.0);
@@ -136,16 +134,20 @@ impl State {
         peer: ProcessId,
         access: Access,
     ) -> Result<(), AccessError> {
-        self.check_region(me, region, peer)?;
+        self.check_region(me, region, peer, access)?;
         let incarnation = self.processes[me.index()].incarnation;
         let entry = &mut self.processes[me.index()].regions[region.index()];
-        if let Some(key) = entry.key {
+        if let Some(key) = entry.key_of(peer) {
             self.keys[key as usize].access = access;
             return Ok(());
         }
         let key = self.keys.len() as u32;
-        entry.key = Some(key);
-        self.keys.push(Key { owner: me, incarnation, region: region.0, access, valid: true });
+        if entry.spec.writer == peer {
+            entry.key = Some(key);
+        } else {
+            entry.readers.push((peer, key));
+        }
+        self.keys.push(Key { owner: me, incarnation, region: region.0, peer, access, valid: true });
         if self.processes[peer.index()].linked[me.index()] {
             let at = self.control_arrival(me, peer);
             self.calendar.push(at, Event::Granted { key });
@@ -153,43 +155,55 @@ impl State {
         Ok(())
     }
 
-    fn check_region(&self, me: ProcessId, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+    fn check_region(
+        &self,
+        me: ProcessId,
+        region: RegionId,
+        peer: ProcessId,
+        access: Access,
+    ) -> Result<(), AccessError> {
         let regions = &self.processes[me.index()].regions;
         let entry = regions.get(region.index()).ok_or(AccessError::UnknownRegion(region))?;
         match entry.spec.writer {
             writer if writer == peer => Ok(()),
+            _ if access == Access::Read && peer.index() < self.processes.len() => Ok(()),
             writer => Err(AccessError::NotForPeer { region, writer, peer }),
         }
     }
 
     pub(crate) fn on_granted(&mut self, key: u32) {
-        let Key { owner, incarnation, region, .. } = self.keys[key as usize];
+        let Key { owner, incarnation, region, peer, .. } = self.keys[key as usize];
         if self.processes[owner.index()].incarnation != incarnation {
             return;
         }
         let spec = self.processes[owner.index()].regions[region as usize].spec;
-        if self.is_cut(owner, spec.writer) {
-            self.link(owner, spec.writer).held.push(Event::Granted { key });
+        if self.is_cut(owner, peer) {
+            self.link(owner, peer).held.push(Event::Granted { key });
             return;
         }
         let known = RemoteRegion { peer: owner, key: u64::from(key), bytes: spec.bytes };
-        let peer = &mut self.processes[spec.writer.index()];
-        let entry = peer.resolved.entry((owner.0, spec.purpose.0)).or_insert(known);
+        let reader = &mut self.processes[peer.index()];
+        let entry = reader.resolved.entry((owner.0, spec.purpose.0)).or_insert(known);
         if entry.key < known.key {
             *entry = known;
         }
-        if peer.up {
-            self.notify(spec.writer);
+        if reader.up {
+            self.notify(peer);
         }
     }
 
     pub(crate) fn revoke(&mut self, me: ProcessId, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
-        self.check_region(me, region, peer)?;
+        self.check_region(me, region, peer, Access::Write).or_else(|error| {
+            let held = self.processes[me.index()].regions.get(region.index()).and_then(|entry| entry.key_of(peer));
+            held.map(|_| ()).ok_or(error)
+        })?;
         let at = self.now + self.model.revocation.sample(&mut self.rng);
         let owner = &mut self.processes[me.index()];
-        let event = match owner.regions[region.index()].key.take() {
+        let event = match owner.regions[region.index()].take_key(peer) {
             Some(key) => Event::Revoked { key },
-            None => Event::RevokedNothing { process: me.0, incarnation: owner.incarnation, region: region.0 },
+            None => {
+                Event::RevokedNothing { process: me.0, incarnation: owner.incarnation, region: region.0, peer: peer.0 }
+            }
         };
         self.calendar.push(at, event);
         Ok(())
@@ -197,7 +211,7 @@ impl State {
 
     /// From here on the NIC refuses the key. What it executed before is made visible before the owner hears of it.
     pub(crate) fn on_revoked(&mut self, key: u32) {
-        let Key { owner, incarnation, region, .. } = self.keys[key as usize];
+        let Key { owner, incarnation, region, peer, .. } = self.keys[key as usize];
         if self.processes[owner.index()].incarnation != incarnation {
             return;
         }
@@ -206,13 +220,12 @@ impl State {
         self.counts.writes_in_flight_at_revocation += underway;
         self.keys[key as usize].valid = false;
         self.trace_instant(owner, "revoked");
-        self.revoked_nothing(owner, incarnation, region);
+        self.revoked_nothing(owner, incarnation, region, peer);
     }
 
-    pub(crate) fn revoked_nothing(&mut self, owner: ProcessId, incarnation: u32, region: u32) {
+    pub(crate) fn revoked_nothing(&mut self, owner: ProcessId, incarnation: u32, region: u32, peer: ProcessId) {
         let process = &mut self.processes[owner.index()];
         if process.incarnation == incarnation {
-            let peer = process.regions[region as usize].spec.writer;
             process.events.push_back(FabricEvent::Revoked { region: RegionId(region), peer });
             self.notify(owner);
         }

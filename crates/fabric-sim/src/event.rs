@@ -39,7 +39,7 @@ pub(crate) enum Event {
     /// A revocation takes effect.
     Revoked { key: u32 },
     /// A revocation of access that was never granted takes effect.
-    RevokedNothing { process: u16, incarnation: u32, region: u32 },
+    RevokedNothing { process: u16, incarnation: u32, region: u32, peer: u16 },
     /// A fault begins.
     Fault { index: u32 },
     /// A partition ends.

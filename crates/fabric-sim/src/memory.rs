@@ -15,12 +15,31 @@ pub(crate) struct Region {
     pub(crate) pending: Vec<u32>,
     /// The key in use, if access is granted.
     pub(crate) key: Option<u32>,
+    /// Peers beside the writer that may read, and their keys.
+    pub(crate) readers: Vec<(ProcessId, u32)>,
 }
 
 impl Region {
     pub(crate) fn new(spec: RegionSpec) -> Self {
         let words: Rc<[Word]> = (0..spec.bytes as usize / WORD).map(|_| Word::new(0)).collect();
-        Region { spec, words, pending: Vec::new(), key: None }
+        Region { spec, words, pending: Vec::new(), key: None, readers: Vec::new() }
+    }
+
+    /// The key with which a peer may use the region.
+    pub(crate) fn key_of(&self, peer: ProcessId) -> Option<u32> {
+        if self.spec.writer == peer {
+            return self.key;
+        }
+        self.readers.iter().find_map(|(reader, key)| (*reader == peer).then_some(*key))
+    }
+
+    /// Takes it away.
+    pub(crate) fn take_key(&mut self, peer: ProcessId) -> Option<u32> {
+        if self.spec.writer == peer {
+            return self.key.take();
+        }
+        let place = self.readers.iter().position(|(reader, _)| *reader == peer)?;
+        Some(self.readers.swap_remove(place).1)
     }
 }
 
@@ -29,6 +48,8 @@ pub(crate) struct Key {
     pub(crate) owner: ProcessId,
     pub(crate) incarnation: u32,
     pub(crate) region: u32,
+    /// Who may use it.
+    pub(crate) peer: ProcessId,
     pub(crate) access: Access,
     pub(crate) valid: bool,
 }

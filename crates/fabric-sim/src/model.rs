@@ -211,6 +211,8 @@ impl NetworkModel {
             atomics: self.atomics,
             unreliable: self.unreliable,
             tagged: self.tagged,
+            loopback: true,
+            many_readers: true,
             hardware_multicast: false,
             revokes_in_hardware: true,
         }

@@ -51,7 +51,7 @@ impl State {
             Access::Write => key.access != Access::Read,
             Access::Atomic => key.access == Access::Atomic,
         };
-        let mine = key.valid && key.owner == message.to && region.spec.writer == message.from;
+        let mine = key.valid && key.owner == message.to && key.peer == message.from;
         (mine && allowed && end <= region.spec.bytes)
             .then_some(Opened { region: key.region, first: span.offset as usize / WORD })
     }
@@ -78,8 +78,19 @@ impl State {
         let reliable = message.reliable;
         let end = End { process: message.to.0, qp: message.to_qp, connection: message.connection };
         self.counts.remote_access_errors += 1;
+        let to_itself = message.from == message.to;
         self.answer(id, Status::RemoteAccess);
         if reliable {
+            self.break_responder(end, to_itself);
+        }
+    }
+
+    /// The responder's end breaks at once. That of a process that is its own peer breaks with the answer; until then
+    /// nothing more executes.
+    fn break_responder(&mut self, end: End, to_itself: bool) {
+        if to_itself && self.is_current(end) {
+            self.qp_mut(ProcessId(end.process), end.qp).gave_up = true;
+        } else {
             self.break_end(end, Status::Flushed, false);
         }
     }
@@ -155,11 +166,12 @@ impl State {
         let message = self.messages.get(id);
         let (to, qp, bytes) = (message.to, message.to_qp, message.bytes);
         let end = End { process: to.0, qp, connection: message.connection };
+        let to_itself = message.from == to;
         let status = Status::LocalLength;
         let completion = Completion { qp, id: recv.id, opcode, status, bytes, imm: None, tag };
         self.processes[to.index()].completions.push_back(Queued { completion, seq: None });
         self.answer(id, Status::RemoteAccess);
-        self.break_end(end, Status::Flushed, false);
+        self.break_responder(end, to_itself);
     }
 
     fn deliver(&mut self, at: u64, to: ProcessId, completion: Completion) {

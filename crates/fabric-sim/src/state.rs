@@ -188,8 +188,8 @@ impl State {
             Event::Ready { end } => self.on_ready(end),
             Event::Granted { key } => self.on_granted(key),
             Event::Revoked { key } => self.on_revoked(key),
-            Event::RevokedNothing { process, incarnation, region } => {
-                self.revoked_nothing(ProcessId(process), incarnation, region);
+            Event::RevokedNothing { process, incarnation, region, peer } => {
+                self.revoked_nothing(ProcessId(process), incarnation, region, ProcessId(peer));
             }
             Event::Fault { index } => self.on_fault(index),
             Event::Heal { index } => self.on_heal(index),

@@ -23,6 +23,11 @@ pub struct Capabilities {
     pub unreliable: bool,
     /// Tagged send and receive with ignore masks.
     pub tagged: bool,
+    /// A process may connect to itself: then one-sided verbs reach the regions that it granted to itself, through the
+    /// same NIC as everybody else's.
+    pub loopback: bool,
+    /// Peers beside the one that a region is for may be granted [`Access::Read`](crate::Access::Read).
+    pub many_readers: bool,
     /// The network itself makes the copies of a multicast.
     pub hardware_multicast: bool,
     /// Revoking access also takes away the mapping of a peer that ignores the rules. Where this is false the owner

@@ -44,11 +44,16 @@ pub trait Fabric {
     /// Lets the peer that the region is for use it; takes effect at once for peers that are connected, otherwise when
     /// they connect. Granting again after a revocation gives a fresh key.
     ///
+    /// Any other peer may be granted [`Access::Read`], and nothing else, where
+    /// [`Capabilities::many_readers`] is true. It finds the region as [`resolve`](Fabric::resolve) says, so the regions
+    /// of one owner that one peer may use have different purposes, whomever they are for.
+    ///
     /// # Errors
     /// See [`AccessError`].
     fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
 
-    /// Takes the access away. Takes effect with [`Event::Revoked`], not before: until then the peer's writes still
+    /// Takes the access away. Where one of several peers loses access, the others keep it, but what they post meanwhile
+    /// may fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess) and is posted again after a reset. Takes effect with [`Event::Revoked`], not before: until then the peer's writes still
     /// land. After it, the peer's posts fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess), and
     /// everything that had completed successfully at the peer is in [`memory`](Fabric::memory).
     ///
@@ -57,7 +62,8 @@ pub trait Fabric {
     fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError>;
 
     /// Makes a queue pair; it becomes ready ([`Event::Connected`]) when the peer has made its end for the same
-    /// service.
+    /// service. Where [`Capabilities::loopback`] is true the peer may be this process: one queue pair is both ends then,
+    /// and one-sided verbs reach the regions that were registered for, and granted to, this process.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -75,7 +81,7 @@ pub trait Fabric {
     /// See [`ConnectError`].
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError>;
 
-    /// The region that `peer` registered for this process under `purpose`, if it has been granted and heard of.
+    /// The region of `peer` that this process was granted under `purpose`, once that was heard of.
     fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
 
     /// Posts to a send queue. The fabric may hold requests back until [`flush`](Fabric::flush), `poll` or `wait`.

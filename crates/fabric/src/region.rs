@@ -18,7 +18,9 @@ pub enum Access {
 pub struct RegionSpec {
     /// What it is for. (owner, writer, purpose) is unique.
     pub purpose: Purpose,
-    /// The one peer it is for (rule 6); the owner itself for memory that nobody else reaches, such as staging.
+    /// The one peer it is for (rule 6), and the only one that may ever write it; the owner itself for memory that nobody
+    /// else writes, such as staging. Further peers may be granted [`Access::Read`] where the fabric has
+    /// [`many_readers`](crate::Capabilities::many_readers).
     pub writer: ProcessId,
     /// Size in bytes: a multiple of 64, not 0.
     pub bytes: u64,

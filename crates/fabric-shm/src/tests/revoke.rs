@@ -101,7 +101,7 @@ fn access_is_for_the_one_peer_that_a_region_is_for() {
     let mut pair = Pair::new(QP);
     let region = pair.region_b;
     let not_for = AccessError::NotForPeer { region, writer: ProcessId(0), peer: ProcessId(2) };
-    assert_eq!(pair.b.grant(region, ProcessId(2), Access::Read), Err(not_for.clone()));
+    assert_eq!(pair.b.grant(region, ProcessId(2), Access::Write), Err(not_for.clone()));
     assert_eq!(pair.b.revoke(region, ProcessId(2)), Err(not_for));
     let unknown = AccessError::UnknownRegion(RegionId(99));
     assert_eq!(pair.b.revoke(RegionId(99), ProcessId(0)), Err(unknown));

@@ -33,7 +33,10 @@ pub(super) fn errors<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let nothing = Err(AccessError::UnknownRegion(unknown));
     same("grant of nothing", &bed.at(A).grant(unknown, B, Access::Read), &nothing)?;
     same("revoke of nothing", &bed.at(A).revoke(unknown, B), &nothing)?;
-    same("grant to another", &bed.at(A).grant(region, stranger, Access::Read), &not_for)?;
+    same("grant to another", &bed.at(A).grant(region, stranger, Access::Write), &not_for)?;
+    if !bed.at(A).capabilities().many_readers {
+        same("grant to read to another", &bed.at(A).grant(region, stranger, Access::Read), &not_for)?;
+    }
     same("revoke from another", &bed.at(A).revoke(region, stranger), &not_for)
 }
 
