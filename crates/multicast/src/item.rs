@@ -4,35 +4,36 @@
 //!
 //! | word | content |
 //! |---|---|
-//! | 0 | kind (8 bits), destination groups (8), position (8), 0 (8), client (16), format version (16) |
+//! | 0 | kind (4 bits), format version (4), destination groups (8), position (8), client (16), slot (24) |
 //! | 1 | the message's sequence |
-//! | 2 | the message's slot at the *receiver's* group |
-//! | 3… | by kind |
+//! | 2… | by kind |
 //!
-//! A *position* is an index into the message's destination groups in rising order; a *stamp* is two words, (ballot, time).
-//! Every item names its message and carries the values it is about (hazard "acknowledgement without identity").
+//! A *position* is an index into the message's destination groups in rising order. The slot is the message's at the
+//! *receiver's* group, its lower 24 bits. Every item names its message and carries the values it is about (hazard
+//! "acknowledgement without identity"). With the three words of its seal, an item about a message to two groups fills one
+//! cache line: five words are all that any kind needs then.
 
 use thiserror::Error;
 
 use crate::{Ballot, ClientId};
 
-/// Version of this format; a peer of another one is refused.
-pub(crate) const VERSION: u16 = 1;
-const HEAD: usize = 3;
+/// Version of this format and of the message's header; a peer of another one is refused.
+pub(crate) const VERSION: u8 = 2;
+const HEAD: usize = 2;
 
 /// The kind of an item, and the step of the protocol it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// 2A to a follower: counter, stamp of the own group.
+    /// 2A to a follower: counter, ballot and time of the own group.
     Assign = 1,
-    /// 2A to another leader: stamp of the sender's group at `position`.
+    /// 2A to another leader: ballot and time of the sender's group, which is at `position`.
     Timestamp = 2,
-    /// The whole vector to a follower (V2): counter, a stamp per destination group.
+    /// The whole vector to a follower (V2): counter, a time per destination group. The ballot is the stream's.
     Vector = 3,
-    /// One other group's stamp to a follower (V1): counter, stamp of the group at `position`.
+    /// One other group's timestamp to a follower (V1): counter, ballot and time of the group at `position`.
     Remote = 4,
-    /// 2B: the sender's group is at `position`; a stamp per destination group.
+    /// 2B: the sender's group is at `position`; its ballot, and a time per destination group.
     Ack = 5,
 }
 
@@ -54,7 +55,7 @@ pub enum ItemError {
     Kind(u8),
     /// Another format version.
     #[error("item of format version {0}; this process speaks {VERSION}")]
-    Version(u16),
+    Version(u8),
     /// A position beyond the destination groups, or no groups.
     #[error("position {position} of {groups} destination groups")]
     Position {
@@ -74,16 +75,16 @@ pub enum ItemError {
     },
 }
 
-/// A vector of stamps, as words: (ballot, time) per destination group.
+/// A vector of times, one word per destination group; 0 is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Stamps<'a>(&'a [u64]);
+pub struct Times<'a>(&'a [u64]);
 
-impl<'a> Stamps<'a> {
-    /// Over words, two per group.
+impl<'a> Times<'a> {
+    /// Over words, one per group.
     #[inline]
     #[must_use]
     pub fn new(words: &'a [u64]) -> Self {
-        Stamps(words)
+        Times(words)
     }
 
     /// The words.
@@ -97,17 +98,7 @@ impl<'a> Stamps<'a> {
     #[inline]
     #[must_use]
     pub fn groups(self) -> usize {
-        self.0.len() / 2
-    }
-
-    /// Ballot of the group at `position`.
-    ///
-    /// # Panics
-    /// If there is no such position.
-    #[inline]
-    #[must_use]
-    pub fn ballot(self, position: usize) -> Ballot {
-        Ballot::from_word(self.0[2 * position])
+        self.0.len()
     }
 
     /// Time of the group at `position`.
@@ -117,21 +108,44 @@ impl<'a> Stamps<'a> {
     #[inline]
     #[must_use]
     pub fn time(self, position: usize) -> u64 {
-        self.0[2 * position + 1]
+        self.0[position]
     }
 
     /// The largest time.
     #[inline]
     #[must_use]
-    pub fn max_time(self) -> u64 {
-        self.0.iter().skip(1).step_by(2).copied().max().unwrap_or(0)
+    pub fn max(self) -> u64 {
+        self.0.iter().copied().max().unwrap_or(0)
     }
 
     /// Whether every group has given its time.
     #[inline]
     #[must_use]
     pub fn complete(self) -> bool {
-        self.0.iter().skip(1).step_by(2).all(|&time| time != 0)
+        self.0.iter().all(|&time| time != 0)
+    }
+}
+
+/// The lower 24 bits of a slot. A window holds at most 2^16 slots, so they name one slot of it, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ShortSlot(u32);
+
+impl ShortSlot {
+    /// Slots that they tell apart.
+    const SPAN: u64 = 1 << 24;
+
+    /// Of a slot.
+    #[inline]
+    #[must_use]
+    pub const fn of(slot: u64) -> Self {
+        ShortSlot((slot % Self::SPAN) as u32)
+    }
+
+    /// The first slot from `base` on that has these bits.
+    #[inline]
+    #[must_use]
+    pub fn from(self, base: u64) -> u64 {
+        base.saturating_add(u64::from(self.0).wrapping_sub(base) % Self::SPAN)
     }
 }
 
@@ -143,7 +157,7 @@ pub struct Head {
     /// The client's number for it.
     pub sequence: u64,
     /// Its slot at the receiver's group.
-    pub slot: u64,
+    pub slot: ShortSlot,
     /// Number of its destination groups.
     pub groups: u8,
 }
@@ -175,7 +189,7 @@ pub struct StreamItem<'a> {
 /// What a stream entry says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamEntry<'a> {
-    /// The own group's stamp (2A).
+    /// The own group's timestamp (2A).
     Assign {
         /// Position of the own group.
         position: u8,
@@ -184,9 +198,9 @@ pub enum StreamEntry<'a> {
         /// The time.
         time: u64,
     },
-    /// All stamps (V2).
-    Vector(Stamps<'a>),
-    /// One other group's stamp (V1).
+    /// All times (V2).
+    Vector(Times<'a>),
+    /// One other group's timestamp (V1).
     Remote {
         /// Position of that group.
         position: u8,
@@ -204,8 +218,10 @@ pub struct Ack<'a> {
     pub head: Head,
     /// Position of the sender's group.
     pub position: u8,
-    /// What is acknowledged: all stamps.
-    pub vector: Stamps<'a>,
+    /// The sender's group's ballot, in which it acknowledges.
+    pub ballot: Ballot,
+    /// What is acknowledged: all times.
+    pub times: Times<'a>,
 }
 
 /// One item.
@@ -264,23 +280,27 @@ impl<'a> Item<'a> {
             Item::Ack(item) => item.position,
         };
         let word = self.kind() as u64
+            | u64::from(VERSION) << 4
             | u64::from(head.groups) << 8
             | u64::from(position) << 16
-            | u64::from(head.client.0) << 32
-            | u64::from(VERSION) << 48;
-        out.extend_from_slice(&[word, head.sequence, head.slot]);
+            | u64::from(head.client.0) << 24
+            | u64::from(head.slot.0) << 40;
+        out.extend_from_slice(&[word, head.sequence]);
         match self {
             Item::Stream(StreamItem { counter, entry, .. }) => match entry {
                 StreamEntry::Assign { ballot, time, .. } | StreamEntry::Remote { ballot, time, .. } => {
                     out.extend_from_slice(&[*counter, ballot.to_word(), *time]);
                 }
-                StreamEntry::Vector(stamps) => {
+                StreamEntry::Vector(times) => {
                     out.push(*counter);
-                    out.extend_from_slice(stamps.words());
+                    out.extend_from_slice(times.words());
                 }
             },
             Item::Timestamp(item) => out.extend_from_slice(&[item.ballot.to_word(), item.time]),
-            Item::Ack(item) => out.extend_from_slice(item.vector.words()),
+            Item::Ack(item) => {
+                out.push(item.ballot.to_word());
+                out.extend_from_slice(item.times.words());
+            }
         }
     }
 
@@ -292,18 +312,19 @@ impl<'a> Item<'a> {
     pub fn decode(record: &'a [u64], at: usize) -> Result<(Item<'a>, usize), ItemError> {
         let rest = record.get(at..).unwrap_or(&[]);
         let truncated = |needs| ItemError::Truncated { at, needs, has: record.len() };
-        let [word, sequence, slot, body @ ..] = rest else { return Err(truncated(HEAD)) };
-        let version = (word >> 48) as u16;
+        let [word, sequence, body @ ..] = rest else { return Err(truncated(HEAD)) };
+        let version = (word >> 4 & 0xf) as u8;
         if version != VERSION {
             return Err(ItemError::Version(version));
         }
-        let (kind, groups, position) = (*word as u8, (word >> 8) as u8, (word >> 16) as u8);
+        let (groups, position) = ((word >> 8) as u8, (word >> 16) as u8);
         if position >= groups {
             return Err(ItemError::Position { position, groups });
         }
-        let head = Head { client: ClientId((word >> 32) as u16), sequence: *sequence, slot: *slot, groups };
-        let kind = kind_of(kind)?;
-        if *word >> 24 & 0xff != 0 || (kind == Kind::Vector && position != 0) {
+        let slot = ShortSlot((word >> 40) as u32);
+        let head = Head { client: ClientId((word >> 24) as u16), sequence: *sequence, slot, groups };
+        let kind = kind_of(*word)?;
+        if kind == Kind::Vector && position != 0 {
             return Err(ItemError::Reserved { at });
         }
         let words = words_of(kind, usize::from(groups));
@@ -316,11 +337,12 @@ impl<'a> Item<'a> {
 /// Kind and length in words of the item whose first word this is, as this process encoded it.
 #[inline]
 pub(crate) fn own_item(word: u64) -> Option<(Kind, usize)> {
-    let kind = kind_of(word as u8).ok()?;
+    let kind = kind_of(word).ok()?;
     Some((kind, words_of(kind, usize::from((word >> 8) as u8))))
 }
 
-fn kind_of(kind: u8) -> Result<Kind, ItemError> {
+fn kind_of(word: u64) -> Result<Kind, ItemError> {
+    let kind = (word & 0xf) as u8;
     [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack]
         .into_iter()
         .find(|known| *known as u8 == kind)
@@ -332,8 +354,7 @@ fn words_of(kind: Kind, groups: usize) -> usize {
     HEAD + match kind {
         Kind::Assign | Kind::Remote => 3,
         Kind::Timestamp => 2,
-        Kind::Vector => 1 + 2 * groups,
-        Kind::Ack => 2 * groups,
+        Kind::Vector | Kind::Ack => 1 + groups,
     }
 }
 
@@ -343,20 +364,20 @@ fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Ite
     let item = match kind {
         Kind::Assign => stream(StreamEntry::Assign { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
         Kind::Remote => stream(StreamEntry::Remote { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
-        Kind::Vector => stream(StreamEntry::Vector(Stamps(&body[1..]))),
+        Kind::Vector => stream(StreamEntry::Vector(Times(&body[1..]))),
         Kind::Timestamp => {
             Item::Timestamp(RemoteTimestamp { head, position, ballot: Ballot::from_word(body[0]), time: body[1] })
         }
-        Kind::Ack => Item::Ack(Ack { head, position, vector: Stamps(body) }),
+        Kind::Ack => Item::Ack(Ack { head, position, ballot: Ballot::from_word(body[0]), times: Times(&body[1..]) }),
     };
     let counts = match item {
         Item::Timestamp(item) => is_count(item.time),
-        Item::Ack(item) => are_counts(item.vector),
+        Item::Ack(item) => are_counts(item.times),
         Item::Stream(StreamItem { counter, entry, .. }) => {
             is_count(counter)
                 && match entry {
                     StreamEntry::Assign { time, .. } | StreamEntry::Remote { time, .. } => is_count(time),
-                    StreamEntry::Vector(stamps) => are_counts(stamps),
+                    StreamEntry::Vector(times) => are_counts(times),
                 }
         }
     };
@@ -370,6 +391,30 @@ fn is_count(count: u64) -> bool {
 }
 
 #[inline]
-fn are_counts(stamps: Stamps<'_>) -> bool {
-    stamps.words().iter().skip(1).step_by(2).all(|&time| is_count(time))
+fn are_counts(times: Times<'_>) -> bool {
+    times.words().iter().all(|&time| is_count(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_fabric::seal::record_cells;
+
+    use super::*;
+
+    /// What a lone message to two groups costs in memory traffic: one line per write.
+    #[test]
+    fn every_item_about_a_message_to_two_groups_fills_at_most_one_cell() {
+        for kind in [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack] {
+            assert_eq!(record_cells(words_of(kind, 2) * 8), 1, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_slot_names_the_next_slot_with_its_bits() {
+        for base in [0, 5, ShortSlot::SPAN - 1, 7 * ShortSlot::SPAN + 3, u64::MAX - ShortSlot::SPAN] {
+            for ahead in [0, 1, 1 << 16, ShortSlot::SPAN - 1] {
+                assert_eq!(ShortSlot::of(base + ahead).from(base), base + ahead);
+            }
+        }
+    }
 }

@@ -12,8 +12,8 @@
 //!    whole vector to its stream (`replica/vector.rs`).
 //! 4. A follower that has processed the stream through the vector acknowledges to all other destination processes
 //!    (2B, `replica/stream.rs`).
-//! 5. A message is decided when a majority of every destination group acknowledged the same vector
-//!    (`replica/acks.rs`), and delivered when nothing can come before it any more (`replica/deliver.rs`).
+//! 5. A message is decided when, for one vector, every destination group has a majority that acknowledged it in one ballot
+//!    of its own (`replica/acks.rs`), and delivered when nothing can come before it any more (`replica/deliver.rs`).
 #![forbid(unsafe_code)]
 
 mod ids;
@@ -27,7 +27,7 @@ mod sender;
 mod topology;
 
 pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
-pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, Stamps, StreamEntry, StreamItem};
+pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
 pub use node::{Client, Counts, Delivered, Member, NodeError, RemoteOp, Step, SubmitError, Submitted};

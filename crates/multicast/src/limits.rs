@@ -115,18 +115,19 @@ impl Limits {
 
     /// Most bytes that can wait in outboxes. A message of which a member has written is one that the reader has not
     /// freed, or that the writer has not (a late acknowledgement): two windows per client. For each, a member writes to
-    /// another at most two items (timestamp or assignment, and vector or acknowledgement; in V1 one per group).
+    /// another at most two items (timestamp or assignment, and vector or acknowledgement; in V1 one timestamp per group and
+    /// the acknowledgement): five words per group, and three with a time per group.
     fn queue_bytes(&self, topology: &Topology, outboxes: u64) -> u64 {
         let messages = 2 * topology.clients() as u64 * u64::from(self.window);
         let groups = topology.groups().min(MAX_DESTINATIONS) as u64;
-        let longest_items = (1 + groups) * 6 + (4 + 2 * groups);
+        let longest_items = groups * 5 + (3 + groups);
         outboxes * messages * longest_items * WORD as u64
     }
 }
 
 /// The longest batch of items in one record: 4 KiB, or one item with all destinations.
 fn longest_batch(topology: &Topology) -> usize {
-    let item = (4 + 2 * topology.groups().min(MAX_DESTINATIONS)) * WORD;
+    let item = (3 + topology.groups().min(MAX_DESTINATIONS)) * WORD;
     item.max(4096)
 }
 

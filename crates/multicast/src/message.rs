@@ -4,8 +4,10 @@
 //! |---|---|
 //! | 0 | sequence |
 //! | 1 | payload length in bytes (32 bits), destination groups (8), flags (8), format version (16) |
-//! | 2, 3 … | per destination group in rising order: group, slot (this client's dense number at that group, from 0) |
+//! | 2… | per destination group in rising order: group (16 bits), slot (48) |
 //! | then | the payload |
+//!
+//! A slot is the client's dense number for this message at that group, from 0; its lower 48 bits go over the wire.
 
 use thiserror::Error;
 
@@ -23,8 +25,22 @@ const NOTIFY: u64 = 1 << 40;
 pub struct Destination {
     /// The group.
     pub group: GroupId,
-    /// The client's dense number for this message at that group, from 0: its slot, the same at all its replicas.
+    /// The client's dense number for this message at that group, from 0: its slot, the same at all its replicas. Of a
+    /// message that was received, the lower 48 bits.
     pub slot: u64,
+}
+
+impl Destination {
+    /// Bits of a slot that go over the wire.
+    pub(crate) const SLOT_BITS: u32 = 48;
+
+    fn to_word(self) -> u64 {
+        u64::from(self.group.0) | self.slot << 16
+    }
+
+    fn from_word(word: u64) -> Self {
+        Destination { group: GroupId(word as u16), slot: word >> 16 }
+    }
 }
 
 /// Why a record is not a message. It was sealed, so this is a client of another version or a bug.
@@ -69,7 +85,7 @@ impl<'a> Header<'a> {
     #[inline]
     #[must_use]
     pub const fn words(groups: usize) -> usize {
-        2 + 2 * groups
+        2 + groups
     }
 
     /// Writes a header to the beginning of `out`.
@@ -84,9 +100,8 @@ impl<'a> Header<'a> {
             | (to.len() as u64) << 32
             | if notify { NOTIFY } else { 0 }
             | u64::from(VERSION) << 48;
-        for (words, destination) in out[2..Header::words(to.len())].chunks_exact_mut(2).zip(to) {
-            words[0] = u64::from(destination.group.0);
-            words[1] = destination.slot;
+        for (word, destination) in out[2..Header::words(to.len())].iter_mut().zip(to) {
+            *word = destination.to_word();
         }
     }
 
@@ -99,7 +114,7 @@ impl<'a> Header<'a> {
         let truncated = |needs| MessageError::Truncated { needs, has: bytes };
         let [sequence, sizes, rest @ ..] = words else { return Err(truncated(16)) };
         let version = (sizes >> 48) as u16;
-        if version != VERSION {
+        if version != u16::from(VERSION) {
             return Err(MessageError::Version(version));
         }
         if *sequence == 0 {
@@ -112,12 +127,13 @@ impl<'a> Header<'a> {
         let payload_bytes = *sizes as u32 as usize;
         let groups = usize::from((sizes >> 32) as u8);
         let needs = Header::words(groups) * 8 + payload_bytes;
-        let destinations = rest.get(..2 * groups).ok_or_else(|| truncated(needs))?;
+        let destinations = rest.get(..groups).ok_or_else(|| truncated(needs))?;
         if needs > bytes {
             return Err(truncated(needs));
         }
-        let rising = destinations.chunks_exact(2).zip(destinations.chunks_exact(2).skip(1)).all(|(a, b)| a[0] < b[0]);
-        let known = destinations.chunks_exact(2).all(|pair| pair[0] < topology.groups() as u64);
+        let groups_of = || destinations.iter().map(|word| Destination::from_word(*word).group);
+        let rising = groups_of().is_sorted_by(|a, b| a < b);
+        let known = groups_of().all(|group| topology.has_group(group));
         if groups == 0 || !rising || !known {
             return Err(MessageError::Destinations);
         }
@@ -128,12 +144,12 @@ impl<'a> Header<'a> {
     #[inline]
     #[must_use]
     pub fn groups(&self) -> usize {
-        self.destinations.len() / 2
+        self.destinations.len()
     }
 
     /// The destinations, in rising order of group.
     #[inline]
     pub fn destinations(&self) -> impl Iterator<Item = Destination> + use<'a> {
-        self.destinations.chunks_exact(2).map(|pair| Destination { group: GroupId(pair[0] as u16), slot: pair[1] })
+        self.destinations.iter().map(|word| Destination::from_word(*word))
     }
 }

@@ -12,10 +12,10 @@ use stentor_fabric::memory::Word;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_multicast::{
     Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Item, ItemError, Plant,
-    RemoteTimestamp, Replica, ReplicaConfig, Stamps, StreamEntry, StreamItem, Topology, Variant,
+    RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Topology, Variant,
 };
 
-/// An item that owns its stamps.
+/// An item that owns its times.
 #[derive(Clone, Debug)]
 struct Owned {
     kind: u8,
@@ -24,7 +24,7 @@ struct Owned {
     counter: u64,
     ballot: Ballot,
     time: u64,
-    stamps: Vec<u64>,
+    times: Vec<u64>,
 }
 
 impl Owned {
@@ -34,9 +34,9 @@ impl Owned {
         match self.kind {
             0 => stream(StreamEntry::Assign { position, ballot, time }),
             1 => stream(StreamEntry::Remote { position, ballot, time }),
-            2 => stream(StreamEntry::Vector(Stamps::new(&self.stamps))),
+            2 => stream(StreamEntry::Vector(Times::new(&self.times))),
             3 => Item::Timestamp(RemoteTimestamp { head, position, ballot, time }),
-            _ => Item::Ack(Ack { head, position, vector: Stamps::new(&self.stamps) }),
+            _ => Item::Ack(Ack { head, position, ballot, times: Times::new(&self.times) }),
         }
     }
 
@@ -74,17 +74,14 @@ impl Parts {
         let Parts { client, sequence, slot, groups, ballot, time } = self;
         (0..5_u8, client, sequence, slot, groups, any::<prop::sample::Index>()).prop_flat_map(
             move |(kind, client, sequence, slot, groups, position)| {
-                let head = Head { client: ClientId(client), sequence, slot, groups };
+                let head = Head { client: ClientId(client), sequence, slot: ShortSlot::of(slot), groups };
                 // A vector entry has no position.
                 let position = if kind == 2 { 0 } else { position.index(usize::from(groups)) as u8 };
-                let stamp = (ballot.clone(), time.clone());
-                (time.clone(), stamp.clone(), vec(stamp, usize::from(groups))).prop_map(
-                    move |(counter, (ballot, time), stamps)| {
-                        let stamps = stamps.into_iter().flat_map(|(ballot, time)| [ballot, time]).collect();
-                        let ballot = Ballot::from_word(ballot);
-                        Owned { kind, head, position, counter, ballot, time, stamps }
-                    },
-                )
+                let times = vec(time.clone(), usize::from(groups));
+                (time.clone(), ballot.clone(), time.clone(), times).prop_map(move |(counter, ballot, time, times)| {
+                    let ballot = Ballot::from_word(ballot);
+                    Owned { kind, head, position, counter, ballot, time, times }
+                })
             },
         )
     }
@@ -121,7 +118,7 @@ fn decode_header(words: &[u64], bytes: usize) {
 
 /// A sound header: sequence, payload, notify, destinations by a mask of the three groups.
 fn headers() -> impl Strategy<Value = (Vec<u64>, usize)> {
-    (1..=u64::MAX, 0..4096_usize, any::<bool>(), 1..8_u16, any::<[u64; 3]>()).prop_map(
+    (1..=u64::MAX, 0..4096_usize, any::<bool>(), 1..8_u16, [0..1_u64 << 48, 0..1 << 48, 0..1 << 48]).prop_map(
         |(sequence, payload, notify, mask, slots)| {
             let groups = (0..3_u16).filter(|group| mask >> group & 1 == 1);
             let to: Vec<Destination> =
@@ -136,9 +133,9 @@ fn headers() -> impl Strategy<Value = (Vec<u64>, usize)> {
 
 /// Words that look like items more often than random ones do: a valid version, kind and few groups.
 fn plausible_words() -> impl Strategy<Value = Vec<u64>> {
-    let first = (0..8_u64, 0..5_u64, 0..5_u64, 0..2_u64, 0..3_u64, 0..3_u64).prop_map(
-        |(kind, groups, position, reserved, client, version)| {
-            kind | groups << 8 | position << 16 | reserved << 24 | client << 32 | version << 48
+    let first = (0..8_u64, 0..5_u64, 0..5_u64, 0..3_u64, 1..4_u64, 0..1_u64 << 24).prop_map(
+        |(kind, groups, position, client, version, slot)| {
+            kind | version << 4 | groups << 8 | position << 16 | client << 24 | slot << 40
         },
     );
     let word = prop_oneof![2 => first.clone(), 2 => 0..4_u64, 1 => any::<u64>()];
@@ -324,10 +321,11 @@ impl Victim {
         let from = self.topology.first_ballot(group).leader().0 + member;
         let time = slot + 1;
         let ballot = self.topology.first_ballot(group);
-        let stamps = groups.iter().flat_map(|group| [self.topology.first_ballot(*group).to_word(), time]).collect();
-        let head = Head { client: ClientId(input.client), sequence: slot + 1, slot, groups: groups.len() as u8 };
+        let times = vec![time; groups.len()];
+        let (client, groups) = (ClientId(input.client), groups.len() as u8);
+        let head = Head { client, sequence: slot + 1, slot: ShortSlot::of(slot), groups };
         let position = if input.kind == 3 { 0 } else { position as u8 };
-        (from, Owned { kind: input.kind - 1, head, position, counter: self.counter + 1, ballot, time, stamps })
+        (from, Owned { kind: input.kind - 1, head, position, counter: self.counter + 1, ballot, time, times })
     }
 
     /// Gives it an input as its node would: decoded, the stream only when the body is held. `None`: never got there.
@@ -380,20 +378,19 @@ impl Input {
             0 => *from = value as u16,
             1 => item.head.client = ClientId(value as u16),
             2 => item.head.sequence = value,
-            3 => item.head.slot = value,
+            3 => item.head.slot = ShortSlot::of(value),
             4 => {
                 item.head.groups = value as u8;
-                item.stamps.resize(2 * usize::from(item.head.groups), 1);
+                item.times.resize(usize::from(item.head.groups), 1);
             }
             5 => item.position = value as u8,
             6 => {
                 item.time = value;
-                item.stamps[1] = value;
+                item.times[0] = value;
             }
             _ => {
                 item.ballot = Ballot::from_word(value);
                 item.counter = value;
-                item.stamps[0] = value;
             }
         }
     }

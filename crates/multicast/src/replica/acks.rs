@@ -2,6 +2,7 @@
 
 use stentor_fabric::ProcessId;
 
+use super::votes::Vote;
 use super::{Rejected, Replica};
 use crate::plant::planted;
 use crate::{Ack, ClientId, Effects, Place};
@@ -21,14 +22,14 @@ impl Replica {
         };
         let topology = &self.config.topology;
         let bit = |process| topology.member_bit(group, process).ok_or(Rejected::Sender(from));
-        let (voter, implied) = (bit(from)?, bit(ack.vector.ballot(position).leader())?);
+        let (voter, implied) = (bit(from)?, bit(ack.ballot.leader())?);
         let any_vector = planted!(self.config.plant, AckWithoutIdentity);
         let Some(slot) = self.locate(&ack.head)? else { return Ok(()) };
         let message = self.windows[usize::from(ack.head.client.0)].slot_mut(slot);
         if message.destinations.get(position).is_some_and(|to| to.group != group) {
             return Err(Rejected::Sender(from));
         }
-        message.votes.record(position, voter, implied, ack.vector, any_vector);
+        message.votes.record(&Vote { position, voter, implied, ballot: ack.ballot, times: ack.times }, any_vector);
         if self.decide(ack.head.client, slot) {
             self.settle(ack.head.client, effects);
         }
@@ -37,14 +38,17 @@ impl Replica {
 
     /// Records this member's own vote for the vector in the slot, and the leader's that it implies.
     pub(super) fn vote(&mut self, client: ClientId, slot: u64) {
+        let ballot = self.ballot;
         let leader = self.config.topology.member_bit(self.group, self.ballot.leader()).unwrap_or(0);
         let message = self.windows[usize::from(client.0)].slot_mut(slot);
         let mut votes = std::mem::take(&mut message.votes);
-        votes.record(message.own, self.bit, leader, message.stamps(), false);
+        let times = message.times();
+        votes.record(&Vote { position: message.own, voter: self.bit, implied: leader, ballot, times }, false);
         if planted!(self.config.plant, SoloLeaderSilent) {
             for (position, to) in message.destinations.iter().enumerate() {
                 if self.config.topology.size(to.group) == 1 {
-                    votes.record(position, 1, 1, message.stamps(), false);
+                    let ballot = self.config.topology.first_ballot(to.group);
+                    votes.record(&Vote { position, voter: 1, implied: 1, ballot, times }, false);
                 }
             }
         }
@@ -56,7 +60,7 @@ impl Replica {
         let message = self.windows[usize::from(client.0)].slot(slot);
         for (position, to) in message.destinations.iter().enumerate() {
             let head = message.head(client, position);
-            let ack = Ack { head, position: message.own as u8, vector: message.stamps() };
+            let ack = Ack { head, position: message.own as u8, ballot: self.ballot, times: message.times() };
             for process in self.config.topology.members(to.group).filter(|process| *process != self.config.me) {
                 effects.acknowledge(process, &ack);
             }

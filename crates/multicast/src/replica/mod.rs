@@ -105,6 +105,16 @@ pub enum Rejected {
         /// What is next.
         expected: u64,
     },
+    /// A client's sequences rise.
+    #[error("message {sequence} of client {client} after its message {last}")]
+    Sequence {
+        /// The client.
+        client: u16,
+        /// What came.
+        sequence: u64,
+        /// The last one before it.
+        last: u64,
+    },
     /// Beyond the client's window.
     #[error("slot {slot} of client {client} is beyond its window, which ends at {end}")]
     BeyondWindow {
@@ -272,8 +282,7 @@ impl Replica {
             .enumerate()
             .find_map(|(position, to)| (to.group == self.group).then_some((position, to.slot)))
             .ok_or(Rejected::NotForUs)?;
-        window.admit(client, slot)?;
-        Ok((own, slot))
+        Ok((own, window.admit(client, slot, header.sequence)?))
     }
 
     /// What every event ends with: assign what may be assigned now, deliver what is due.
@@ -288,18 +297,15 @@ impl Replica {
     fn locate(&mut self, head: &Head) -> Result<Option<u64>, Rejected> {
         let plant = self.config.plant;
         let window = self.windows.get_mut(usize::from(head.client.0)).ok_or(Rejected::Client(head.client.0))?;
-        let mut slot = head.slot;
-        if planted!(plant, AckWithoutIdentity) {
-            while slot < window.base() {
-                slot += u64::from(self.config.window);
-            }
+        let mut slot = window.resolve(head);
+        if planted!(plant, AckWithoutIdentity) && slot.is_none() {
+            let lap = u64::from(self.config.window);
+            slot = Some(window.base() + (head.slot.from(window.base()) - window.base()) % lap);
         }
         if planted!(plant, IdByHash) {
-            slot = window.first_with_hash(head.sequence).unwrap_or(slot);
+            slot = window.first_with_hash(head.sequence).or(slot);
         }
-        if slot < window.base() {
-            return Ok(None);
-        }
+        let Some(slot) = slot else { return Ok(None) };
         window.check(head.client, slot)?;
         let lenient = plant.confuses_messages();
         window.slot_mut(slot).name(head, slot, lenient)?;

@@ -2,7 +2,7 @@
 
 use super::Rejected;
 use super::votes::Votes;
-use crate::item::{Head, Stamps};
+use crate::item::{Head, ShortSlot, Times};
 use crate::message::Destination;
 use crate::{Ballot, ClientId, GroupSet, Header, Timestamp};
 
@@ -17,8 +17,10 @@ pub(super) struct Slot {
     pub(super) own: usize,
     pub(super) destinations: Vec<Destination>,
     pub(super) set: GroupSet,
-    /// (ballot, time) per destination group; time 0 is unknown.
-    stamps: Vec<u64>,
+    /// Time per destination group; 0 is unknown.
+    times: Vec<u64>,
+    /// Ballot per destination group whose leader told this member its time; else 0.
+    ballots: Vec<u64>,
     pub(super) votes: Votes,
     /// Own group's timestamp is in the order.
     pub(super) ordered: bool,
@@ -37,7 +39,8 @@ impl Slot {
         self.own = 0;
         self.destinations.clear();
         self.set = GroupSet::default();
-        self.stamps.clear();
+        self.times.clear();
+        self.ballots.clear();
         self.votes.clear();
         self.ordered = false;
         self.vector = false;
@@ -51,7 +54,8 @@ impl Slot {
         if self.groups == 0 {
             self.sequence = head.sequence;
             self.groups = groups;
-            self.stamps.resize(2 * groups, 0);
+            self.times.resize(groups, 0);
+            self.ballots.resize(groups, 0);
         } else if self.groups != groups || (self.sequence != head.sequence && !lenient) {
             return Err(Rejected::OtherMessage { client: head.client.0, slot, sequence: head.sequence });
         }
@@ -66,7 +70,8 @@ impl Slot {
         own: usize,
         header: &Header<'_>,
     ) -> Result<(), Rejected> {
-        let head = Head { client, sequence: header.sequence, slot, groups: header.groups() as u8 };
+        let groups = header.groups() as u8;
+        let head = Head { client, sequence: header.sequence, slot: ShortSlot::of(slot), groups };
         self.name(&head, slot, false)?;
         self.own = own;
         self.destinations.extend(header.destinations());
@@ -74,26 +79,32 @@ impl Slot {
         Ok(())
     }
 
-    pub(super) fn stamps(&self) -> Stamps<'_> {
-        Stamps::new(&self.stamps)
+    pub(super) fn times(&self) -> Times<'_> {
+        Times::new(&self.times)
+    }
+
+    /// Ballot of the leader that gave the time at `position`, as far as this member was told.
+    pub(super) fn ballot(&self, position: usize) -> Ballot {
+        Ballot::from_word(self.ballots[position])
     }
 
     pub(super) fn stamp(&mut self, position: usize, ballot: Ballot, time: u64) {
-        self.stamps[2 * position] = ballot.to_word();
-        self.stamps[2 * position + 1] = time;
+        self.ballots[position] = ballot.to_word();
+        self.times[position] = time;
     }
 
-    pub(super) fn stamp_all(&mut self, vector: Stamps<'_>) {
-        self.stamps.copy_from_slice(vector.words());
+    /// All times, as the own group's leader has them.
+    pub(super) fn stamp_all(&mut self, times: Times<'_>) {
+        self.times.copy_from_slice(times.words());
     }
 
     /// Own group's timestamp: the message's place in the order until it is decided.
     pub(super) fn tentative(&self) -> Timestamp {
-        Timestamp { time: self.stamps().time(self.own), group: self.destinations[self.own].group.0 }
+        Timestamp { time: self.times[self.own], group: self.destinations[self.own].group.0 }
     }
 
     /// The largest timestamp of a vector.
-    pub(super) fn latest(&self, vector: Stamps<'_>) -> Timestamp {
+    pub(super) fn latest(&self, vector: Times<'_>) -> Timestamp {
         self.destinations
             .iter()
             .enumerate()
@@ -104,6 +115,7 @@ impl Slot {
 
     /// The head of an item about this message for the group at `position`.
     pub(super) fn head(&self, client: ClientId, position: usize) -> Head {
-        Head { client, sequence: self.sequence, slot: self.destinations[position].slot, groups: self.groups as u8 }
+        let slot = ShortSlot::of(self.destinations[position].slot);
+        Head { client, sequence: self.sequence, slot, groups: self.groups as u8 }
     }
 }

@@ -1,7 +1,7 @@
 //! Step 4: a follower processes its leader's dense stream and acknowledges.
 
 use super::{Rejected, Replica};
-use crate::item::{Stamps, StreamEntry, StreamItem};
+use crate::item::{StreamEntry, StreamItem, Times};
 use crate::{ClientId, Effects};
 
 impl Replica {
@@ -9,7 +9,8 @@ impl Replica {
     #[inline]
     #[must_use]
     pub fn holds_body(&self, item: &StreamItem<'_>) -> bool {
-        self.windows.get(usize::from(item.head.client.0)).is_none_or(|window| window.holds(item.head.slot))
+        let window = self.windows.get(usize::from(item.head.client.0));
+        window.is_none_or(|window| window.resolve(&item.head).is_none_or(|slot| window.holds(slot)))
     }
 
     /// The next entry of the leader's stream; call only when [`holds_body`](Replica::holds_body) says so.
@@ -25,7 +26,9 @@ impl Replica {
         }
         let client = item.head.client;
         let window = self.windows.get(usize::from(client.0)).ok_or(Rejected::Client(client.0))?;
-        window.require_held(client, item.head.slot)?;
+        if let Some(slot) = window.resolve(&item.head) {
+            window.require_held(client, slot)?;
+        }
         let Some(slot) = self.locate(&item.head)? else {
             // Only a broken process delivers (and frees) before it has processed the entry.
             self.counter += 1;
@@ -39,11 +42,11 @@ impl Replica {
             StreamEntry::Remote { position, ballot, time } => {
                 self.windows[usize::from(client.0)].slot_mut(slot).stamp(usize::from(position), ballot, time);
             }
-            StreamEntry::Vector(vector) => self.take_vector(client, slot, vector),
+            StreamEntry::Vector(times) => self.take_vector(client, slot, times),
         }
         self.counter += 1;
         let message = self.windows[usize::from(client.0)].slot(slot);
-        if message.stamps().complete() && !message.vector {
+        if message.times().complete() && !message.vector {
             self.vector_processed(client, slot, effects);
         }
         self.deliver_due(effects);
@@ -60,14 +63,14 @@ impl Replica {
         self.order_push(key, client, slot);
     }
 
-    fn take_vector(&mut self, client: ClientId, slot: u64, vector: Stamps<'_>) {
-        self.windows[usize::from(client.0)].slot_mut(slot).stamp_all(vector);
+    fn take_vector(&mut self, client: ClientId, slot: u64, times: Times<'_>) {
+        self.windows[usize::from(client.0)].slot_mut(slot).stamp_all(times);
     }
 
     fn vector_processed<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
         let message = self.windows[usize::from(client.0)].slot_mut(slot);
         message.vector = true;
-        let latest = message.stamps().max_time();
+        let latest = message.times().max();
         self.clock = self.clock.max(latest);
         self.vote(client, slot);
         self.acknowledge(client, slot, effects);

@@ -34,7 +34,7 @@ impl Replica {
         if message.destinations.get(position).is_some_and(|to| to.group != group) {
             return Err(Rejected::Sender(from));
         }
-        if message.stamps().time(position) != 0 {
+        if message.times().time(position) != 0 {
             return Ok(());
         }
         message.stamp(position, item.ballot, item.time);
@@ -53,7 +53,7 @@ impl Replica {
         let message = self.windows[usize::from(client.0)].slot(slot);
         for position in 0..message.groups {
             let message = self.windows[usize::from(client.0)].slot(slot);
-            if position != message.own && message.stamps().time(position) != 0 {
+            if position != message.own && message.times().time(position) != 0 {
                 self.pass_on(client, slot, position, effects);
             }
         }
@@ -62,7 +62,7 @@ impl Replica {
     fn pass_on<E: Effects>(&mut self, client: ClientId, slot: u64, position: usize, effects: &mut E) {
         self.counter += 1;
         let message = self.windows[usize::from(client.0)].slot(slot);
-        let (ballot, time) = (message.stamps().ballot(position), message.stamps().time(position));
+        let (ballot, time) = (message.ballot(position), message.times().time(position));
         self.clock = self.clock.max(time);
         let head = message.head(client, message.own);
         let entry = StreamEntry::Remote { position: position as u8, ballot, time };
@@ -73,16 +73,16 @@ impl Replica {
     /// timestamps comes after this one.
     pub(super) fn complete_if_known<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
         let message = self.windows[usize::from(client.0)].slot(slot);
-        if !message.stamps().complete() {
+        if !message.times().complete() {
             return;
         }
-        let (groups, latest) = (message.groups, message.stamps().max_time());
+        let (groups, latest) = (message.groups, message.times().max());
         self.raise_clock(latest);
         if groups > 1 && self.config.variant == Variant::V2 {
             self.counter += 1;
             let message = self.windows[usize::from(client.0)].slot(slot);
             let head = message.head(client, message.own);
-            let entry = StreamEntry::Vector(message.stamps());
+            let entry = StreamEntry::Vector(message.times());
             effects.to_followers(&StreamItem { head, counter: self.counter, entry });
         }
         self.windows[usize::from(client.0)].slot_mut(slot).vector = true;

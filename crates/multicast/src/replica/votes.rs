@@ -1,56 +1,87 @@
 //! Who acknowledged which vector of one message.
 
-use crate::Topology;
-use crate::item::Stamps;
+use crate::item::Times;
 use crate::message::Destination;
+use crate::{Ballot, Topology};
 
-/// The acknowledgements of one message, by the exact vector that they name. The latest of each process counts.
+/// The acknowledgements of one message, by the exact vector of times that they name. The latest of each process counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Votes {
     /// Candidate vectors, one behind the other.
     vectors: Vec<u64>,
-    /// Per candidate and destination group, the members that acknowledged it.
-    voters: Vec<u64>,
+    /// Per candidate and destination group, who acknowledged it.
+    tallies: Vec<Tally>,
+}
+
+/// The members of one group that acknowledged one vector in one ballot of their group: the largest that was heard of. Who
+/// acknowledged in an older one does so again under the newer leader.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Tally {
+    /// The ballot's word.
+    ballot: u64,
+    /// Bits of the members.
+    voters: u64,
+}
+
+/// One acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vote<'a> {
+    /// Position of the voter's group.
+    pub(super) position: usize,
+    /// The voter's bit in its group.
+    pub(super) voter: u64,
+    /// The bit of its leader, who has acknowledged by appending the vector.
+    pub(super) implied: u64,
+    /// The voter's group's ballot.
+    pub(super) ballot: Ballot,
+    /// What it acknowledges.
+    pub(super) times: Times<'a>,
 }
 
 impl Votes {
     pub(super) fn clear(&mut self) {
         self.vectors.clear();
-        self.voters.clear();
+        self.tallies.clear();
     }
 
-    /// `voter` (a bit in the group at `position`) acknowledged `vector`, and with it `implied`.
-    pub(super) fn record(&mut self, position: usize, voter: u64, implied: u64, vector: Stamps<'_>, any_vector: bool) {
-        let groups = vector.groups();
-        let words = vector.words();
+    /// Counts a vote; `any_vector` is for a planted bug.
+    pub(super) fn record(&mut self, vote: &Vote<'_>, any_vector: bool) {
+        let Vote { position, voter, implied, ballot, times } = *vote;
+        let (groups, words, ballot) = (times.groups(), times.words(), ballot.to_word());
         let mut found = false;
-        for (k, known) in self.vectors.chunks_exact(2 * groups).enumerate() {
-            let cell = &mut self.voters[k * groups + position];
-            if known == words || any_vector {
-                *cell |= voter | implied;
-                found = true;
-            } else {
-                *cell &= !voter;
+        for (k, known) in self.vectors.chunks_exact(groups).enumerate() {
+            let tally = &mut self.tallies[k * groups + position];
+            if known != words && !any_vector {
+                tally.voters &= !voter;
+                continue;
+            }
+            found = true;
+            if ballot > tally.ballot && !any_vector {
+                *tally = Tally { ballot, voters: 0 };
+            }
+            if ballot == tally.ballot || any_vector {
+                tally.voters |= voter | implied;
             }
         }
         if !found {
             self.vectors.extend_from_slice(words);
-            let first = self.voters.len();
-            self.voters.resize(first + groups, 0);
-            self.voters[first + position] = voter | implied;
+            let first = self.tallies.len();
+            self.tallies.resize(first + groups, Tally::default());
+            self.tallies[first + position] = Tally { ballot, voters: voter | implied };
         }
     }
 
-    /// The vector that a majority of every destination group acknowledged.
-    pub(super) fn quorum(&self, destinations: &[Destination], topology: &Topology) -> Option<Stamps<'_>> {
+    /// The vector that a majority of every destination group acknowledged, each in one ballot of its own.
+    pub(super) fn quorum(&self, destinations: &[Destination], topology: &Topology) -> Option<Times<'_>> {
         let groups = destinations.len();
-        let majority = |voters: &[u64]| {
-            voters.iter().zip(destinations).all(|(voters, to)| voters.count_ones() >= topology.majority(to.group))
+        let majority = |tallies: &[Tally]| {
+            let mut tallies = tallies.iter().zip(destinations);
+            tallies.all(|(tally, to)| tally.voters.count_ones() >= topology.majority(to.group))
         };
-        self.voters
+        self.tallies
             .chunks_exact(groups)
-            .zip(self.vectors.chunks_exact(2 * groups))
-            .find(|(voters, _)| majority(voters))
-            .map(|(_, vector)| Stamps::new(vector))
+            .zip(self.vectors.chunks_exact(groups))
+            .find(|(tallies, _)| majority(tallies))
+            .map(|(_, vector)| Times::new(vector))
     }
 }

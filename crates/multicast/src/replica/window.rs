@@ -2,6 +2,8 @@
 
 use super::Rejected;
 use super::slot::Slot;
+use crate::item::Head;
+use crate::message::Destination;
 use crate::{ClientId, GroupSet};
 
 /// A client's slots at this group, `base` to `base + window`.
@@ -9,6 +11,8 @@ use crate::{ClientId, GroupSet};
 pub(super) struct Window {
     slots: Vec<Slot>,
     base: u64,
+    /// Sequence of the last slot before `base`: sequences rise with slots, so what is not above it is about freed ones.
+    freed: u64,
     /// The next slot whose body is missing.
     held: u64,
     /// The next slot to assign (leader).
@@ -19,7 +23,14 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(window: u32) -> Self {
-        Window { slots: vec![Slot::default(); window as usize], base: 0, held: 0, assigned: 0, undecided: Vec::new() }
+        Window {
+            slots: vec![Slot::default(); window as usize],
+            base: 0,
+            freed: 0,
+            held: 0,
+            assigned: 0,
+            undecided: Vec::new(),
+        }
     }
 
     pub(super) fn base(&self) -> u64 {
@@ -30,12 +41,28 @@ impl Window {
         slot < self.held
     }
 
-    /// A body may come only for the next slot, and only within the window.
-    pub(super) fn admit(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
-        if slot != self.held {
+    /// The slot that an item is about, if it is not freed already; it may be beyond the window.
+    pub(super) fn resolve(&self, head: &Head) -> Option<u64> {
+        (head.sequence > self.freed).then(|| head.slot.from(self.base))
+    }
+
+    /// Sequence of the last message that is held, or was.
+    fn last_sequence(&self) -> u64 {
+        if self.held == self.base { self.freed } else { self.slot(self.held - 1).sequence }
+    }
+
+    /// A body may come only for the next slot, with a larger sequence than those before it, and only within the window.
+    /// `slot` as it came over the wire. Returns the slot.
+    pub(super) fn admit(&self, client: ClientId, slot: u64, sequence: u64) -> Result<u64, Rejected> {
+        if slot != self.held % (1 << Destination::SLOT_BITS) {
             return Err(Rejected::Slot { client: client.0, slot, expected: self.held });
         }
-        self.check(client, slot)
+        let last = self.last_sequence();
+        if sequence <= last {
+            return Err(Rejected::Sequence { client: client.0, sequence, last });
+        }
+        self.check(client, self.held)?;
+        Ok(self.held)
     }
 
     /// A stream entry may be processed only when its body is held.
@@ -72,7 +99,10 @@ impl Window {
     pub(super) fn free_delivered(&mut self) {
         while self.slot(self.base).delivered {
             let base = self.base;
-            self.slot_mut(base).clear();
+            let slot = self.slot_mut(base);
+            let sequence = slot.sequence;
+            slot.clear();
+            self.freed = sequence;
             self.base += 1;
         }
     }

@@ -1,18 +1,18 @@
 //! Acknowledgements arrive; the message is decided and delivered (step 5).
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{ClientId, Head, Rejected, Variant};
+use stentor_multicast::{Ballot, ClientId, Head, Rejected, ShortSlot, Variant};
 
-use super::process::{BOTH, Process, delivery, head, led_by, stamps};
+use super::process::{BOTH, Process, delivery, head, led_by};
 
-const AT: Head = Head { client: ClientId(0), sequence: 1, slot: 0, groups: 2 };
+const AT: Head = Head { client: ClientId(0), sequence: 1, slot: ShortSlot::of(0), groups: 2 };
 
 /// Member 1, through its vector entry.
 fn acknowledged() -> Process {
     let mut follower = Process::of_two_groups(1);
     follower.message(0, 1, BOTH).expect("the body");
     follower.assign(AT, 1, 0, led_by(0), 2).expect("the assignment");
-    follower.vector(AT, 2, &stamps(2, 2)).expect("the vector");
+    follower.vector(AT, 2, &[2, 2]).expect("the vector");
     follower
 }
 
@@ -20,36 +20,63 @@ fn acknowledged() -> Process {
 fn a_majority_of_every_group_decides_at_the_larger_pair() {
     let mut follower = acknowledged();
     // Member 4's vote implies its leader's: two of three. Equal times: the larger group counts.
-    assert_eq!(follower.ack(4, AT, 1, &stamps(2, 2)), Ok(vec![delivery(1, 0, 2, 1, 1)]));
+    assert_eq!(follower.ack(4, AT, 1, &[2, 2]), Ok(vec![delivery(1, 0, 2, 1, 1)]));
     assert_eq!((follower.replica.delivered(), follower.replica.first_held(ClientId(0))), (1, 1));
 }
 
 #[test]
 fn another_vector_decides_nothing() {
     let mut follower = acknowledged();
-    assert_eq!(follower.ack(4, AT, 1, &stamps(2, 3)), Ok(vec![]));
-    assert_eq!(follower.ack(2, AT, 0, &stamps(2, 3)), Ok(vec![delivery(1, 0, 3, 1, 1)]), "a majority of both groups");
+    assert_eq!(follower.ack(4, AT, 1, &[2, 3]), Ok(vec![]));
+    assert_eq!(follower.ack(2, AT, 0, &[2, 3]), Ok(vec![delivery(1, 0, 3, 1, 1)]), "a majority of both groups");
 }
 
 #[test]
 fn votes_for_different_vectors_do_not_add_up() {
     let mut follower = Process::new(&[5], 1, Variant::V2);
     follower.message(0, 1, &[(0, 0)]).expect("the body");
-    let (at, at_time) = (head(1, 0, 1), |time| [led_by(0).to_word(), time]);
+    let at = head(1, 0, 1);
     follower.assign(at, 1, 0, led_by(0), 7).expect("the assignment");
-    assert_eq!(follower.ack(2, at, 0, &at_time(8)), Ok(vec![]), "three members of five, but two vectors");
+    assert_eq!(follower.ack(2, at, 0, &[8]), Ok(vec![]), "three members of five, but two vectors");
     // The latest acknowledgement of a process counts.
-    assert_eq!(follower.ack(2, at, 0, &at_time(7)), Ok(vec![delivery(1, 0, 7, 0, 1)]));
+    assert_eq!(follower.ack(2, at, 0, &[7]), Ok(vec![delivery(1, 0, 7, 0, 1)]));
+}
+
+/// A majority of a group counts only in one ballot of that group. Groups' ballots do not matter to each other.
+#[test]
+fn votes_in_different_ballots_of_a_group_do_not_add_up() {
+    let mut follower = Process::new(&[5], 1, Variant::V2);
+    follower.message(0, 1, &[(0, 0)]).expect("the body");
+    let at = head(1, 0, 1);
+    let second = |leader| Ballot::new(2, ProcessId(leader));
+    assert_eq!(follower.ack_in(second(3), 2, at, 0, &[7]), Ok(vec![]), "its own and its leader's vote in ballot 2");
+    let effects = follower.assign(at, 1, 0, led_by(0), 7).expect("its own vote, in ballot 1");
+    assert_eq!(effects.len(), 4, "five voters of five, but two ballots: {effects:?}");
+    assert_eq!(follower.ack(4, at, 0, &[7]), Ok(vec![]), "an older ballot than the largest that was heard of");
+    let third_voter = follower.ack_in(second(3), 4, at, 0, &[7]);
+    assert_eq!(third_voter, Ok(vec![delivery(1, 0, 7, 0, 1)]), "three of five in ballot 2");
+}
+
+#[test]
+fn a_newer_ballot_starts_the_count_anew() {
+    let mut follower = Process::new(&[5], 1, Variant::V2);
+    follower.message(0, 1, &[(0, 0)]).expect("the body");
+    let (at, second) = (head(1, 0, 1), Ballot::new(2, ProcessId(3)));
+    follower.ack(2, at, 0, &[7]).expect("ballot 1: 0, 2");
+    follower.ack_in(second, 4, at, 0, &[7]).expect("ballot 2: 3, 4");
+    follower.assign(at, 1, 0, led_by(0), 7).expect("its own vote, in ballot 1: too late to be the third of it");
+    assert_eq!(follower.replica.delivered(), 0);
+    assert_eq!(follower.ack_in(second, 2, at, 0, &[7]), Ok(vec![delivery(1, 0, 7, 0, 1)]));
 }
 
 #[test]
 fn acknowledgements_before_the_body_count() {
     let mut follower = Process::of_two_groups(1);
-    follower.ack(2, AT, 0, &stamps(2, 4)).expect("the own group's majority");
-    assert_eq!(follower.ack(5, AT, 1, &stamps(2, 4)), Ok(vec![]), "a majority, but no body");
+    follower.ack(2, AT, 0, &[2, 4]).expect("the own group's majority");
+    assert_eq!(follower.ack(5, AT, 1, &[2, 4]), Ok(vec![]), "a majority, but no body");
     assert_eq!(follower.message(0, 1, BOTH), Ok(vec![]), "decided, but not in the stream");
     assert_eq!(follower.assign(AT, 1, 0, led_by(0), 2), Ok(vec![]), "in the stream, but not through its vector");
-    let effects = follower.vector(AT, 2, &stamps(2, 4)).expect("the vector");
+    let effects = follower.vector(AT, 2, &[2, 4]).expect("the vector");
     assert_eq!(effects.last(), Some(&delivery(1, 0, 4, 1, 1)));
     assert_eq!(effects.len(), 6, "it acknowledges all the same: {effects:?}");
 }
@@ -59,17 +86,17 @@ fn a_leader_delivers_on_its_followers_acknowledgements() {
     let mut leader = Process::of_two_groups(0);
     leader.message(0, 1, BOTH).expect("the body");
     leader.timestamp(3, AT, 1, led_by(3), 1).expect("the other leader's");
-    assert_eq!(leader.ack(4, AT, 1, &stamps(1, 1)), Ok(vec![]), "its own group has only its own vote");
-    assert_eq!(leader.ack(2, AT, 0, &stamps(1, 1)), Ok(vec![delivery(1, 0, 1, 1, 1)]));
+    assert_eq!(leader.ack(4, AT, 1, &[1, 1]), Ok(vec![]), "its own group has only its own vote");
+    assert_eq!(leader.ack(2, AT, 0, &[1, 1]), Ok(vec![delivery(1, 0, 1, 1, 1)]));
 }
 
 #[test]
 fn late_acknowledgements_of_a_freed_message_change_nothing() {
     let mut follower = acknowledged();
-    follower.ack(4, AT, 1, &stamps(2, 2)).expect("decided and delivered");
+    follower.ack(4, AT, 1, &[2, 2]).expect("decided and delivered");
     let before = follower.replica.clone();
     for (from, position) in [(5, 1), (2, 0), (3, 1)] {
-        assert_eq!(follower.ack(from, AT, position, &stamps(2, 2)), Ok(vec![]));
+        assert_eq!(follower.ack(from, AT, position, &[2, 2]), Ok(vec![]));
     }
     assert!(follower.replica == before);
 }
@@ -79,7 +106,7 @@ fn a_repeated_acknowledgement_counts_once() {
     let mut follower = Process::new(&[5], 1, Variant::V2);
     follower.message(0, 1, &[(0, 0)]).expect("the body");
     for _ in 0..3 {
-        assert_eq!(follower.ack(2, head(1, 0, 1), 0, &[led_by(0).to_word(), 1]), Ok(vec![]));
+        assert_eq!(follower.ack(2, head(1, 0, 1), 0, &[1]), Ok(vec![]));
     }
     let effects = follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("the third voter of five is itself");
     assert_eq!(effects.last(), Some(&delivery(1, 0, 1, 0, 1)));
@@ -89,17 +116,17 @@ fn a_repeated_acknowledgement_counts_once() {
 fn what_is_refused() {
     let mut follower = Process::of_two_groups(1);
     let sender = |process| Err(Rejected::Sender(ProcessId(process)));
-    assert_eq!(follower.ack(6, AT, 1, &stamps(1, 1)), sender(6), "a client");
-    assert_eq!(follower.ack(9, AT, 1, &stamps(1, 1)), sender(9), "nobody");
-    let by_a_stranger = [led_by(0).to_word(), 1, led_by(0).to_word(), 1];
-    assert_eq!(follower.ack(4, AT, 1, &by_a_stranger), sender(4), "a ballot that is led from outside the group");
+    assert_eq!(follower.ack(6, AT, 1, &[1, 1]), sender(6), "a client");
+    assert_eq!(follower.ack(9, AT, 1, &[1, 1]), sender(9), "nobody");
+    let by_a_stranger = follower.ack_in(led_by(0), 4, AT, 1, &[1, 1]);
+    assert_eq!(by_a_stranger, sender(4), "a ballot that is led from outside the group");
     let nobody = Head { client: ClientId(2), ..AT };
-    assert_eq!(follower.ack(4, nobody, 1, &stamps(1, 1)), Err(Rejected::Client(2)));
+    assert_eq!(follower.ack(4, nobody, 1, &[1, 1]), Err(Rejected::Client(2)));
     let beyond = Err(Rejected::BeyondWindow { client: 0, slot: 2, end: 2 });
-    assert_eq!(follower.ack(4, head(1, 2, 2), 1, &stamps(1, 1)), beyond);
+    assert_eq!(follower.ack(4, head(1, 2, 2), 1, &[1, 1]), beyond);
     follower.message(0, 1, BOTH).expect("the body");
-    assert_eq!(follower.ack(4, AT, 0, &stamps(1, 1)), sender(4), "another group's position");
+    assert_eq!(follower.ack(4, AT, 0, &[1, 1]), sender(4), "another group's position");
     let other = |sequence| Err(Rejected::OtherMessage { client: 0, slot: 0, sequence });
-    assert_eq!(follower.ack(4, head(2, 0, 2), 1, &stamps(1, 1)), other(2));
-    assert_eq!(follower.ack(2, head(1, 0, 1), 0, &[led_by(0).to_word(), 1]), other(1), "another number of groups");
+    assert_eq!(follower.ack(4, head(2, 0, 2), 1, &[1, 1]), other(2));
+    assert_eq!(follower.ack(2, head(1, 0, 1), 0, &[1]), other(1), "another number of groups");
 }

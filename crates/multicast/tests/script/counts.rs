@@ -55,12 +55,12 @@ impl Cluster {
             Effect::Assign { head, counter, position, ballot, time } => {
                 member.assign(head, counter, position, ballot, time)
             }
-            Effect::Vector { head, counter, stamps } => member.vector(head, counter, &stamps),
+            Effect::Vector { head, counter, times } => member.vector(head, counter, &times),
             Effect::Remote { head, counter, position, ballot, time } => {
                 member.remote(head, counter, position, ballot, time)
             }
             Effect::Timestamp { item, .. } => member.timestamp(from, item.head, item.position, item.ballot, item.time),
-            Effect::Ack { head, position, stamps, .. } => member.ack(from, head, position, &stamps),
+            Effect::Ack { head, position, ballot, times, .. } => member.ack_in(ballot, from, head, position, &times),
             Effect::Deliver(_) => panic!("a delivery is not sent"),
         };
         self.post(to, done);

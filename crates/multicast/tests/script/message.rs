@@ -2,7 +2,7 @@
 
 use stentor_multicast::{Rejected, RemoteTimestamp, Variant};
 
-use super::process::{BOTH, Effect, Process, TWO_GROUPS, delivery, head, led_by, stamps};
+use super::process::{BOTH, Effect, Process, TWO_GROUPS, delivery, head, led_by};
 
 #[test]
 fn a_leader_assigns_and_tells_its_followers_and_the_other_leader() {
@@ -46,7 +46,7 @@ fn for_one_group_the_assignment_is_the_vector() {
 fn in_v1_the_leader_acknowledges_like_a_follower() {
     let mut leader = Process::new(TWO_GROUPS, 0, Variant::V1);
     let effects = leader.message(0, 1, &[(0, 0)]).expect("a sound message");
-    let ack = |to| Effect::Ack { to, head: head(1, 0, 1), position: 0, stamps: vec![led_by(0).to_word(), 1] };
+    let ack = |to| Effect::Ack { to, head: head(1, 0, 1), position: 0, ballot: led_by(0), times: vec![1] };
     assert_eq!(effects[1..], [ack(1), ack(2)]);
 }
 
@@ -83,8 +83,8 @@ fn the_fifo_rule_holds_back_until_the_earlier_message_is_decided() {
     assert_eq!(leader.message(0, 2, &[(0, 1)]), Ok(vec![]), "b waits");
     let vector = leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 1).expect("the other leader's timestamp");
     assert!(matches!(vector[..], [Effect::Vector { .. }]), "a full vector is not a decision: {vector:?}");
-    assert_eq!(leader.ack(1, head(1, 0, 2), 0, &stamps(1, 1)), Ok(vec![]), "the own group's majority is not enough");
-    let decided = leader.ack(4, head(1, 0, 2), 1, &stamps(1, 1)).expect("the other group's");
+    assert_eq!(leader.ack(1, head(1, 0, 2), 0, &[1, 1]), Ok(vec![]), "the own group's majority is not enough");
+    let decided = leader.ack(4, head(1, 0, 2), 1, &[1, 1]).expect("the other group's");
     let assign = Effect::Assign { head: head(2, 1, 1), counter: 3, position: 0, ballot: led_by(0), time: 2 };
     assert_eq!(decided, [assign, delivery(1, 0, 1, 1, 1)]);
 }
@@ -112,7 +112,7 @@ fn what_is_refused() {
 #[test]
 fn a_message_must_be_the_one_that_its_slot_was_named_for() {
     let mut member = Process::of_two_groups(1);
-    member.ack(4, head(1, 0, 2), 1, &stamps(1, 1)).expect("an acknowledgement before the body");
+    member.ack(4, head(1, 0, 2), 1, &[1, 1]).expect("an acknowledgement before the body");
     let other = |sequence| Err(Rejected::OtherMessage { client: 0, slot: 0, sequence });
     assert_eq!(member.message(0, 2, BOTH), other(2));
     assert_eq!(member.message(0, 1, &[(0, 0)]), other(1), "another number of groups");

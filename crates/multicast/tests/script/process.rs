@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, Plant, Rejected,
-    RemoteTimestamp, Replica, ReplicaConfig, Stamps, StreamEntry, StreamItem, Timestamp, Topology, Variant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, Place, Plant, Rejected,
+    RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Timestamp, Topology, Variant,
 };
 
 /// What a member does, owned, so that a test can list it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     Assign { head: Head, counter: u64, position: u8, ballot: Ballot, time: u64 },
-    Vector { head: Head, counter: u64, stamps: Vec<u64> },
+    Vector { head: Head, counter: u64, times: Vec<u64> },
     Remote { head: Head, counter: u64, position: u8, ballot: Ballot, time: u64 },
     Timestamp { to: u16, item: RemoteTimestamp },
-    Ack { to: u16, head: Head, position: u8, stamps: Vec<u64> },
+    Ack { to: u16, head: Head, position: u8, ballot: Ballot, times: Vec<u64> },
     Deliver(Delivery),
 }
 
@@ -27,7 +27,7 @@ impl Effects for Recorder {
         let (head, counter) = (item.head, item.counter);
         self.0.push(match item.entry {
             StreamEntry::Assign { position, ballot, time } => Effect::Assign { head, counter, position, ballot, time },
-            StreamEntry::Vector(stamps) => Effect::Vector { head, counter, stamps: stamps.words().to_vec() },
+            StreamEntry::Vector(times) => Effect::Vector { head, counter, times: times.words().to_vec() },
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
         });
     }
@@ -37,8 +37,8 @@ impl Effects for Recorder {
     }
 
     fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>) {
-        let stamps = ack.vector.words().to_vec();
-        self.0.push(Effect::Ack { to: to.0, head: ack.head, position: ack.position, stamps });
+        let Ack { head, position, ballot, times } = *ack;
+        self.0.push(Effect::Ack { to: to.0, head, position, ballot, times: times.words().to_vec() });
     }
 
     fn deliver(&mut self, delivery: &Delivery) {
@@ -101,8 +101,17 @@ impl Process {
         self.step(|replica, recorder| replica.on_timestamp(ProcessId(from), &item, recorder))
     }
 
-    pub(crate) fn ack(&mut self, from: u16, head: Head, position: u8, stamps: &[u64]) -> Done {
-        let ack = Ack { head, position, vector: Stamps::new(stamps) };
+    /// An acknowledgement in the first ballot of the sender's group.
+    pub(crate) fn ack(&mut self, from: u16, head: Head, position: u8, times: &[u64]) -> Done {
+        let ballot = match self.topology.place(ProcessId(from)) {
+            Some(Place::Member { group, .. }) => self.topology.first_ballot(group),
+            _ => led_by(from),
+        };
+        self.ack_in(ballot, from, head, position, times)
+    }
+
+    pub(crate) fn ack_in(&mut self, ballot: Ballot, from: u16, head: Head, position: u8, times: &[u64]) -> Done {
+        let ack = Ack { head, position, ballot, times: Times::new(times) };
         self.step(|replica, recorder| replica.on_ack(ProcessId(from), &ack, recorder))
     }
 
@@ -110,8 +119,8 @@ impl Process {
         self.entry(head, counter, StreamEntry::Assign { position, ballot, time })
     }
 
-    pub(crate) fn vector(&mut self, head: Head, counter: u64, stamps: &[u64]) -> Done {
-        self.entry(head, counter, StreamEntry::Vector(Stamps::new(stamps)))
+    pub(crate) fn vector(&mut self, head: Head, counter: u64, times: &[u64]) -> Done {
+        self.entry(head, counter, StreamEntry::Vector(Times::new(times)))
     }
 
     pub(crate) fn remote(&mut self, head: Head, counter: u64, position: u8, ballot: Ballot, time: u64) -> Done {
@@ -137,12 +146,7 @@ pub(crate) fn led_by(process: u16) -> Ballot {
 
 /// A head of a message of client 0.
 pub(crate) fn head(sequence: u64, slot: u64, groups: u8) -> Head {
-    Head { client: ClientId(0), sequence, slot, groups }
-}
-
-/// The vector of a message to both groups of [`TWO_GROUPS`].
-pub(crate) fn stamps(first: u64, second: u64) -> [u64; 4] {
-    [led_by(0).to_word(), first, led_by(3).to_word(), second]
+    Head { client: ClientId(0), sequence, slot: ShortSlot::of(slot), groups }
 }
 
 pub(crate) fn delivery(sequence: u64, slot: u64, time: u64, group: u16, number: u64) -> Effect {
@@ -152,12 +156,13 @@ pub(crate) fn delivery(sequence: u64, slot: u64, time: u64, group: u16, number: 
 
 /// The acknowledgements of member `me` of [`TWO_GROUPS`] for client 0's message to [`BOTH`]: each names the slot at its
 /// receiver's group.
-pub(crate) fn acks(me: u16, sequence: u64, vector: &[u64]) -> Vec<Effect> {
+pub(crate) fn acks(me: u16, sequence: u64, times: &[u64]) -> Vec<Effect> {
     let position = u8::from(me >= 3);
+    let ballot = led_by(u16::from(position) * 3);
     let others = (0..6).filter(|to| *to != me);
     let ack = |to| {
         let slot = u64::from(to >= 3);
-        Effect::Ack { to, head: head(sequence, slot, 2), position, stamps: vector.to_vec() }
+        Effect::Ack { to, head: head(sequence, slot, 2), position, ballot, times: times.to_vec() }
     };
     others.map(ack).collect()
 }

@@ -2,7 +2,7 @@
 
 use stentor_multicast::{ClientId, Head, Rejected, Variant};
 
-use super::process::{BOTH, Effect, Process, TWO_GROUPS, acks, delivery, head, led_by, stamps};
+use super::process::{BOTH, Effect, Process, TWO_GROUPS, acks, delivery, head, led_by};
 
 fn follower_with_body(variant: Variant) -> Process {
     let mut follower = Process::new(TWO_GROUPS, 1, variant);
@@ -21,7 +21,7 @@ fn an_assignment_alone_is_not_acknowledged() {
 fn through_the_vector_entry_it_acknowledges_to_all_other_destinations() {
     let mut follower = follower_with_body(Variant::V2);
     follower.assign(head(1, 0, 2), 1, 0, led_by(0), 3).expect("the assignment");
-    assert_eq!(follower.vector(head(1, 0, 2), 2, &stamps(3, 8)), Ok(acks(1, 1, &stamps(3, 8))));
+    assert_eq!(follower.vector(head(1, 0, 2), 2, &[3, 8]), Ok(acks(1, 1, &[3, 8])));
     assert_eq!(follower.replica.clock(), 8);
 }
 
@@ -30,7 +30,7 @@ fn for_one_group_it_acknowledges_the_assignment_and_delivers() {
     let mut follower = Process::of_two_groups(1);
     follower.message(0, 1, &[(0, 0)]).expect("the body");
     let effects = follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("the assignment");
-    let ack = |to| Effect::Ack { to, head: head(1, 0, 1), position: 0, stamps: vec![led_by(0).to_word(), 1] };
+    let ack = |to| Effect::Ack { to, head: head(1, 0, 1), position: 0, ballot: led_by(0), times: vec![1] };
     // Two of three: its own vote and the leader's, which it implies.
     assert_eq!(effects, [ack(0), ack(2), delivery(1, 0, 1, 0, 1)]);
     assert_eq!(follower.replica.first_held(ClientId(0)), 1);
@@ -40,7 +40,7 @@ fn for_one_group_it_acknowledges_the_assignment_and_delivers() {
 fn in_v1_the_other_groups_timestamp_completes_the_vector() {
     let mut follower = follower_with_body(Variant::V1);
     follower.assign(head(1, 0, 2), 1, 0, led_by(0), 3).expect("the assignment");
-    assert_eq!(follower.remote(head(1, 0, 2), 2, 1, led_by(3), 8), Ok(acks(1, 1, &stamps(3, 8))));
+    assert_eq!(follower.remote(head(1, 0, 2), 2, 1, led_by(3), 8), Ok(acks(1, 1, &[3, 8])));
     assert_eq!(follower.replica.clock(), 8);
 }
 
@@ -63,8 +63,8 @@ fn an_undecided_message_blocks_a_later_decided_one() {
     let effects = follower.assign(second, 2, 0, led_by(0), 2).expect("second, decided by its own vote");
     assert!(effects.iter().all(|effect| matches!(effect, Effect::Ack { .. })), "{effects:?}");
     // Decided at (5, group 1): the second message comes first after all.
-    follower.vector(head(1, 0, 2), 3, &stamps(1, 5)).expect("the first one's vector");
-    let effects = follower.ack(4, head(1, 0, 2), 1, &stamps(1, 5)).expect("the other group's majority");
+    follower.vector(head(1, 0, 2), 3, &[1, 5]).expect("the first one's vector");
+    let effects = follower.ack(4, head(1, 0, 2), 1, &[1, 5]).expect("the other group's majority");
     let Effect::Deliver(first) = effects[0] else { panic!("{effects:?}") };
     assert_eq!((first.id.client, first.timestamp.time), (ClientId(1), 2));
     assert_eq!(effects[1..], [delivery(1, 0, 5, 1, 2)]);
