@@ -139,6 +139,9 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
             said.contains("memory, fixed from here on") && said.contains("leads") == name.ends_with(".1"),
             "{said}"
         );
+    }
+    // Only now: who is still there tells of those who have left.
+    for name in names {
         assert_eq!(running.signal(name, Signal::TERM), Some(0));
         assert!(running.read(name, "err").contains("stopped after 202 deliveries"));
     }
