@@ -1,0 +1,187 @@
+//! Whether another process is alive, judged by its counter.
+//!
+//! The timeout adapts in the manner of the phi-accrual detector: a threshold on phi under normally distributed intervals
+//! is a timeout of mean plus some multiple of the deviation. Mean and mean deviation are kept as TCP keeps its round-trip
+//! times (RFC 6298), in integers: two words of state, no floating point, so that a run replays bit for bit everywhere.
+//! From Mu comes that the reader pulls: a slow network delays a reading, which then shows a counter that moved, and that
+//! a process once suspected is not trusted at its first beat.
+
+use crate::plant::planted;
+use crate::{Beat, Plant};
+
+/// What is thought of another process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Life {
+    /// Its counter was not seen to move yet.
+    Unheard,
+    /// Its counter moves.
+    Alive,
+    /// Its counter stands still, it was unreachable, or it has restarted and was not seen to work for long enough.
+    Suspected,
+}
+
+/// Beats after which a suspected process is trusted again.
+pub(crate) const BEATS_TO_TRUST: u32 = 3;
+/// Intervals to have seen before the timeout goes below the maximum.
+const SAMPLES: u32 = 8;
+/// How many mean deviations above the mean a silence becomes suspicious: about six standard deviations.
+const DEVIATIONS: u64 = 8;
+/// More doublings than any pair of timeouts needs, and few enough not to overflow.
+const MAX_PATIENCE: u32 = 20;
+/// Longest timeouts without a wrong suspicion after which the patience it brought is halved.
+const CALM: u64 = 64;
+
+/// Shortest and longest timeout in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub min: u64,
+    pub max: u64,
+    pub plant: Plant,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Detector {
+    pub life: Life,
+    incarnation: u64,
+    counter: u64,
+    /// When the counter last moved, in time polled.
+    moved: u64,
+    samples: u32,
+    mean: u64,
+    deviation: u64,
+    /// Wrong suspicions not yet forgiven: each doubles the timeout.
+    patience: u32,
+    patient_since: u64,
+    owed: u32,
+    /// Suspected for its silence, so its next beat proves the suspicion wrong.
+    silent: bool,
+}
+
+impl Detector {
+    pub(crate) fn new() -> Self {
+        Detector {
+            life: Life::Unheard,
+            incarnation: 0,
+            counter: 0,
+            moved: 0,
+            samples: 0,
+            mean: 0,
+            deviation: 0,
+            patience: 0,
+            patient_since: 0,
+            owed: 0,
+            silent: false,
+        }
+    }
+
+    /// The silence after which it is suspected, in nanoseconds.
+    pub(crate) fn timeout(&self, bounds: &Bounds) -> u64 {
+        if planted!(bounds.plant, MinimumTimeout) {
+            return bounds.min;
+        }
+        let adapted = if self.samples < SAMPLES {
+            bounds.max
+        } else {
+            // Clockwork is no promise of clockwork: the deviation counts as a quarter of the mean at least.
+            self.mean.saturating_add(self.deviation.max(self.mean / 4).saturating_mul(DEVIATIONS))
+        };
+        let lengthened = adapted.clamp(bounds.min, bounds.max) << self.patience;
+        lengthened.min(bounds.max)
+    }
+
+    /// Looks at a reading. Returns whether it is of an earlier life and must not be used.
+    pub(crate) fn observe(&mut self, beat: &Beat, now: u64, bounds: &Bounds) -> bool {
+        if beat.incarnation == 0 || beat.incarnation < self.incarnation {
+            return true;
+        }
+        let first = self.incarnation == 0;
+        let grown = beat.counter > self.counter;
+        // A counter that jumps back under the same number is a restart too, or half of a reading of one.
+        let restarted = !first && (beat.incarnation > self.incarnation || beat.counter < self.counter);
+        let same = beat.counter == self.counter && !restarted;
+        if planted!(bounds.plant, OnlyGrowingCounters) && !grown && !first {
+            return false;
+        }
+        (self.incarnation, self.counter) = (beat.incarnation, beat.counter);
+        if first {
+            self.moved = now;
+        } else if restarted {
+            self.restart(now);
+        } else if !same {
+            self.beat(now, bounds);
+        }
+        false
+    }
+
+    fn restart(&mut self, now: u64) {
+        self.moved = now;
+        self.silent = false;
+        if self.life != Life::Unheard {
+            self.life = Life::Suspected;
+            self.owed = BEATS_TO_TRUST;
+        }
+    }
+
+    fn beat(&mut self, now: u64, bounds: &Bounds) {
+        let interval = now.saturating_sub(self.moved);
+        self.moved = now;
+        match self.life {
+            Life::Unheard => self.life = Life::Alive,
+            Life::Alive => self.sample(interval),
+            Life::Suspected => {
+                if std::mem::take(&mut self.silent) && !planted!(bounds.plant, NeverPatient) {
+                    self.patience = (self.patience + 1).min(MAX_PATIENCE);
+                    self.patient_since = now;
+                }
+                self.owed = self.owed.saturating_sub(1);
+                if self.owed == 0 || planted!(bounds.plant, TrustedAtOnce) {
+                    self.life = Life::Alive;
+                }
+            }
+        }
+        if self.patience > 0 && now.saturating_sub(self.patient_since) > bounds.max.saturating_mul(CALM) {
+            self.patience -= 1;
+            self.patient_since = now;
+        }
+    }
+
+    fn sample(&mut self, interval: u64) {
+        if self.samples == 0 {
+            (self.mean, self.deviation) = (interval, interval / 2);
+        } else {
+            let away = self.mean.abs_diff(interval);
+            self.deviation = self.deviation - self.deviation / 4 + away / 4;
+            self.mean = self.mean - self.mean / 8 + interval / 8;
+        }
+        self.samples = self.samples.saturating_add(1);
+    }
+
+    /// Judges the silence so far.
+    pub(crate) fn judge(&mut self, now: u64, bounds: &Bounds) {
+        let silence = now.saturating_sub(self.moved);
+        match self.life {
+            Life::Alive if silence > self.timeout(bounds) => self.suspect(),
+            // What has never been heard has no beat to wait for: it is waited for from the start on.
+            Life::Unheard if now > bounds.max => self.suspect(),
+            _ => {}
+        }
+        if self.life == Life::Suspected && silence > bounds.max {
+            // Dead long enough that its return is no proof of haste.
+            self.silent &= silence <= bounds.max.saturating_mul(CALM);
+            self.owed = BEATS_TO_TRUST;
+        }
+    }
+
+    fn suspect(&mut self) {
+        self.silent = self.life == Life::Alive;
+        self.life = Life::Suspected;
+        self.owed = BEATS_TO_TRUST;
+    }
+
+    /// The transport says that it cannot be reached. Believed once: after a wrong suspicion only silence counts.
+    pub(crate) fn unreachable(&mut self) {
+        if self.life == Life::Alive && self.patience == 0 {
+            self.suspect();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Planted bugs of the election by heartbeats. Compiled in only with the feature `plants`.
+
+macro_rules! plants {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
+        /// [`Plant::None`], and every question about it is answered at compile time.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub enum Plant {
+            /// No bug.
+            #[default]
+            None,
+            $($(#[$doc])* #[cfg(feature = "plants")] $name,)*
+        }
+
+        #[cfg(feature = "plants")]
+        impl Plant {
+            /// Every planted bug.
+            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
+        }
+    };
+}
+
+plants! {
+    /// Time in which this process did not poll counts as silence of the others.
+    StallSuspects;
+    /// Only a counter that grew is a sign of life.
+    OnlyGrowingCounters;
+    /// One beat makes a suspected process trusted again.
+    TrustedAtOnce;
+    /// The timeout is the configured minimum, whatever the intervals are.
+    MinimumTimeout;
+    /// A wrong suspicion does not lengthen the timeout.
+    NeverPatient;
+    /// A doubt of one's own deposes the leader, whatever the others see.
+    DoubtAlone;
+    /// A process leads under the epoch in which others have named it.
+    EpochOfOthers;
+    /// A candidate that does not come forward is waited for.
+    NobodyPassedOver;
+    /// The member of the lowest index takes leadership back as soon as it is there.
+    LowestTakesBack;
+    /// A candidate comes forward without a majority.
+    WithoutMajority;
+    /// The lowest member comes forward before it has heard the others.
+    ClaimsUnheard;
+}
+
+/// `planted!(self.plant, DoubtAlone)`: whether that bug is on. `false` without the feature.
+macro_rules! planted {
+    ($plant:expr, $name:ident) => {{
+        #[cfg(feature = "plants")]
+        let on = $plant == $crate::Plant::$name;
+        #[cfg(not(feature = "plants"))]
+        let on = {
+            let _: $crate::Plant = $plant;
+            false
+        };
+        on
+    }};
+}
+pub(crate) use planted;

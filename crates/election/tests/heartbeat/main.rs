@@ -1,0 +1,9 @@
+//! The election by heartbeats: scripts, properties over random faults, the time to detect, planted bugs.
+
+mod input;
+mod planted;
+mod properties;
+mod scenarios;
+mod script;
+mod timing;
+mod world;

@@ -1,0 +1,182 @@
+//! Scripts that hold without a planted bug and fail with the one that each is there for.
+
+use stentor_election::{Change, Election, Plant};
+use stentor_fabric::ProcessId;
+
+use crate::world::{Setup, World};
+
+pub(crate) type Scenario = fn(Plant) -> Result<(), String>;
+
+fn ensure(good: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if good { Ok(()) } else { Err(what()) }
+}
+
+/// No change of anybody's view.
+fn quiet_since(world: &World, step: u64) -> Result<(), String> {
+    let changes = world.changes_since(step);
+    ensure(changes.is_empty(), || format!("{} changes, first {:?}", changes.len(), &changes[..changes.len().min(4)]))?;
+    world.good()
+}
+
+/// The steps that a replacement may take: the last beat is read, silence, a poll, the doubts are read, the
+/// claim is read.
+pub(crate) fn bound(setup: &Setup, timeout: u64) -> u64 {
+    timeout + 4 * setup.interval + 3 * setup.latency as u64
+}
+
+pub(crate) fn cold_start(plant: Plant) -> Result<(), String> {
+    let mut world = World::empty(Setup::new(3, plant));
+    world.start(1);
+    world.start(2);
+    world.run(20);
+    world.start(0);
+    world.run(200);
+    let leader = world.agreed();
+    ensure(leader == Some((1, ProcessId(0))), || format!("the first leader is {leader:?}"))?;
+    ensure(world.reigns() == 1, || format!("{} reigns", world.reigns()))?;
+    world.good()
+}
+
+pub(crate) fn own_stall(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    let begin = world.now;
+    world.stop_for(2, 3_000_000);
+    world.run(100);
+    world.jump_clock(2, 3_000_000);
+    world.stop_for(2, 0);
+    world.run(100);
+    // All of them at once, as on one host that was suspended.
+    (0..3).for_each(|n| world.jump_clock(n, 5_000_000));
+    world.run(200);
+    quiet_since(&world, begin)
+}
+
+pub(crate) fn restarted_counters(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    world.crash(2);
+    world.run(5);
+    world.start(2);
+    world.run(20);
+    // p2's counter is far below what it was; p1 needs it alive for a majority.
+    world.crash(0);
+    world.until_agreed(200)?;
+    world.good()
+}
+
+pub(crate) fn returning_beats(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(5, plant));
+    world.stop_for(0, u64::MAX / 2);
+    world.run(200);
+    ensure(world.leader(4).map(|l| l.1) == Some(ProcessId(1)), || format!("{:?}", world.leader(4)))?;
+    // p1 dies; p0 shows a single beat just before that is noticed.
+    world.crash(1);
+    world.run(2);
+    world.stop_for(0, 0);
+    world.step();
+    world.stop_for(0, u64::MAX / 2);
+    let begin = world.now;
+    while world.leader(2).map(|l| l.1) != Some(ProcessId(2)) {
+        world.step();
+        ensure(world.now - begin < 8, || "p0 is waited for after a single beat".into())?;
+    }
+    world.good()
+}
+
+pub(crate) fn jitter(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    let begin = world.now;
+    let reigns = world.reigns();
+    // Intervals up to 12 where the shortest timeout is 4: first ever slower, then uneven.
+    for round in 0..2000_u64 {
+        world.pace(0, if round < 300 { 1 + round / 25 } else { 1 + (round * round + 3 * round) % 12 });
+        world.run(6);
+    }
+    ensure(world.reigns() == reigns, || format!("{} reigns since step {begin}", world.reigns()))?;
+    world.good()
+}
+
+pub(crate) fn pausing_leaders(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    for _ in 0..60 {
+        if let Some((_, leader)) = world.agreed() {
+            world.stop_for(leader.0.into(), 24);
+        }
+        world.run(150);
+    }
+    // Each of them may be suspected three times: 4, 8 and 16 steps are less than its pause, 32 are more.
+    ensure(world.reigns() <= 10, || format!("{} reigns", world.reigns()))?;
+    world.good()
+}
+
+pub(crate) fn broken_link(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    let begin = world.now;
+    world.link(0, 1, false);
+    world.link(1, 0, false);
+    world.run(2000);
+    quiet_since(&world, begin)
+}
+
+pub(crate) fn leader_restarts(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    world.crash(0);
+    world.step();
+    world.start(0);
+    world.run(100);
+    let leader = world.agreed();
+    ensure(leader.is_some_and(|(epoch, _)| epoch > 1), || format!("{leader:?} after its restart"))?;
+    world.good()
+}
+
+pub(crate) fn blind_candidate(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(5, plant));
+    for n in 2..5 {
+        world.link(n, 0, false);
+        world.link(1, n, false);
+    }
+    // p1 sees p0 and nobody else, so it does not come forward; the other three are a majority.
+    world.run(300);
+    for n in 2..5 {
+        let leader = world.leader(n);
+        ensure(leader.is_some_and(|(_, leader)| leader.0 >= 2), || format!("p{n} sees {leader:?}"))?;
+    }
+    world.good()
+}
+
+pub(crate) fn lowest_returns(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    world.crash(0);
+    world.run(100);
+    let (begin, reigns) = (world.now, world.reigns());
+    world.start(0);
+    world.run(500);
+    ensure(world.reigns() == reigns, || format!("{:?}", world.changes_since(begin)))?;
+    let leader = world.agreed();
+    ensure(leader == Some((2, ProcessId(1))), || format!("{leader:?}"))?;
+    world.good()
+}
+
+pub(crate) fn lonely_island(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    let reigns = world.reigns();
+    world.isolate(2, false);
+    world.run(1000);
+    world.isolate(2, true);
+    world.run(200);
+    ensure(world.reigns() == reigns, || "a process without a majority came forward".into())?;
+    let leader = world.agreed();
+    ensure(leader == Some((1, ProcessId(0))), || format!("{leader:?}"))?;
+    world.good()
+}
+
+pub(crate) fn nominee_leads_under_its_own_epoch(plant: Plant) -> Result<(), String> {
+    let mut world = World::settled(Setup::new(3, plant));
+    let handed = world.heartbeat(0).map(|heartbeat| heartbeat.hand_over(ProcessId(1)));
+    ensure(handed == Some(Ok(())), || format!("{handed:?}"))?;
+    world.step();
+    let took = 1 + world.until_agreed(20)?;
+    ensure(took <= 6, || format!("{took} steps: as if by timeout"))?;
+    let last = world.log(1).last().map(|(_, change)| *change);
+    ensure(last == Some(Change::Leader { epoch: 3, process: ProcessId(1) }), || format!("{last:?}"))?;
+    world.good()
+}
