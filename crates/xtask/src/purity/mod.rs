@@ -42,7 +42,7 @@ pub(crate) const PURE: &[Pure] = &[
         linked: &["stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
         no_std: false,
     },
-    Pure { name: "stentor-wire", linked: &["thiserror", "zerocopy"], no_std: true },
+    Pure { name: "stentor-wire", linked: &["cfg-if", "crc32fast", "zerocopy"], no_std: true },
 ];
 
 const BARE: &str = "wasm32-unknown-unknown";

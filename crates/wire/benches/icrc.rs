@@ -1,0 +1,68 @@
+//! Encoding and decoding a WRITE with its ICRC, beside a bare CRC-32 over the same bytes.
+#![allow(missing_docs)]
+
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use stentor_wire::{Bth, Envelope, Headers, Message, Packet, Psn, Repr, Reth, icrc};
+
+fn write(criterion: &mut Criterion) {
+    let (a, b) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
+    let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("one family");
+    let mut group = criterion.benchmark_group("write");
+    for bytes in [64_usize, 4096] {
+        let payload = vec![0x5a; bytes];
+        let reth = Reth { va: 0x1000, rkey: 7, bytes: bytes as u32 };
+        let repr = Repr {
+            bth: Bth::new(17, Psn::new(1)),
+            headers: Headers::Rc(Message::WriteOnly(reth)),
+            payload_bytes: bytes,
+        };
+        let mut packet = vec![0; repr.packet_bytes()];
+        let encode = |packet: &mut [u8], psn: u32| {
+            let mut repr = repr;
+            repr.bth.psn = Psn::new(psn);
+            repr.emit(packet).expect("room").copy_from_slice(black_box(&payload));
+            envelope.seal(packet);
+        };
+        encode(&mut packet, 1);
+        // What the ICRC covers: 8 + IP 20 + UDP 8 + BTH 12 + RETH 16 + payload.
+        let covered = vec![0x5a; 64 + bytes];
+        group.bench_with_input(BenchmarkId::new("crc32fast", bytes), &covered, |bencher, covered| {
+            bencher.iter(|| crc32fast::hash(black_box(covered)));
+        });
+        let mut out = packet.clone();
+        group.bench_function(BenchmarkId::new("encode+icrc", bytes), |bencher| {
+            let mut psn = 0;
+            bencher.iter(|| {
+                psn += 1;
+                encode(black_box(&mut out), psn);
+            });
+        });
+        group.bench_with_input(BenchmarkId::new("decode+icrc", bytes), &packet, |bencher, packet| {
+            bencher.iter(|| {
+                let packet = Packet::new_checked(black_box(&packet[..])).expect("a packet");
+                let repr = Repr::parse(&packet).expect("a packet");
+                assert_eq!(envelope.icrc(packet.as_bytes()), packet.icrc());
+                repr
+            });
+        });
+        let (old, behind) = (icrc::Masked::new(&envelope, &packet), icrc::Shift::by(packet.len() - 4 - 12));
+        group.bench_with_input(BenchmarkId::new("change headers", bytes), &packet, |bencher, packet| {
+            let mut copy = packet.clone();
+            let mut psn = 0;
+            bencher.iter(|| {
+                psn += 1;
+                let mut view = Packet::new_checked(&mut copy[..]).expect("a packet");
+                view.set_psn(Psn::new(psn));
+                let new = icrc::Masked::new(&envelope, &copy);
+                icrc::changed(1, old.as_bytes(), black_box(&new).as_bytes(), behind)
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, write);
+criterion_main!(benches);

@@ -1,0 +1,294 @@
+//! The IP and UDP headers around a packet.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::{Error, ICRC_BYTES, Packet, UDP_PORT, icrc};
+
+const UDP_BYTES: usize = 8;
+const UDP_PROTOCOL: u8 = 17;
+
+/// An IPv4 header without options.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ipv4Repr {
+    /// Type of service: DSCP and ECN.
+    pub tos: u8,
+    /// Identification: part of what the ICRC covers.
+    pub id: u16,
+    /// Do not fragment.
+    pub dont_fragment: bool,
+    /// Time to live, hops.
+    pub ttl: u8,
+    /// From.
+    pub source: Ipv4Addr,
+    /// To.
+    pub destination: Ipv4Addr,
+}
+
+/// An IPv6 header without extensions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ipv6Repr {
+    /// Traffic class: DSCP and ECN.
+    pub traffic_class: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Hops.
+    pub hop_limit: u8,
+    /// From.
+    pub source: Ipv6Addr,
+    /// To.
+    pub destination: Ipv6Addr,
+}
+
+/// The network header.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IpRepr {
+    /// IPv4.
+    V4(Ipv4Repr),
+    /// IPv6.
+    V6(Ipv6Repr),
+}
+
+impl IpRepr {
+    /// What Linux sends from an unconnected UDP socket with path MTU discovery: "do not fragment", identification 0, 64
+    /// hops.
+    ///
+    /// # Errors
+    /// [`Error::IpVersion`] if the two addresses are of different families; it names that of the destination.
+    pub fn plain(source: IpAddr, destination: IpAddr) -> Result<IpRepr, Error> {
+        match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                Ok(IpRepr::V4(Ipv4Repr { tos: 0, id: 0, dont_fragment: true, ttl: 64, source, destination }))
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                Ok(IpRepr::V6(Ipv6Repr { traffic_class: 0, flow_label: 0, hop_limit: 64, source, destination }))
+            }
+            (_, destination) => Err(Error::IpVersion(if destination.is_ipv4() { 4 } else { 6 })),
+        }
+    }
+
+    /// 20 or 40.
+    #[inline]
+    #[must_use]
+    pub const fn header_bytes(&self) -> usize {
+        match self {
+            IpRepr::V4(_) => 20,
+            IpRepr::V6(_) => 40,
+        }
+    }
+
+    /// From.
+    #[must_use]
+    pub fn source(&self) -> IpAddr {
+        match self {
+            IpRepr::V4(ip) => ip.source.into(),
+            IpRepr::V6(ip) => ip.source.into(),
+        }
+    }
+
+    /// To.
+    #[must_use]
+    pub fn destination(&self) -> IpAddr {
+        match self {
+            IpRepr::V4(ip) => ip.destination.into(),
+            IpRepr::V6(ip) => ip.destination.into(),
+        }
+    }
+
+    /// The two bits of explicit congestion notification; 3 is "congestion experienced".
+    #[must_use]
+    pub const fn ecn(&self) -> u8 {
+        match self {
+            IpRepr::V4(ip) => ip.tos & 3,
+            IpRepr::V6(ip) => ip.traffic_class & 3,
+        }
+    }
+}
+
+/// IP and UDP around a packet. The destination port is 4791.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Envelope {
+    /// The network header.
+    pub ip: IpRepr,
+    /// UDP source port: entropy for the paths between, constant for a queue pair.
+    pub source_port: u16,
+    /// UDP checksum, 0 for none. Not covered by the ICRC.
+    pub udp_checksum: u16,
+}
+
+impl Envelope {
+    /// As a plain UDP socket sends, without a UDP checksum.
+    ///
+    /// # Errors
+    /// See [`IpRepr::plain`].
+    pub fn plain(source: IpAddr, source_port: u16, destination: IpAddr) -> Result<Envelope, Error> {
+        Ok(Envelope { ip: IpRepr::plain(source, destination)?, source_port, udp_checksum: 0 })
+    }
+
+    /// Length of both headers, bytes.
+    #[inline]
+    #[must_use]
+    pub const fn header_bytes(&self) -> usize {
+        self.ip.header_bytes() + UDP_BYTES
+    }
+
+    /// The ICRC of a packet, see [`icrc::whole`].
+    #[inline]
+    #[must_use]
+    pub fn icrc(&self, transport: &[u8]) -> u32 {
+        icrc::whole(self, transport)
+    }
+
+    /// Computes the ICRC and writes it into the last four bytes of a packet.
+    #[inline]
+    pub fn seal(&self, transport: &mut [u8]) {
+        let icrc = self.icrc(transport);
+        if let Some(place) = transport.last_chunk_mut::<ICRC_BYTES>() {
+            *place = icrc.to_le_bytes();
+        }
+    }
+
+    /// Writes both headers for a packet of `transport_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`].
+    pub fn emit(&self, to: &mut [u8], transport_bytes: usize) -> Result<(), Error> {
+        let (have, need) = (to.len(), self.header_bytes());
+        let to = to.get_mut(..need).ok_or(Error::NoRoom { have, need })?;
+        self.emit_unsummed(to, transport_bytes);
+        if let (IpRepr::V4(_), Some(header)) = (self.ip, to.first_chunk_mut::<20>()) {
+            let sum = checksum(header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// The same with a 0 for the checksum of IPv4; `to` has room.
+    #[inline]
+    pub(crate) fn emit_unsummed(&self, to: &mut [u8], transport_bytes: usize) {
+        let udp_bytes = (UDP_BYTES + transport_bytes) as u16;
+        match &self.ip {
+            IpRepr::V4(ip) => {
+                to[0] = 0x45;
+                to[1] = ip.tos;
+                to[2..4].copy_from_slice(&(20 + udp_bytes).to_be_bytes());
+                to[4..6].copy_from_slice(&ip.id.to_be_bytes());
+                to[6..8].copy_from_slice(&[u8::from(ip.dont_fragment) << 6, 0]);
+                to[8..12].copy_from_slice(&[ip.ttl, UDP_PROTOCOL, 0, 0]);
+                to[12..16].copy_from_slice(&ip.source.octets());
+                to[16..20].copy_from_slice(&ip.destination.octets());
+            }
+            IpRepr::V6(ip) => {
+                let first = 6 << 28 | u32::from(ip.traffic_class) << 20 | ip.flow_label & 0xf_ffff;
+                to[0..4].copy_from_slice(&first.to_be_bytes());
+                to[4..6].copy_from_slice(&udp_bytes.to_be_bytes());
+                to[6..8].copy_from_slice(&[UDP_PROTOCOL, ip.hop_limit]);
+                to[8..24].copy_from_slice(&ip.source.octets());
+                to[24..40].copy_from_slice(&ip.destination.octets());
+            }
+        }
+        let udp = &mut to[self.ip.header_bytes()..];
+        udp[0..2].copy_from_slice(&self.source_port.to_be_bytes());
+        udp[2..4].copy_from_slice(&UDP_PORT.to_be_bytes());
+        udp[4..6].copy_from_slice(&udp_bytes.to_be_bytes());
+        udp[6..8].copy_from_slice(&self.udp_checksum.to_be_bytes());
+    }
+}
+
+/// The Internet checksum of an IPv4 header whose own checksum counts as 0.
+fn checksum(header: &[u8; 20]) -> u16 {
+    let words = header.chunks_exact(2).enumerate().filter(|(n, _)| *n != 5);
+    let sum = words.map(|(_, word)| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+/// A packet from its IP header on.
+#[derive(Clone, Copy, Debug)]
+pub struct IpPacket<'a> {
+    /// The headers.
+    pub envelope: Envelope,
+    /// What is inside.
+    pub packet: Packet<&'a [u8]>,
+}
+
+impl<'a> IpPacket<'a> {
+    /// Checks everything that the views rely on. Bytes behind the IP packet (Ethernet's padding) are left out. The IPv4
+    /// header checksum is not looked at: the kernel does, and it is not covered by the ICRC.
+    ///
+    /// # Errors
+    /// Any of [`Error`] but [`Error::NoRoom`].
+    pub fn new_checked(bytes: &'a [u8]) -> Result<IpPacket<'a>, Error> {
+        let truncated = |need| Error::Truncated { have: bytes.len(), need };
+        let (ip, behind, length) = match bytes.first().ok_or(truncated(20))? >> 4 {
+            4 => Self::v4(bytes)?,
+            6 => Self::v6(bytes)?,
+            version => return Err(Error::IpVersion(version)),
+        };
+        let Some((udp, _)) = behind.split_first_chunk::<UDP_BYTES>() else { return Err(truncated(length)) };
+        let word = |at: usize| u16::from_be_bytes([udp[at], udp[at + 1]]);
+        if word(2) != UDP_PORT {
+            return Err(Error::Port(word(2)));
+        }
+        if usize::from(word(4)) != length || length < UDP_BYTES {
+            return Err(Error::Lengths { ip: length, udp: word(4).into() });
+        }
+        let transport = behind.get(UDP_BYTES..length).ok_or(truncated(ip.header_bytes() + length))?;
+        let envelope = Envelope { ip, source_port: word(0), udp_checksum: word(6) };
+        Ok(IpPacket { envelope, packet: Packet::new_checked(transport)? })
+    }
+
+    fn v4(bytes: &[u8]) -> Result<(IpRepr, &[u8], usize), Error> {
+        let Some((header, behind)) = bytes.split_first_chunk::<20>() else {
+            return Err(Error::Truncated { have: bytes.len(), need: 20 });
+        };
+        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        if header[0] != 0x45 {
+            return Err(Error::IpOptions);
+        }
+        if word(6) & 0xbfff != 0 {
+            return Err(Error::Fragment);
+        }
+        if header[9] != UDP_PROTOCOL {
+            return Err(Error::NotUdp(header[9]));
+        }
+        let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+        let ip = Ipv4Repr {
+            tos: header[1],
+            id: word(4),
+            dont_fragment: word(6) != 0,
+            ttl: header[8],
+            source: address(12),
+            destination: address(16),
+        };
+        Ok((IpRepr::V4(ip), behind, usize::from(word(2)).saturating_sub(20)))
+    }
+
+    fn v6(bytes: &[u8]) -> Result<(IpRepr, &[u8], usize), Error> {
+        let Some((header, behind)) = bytes.split_first_chunk::<40>() else {
+            return Err(Error::Truncated { have: bytes.len(), need: 40 });
+        };
+        if header[6] != UDP_PROTOCOL {
+            return Err(Error::NotUdp(header[6]));
+        }
+        let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+        let address = |at: usize| {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&header[at..at + 16]);
+            Ipv6Addr::from(octets)
+        };
+        let ip = Ipv6Repr {
+            traffic_class: (first >> 20) as u8,
+            flow_label: first & 0xf_ffff,
+            hop_limit: header[7],
+            source: address(8),
+            destination: address(24),
+        };
+        Ok((IpRepr::V6(ip), behind, u16::from_be_bytes([header[4], header[5]]).into()))
+    }
+
+    /// Whether the ICRC is the one that the packet should have.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        self.envelope.icrc(self.packet.as_bytes()) == self.packet.icrc()
+    }
+}

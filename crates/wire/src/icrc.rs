@@ -1,0 +1,188 @@
+//! The invariant CRC: CRC-32 over everything that does not change on the way.
+//!
+//! What may change is replaced by ones: a fake local route header of 8 bytes, IPv4 type of service, time to live and header
+//! checksum, IPv6 traffic class, flow label and hop limit, the UDP checksum, and byte 4 of the BTH (FECN, BECN). All the
+//! rest counts, **the IPv4 identification among it** (InfiniBand specification A17.3.3; Linux `rxe_icrc.c`).
+//!
+//! The CRC is affine in its input. So when only headers change, the new CRC follows from the old one and the difference of
+//! the headers, whatever the payload is: see [`changed`].
+
+use crc32fast::Hasher;
+
+use crate::headers::BTH_BYTES;
+use crate::{Envelope, IpRepr};
+
+/// The CRC of the 8 bytes of ones in front. Linux writes it as the register 0xdebb20e3; this is its complement.
+const SEED: u32 = !0xdebb_20e3;
+/// CRC-32, reflected.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+/// The longest of what is masked: IPv6, UDP, BTH.
+const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
+
+/// IP header, UDP header and BTH with ones where the ICRC does not look.
+#[derive(Clone, Copy, Debug)]
+pub struct Masked {
+    bytes: [u8; MAX_MASKED],
+    len: usize,
+}
+
+impl Masked {
+    /// Of a packet of `transport`: from the BTH to the ICRC, the ICRC's four bytes included in the length only. Whatever
+    /// the buffer lacks of a BTH counts as ones.
+    #[inline]
+    #[must_use]
+    pub fn new(envelope: &Envelope, transport: &[u8]) -> Masked {
+        let mut bytes = [0xff; MAX_MASKED];
+        let udp = envelope.ip.header_bytes();
+        envelope.emit_unsummed(&mut bytes, transport.len());
+        match envelope.ip {
+            IpRepr::V4(_) => {
+                bytes[1] = 0xff;
+                bytes[8] = 0xff;
+                bytes[10..12].fill(0xff);
+            }
+            IpRepr::V6(_) => {
+                bytes[0] |= 0x0f;
+                bytes[1..4].fill(0xff);
+                bytes[7] = 0xff;
+            }
+        }
+        bytes[udp + 6..udp + 8].fill(0xff);
+        if let Some(bth) = transport.first_chunk::<BTH_BYTES>() {
+            bytes[udp + 8..udp + 8 + BTH_BYTES].copy_from_slice(bth);
+            bytes[udp + 8 + 4] = 0xff;
+        }
+        Masked { bytes, len: udp + 8 + BTH_BYTES }
+    }
+
+    /// The bytes, in the order in which they are on the wire.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The ICRC of a packet, given as the bytes from the BTH to the ICRC; what is in the ICRC's place does not matter.
+#[inline]
+#[must_use]
+pub fn whole(envelope: &Envelope, transport: &[u8]) -> u32 {
+    let masked = Masked::new(envelope, transport);
+    let end = transport.len().saturating_sub(crate::ICRC_BYTES);
+    let mut hasher = Hasher::new_with_initial(SEED);
+    hasher.update(masked.as_bytes());
+    hasher.update(transport.get(BTH_BYTES..end).unwrap_or(&[]));
+    hasher.finalize()
+}
+
+/// Multiplication by a power of x modulo the polynomial: what a number of zero bytes behind does to a CRC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shift(u32);
+
+/// x^0 in the reflected order of bits.
+const ONE: u32 = 1 << 31;
+/// x^(8·2^k).
+const POWERS: [u32; 32] = squares(ONE >> 8);
+/// x^(-8·2^k): the polynomial is primitive, so x^(2^32 - 1) = 1.
+const INVERSES: [u32; 32] = squares(inverse_of_x8());
+
+const fn times(mut a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    while a != 0 {
+        if a & ONE != 0 {
+            product ^= b;
+        }
+        a <<= 1;
+        b = if b & 1 != 0 { b >> 1 ^ POLYNOMIAL } else { b >> 1 };
+    }
+    product
+}
+
+const fn squares(first: u32) -> [u32; 32] {
+    let mut powers = [first; 32];
+    let mut k = 1;
+    while k < powers.len() {
+        powers[k] = times(powers[k - 1], powers[k - 1]);
+        k += 1;
+    }
+    powers
+}
+
+/// x^(2^32 - 1 - 8).
+const fn inverse_of_x8() -> u32 {
+    let (mut result, mut power, mut exponent) = (ONE, ONE >> 1, u32::MAX - 8);
+    while exponent != 0 {
+        if exponent & 1 != 0 {
+            result = times(result, power);
+        }
+        power = times(power, power);
+        exponent >>= 1;
+    }
+    result
+}
+
+const fn power(table: &[u32; 32], bytes: usize) -> u32 {
+    let (mut result, mut rest, mut k) = (ONE, bytes as u32, 0);
+    while rest != 0 {
+        if rest & 1 != 0 {
+            result = times(result, table[k]);
+        }
+        rest >>= 1;
+        k += 1;
+    }
+    result
+}
+
+impl Shift {
+    /// By so many bytes (below 2^32). Worth keeping when many packets have the same length.
+    #[must_use]
+    pub const fn by(bytes: usize) -> Shift {
+        Shift(power(&POWERS, bytes))
+    }
+
+    /// The other way round.
+    #[must_use]
+    pub const fn back(bytes: usize) -> Shift {
+        Shift(power(&INVERSES, bytes))
+    }
+
+    #[inline]
+    const fn apply(self, crc: u32) -> u32 {
+        times(crc, self.0)
+    }
+}
+
+/// The ICRC after a part of the packet changed from `old` to `new`, both masked where they need to be, of equal length,
+/// with `behind` from their end to the end of what is covered (the ICRC's own bytes do not count). Neither the payload nor
+/// the rest of the headers is looked at. Several changes in one packet: one call each.
+///
+/// # Panics
+/// If the lengths differ.
+#[must_use]
+pub fn changed(icrc: u32, old: &[u8], new: &[u8], behind: Shift) -> u32 {
+    assert_eq!(old.len(), new.len(), "a change of the length changes everything behind it");
+    // The CRC of the difference, from a register of 0 and without the final complement.
+    let mut hasher = Hasher::new_with_initial(u32::MAX);
+    let mut difference = [0; 64];
+    for (old, new) in old.chunks(difference.len()).zip(new.chunks(difference.len())) {
+        for ((to, old), new) in difference.iter_mut().zip(old).zip(new) {
+            *to = old ^ new;
+        }
+        hasher.update(&difference[..old.len()]);
+    }
+    icrc ^ behind.apply(!hasher.finalize())
+}
+
+/// The IPv4 identification that makes the ICRC right, if there is one. A plain UDP socket does not see the identification
+/// of what it receives; half of the ICRC's strength remains (one wrong packet in 65 536 passes).
+///
+/// `icrc` is what the packet carries; `envelope` has some identification, which does not matter.
+#[must_use]
+pub fn solve_ip_id(envelope: &Envelope, transport: &[u8], icrc: u32) -> Option<u16> {
+    let IpRepr::V4(ip) = envelope.ip else { return None };
+    let id_at = 4;
+    let behind = 20 + 8 + transport.len().checked_sub(crate::ICRC_BYTES)? - id_at;
+    let difference = Shift::back(behind).apply(whole(envelope, transport) ^ icrc);
+    // Two bytes of input enter the low half of the register and are shifted through by x^16.
+    (difference >> 16 == 0).then(|| ip.id ^ (difference as u16).swap_bytes())
+}

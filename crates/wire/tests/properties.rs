@@ -1,0 +1,176 @@
+//! Every parser, on everything.
+
+mod common;
+
+use common::Random;
+use proptest::prelude::*;
+use stentor_wire::{Error, Headers, IpPacket, Opcode, Packet, Psn, Repr, Reth, icrc};
+
+/// The ICRC bit by bit, from the specification's text alone.
+fn reference(ip_packet: &[u8]) -> u32 {
+    let mut bytes = vec![0xff; 8];
+    bytes.extend_from_slice(&ip_packet[..ip_packet.len() - 4]);
+    let (masked, bth): (&[usize], usize) = if ip_packet[0] >> 4 == 4 {
+        (&[1, 8, 10, 11, 26, 27], 28)
+    } else {
+        bytes[8] |= 0x0f;
+        (&[1, 2, 3, 7, 46, 47], 48)
+    };
+    for at in masked.iter().copied().chain([bth + 4]) {
+        bytes[8 + at] = 0xff;
+    }
+    let mut register = u32::MAX;
+    for byte in bytes {
+        register ^= u32::from(byte);
+        for _ in 0..8 {
+            register = register >> 1 ^ if register & 1 == 1 { 0xedb8_8320 } else { 0 };
+        }
+    }
+    !register
+}
+
+fn with_headers(random: &mut Random) -> (stentor_wire::Envelope, Repr, Vec<u8>) {
+    let envelope = random.envelope();
+    let (repr, transport) = random.packet(&envelope);
+    let mut bytes = vec![0; envelope.header_bytes()];
+    envelope.emit(&mut bytes, transport.len()).unwrap();
+    bytes.extend_from_slice(&transport);
+    (envelope, repr, bytes)
+}
+
+proptest! {
+    #[test]
+    fn what_is_emitted_parses_to_the_same(seed: u64) {
+        let (envelope, repr, bytes) = with_headers(&mut Random(seed));
+        let packet = IpPacket::new_checked(&bytes).unwrap();
+        prop_assert_eq!(packet.envelope, envelope);
+        prop_assert_eq!(Repr::parse(&packet.packet).unwrap(), repr);
+        prop_assert!(packet.is_intact());
+        prop_assert_eq!(packet.packet.icrc(), reference(&bytes));
+    }
+
+    #[test]
+    fn whatever_is_cut_off_is_noticed(seed: u64, keep: u16) {
+        let (envelope, _, bytes) = with_headers(&mut Random(seed));
+        let keep = usize::from(keep) % bytes.len();
+        prop_assert!(IpPacket::new_checked(&bytes[..keep]).is_err());
+        // Behind the IP packet there may be anything.
+        let mut padded = bytes;
+        padded.extend_from_slice(&[7; 9]);
+        prop_assert_eq!(IpPacket::new_checked(&padded).unwrap().envelope, envelope);
+    }
+
+    #[test]
+    fn one_changed_bit_is_noticed_unless_it_is_masked(seed: u64, bit: u32) {
+        let (_, _, mut bytes) = with_headers(&mut Random(seed));
+        let bit = bit as usize % (bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let Ok(packet) = IpPacket::new_checked(&bytes) else { return Ok(()) };
+        let v4 = bytes[0] >> 4 == 4;
+        let masked: &[usize] = if v4 { &[1, 8, 10, 11, 26, 27, 32] } else { &[1, 2, 3, 7, 46, 47, 52] };
+        let is_masked = masked.contains(&(bit / 8)) || !v4 && bit < 4;
+        prop_assert_eq!(packet.is_intact(), is_masked, "bit {} of byte {}", bit % 8, bit / 8);
+    }
+
+    #[test]
+    fn any_bytes_parse_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200), opcode in 0..Opcode::ALL.len()) {
+        look(&bytes);
+        let mut likely = bytes;
+        if let Some(first) = likely.first_mut() {
+            *first = Opcode::ALL[opcode].to_byte();
+        }
+        if let Some(flags) = likely.get_mut(1) {
+            *flags &= 0xf0;
+        }
+        look(&likely);
+    }
+
+    #[test]
+    fn the_icrc_follows_a_change_of_the_headers(seed: u64, qp: u32, psn: u32, va: u64, rkey: u32) {
+        let random = &mut Random(seed);
+        let (envelope, repr, bytes) = with_headers(random);
+        let mut other = random.envelope();
+        while other.header_bytes() != envelope.header_bytes() {
+            other = random.envelope();
+        }
+        let mut transport = bytes[envelope.header_bytes()..].to_vec();
+        let old_icrc = Packet::new_checked(&transport[..]).unwrap().icrc();
+        let covered = transport.len() - 4;
+        let before = (icrc::Masked::new(&envelope, &transport), transport.clone());
+        let mut packet = Packet::new_checked(&mut transport[..]).unwrap();
+        packet.set_dest_qp(qp);
+        packet.set_psn(Psn::new(psn));
+        packet.set_ack_req(!repr.bth.ack_req);
+        packet.set_reth(Reth { va, rkey, bytes: 77 });
+        let after = icrc::Masked::new(&other, &transport);
+        let mut icrc = icrc::changed(old_icrc, before.0.as_bytes(), after.as_bytes(), icrc::Shift::by(covered - 12));
+        let extension = 12..repr.header_bytes();
+        let behind = icrc::Shift::by(covered - extension.end);
+        icrc = icrc::changed(icrc, &before.1[extension.clone()], &transport[extension], behind);
+        prop_assert_eq!(icrc, other.icrc(&transport));
+    }
+
+    #[test]
+    fn the_identification_is_found_and_damage_is_not_taken_for_one(seed: u64, bit: u32) {
+        let random = &mut Random(seed);
+        let (envelope, _, bytes) = with_headers(random);
+        let stentor_wire::IpRepr::V4(ip) = envelope.ip else { return Ok(()) };
+        let mut transport = bytes[envelope.header_bytes()..].to_vec();
+        let icrc = Packet::new_checked(&transport[..]).unwrap().icrc();
+        let mut blind = envelope;
+        blind.ip = stentor_wire::IpRepr::V4(stentor_wire::Ipv4Repr { id: 0, ..ip });
+        prop_assert_eq!(icrc::solve_ip_id(&blind, &transport, icrc), Some(ip.id));
+        let at = 5 * 8 + bit as usize % ((transport.len() - 9) * 8);
+        transport[at / 8] ^= 1 << (at % 8);
+        prop_assert_eq!(icrc::solve_ip_id(&blind, &transport, icrc), None, "one bit is never 16 bits of another place");
+    }
+
+    #[test]
+    fn serial_numbers(a in 0u32..1 << 24, step in 0u32..1 << 23) {
+        let (from, to) = (Psn::new(a), Psn::new(a).plus(step));
+        prop_assert_eq!(to.distance(from), step as i32);
+        prop_assert_eq!(to.minus(step), from);
+        prop_assert_eq!(from.is_before(to), step > 0);
+        prop_assert_eq!(Psn::from_bytes(to.to_bytes()), to);
+    }
+}
+
+/// Calls everything that looks at a packet.
+fn look(bytes: &[u8]) {
+    if let Ok(packet) = IpPacket::new_checked(bytes) {
+        let _ = (packet.is_intact(), packet.to_string());
+    }
+    let Ok(packet) = Packet::new_checked(bytes) else { return };
+    let repr = Repr::parse(&packet).unwrap();
+    let mut again = vec![0; repr.packet_bytes()];
+    repr.emit(&mut again).unwrap().copy_from_slice(packet.payload());
+    let second = Packet::new_checked(&again[..]).unwrap();
+    assert_eq!(Repr::parse(&second).unwrap(), repr);
+    assert_eq!(second.payload(), packet.payload());
+}
+
+#[test]
+fn every_opcode_has_its_headers_and_no_others() {
+    let random = &mut Random(1);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..20_000 {
+        let headers: Headers = random.headers();
+        seen.insert(headers.opcode().to_byte());
+    }
+    assert_eq!(seen.len(), Opcode::ALL.len());
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    let refused = |bytes: &[u8]| Packet::new_checked(bytes).unwrap_err();
+    assert_eq!(refused(&[0; 5]), Error::Truncated { have: 5, need: 16 });
+    assert_eq!(refused(&[0x15; 40]), Error::UnknownOpcode(0x15));
+    assert_eq!(refused(&[0x04, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Error::TransportVersion(3));
+    assert_eq!(refused(&[0x0a; 12]), Error::TransportVersion(0xa));
+    let short = Repr { bth: stentor_wire::Bth::new(1, Psn::new(1)), headers: Headers::Cnp, payload_bytes: 0 };
+    assert_eq!(short.emit(&mut [0; 31]), Err(Error::NoRoom { have: 31, need: 32 }));
+    let mut ip = vec![0x46; 60];
+    assert_eq!(IpPacket::new_checked(&ip).unwrap_err(), Error::IpOptions);
+    ip[0] = 0x55;
+    assert_eq!(IpPacket::new_checked(&ip).unwrap_err(), Error::IpVersion(5));
+}
