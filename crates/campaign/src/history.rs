@@ -60,6 +60,7 @@ impl History {
             ts: checker::Timestamp { time, group: checker::Group(from) },
             hash: xxh3_64(delivered.payload),
             len: Some(delivered.payload.len() as u32),
+            ballot: None,
         };
         self.event(t, me, EventKind::Deliver(deliver));
     }

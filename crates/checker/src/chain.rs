@@ -65,7 +65,7 @@ pub(crate) fn chains(log: &Log, cluster: &Cluster) -> Vec<Chain> {
         let group = cluster.group_of(process);
         let mut chain = Chain { process, group, deliveries: Vec::new(), snapshots: Vec::new(), is_last: false };
         for life in lives {
-            if let Some(from) = life.recovered_from {
+            if let Some(from) = life.recovered.map(|recovered| recovered.from) {
                 if from < chain.last_number(log) {
                     chains.push(chain.clone());
                     chain.roll_back(from, log);
@@ -103,7 +103,7 @@ mod tests {
     fn delivery(number: u64) -> EventKind {
         let m = MessageId { client: Process(0), sequence: number };
         let ts = Timestamp { time: number, group: Group(0) };
-        EventKind::Deliver(Deliver { m, group: Group(0), number, ts, hash: 0, len: None })
+        EventKind::Deliver(Deliver { m, group: Group(0), number, ts, hash: 0, len: None, ballot: None })
     }
 
     #[test]

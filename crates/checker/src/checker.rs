@@ -13,7 +13,7 @@ use crate::view::{Slots, View};
 
 /// Checks one history. Events of one process are given in their order; those of different processes in any.
 ///
-/// Memory grows with messages and deliveries (about 100 bytes for each), not with other events.
+/// Memory grows with messages and deliveries (about 120 bytes for each), not with other events.
 #[derive(Clone, Debug)]
 pub struct Checker {
     cluster: Cluster,

@@ -1,6 +1,6 @@
 //! What happens in a run.
 
-use crate::ids::{Group, GroupSet, Label, MessageId, Process, Timestamp};
+use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
 
 /// One event at one process. Names are numbers of a [`Cluster`](crate::Cluster).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +43,8 @@ pub struct Deliver {
     pub hash: u64,
     /// Length of the payload, bytes, if recorded.
     pub len: Option<u32>,
+    /// Ballot of the own group under which the message was decided, as this process knows it, if recorded.
+    pub ballot: Option<Ballot>,
 }
 
 /// What happened.
@@ -61,7 +63,7 @@ pub enum EventKind {
         /// The delivery number that it resumes after.
         from: u64,
     },
-    /// The process learnt of a new leader.
+    /// At the leader itself: it is ready, a majority of its group has installed its state. At others: learnt of it.
     Epoch {
         /// The group.
         group: Group,
@@ -71,6 +73,17 @@ pub enum EventKind {
         by: Process,
         /// The leader.
         leader: Process,
+        /// How many [`Carry`](EventKind::Carry) events of this ballot the leader recorded before, if it does that.
+        carried: Option<u32>,
+    },
+    /// The state with which a leader is about to be ready holds this message, and the leader has not delivered it.
+    Carry {
+        /// The message.
+        m: MessageId,
+        /// The group.
+        group: Group,
+        /// The ballot.
+        ballot: Ballot,
     },
     /// The process posted an operation to another on behalf of a message.
     RemoteOp {
@@ -103,6 +116,7 @@ impl EventKind {
             EventKind::Crash => "crash",
             EventKind::Recover { .. } => "recover",
             EventKind::Epoch { .. } => "epoch",
+            EventKind::Carry { .. } => "carry",
             EventKind::RemoteOp { .. } => "remote_op",
             EventKind::Memory { .. } => "memory",
         }

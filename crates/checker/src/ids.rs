@@ -34,6 +34,15 @@ pub struct Timestamp {
     pub group: Group,
 }
 
+/// A ballot: the pair (number, process), compared lexicographically.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ballot {
+    /// The number.
+    pub number: u64,
+    /// The process that made it.
+    pub by: Process,
+}
+
 /// A set of groups, such as the destinations of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct GroupSet([u64; MAX_GROUPS / 64]);

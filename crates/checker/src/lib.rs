@@ -15,7 +15,7 @@
 //! let multicast = EventKind::Multicast(Multicast { m, to, len: 5, hash: 7 });
 //! checker.event(&Event { t: 1, process: client, incarnation: 1, kind: multicast });
 //! let ts = Timestamp { time: 1, group };
-//! let deliver = EventKind::Deliver(Deliver { m, group, number: 1, ts, hash: 8, len: None });
+//! let deliver = EventKind::Deliver(Deliver { m, group, number: 1, ts, hash: 8, len: None, ballot: None });
 //! checker.event(&Event { t: 2, process: member, incarnation: 1, kind: deliver });
 //! let report = checker.finish(true);
 //! assert_eq!(report.violated().collect::<Vec<_>>(), ["M1"]);
@@ -35,13 +35,16 @@
 //! | M7 genuineness | only sender and destinations take part | `m7_genuineness.rs` | [Guerraoui and Schiper 2001], "genuine" |
 //! | M8 bounded memory | never above the sizes printed at start | `m8_memory.rs` | Stentor's own |
 //! | M9 liveness | with majorities up, everything multicast is delivered | `m9_liveness.rs` | Stentor's own; a history shows its end |
+//! | M10 fencing | what an older leader wrote is decided before a newer one is ready, or never | `m10_fencing.rs` | Paxos (Lamport 1998): a later ballot holds what an earlier one chose |
+//! | M11 rejoin | who comes back goes on in its group's order, without a gap or a repeat | `m11_rejoin.rs` | Stentor's own |
 //! | R1 real-time order | what was delivered is before what is multicast later | `r1_real_time.rs` | linearizability (Herlihy and Wing 1990), for message orders |
 //!
 //! [Défago et al. 2004]: https://doi.org/10.1145/1041680.1041682
 //! [Guerraoui and Schiper 2001]: https://doi.org/10.1016/S0304-3975(99)00161-9
 //!
 //! A property about which a history cannot tell is [`Verdict::NotChecked`], never "ok": M2, M3 and M9 need a complete
-//! history, M7 `remote_op` events, M8 `memory` events, R1 one clock.
+//! history, M7 `remote_op` events, M8 `memory` events, M10 `epoch` events of leaders and deliveries with their ballots, M11 a
+//! process that came back, R1 one clock.
 //!
 //! # Cost
 //! Every property is linear in the deliveries; M5 is linear in deliveries times destination groups of a message. Only the
@@ -64,5 +67,5 @@ pub use checker::Checker;
 pub use cluster::{Cluster, ClusterBuilder, ClusterError};
 pub use event::{Deliver, Event, EventKind, Multicast};
 pub use history::{Encoder, HistoryError, HistoryWriter, Reader, check_files, check_inputs};
-pub use ids::{Group, GroupSet, Label, MAX_GROUPS, MessageId, Process, Timestamp};
+pub use ids::{Ballot, Group, GroupSet, Label, MAX_GROUPS, MessageId, Process, Timestamp};
 pub use report::{CounterExample, Counts, Report, Verdict};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::event::{Deliver, Event, EventKind, Multicast};
-use crate::ids::{MessageId, Process};
+use crate::ids::{Ballot, Group, MessageId, Process};
 
 /// Where an event was recorded: the input (high 16 bits) and the line there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -40,14 +40,25 @@ pub(crate) struct Message {
     pub(crate) synced: bool,
 }
 
-/// How a message was multicast first.
+/// How a message was multicast: by the first incarnation that did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) process: Process,
     pub(crate) incarnation: u32,
+    /// The last incarnation that multicast it: one that comes back may finish what the one before began.
+    pub(crate) last_incarnation: u32,
     pub(crate) t: u64,
+    /// Only the return of a synced multicast was recorded: it began some time before `t`.
+    pub(crate) only_returned: bool,
     pub(crate) origin: Origin,
     pub(crate) multicast: Multicast,
+}
+
+impl Sent {
+    fn new(event: &Event, origin: Origin, multicast: Multicast, only_returned: bool) -> Self {
+        let Event { t, process, incarnation, .. } = *event;
+        Sent { process, incarnation, last_incarnation: incarnation, t, only_returned, origin, multicast }
+    }
 }
 
 /// A delivery, by its index in [`Log::deliveries`].
@@ -65,9 +76,36 @@ pub(crate) struct Delivery {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
     pub(crate) number: u32,
-    pub(crate) recovered_from: Option<u64>,
+    pub(crate) recovered: Option<Recovered>,
     pub(crate) crashed: bool,
     pub(crate) deliveries: Vec<u32>,
+    /// Ballots in which it became ready to lead.
+    pub(crate) ready: Vec<Ready>,
+    /// What it carried into ballots in which it was not ready yet.
+    carried: Vec<(Group, Ballot, u32)>,
+}
+
+/// A process came back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovered {
+    /// Number of the delivery that it resumes after.
+    pub(crate) from: u64,
+    pub(crate) t: u64,
+    pub(crate) origin: Origin,
+}
+
+/// A leader was ready.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) kept: Kept,
+    pub(crate) group: Group,
+    pub(crate) ballot: Ballot,
+    /// How many deliveries of this life came before.
+    pub(crate) place: usize,
+    /// Messages that its state held and that it had not delivered, rising; `None` if it does not say.
+    pub(crate) carried: Option<Vec<u32>>,
+    /// It says that there are so many more of them than it named.
+    pub(crate) not_named: i64,
 }
 
 /// Everything that the properties look at.
@@ -104,9 +142,16 @@ impl Log {
                 self.life(event).crashed = true;
                 self.crashes += 1;
             }
-            EventKind::Recover { from } => self.recover(event, from),
+            EventKind::Recover { from } => self.recover(event, origin, from),
+            EventKind::Epoch { group, ballot, by, leader, carried } if leader == event.process => {
+                self.ready(event, origin, group, Ballot { number: ballot, by }, carried);
+            }
             EventKind::Epoch { .. } => {
                 self.life(event);
+            }
+            EventKind::Carry { m, group, ballot } => {
+                let message = self.message(m);
+                self.life(event).carried.push((group, ballot, message));
             }
             EventKind::RemoteOp { .. } | EventKind::Memory { .. } => {}
         }
@@ -119,14 +164,34 @@ impl Log {
         message.synced |= synced;
         match &message.sent {
             None => {
-                let Event { t, process, incarnation, .. } = *event;
-                message.sent = Some(Sent { process, incarnation, t, origin, multicast });
+                message.sent = Some(Sent::new(event, origin, multicast, synced));
                 self.sent_order.push(index);
             }
             // The return of a synced multicast, or the same again: a message is told by its client and number.
-            Some(sent) if sent.multicast == multicast => {}
+            Some(sent) if sent.multicast == multicast => {
+                let last_incarnation = sent.last_incarnation.max(event.incarnation);
+                let earlier = event.incarnation < sent.incarnation || (sent.only_returned && !synced);
+                let sent = if earlier { Sent::new(event, origin, multicast, synced) } else { *sent };
+                message.sent = Some(Sent { last_incarnation, ..sent });
+            }
             Some(_) => self.conflicts.push(Kept { event: *event, origin }),
         }
+    }
+
+    fn ready(&mut self, event: &Event, origin: Origin, group: Group, ballot: Ballot, carried: Option<u32>) {
+        let life = self.life(event);
+        let mut named = Vec::new();
+        life.carried.retain(|(of_group, of_ballot, message)| {
+            let mine = (*of_group, *of_ballot) == (group, ballot);
+            if mine {
+                named.push(*message);
+            }
+            !mine
+        });
+        named.sort_unstable();
+        let not_named = carried.map_or(0, |carried| i64::from(carried) - named.len() as i64);
+        let (kept, place) = (Kept { event: *event, origin }, life.deliveries.len());
+        life.ready.push(Ready { kept, group, ballot, place, carried: carried.map(|_| named), not_named });
     }
 
     fn deliver(&mut self, event: &Event, origin: Origin, deliver: Deliver) {
@@ -137,7 +202,7 @@ impl Log {
         self.life(event).deliveries.push(index);
     }
 
-    fn recover(&mut self, event: &Event, from: u64) {
+    fn recover(&mut self, event: &Event, origin: Origin, from: u64) {
         let life = self.life(event);
         if !life.deliveries.is_empty() || life.crashed {
             // Came back under its old number: taken as a new incarnation.
@@ -145,7 +210,7 @@ impl Log {
             let at = lives.partition_point(|life| life.number <= event.incarnation);
             lives.insert(at, Life { number: event.incarnation, ..Life::default() });
         }
-        self.life(event).recovered_from = Some(from);
+        self.life(event).recovered = Some(Recovered { from, t: event.t, origin });
     }
 
     /// The latest life of the event's incarnation.
@@ -163,6 +228,27 @@ impl Log {
         &mut lives[after]
     }
 
+    /// Number of the delivery after which this life of the process resumed: what it says, or where the one before was.
+    pub(crate) fn resumed_after(&self, process: Process, life: usize) -> u64 {
+        let lives = &self.lives[process.index()];
+        match (&lives[life].recovered, life) {
+            (Some(recovered), _) => recovered.from,
+            (None, 0) => 0,
+            (None, _) => self.last_number(process, life - 1, lives[life - 1].deliveries.len()),
+        }
+    }
+
+    /// Number of the last delivery of the process when it had made `place` deliveries in this life.
+    pub(crate) fn last_number(&self, process: Process, life: usize, place: usize) -> u64 {
+        match place.checked_sub(1) {
+            Some(last) => {
+                let delivery = self.lives[process.index()][life].deliveries[last];
+                self.deliveries[delivery as usize].deliver.number
+            }
+            None => self.resumed_after(process, life),
+        }
+    }
+
     /// Whether the process was up when the history ended.
     pub(crate) fn is_up(&self, process: Process) -> bool {
         let last = self.lives.get(process.index()).and_then(|lives| lives.last());
@@ -172,6 +258,6 @@ impl Log {
     /// Whether the client of this message lived on, in the same incarnation, to the end of the history.
     pub(crate) fn client_is_correct(&self, sent: &Sent) -> bool {
         let last = self.lives[sent.process.index()].last();
-        last.is_some_and(|life| !life.crashed && life.number == sent.incarnation)
+        last.is_some_and(|life| !life.crashed && life.number == sent.last_incarnation)
     }
 }

@@ -68,7 +68,7 @@ pub struct Counts {
 /// The result for one history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// By name: M1 … M9, R1.
+    /// By name: M1 … M11, R1.
     pub properties: BTreeMap<&'static str, Verdict>,
     /// The smallest of all counter-examples, with the name of its property; `None` if there is none.
     pub counter_example: Option<String>,

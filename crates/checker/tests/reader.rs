@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use stentor_checker::history::check_inputs;
 use stentor_checker::{
-    Cluster, Deliver, Encoder, Event, EventKind, Group, GroupSet, HistoryWriter, Label, MessageId, Multicast, Process,
-    Reader, Timestamp,
+    Ballot, Cluster, Deliver, Encoder, Event, EventKind, Group, GroupSet, HistoryWriter, Label, MessageId, Multicast,
+    Process, Reader, Timestamp,
 };
 
 const FIRST: &str = r#"{"e":"cluster","groups":{"g1":["a","b"]},"clients":["c"]}"#;
@@ -88,6 +88,13 @@ fn every_bad_event_is_an_error_that_names_line_and_reason() {
             "not an event: invalid value: string \"+ff\", expected 16 hex digits (column 81)",
         ),
         (r#"{"t":1,"p":"a","i":1,"e":"remote_op","m":["c",1],"kind":"write","to":["b"]}"#, "`to` is one process here"),
+        (r#"{"t":1,"p":"a","i":1,"e":"epoch","g":"g1","leader":"a"}"#, "`epoch` without `ballot`"),
+        (
+            r#"{"t":1,"p":"a","i":1,"e":"epoch","g":"g1","ballot":[1,"z"],"leader":"a"}"#,
+            "process `z` is not in the cluster line",
+        ),
+        (r#"{"t":1,"p":"a","i":1,"e":"carry","g":"g1","ballot":[1,"a"]}"#, "`carry` without `m`"),
+        (r#"{"t":1,"p":"a","i":1,"e":"carry","m":["c",1],"ballot":[1,"a"]}"#, "`carry` without `g`"),
         (FIRST, "a second cluster line: give files of several runs or processes one by one"),
     ];
     for (line, reason) in cases {
@@ -181,16 +188,21 @@ fn kind() -> impl Strategy<Value = EventKind> {
     let group = || (0..2_u16).prop_map(Group);
     let process = || (0..4_u32).prop_map(Process);
     let ts = (any::<u64>(), group()).prop_map(|(time, group)| Timestamp { time, group });
-    let deliver = (message(), group(), any::<u64>(), ts, any::<u64>(), any::<Option<u32>>())
-        .prop_map(|(m, group, number, ts, hash, len)| Deliver { m, group, number, ts, hash, len });
-    let epoch = (group(), any::<u64>(), process(), process())
-        .prop_map(|(group, ballot, by, leader)| EventKind::Epoch { group, ballot, by, leader });
+    let ballot = || (any::<u64>(), process()).prop_map(|(number, by)| Ballot { number, by });
+    let some = proptest::option::of(ballot());
+    let deliver = (message(), group(), any::<u64>(), ts, any::<u64>(), any::<Option<u32>>(), some)
+        .prop_map(|(m, group, number, ts, hash, len, ballot)| Deliver { m, group, number, ts, hash, len, ballot });
+    let epoch = (group(), ballot(), process(), any::<Option<u32>>()).prop_map(|(group, ballot, leader, carried)| {
+        EventKind::Epoch { group, ballot: ballot.number, by: ballot.by, leader, carried }
+    });
+    let carry = (message(), group(), ballot()).prop_map(|(m, group, ballot)| EventKind::Carry { m, group, ballot });
     prop_oneof![
         multicast().prop_map(EventKind::Multicast),
         multicast().prop_map(EventKind::Synced),
         deliver.prop_map(EventKind::Deliver),
         any::<u64>().prop_map(|from| EventKind::Recover { from }),
         epoch,
+        carry,
         (message(), process()).prop_map(|(m, to)| EventKind::RemoteOp { m, kind: Label(0), to }),
         (any::<u64>(), any::<u64>()).prop_map(|(b, l)| EventKind::Memory { bytes: b, limit: Some(l), what: Label(0) }),
     ]
@@ -232,7 +244,8 @@ fn encoding_into_a_warm_buffer_does_not_grow_it() {
     let encoder = Encoder::new(&cluster);
     let m = MessageId { client: Process(3), sequence: u64::MAX };
     let ts = Timestamp { time: u64::MAX, group: Group(0) };
-    let deliver = Deliver { m, group: Group(0), number: u64::MAX, ts, hash: u64::MAX, len: Some(u32::MAX) };
+    let deliver =
+        Deliver { m, group: Group(0), number: u64::MAX, ts, hash: u64::MAX, len: Some(u32::MAX), ballot: None };
     let event = Event { t: u64::MAX, process: Process(2), incarnation: u32::MAX, kind: EventKind::Deliver(deliver) };
     let mut out = Vec::new();
     encoder.encode(&event, &mut out);

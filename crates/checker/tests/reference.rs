@@ -83,7 +83,7 @@ impl Run {
             for (place, (message, t)) in delivered.iter().enumerate() {
                 let group = Group(self.groups[process] as u16);
                 let (number, ts) = (place as u64 + 1, Timestamp { time: *message as u64, group: Group(0) });
-                let deliver = Deliver { m: self.id(*message), group, number, ts, hash: 0, len: Some(0) };
+                let deliver = Deliver { m: self.id(*message), group, number, ts, hash: 0, len: Some(0), ballot: None };
                 checker.event(&event(*t, process, EventKind::Deliver(deliver)));
             }
             if self.crashed[process] {

@@ -31,7 +31,7 @@ fn events(messages: u64, mut each: impl FnMut(&Event)) {
             for member in 0..MEMBERS {
                 let ts = Timestamp { time: sequence, group };
                 let ts = Timestamp { group: to.iter().next().unwrap_or(ts.group), ..ts };
-                let deliver = Deliver { m, group, number, ts, hash: sequence, len: None };
+                let deliver = Deliver { m, group, number, ts, hash: sequence, len: None, ballot: None };
                 event(Process(u32::from(group.0) * MEMBERS + member), EventKind::Deliver(deliver));
             }
         }
@@ -116,7 +116,10 @@ fn a_cycle_around_a_long_chain_is_found_in_seconds() {
     let mut deliver = |process, number, sequence| {
         let ts = Timestamp { time: number, group: Group(0) };
         let group = Group(process as u16);
-        event(process, EventKind::Deliver(Deliver { m: m(sequence), group, number, ts, hash: 0, len: None }));
+        event(
+            process,
+            EventKind::Deliver(Deliver { m: m(sequence), group, number, ts, hash: 0, len: None, ballot: None }),
+        );
     };
     (1..=LAST).for_each(|sequence| deliver(0, sequence, sequence));
     for (process, number, sequence) in [(1, 1, LAST), (1, 2, LAST + 1), (2, 1, LAST + 1), (2, 2, 1)] {

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::event::{Deliver, Event, EventKind, Multicast};
-use crate::ids::{Group, Label, MessageId, Process};
+use crate::ids::{Ballot, Group, Label, MessageId, Process};
 
 /// Writes events of one cluster as JSON lines into a caller's buffer. Once the buffer has grown to its size, nothing is
 /// allocated.
@@ -44,14 +44,19 @@ impl Encoder {
             EventKind::Deliver(deliver) => self.deliver(deliver, out),
             EventKind::Crash => {}
             EventKind::Recover { from } => field(b"from", *from, out),
-            EventKind::Epoch { group, ballot, by, leader } => {
+            EventKind::Epoch { group, ballot, by, leader, carried } => {
                 self.group_field(*group, out);
-                out.extend_from_slice(b",\"ballot\":[");
-                number(*ballot, out);
-                out.push(b',');
-                self.process(*by, out);
-                out.extend_from_slice(b"],\"leader\":");
+                self.ballot(Ballot { number: *ballot, by: *by }, out);
+                out.extend_from_slice(b",\"leader\":");
                 self.process(*leader, out);
+                if let Some(carried) = carried {
+                    field(b"carried", u64::from(*carried), out);
+                }
+            }
+            EventKind::Carry { m, group, ballot } => {
+                self.message(*m, out);
+                self.group_field(*group, out);
+                self.ballot(*ballot, out);
             }
             EventKind::RemoteOp { m, kind, to } => {
                 self.message(*m, out);
@@ -97,6 +102,17 @@ impl Encoder {
         if let Some(len) = deliver.len {
             field(b"len", u64::from(len), out);
         }
+        if let Some(ballot) = deliver.ballot {
+            self.ballot(ballot, out);
+        }
+    }
+
+    fn ballot(&self, ballot: Ballot, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"ballot\":[");
+        number(ballot.number, out);
+        out.push(b',');
+        self.process(ballot.by, out);
+        out.push(b']');
     }
 
     fn process(&self, process: Process, out: &mut Vec<u8>) {

@@ -54,6 +54,7 @@ pub(super) struct Line<'a> {
     pub(super) kind: Option<Name<'a>>,
     #[serde(borrow)]
     pub(super) what: Option<Name<'a>>,
+    pub(super) carried: Option<u32>,
     pub(super) bytes: Option<u64>,
     pub(super) limit: Option<u64>,
 }

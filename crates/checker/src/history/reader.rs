@@ -8,7 +8,7 @@ use super::line::{ClusterLine, Line, Name, To};
 use super::{Fault, HistoryError, MAX_LINE_BYTES, VERSION};
 use crate::cluster::Cluster;
 use crate::event::{Deliver, Event, EventKind, Multicast};
-use crate::ids::{Group, GroupSet, MessageId, Process, Timestamp};
+use crate::ids::{Ballot, Group, GroupSet, MessageId, Process, Timestamp};
 
 /// Events of the schema that belong to other protocols: accepted, not looked into.
 const OTHER_PROTOCOLS: [&str; 6] = ["broadcast", "bdeliver", "equivocation", "skip", "send", "recv"];
@@ -268,15 +268,27 @@ impl Fields<'_, '_> {
         let number = self.need("n", self.line.n)?;
         let (time, by) = self.need("ts", self.line.ts.as_ref())?;
         let ts = Timestamp { time: *time, group: self.group(by)? };
-        Ok(Deliver { m, group, number, ts, hash: self.hash()?, len: self.len()? })
+        let ballot = if self.line.ballot.is_some() { Some(self.ballot()?) } else { None };
+        Ok(Deliver { m, group, number, ts, hash: self.hash()?, len: self.len()?, ballot })
+    }
+
+    fn ballot(&mut self) -> Result<Ballot, Fault> {
+        let (number, by) = self.need("ballot", self.line.ballot.as_ref())?;
+        Ok(Ballot { number: *number, by: self.process(by)? })
     }
 
     fn epoch(&mut self) -> Result<EventKind, Fault> {
         let group = self.group(self.need("g", self.line.g.as_ref())?)?;
-        let (ballot, by) = self.need("ballot", self.line.ballot.as_ref())?;
-        let by = self.process(by)?;
+        let Ballot { number, by } = self.ballot()?;
         let leader = self.need("leader", self.line.leader.as_ref())?;
-        Ok(EventKind::Epoch { group, ballot: *ballot, by, leader: self.process(leader)? })
+        let (leader, carried) = (self.process(leader)?, self.line.carried);
+        Ok(EventKind::Epoch { group, ballot: number, by, leader, carried })
+    }
+
+    fn carry(&mut self) -> Result<EventKind, Fault> {
+        let m = self.message()?;
+        let group = self.group(self.need("g", self.line.g.as_ref())?)?;
+        Ok(EventKind::Carry { m, group, ballot: self.ballot()? })
     }
 
     fn remote_op(&mut self) -> Result<EventKind, Fault> {
@@ -310,6 +322,7 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
         "crash" => EventKind::Crash,
         "recover" => EventKind::Recover { from: fields.need("from", line.from)? },
         "epoch" => fields.epoch()?,
+        "carry" => fields.carry()?,
         "remote_op" => fields.remote_op()?,
         "memory" => fields.memory()?,
         "complete" => return Ok(Step::Complete),

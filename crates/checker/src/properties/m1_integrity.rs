@@ -57,7 +57,7 @@ fn mismatch(view: &View<'_>, delivery: &Delivery, sent: &Sent) -> Option<&'stati
         Some("with other bytes than were multicast")
     } else if delivery.deliver.len.is_some_and(|len| len != sent.multicast.len) {
         Some("with another length than was multicast")
-    } else if view.cluster.has_global_clock() && delivery.t < sent.t {
+    } else if view.cluster.has_global_clock() && !sent.only_returned && delivery.t < sent.t {
         Some("before it was multicast")
     } else {
         None

@@ -49,9 +49,9 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
 fn standings(view: &View<'_>) -> Vec<Standing> {
     let mut order = view.log.sent_order.clone();
     let sent = |message: u32| view.log.messages[message as usize].sent.as_ref();
-    // Stable: within an incarnation the order of the record stays.
+    // An incarnation's events stand in one file, in their order.
     order.sort_by_key(|message| {
-        (view.log.messages[*message as usize].id.client, sent(*message).map_or(0, |sent| sent.incarnation))
+        (view.log.messages[*message as usize].id.client, sent(*message).map(|sent| (sent.incarnation, sent.origin)))
     });
     let mut standings = vec![Standing::default(); view.slots.len()];
     let mut last: HashMap<(Process, Group), (u32, u32)> = HashMap::new();
@@ -106,7 +106,9 @@ fn walk(
     None
 }
 
+/// Whether the incarnation that multicast the later one had multicast the earlier one before, even if not as the first.
 fn same_incarnation(view: &View<'_>, earlier: Option<u32>, later: u32) -> bool {
-    let incarnation = |message: u32| view.log.messages[message as usize].sent.as_ref().map(|sent| sent.incarnation);
-    earlier.is_some_and(|earlier| incarnation(earlier) == incarnation(later))
+    let sent = |message: u32| view.log.messages[message as usize].sent.as_ref();
+    let both = earlier.and_then(|earlier| Some((sent(earlier)?, sent(later)?)));
+    both.is_some_and(|(earlier, later)| [earlier.incarnation, earlier.last_incarnation].contains(&later.incarnation))
 }

@@ -6,6 +6,8 @@ use crate::report::Verdict;
 use crate::view::View;
 
 mod completeness;
+mod m10_fencing;
+mod m11_rejoin;
 mod m1_integrity;
 mod m2_agreement;
 mod m3_validity;
@@ -38,6 +40,8 @@ pub(crate) fn check(
         ("M7", genuineness.check(view)),
         ("M8", memory.check(view)),
         ("M9", m9_liveness::check(view)),
+        ("M10", m10_fencing::check(view)),
+        ("M11", m11_rejoin::check(view)),
         ("R1", r1_real_time::check(view)),
     ])
 }

@@ -50,7 +50,8 @@ fn first_deliveries(view: &View<'_>) -> Vec<Option<u32>> {
 }
 
 fn sent_at(view: &View<'_>, message: u32) -> Option<Latest> {
-    view.log.messages[message as usize].sent.as_ref().map(|sent| Latest { t: sent.t, message })
+    let sent = view.log.messages[message as usize].sent.as_ref().filter(|sent| !sent.only_returned);
+    sent.map(|sent| Latest { t: sent.t, message })
 }
 
 fn later(one: Option<Latest>, other: Option<Latest>) -> Option<Latest> {

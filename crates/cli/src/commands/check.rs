@@ -41,7 +41,7 @@ struct Counts {
 }
 
 /// The properties in words.
-const TITLES: [(&str, &str); 10] = [
+const TITLES: [(&str, &str); 12] = [
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),
@@ -51,12 +51,23 @@ const TITLES: [(&str, &str); 10] = [
     ("M7", "genuineness"),
     ("M8", "bounded memory"),
     ("M9", "liveness"),
+    ("M10", "fencing"),
+    ("M11", "rejoin"),
     ("R1", "real-time order"),
 ];
 
 /// A property in words; empty for one that has none here.
 pub(super) fn title(property: &str) -> &'static str {
     TITLES.iter().find(|(name, _)| *name == property).map_or("", |(_, title)| title)
+}
+
+/// Verdicts in the order in which the properties are counted.
+pub(super) fn in_order<'a>(
+    verdicts: &'a BTreeMap<&'static str, &'static str>,
+) -> impl Iterator<Item = (&'static str, &'static str)> + use<'a> {
+    let mut names: Vec<&'static str> = verdicts.keys().copied().collect();
+    names.sort_by_key(|name| (name.as_bytes().first(), name.len(), *name));
+    names.into_iter().map(|name| (name, verdicts[name]))
 }
 
 /// Large enough that reading costs little beside parsing.
@@ -140,13 +151,13 @@ impl From<Report> for Judgement {
 impl Human for Judgement {
     fn human(&self, style: Style) -> String {
         let mut text = String::new();
-        for (name, state) in &self.properties {
-            let state = match *state {
+        for (name, state) in in_order(&self.properties) {
+            let state = match state {
                 "ok" => style.good("ok"),
                 "violated" => style.bad("violated"),
                 _ => format!("{}: {}", style.fair("not checked"), self.not_checked.get(name).unwrap_or(&"")),
             };
-            let _ = writeln!(text, "{name}  {:22} {state}", title(name));
+            let _ = writeln!(text, "{name:3} {:22} {state}", title(name));
         }
         let Counts { events, messages, deliveries, crashes, unchecked_events, .. } = self.counts;
         let rest = if self.complete { "complete" } else { "not known to be complete" };

@@ -50,7 +50,7 @@ fn a_good_history_is_good() {
     for property in ["M1", "M2", "M3", "M4", "M5", "M6", "M9", "R1"] {
         assert_eq!(document["properties"][property], "ok", "{property}: {document:#}");
     }
-    for property in ["M7", "M8"] {
+    for property in ["M7", "M8", "M10", "M11"] {
         assert_eq!(document["properties"][property], "not_checked", "{property}");
         assert!(document["not_checked"][property].is_string());
     }

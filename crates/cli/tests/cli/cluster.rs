@@ -149,7 +149,11 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
     let judged = run([PathBuf::from("check"), "--complete".into(), "--json".into()].into_iter().chain(files));
     let document = judged.document("check");
     let properties = document["properties"].as_object().unwrap();
-    assert!(properties.values().all(|verdict| verdict == "ok"), "{document:#}");
+    for (property, verdict) in properties {
+        // Nobody failed, so nobody took over and nobody came back.
+        let expected = if ["M10", "M11"].contains(&property.as_str()) { "not_checked" } else { "ok" };
+        assert_eq!(verdict, expected, "{property}: {document:#}");
+    }
     assert!(!running.path("run").exists(), "nothing is left behind");
 }
 

@@ -21,7 +21,11 @@ fn every_property_is_judged_and_holds() {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
     let document = ran.document("demo");
     assert_eq!(document["ok"], true);
-    assert!(document["properties"].as_object().unwrap().values().all(|verdict| verdict == "ok"), "{document:#}");
+    for (property, verdict) in document["properties"].as_object().unwrap() {
+        // Nobody is killed, so nobody takes over and nobody comes back.
+        let expected = if ["M10", "M11"].contains(&property.as_str()) { "not_checked" } else { "ok" };
+        assert_eq!(verdict, expected, "{property}: {document:#}");
+    }
     let (messages, deliveries) = (document["messages"].as_u64().unwrap(), document["deliveries"].as_u64().unwrap());
     assert!(messages >= 5000 && deliveries > 3 * messages && deliveries < 6 * messages, "{document:#}");
     let delivered: u64 = document["delivered"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();

@@ -80,6 +80,7 @@ impl<W: Write> Recorder<W> {
             ts,
             hash: xxh3_64(delivered.payload),
             len: Some(delivered.payload.len() as u32),
+            ballot: None,
         };
         self.event(t, EventKind::Deliver(deliver))
     }

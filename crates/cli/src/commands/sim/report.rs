@@ -8,7 +8,7 @@ use serde::Serialize;
 use stentor_campaign::{CampaignReport, FaultCounts, Plant, Scenario};
 
 use super::{breaks, name};
-use crate::commands::check::title;
+use crate::commands::check::{in_order, title};
 use crate::failure::Failure;
 use crate::output::Human;
 use crate::style::{Style, columns};
@@ -171,13 +171,13 @@ impl Human for One {
             self.seed,
             self.virtual_ns as f64 / 1e6
         );
-        for (property, state) in &self.properties {
-            let state = match *state {
+        for (property, state) in in_order(&self.properties) {
+            let state = match state {
                 "ok" => style.good("ok"),
                 "violated" => style.bad("violated"),
                 other => style.fair(other.replace('_', " ")),
             };
-            let _ = writeln!(text, "{property}  {:22} {state}", title(property));
+            let _ = writeln!(text, "{property:3} {:22} {state}", title(property));
         }
         if let Some(trace) = &self.trace {
             let _ = writeln!(text, "trace: {} (ui.perfetto.dev opens it)", trace.display());

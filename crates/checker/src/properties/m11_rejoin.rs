@@ -1,0 +1,191 @@
+//! M11 rejoin: a crashed process that comes back gets its group's state and continues the same delivery order, no gap, no
+//! repeat.
+//!
+//! A process that comes back says after which delivery it resumes (`recover`, `from`); one that says nothing resumes where
+//! it was. Then:
+//! - *no gap*: its deliveries are numbered from there on, without a hole;
+//! - *no repeat*: nobody in its group has one of these messages under another number, and so none of them was in the state
+//!   that it got;
+//! - *the same order*: nobody in its group has another message under one of these numbers;
+//! - *its group's state*: everything up to `from` was delivered by some process of the group, in a complete history, and
+//!   before the process came back, where all times come from one clock. A state that holds more than anybody delivered is
+//!   not the group's.
+//!
+//! The first three are M1 and M5 where somebody else recorded a delivery that contradicts; here a state that came by
+//! snapshot counts, too. That the process delivers what came after is M2 and M9.
+
+use crate::ids::{Group, Process};
+use crate::log::Life;
+use crate::report::Verdict;
+use crate::view::View;
+
+/// An incarnation that came back.
+#[derive(Clone, Copy)]
+struct Return<'a> {
+    process: Process,
+    life: &'a Life,
+    /// The delivery that it resumes after.
+    after: u64,
+}
+
+/// A pair of deliveries that differ: the least and the greatest.
+type Span = Option<(u32, u32)>;
+
+/// What the processes of one group delivered.
+struct Delivered<'a> {
+    view: &'a View<'a>,
+    /// By message: the deliveries under the least and the greatest number.
+    numbers: Vec<Span>,
+    /// Deliveries by number; of each number the first, and the first of another message.
+    by_number: Vec<(u64, u32, Option<u32>)>,
+    /// Numbers 1 to this were delivered by somebody.
+    dense: u64,
+    /// By place in `by_number`: when the last of the deliveries up to there was made first, ns, and which that is.
+    known_at: Vec<(u64, u32)>,
+}
+
+pub(super) fn check(view: &View<'_>) -> Verdict {
+    let mut any = false;
+    for group in view.cluster.groups() {
+        let returns: Vec<Return<'_>> = returns(view, group).collect();
+        if returns.is_empty() {
+            continue;
+        }
+        any = true;
+        let delivered = Delivered::new(view, group);
+        if let Some(verdict) = returns.iter().find_map(|back| delivered.judge(back)) {
+            return verdict;
+        }
+    }
+    if any { Verdict::Ok } else { Verdict::NotChecked("no process of a group came back") }
+}
+
+fn returns<'a>(view: &View<'a>, group: Group) -> impl Iterator<Item = Return<'a>> {
+    let log = view.log;
+    let members = view.cluster.members(group).iter().copied();
+    members.flat_map(move |process| {
+        let lives = log.lives.get(process.index()).map_or(&[][..], Vec::as_slice);
+        let back = move |index: &usize| *index > 0 || lives[*index].recovered.is_some();
+        (0..lives.len()).filter(back).map(move |index| Return {
+            process,
+            life: &lives[index],
+            after: log.resumed_after(process, index),
+        })
+    })
+}
+
+impl<'a> Delivered<'a> {
+    fn new(view: &'a View<'a>, group: Group) -> Self {
+        let deliveries = &view.log.deliveries;
+        let of_group = |index: &u32| view.cluster.group_of(deliveries[*index as usize].process) == Some(group);
+        let mut sorted: Vec<u32> = (0..deliveries.len() as u32).filter(of_group).collect();
+        let number = |delivery: u32| deliveries[delivery as usize].deliver.number;
+        let message = |delivery: u32| deliveries[delivery as usize].message;
+        sorted.sort_by_key(|delivery| number(*delivery));
+        let mut numbers: Vec<Span> = vec![None; view.log.messages.len()];
+        let mut by_number: Vec<(u64, u32, Option<u32>)> = Vec::new();
+        let mut known_at: Vec<(u64, u32)> = Vec::new();
+        for delivery in sorted {
+            // By rising number: the last one seen has the greatest.
+            let span = &mut numbers[message(delivery) as usize];
+            *span = Some((span.map_or(delivery, |(least, _)| least), delivery));
+            match by_number.last_mut() {
+                Some((last, first, other)) if *last == number(delivery) => {
+                    if other.is_none() && message(*first) != message(delivery) {
+                        *other = Some(delivery);
+                    }
+                    let (t, by) = known_at.last_mut().expect("as long as the numbers");
+                    if deliveries[delivery as usize].t < *t {
+                        (*t, *by) = (deliveries[delivery as usize].t, delivery);
+                    }
+                }
+                _ => {
+                    by_number.push((number(delivery), delivery, None));
+                    known_at.push((deliveries[delivery as usize].t, delivery));
+                }
+            }
+        }
+        let mut latest = (0, 0);
+        for known in &mut known_at {
+            latest = if known.0 > latest.0 { *known } else { latest };
+            *known = latest;
+        }
+        let dense = (1..).zip(&by_number).take_while(|(place, (number, ..))| place == number).count() as u64;
+        Delivered { view, numbers, by_number, dense, known_at }
+    }
+
+    fn judge(&self, back: &Return<'_>) -> Option<Verdict> {
+        self.foreign_state(back).or_else(|| {
+            let mut before = back.after;
+            back.life.deliveries.iter().find_map(|delivery| {
+                let fault = self.gap(back, before, *delivery).or_else(|| self.contradicted(back, *delivery));
+                before = self.view.log.deliveries[*delivery as usize].deliver.number;
+                fault
+            })
+        })
+    }
+
+    /// A state with deliveries that nobody in the group made.
+    fn foreign_state(&self, back: &Return<'_>) -> Option<Verdict> {
+        let recovered = back.life.recovered?;
+        let process = self.view.name(back.process);
+        if self.view.complete && self.dense < recovered.from {
+            let missing = self.dense + 1;
+            let summary = format!("{process} came back with a state that holds delivery {missing}, which nobody made");
+            return Some(self.begin(back, summary).violated());
+        }
+        let upto = self.by_number.partition_point(|(number, ..)| *number <= recovered.from).checked_sub(1)?;
+        let (t, delivery) = self.known_at[upto];
+        if self.view.cluster.has_global_clock() && t > recovered.t {
+            let summary = format!("{process} came back with a state that nobody in its group had reached");
+            return Some(self.begin(back, summary).delivery(delivery).violated());
+        }
+        None
+    }
+
+    fn gap(&self, back: &Return<'_>, before: u64, delivery: u32) -> Option<Verdict> {
+        let number = self.view.log.deliveries[delivery as usize].deliver.number;
+        if before.checked_add(1) == Some(number) {
+            return None;
+        }
+        let process = self.view.name(back.process);
+        let summary = format!("{process} came back and made delivery {number} after delivery {before}");
+        Some(self.begin(back, summary).delivery(delivery).violated())
+    }
+
+    /// Another member has the message under another number, or another message under the number.
+    fn contradicted(&self, back: &Return<'_>, delivery: u32) -> Option<Verdict> {
+        let log = self.view.log;
+        let here = &log.deliveries[delivery as usize];
+        let span = self.numbers[here.message as usize];
+        let spans = span.into_iter().flat_map(|(least, greatest)| [least, greatest]);
+        let mut elsewhere = spans.filter(|other| log.deliveries[*other as usize].deliver.number != here.deliver.number);
+        if let Some(other) = elsewhere.next() {
+            let (process, text) = (self.view.name(back.process), self.view.text(here.message));
+            let number = log.deliveries[other as usize].deliver.number;
+            let summary = format!("{process} came back and delivered {text}, which is delivery {number} of its group");
+            return Some(self.begin(back, summary).delivery(other).delivery(delivery).violated());
+        }
+        let at = self.by_number.binary_search_by_key(&here.deliver.number, |(number, ..)| *number).ok()?;
+        let (_, first, other) = self.by_number[at];
+        let mut others = [Some(first), other].into_iter().flatten();
+        let other = others.find(|other| log.deliveries[*other as usize].message != here.message)?;
+        let (process, number) = (self.view.name(back.process), here.deliver.number);
+        let summary = format!("{process} came back and made delivery {number} of another message than its group");
+        Some(self.begin(back, summary).delivery(other).delivery(delivery).violated())
+    }
+
+    /// Begins a counter-example with how the process came back.
+    fn begin(&self, back: &Return<'_>, summary: String) -> crate::view::Example<'_> {
+        let example = self.view.example(summary);
+        match back.life.recovered {
+            Some(recovered) => {
+                let kind = crate::event::EventKind::Recover { from: recovered.from };
+                let incarnation = back.life.number;
+                let event = crate::event::Event { t: recovered.t, process: back.process, incarnation, kind };
+                example.event(&event, recovered.origin)
+            }
+            None => example,
+        }
+    }
+}
