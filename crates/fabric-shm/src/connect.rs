@@ -6,12 +6,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io;
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpState, Service, Status};
 
-use crate::control::PeerOffer;
+use crate::control::{PeerOffer, REFUSED_PAUSE};
 use crate::fabric::ShmFabric;
 use crate::mapping::Mapping;
 use crate::memfd;
@@ -118,7 +119,10 @@ impl ShmFabric {
         let shape = self.shape(config);
         let (queue, fd) = match make_queue(shape) {
             Ok(made) => made,
-            Err(error) => return self.control.refuse(Some(peer), format!("no queue for {peer}: {error}")),
+            Err(error) => {
+                self.control.next_offers = Some(Instant::now() + REFUSED_PAUSE);
+                return self.control.refuse(Some(peer), format!("no queue for {peer}: {error}"));
+            }
         };
         let qp = &mut self.data.qps[index];
         let mut consumer = Consumer::new(shape);
@@ -131,6 +135,14 @@ impl ShmFabric {
         let message = Message::Offer { service, kind: config.kind, epoch, ring_words, receives };
         self.tell(peer, &message, &[fd]);
         self.pair(index);
+    }
+
+    /// Tries again what failed for want of a queue.
+    pub(crate) fn offer_again(&mut self) {
+        if self.control.next_offers.is_some_and(|at| at <= Instant::now()) {
+            self.control.next_offers = None;
+            (0..self.data.qps.len()).for_each(|index| self.offer(index));
+        }
     }
 
     /// Both ends are offered: the queue pair is ready.

@@ -43,6 +43,8 @@ pub(crate) struct Newcomer {
     pub(crate) expected: Option<ProcessId>,
     /// Who it is, once it has said so and been believed.
     pub(crate) identity: Option<Identity>,
+    /// Who it is, if an older connection to that process is still there: it may be about to end with the process.
+    pub(crate) held: Option<Identity>,
     pub(crate) since: Instant,
 }
 
@@ -65,6 +67,8 @@ pub(crate) struct Peer {
     pub(crate) offers: HashMap<Service, PeerOffer>,
     /// Why it was not let in last, or did not let us in.
     pub(crate) refused: Option<String>,
+    /// It is not dialled before this, because it refused.
+    pub(crate) not_before: Option<Instant>,
 }
 
 /// The control plane of one process.
@@ -86,6 +90,8 @@ pub(crate) struct Control {
     /// Until then, queue pairs that are not ready yet are expected to become so any moment.
     pub(crate) eager_until: Instant,
     pub(crate) last_pump: Instant,
+    /// When ends that could not be offered for want of a queue are tried again.
+    pub(crate) next_offers: Option<Instant>,
     /// Removes the socket when this goes.
     pub(crate) _seat: Seat,
 }
@@ -114,7 +120,7 @@ impl Control {
         }
         let mut link = Link::new(socket, pid);
         link.send(&Message::Hello(self.identity.clone()), &[]);
-        self.newcomers.push(Newcomer { link, expected, identity: None, since: Instant::now() });
+        self.newcomers.push(Newcomer { link, expected, identity: None, held: None, since: Instant::now() });
     }
 
     /// Something changed: peers are expected to connect any moment.
@@ -128,16 +134,13 @@ impl Control {
         let known = peer.and_then(|peer| self.peers.get_mut(peer.index()));
         let repeated = match known {
             Some(known) => {
+                known.not_before = Some(Instant::now() + REFUSED_PAUSE);
                 let repeated = known.refused.as_ref() == Some(&reason);
                 known.refused = Some(reason.clone());
                 repeated
             }
             None => self.refusals.back().is_some_and(|last| last.reason == reason),
         };
-        // Only peers that this end dials: others refuse, or are refused, as often as they like without delaying ours.
-        if peer.is_some_and(|peer| peer < self.identity.process) {
-            self.next_dial = self.next_dial.max(Instant::now() + REFUSED_PAUSE);
-        }
         if !repeated {
             if self.refusals.len() == MAX_REFUSALS {
                 self.refusals.pop_front();

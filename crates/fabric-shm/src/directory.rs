@@ -101,12 +101,21 @@ fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
     Ok(there.then_some(fd))
 }
 
+/// Everything in a cluster's directory.
+pub(crate) fn entries(cluster: &Path) -> std::io::Result<Vec<PathBuf>> {
+    fs::read_dir(cluster)?.map(|entry| entry.map(|entry| entry.path())).collect()
+}
+
+/// Whether a path is a socket of the process with this id.
+pub(crate) fn is_socket_of(path: &Path, process: ProcessId) -> bool {
+    let prefix = format!("{}-", process.0);
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(prefix.as_bytes()) && name.ends_with(b".sock")
+}
+
 /// The sockets in a cluster's directory of the process with this id.
 pub(crate) fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<Vec<PathBuf>> {
-    let prefix = format!("{}-", process.0);
-    let named = |name: &[u8]| name.starts_with(prefix.as_bytes()) && name.ends_with(b".sock");
-    let entries = fs::read_dir(cluster)?.collect::<Result<Vec<_>, _>>()?;
-    Ok(entries.iter().filter(|entry| named(entry.file_name().as_bytes())).map(fs::DirEntry::path).collect())
+    Ok(entries(cluster)?.into_iter().filter(|path| is_socket_of(path, process)).collect())
 }
 
 /// Removes the sockets that dead processes with our id left. Returns the process that one of them is alive in, 0 if it

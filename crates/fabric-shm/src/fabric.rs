@@ -100,6 +100,7 @@ impl ShmFabric {
             dial_pause: DIAL_PAUSE.0,
             eager_until: now,
             last_pump: now,
+            next_offers: None,
             _seat: seat,
         };
         let data = Data::new(capabilities(&config), config.rnr_timeout, config.me, usize::from(config.processes));

@@ -10,7 +10,7 @@ use stentor_fabric::{ProcessId, QpState, RegionId, Status};
 
 use crate::bell::Bell;
 use crate::control::{DIAL_PAUSE, Newcomer, PeerOffer};
-use crate::directory::sockets_of;
+use crate::directory::{entries, is_socket_of};
 use crate::fabric::{ShmFabric, wait_page_bytes};
 use crate::hello;
 use crate::mapping::{Mapping, ReadMapping};
@@ -26,6 +26,8 @@ const BURST: usize = 256;
 const MAX_NEWCOMERS: usize = 64;
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long the connection of a process that ended may seem to be there when its next life connects.
+const LINGER: Duration = Duration::from_secs(1);
 /// Regions and queue pairs that one peer may announce.
 const MAX_PER_PEER: usize = 4096;
 
@@ -45,8 +47,11 @@ impl ShmFabric {
             self.hear_peers();
             self.accept();
             self.hear_newcomers();
+        } else if self.control.newcomers.iter().any(|newcomer| newcomer.held.is_some()) {
+            self.hear_newcomers();
         }
         self.drain();
+        self.offer_again();
         self.dial();
     }
 
@@ -242,14 +247,17 @@ impl ShmFabric {
     /// Goes on with a handshake; the link is dead afterwards unless it goes on later.
     fn hear_newcomer(&mut self, newcomer: &mut Newcomer) {
         for _ in 0..BURST {
-            let greeted = match socket::receive(&newcomer.link.socket) {
-                Received::Packet(bytes, fds) => self.greeted(newcomer, &bytes, &fds),
-                Received::Nothing => return,
-                Received::Closed => return newcomer.link.dead = true,
-                Received::Torn(why) => {
-                    let (me, pid) = (&self.control.identity, newcomer.link.pid);
-                    Err(format!("{me} was sent by pid {pid} {why}"))
-                }
+            let greeted = match newcomer.held.take() {
+                Some(theirs) => self.welcome(newcomer, theirs).map(|()| None),
+                None => match socket::receive(&newcomer.link.socket) {
+                    Received::Packet(bytes, fds) => self.greeted(newcomer, &bytes, &fds),
+                    Received::Nothing => return,
+                    Received::Closed => return newcomer.link.dead = true,
+                    Received::Torn(why) => {
+                        let (me, pid) = (&self.control.identity, newcomer.link.pid);
+                        Err(format!("{me} was sent by pid {pid} {why}"))
+                    }
+                },
             };
             match greeted {
                 Ok(None) => {}
@@ -262,7 +270,7 @@ impl ShmFabric {
                     return;
                 }
             }
-            if newcomer.link.dead {
+            if newcomer.link.dead || newcomer.held.is_some() {
                 return;
             }
         }
@@ -275,15 +283,7 @@ impl ShmFabric {
         match (message, &newcomer.identity) {
             (Message::Hello(theirs), None) => {
                 hello::compare(me, &theirs, pid, newcomer.expected)?;
-                if let Some(link) = &self.control.peers[theirs.process.index()].link {
-                    let other = link.pid;
-                    let remedy = "give each process an id of its own";
-                    return Err(format!("{theirs}, pid {pid}, is connected to {me} already as pid {other}; {remedy}"));
-                }
-                newcomer.identity = Some(theirs);
-                let welcome = Message::Welcome { control_words: self.control.control_words };
-                newcomer.link.send(&welcome, &self.control.pages);
-                Ok(None)
+                self.welcome(newcomer, theirs).map(|()| None)
             }
             (Message::Welcome { control_words }, Some(identity)) => {
                 let identity = identity.clone();
@@ -304,6 +304,24 @@ impl ShmFabric {
             (Message::Wake, _) => Ok(None),
             _ => Err(format!("{me} was greeted by pid {pid} with a message that comes later")),
         }
+    }
+
+    /// Answers a good hello. If there is a connection to that process already, its end may not have been heard of yet: a
+    /// process that was killed and started again is not refused because of its last life.
+    fn welcome(&mut self, newcomer: &mut Newcomer, theirs: Identity) -> Result<(), String> {
+        if let Some(link) = &self.control.peers[theirs.process.index()].link {
+            if newcomer.since.elapsed() < LINGER {
+                newcomer.held = Some(theirs);
+                return Ok(());
+            }
+            let (me, pid, other) = (&self.control.identity, newcomer.link.pid, link.pid);
+            let remedy = "give each process an id of its own";
+            return Err(format!("{theirs}, pid {pid}, is connected to {me} already as pid {other}; {remedy}"));
+        }
+        newcomer.identity = Some(theirs);
+        let welcome = Message::Welcome { control_words: self.control.control_words };
+        newcomer.link.send(&welcome, &self.control.pages);
+        Ok(())
     }
 
     /// The handshake is over: tells the new peer everything that it should know.
@@ -346,8 +364,10 @@ impl ShmFabric {
 
     /// Whether this process should dial a peer: it has a queue pair to it, the larger id, and no connection.
     fn must_dial(&self, peer: ProcessId) -> bool {
+        let known = &self.control.peers[peer.index()];
         peer < self.config.me
-            && self.control.peers[peer.index()].link.is_none()
+            && known.link.is_none()
+            && known.not_before.is_none_or(|at| at <= Instant::now())
             && self.data.qps.iter().any(|qp| qp.peer == peer)
             && !self.control.newcomers.iter().any(|newcomer| newcomer.expected == Some(peer))
     }
@@ -360,11 +380,12 @@ impl ShmFabric {
         let wanted: Vec<ProcessId> = wanted.collect();
         self.control.next_dial = Instant::now() + self.control.dial_pause;
         self.control.dial_pause = (self.control.dial_pause * 2).min(DIAL_PAUSE.1);
+        // A directory that cannot be read now is tried again like a peer that is not there.
+        let entries = entries(&self.control.cluster).unwrap_or_default();
         for peer in wanted {
-            // A directory that cannot be read now is tried again like a peer that is not there.
-            for path in sockets_of(&self.control.cluster, peer).unwrap_or_default() {
+            for path in entries.iter().filter(|path| is_socket_of(path, peer)) {
                 // Whoever does not answer is not there yet, or not any more.
-                let Ok(socket) = socket::dial(&path) else { continue };
+                let Ok(socket) = socket::dial(path) else { continue };
                 if let Some(pid) = self.same_user(&socket) {
                     self.control.greet(socket, pid, Some(peer));
                     break;

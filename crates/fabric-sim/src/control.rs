@@ -106,6 +106,8 @@ impl State {
         let qp = self.qp_mut(me, end.qp);
         let peer = qp.peer;
         qp.state = QpState::Ready;
+        // The NIC hands its owner everything that it took on earlier connections before it says that there is a new one.
+        self.land_everything_of(me, peer);
         self.hear_all_grants(me, peer);
         let owner = &mut self.processes[me.index()];
         owner.linked[peer.index()] = true;
@@ -183,6 +185,10 @@ impl State {
         }
         let known = RemoteRegion { peer: owner, key: u64::from(key), bytes: spec.bytes };
         let reader = &mut self.processes[peer.index()];
+        if !reader.linked[owner.index()] {
+            // It was restarted meanwhile and hears of all grants when it connects.
+            return;
+        }
         let entry = reader.resolved.entry((owner.0, spec.purpose.0)).or_insert(known);
         if entry.key < known.key {
             *entry = known;
@@ -216,7 +222,8 @@ impl State {
             return;
         }
         self.counts.revocations += 1;
-        let underway = self.land_partially(key) + self.land_everything(owner, region);
+        let writer = self.processes[owner.index()].regions[region as usize].spec.writer;
+        let underway = self.land_partially(key) + self.land_everything_of(owner, writer);
         self.counts.writes_in_flight_at_revocation += underway;
         self.keys[key as usize].valid = false;
         self.trace_instant(owner, "revoked");
@@ -268,28 +275,15 @@ impl State {
         self.trace_instant(me, "queue pair broken");
         self.drop_held_posts(me, end.qp);
         self.freeze(me, Some(end.qp));
+        self.deliver_everything(end);
+        self.forget_results(end);
         let qp = self.qp_mut(me, end.qp);
         let (peer, peer_qp) = (qp.peer, qp.peer_qp);
         qp.state = QpState::Error;
-        qp.connection = 0;
+        qp.broken = std::mem::take(&mut qp.connection);
         qp.unexpected.clear();
         let waiting = std::mem::take(&mut qp.waiting);
-        let mut flushed = Vec::new();
-        let from = qp.released + 1;
-        for seq in from..=qp.posted {
-            if let Some(request) = qp.request(seq) {
-                let (id, opcode) = (request.id, request.opcode);
-                let status = if seq == culprit { why } else { Status::Flushed };
-                flushed.push(Completion { qp: end.qp, id, opcode, status, bytes: 0, imm: None, tag: 0 });
-            }
-        }
-        qp.released = qp.posted;
-        let untagged = qp.recvs.drain(..).map(|recv| (recv, Opcode::Recv)).collect::<Vec<_>>();
-        let tagged = qp.tagged_recvs.drain(..).map(|recv| (recv, Opcode::TaggedRecv)).collect::<Vec<_>>();
-        for (PostedRecv { id, .. }, opcode) in untagged.into_iter().chain(tagged) {
-            let status = Status::Flushed;
-            flushed.push(Completion { qp: end.qp, id, opcode, status, bytes: 0, imm: None, tag: 0 });
-        }
+        let flushed = flush(end.qp, qp, culprit, why);
         self.counts.flushed += flushed.iter().filter(|c| c.status == Status::Flushed).count() as u64;
         for message in waiting {
             self.unanswered(message);
@@ -338,4 +332,23 @@ impl State {
         self.plan_match(me, peer, service);
         Ok(())
     }
+}
+
+/// Empties the queues of a queue pair that breaks: how everything in them ended.
+fn flush(id_of_qp: QpId, qp: &mut Qp, culprit: u64, why: Status) -> Vec<Completion> {
+    let none =
+        Completion { qp: id_of_qp, id: 0, opcode: Opcode::Recv, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
+    let mut flushed = Vec::new();
+    for seq in qp.released + 1..=qp.posted {
+        if let Some(request) = qp.request(seq) {
+            let (id, opcode) = (request.id, request.opcode);
+            let status = if seq == culprit { why } else { Status::Flushed };
+            flushed.push(Completion { id, opcode, status, ..none });
+        }
+    }
+    qp.released = qp.posted;
+    flushed.extend(qp.recvs.drain(..).map(|PostedRecv { id, .. }| Completion { id, ..none }));
+    let opcode = Opcode::TaggedRecv;
+    flushed.extend(qp.tagged_recvs.drain(..).map(|PostedRecv { id, .. }| Completion { id, opcode, ..none }));
+    flushed
 }

@@ -50,6 +50,8 @@ fault_counts! {
     partial_writes_at_revocation,
     /// Writes that landed in part because their process crashed in the middle of them.
     partial_writes_at_crash,
+    /// Writes that landed although the responder had given up their connection, before there was a new one.
+    writes_after_break,
     /// Requests refused by the responder's NIC.
     remote_access_errors,
     /// Messages lost on unreliable queue pairs.

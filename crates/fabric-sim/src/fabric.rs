@@ -35,6 +35,12 @@ impl SimFabric {
         SimFabric { state, me, incarnation, capabilities, regions }
     }
 
+    /// Which life of the process this is, from 1. The fabric tells its peers nothing of it: protocols do.
+    #[must_use]
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
     fn alive(&self, state: &State) -> bool {
         let process = &state.processes[self.me.index()];
         process.up && process.incarnation == self.incarnation

@@ -37,7 +37,7 @@ impl State {
 
     /// The NIC has `data`; plans when the CPU sees it, and returns when it sees all of it.
     pub(crate) fn land(&mut self, target: Target, data: Vec<u64>) -> u64 {
-        let Target { process, region, first, bytes, not_before, flow } = target;
+        let Target { process, region, first, bytes, not_before, flow, result_of } = target;
         let words = data.len();
         if words == 0 {
             return not_before.max(self.now);
@@ -69,6 +69,7 @@ impl State {
             done: false,
             landed: 0,
             flow,
+            result_of,
         });
         self.processes[process.index()].regions[region as usize].pending.push(landing);
         for part in 0..parts {
@@ -126,7 +127,7 @@ impl State {
         }
     }
 
-    fn finish_landing(&mut self, id: u32) {
+    pub(crate) fn finish_landing(&mut self, id: u32) {
         let landing = self.landings.get_mut(id);
         landing.done = true;
         let pending = &mut self.processes[landing.process.index()].regions[landing.region as usize].pending;

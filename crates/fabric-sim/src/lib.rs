@@ -30,6 +30,14 @@
 //! links, from a [`FaultPlan`] or a [`FaultMix`]. [`FaultCounts::named`] tells how often each really happened:
 //! a campaign prints it and fails on a zero. [`World::process_counts`] counts posts by verb and target.
 //!
+//! # Crashes and cuts
+//! [`World::crash`] and [`World::restart`], [`World::cut`], [`World::cut_one_way`] and [`World::heal`], and
+//! [`World::stall`] act at once, any number of times; a [`FaultPlan`] does the same at fixed times. They are as bad as the
+//! contract lets them be: what left the NIC of a crashed process, or was held by a cut, arrives and lands until its target
+//! revokes the access or connects anew ([`NetworkModel::late_after_break`]), and its initiator may hear of a success; the
+//! two ends of a connection learn of its end at different times; a process that comes back finds its survivors still
+//! connected to its last life.
+//!
 //! # What is not modelled
 //! Memory is sequentially consistent for the owner's CPU: a missing fence between a store and a READ is not seen here
 //! (loom and real hardware are for that). There is one NIC per process and one path per pair of processes; congestion
@@ -40,6 +48,7 @@
 //! [`World::name`] add to it.
 #![forbid(unsafe_code)]
 
+mod aftermath;
 mod config;
 mod control;
 mod counts;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use stentor_fabric::memory::{Ordering, WORD};
-use stentor_fabric::{Access, ProcessId, RegionSpec, Word};
+use stentor_fabric::{Access, Completion, ProcessId, QpId, RegionSpec, Word};
 
 use crate::event::Slab;
 use crate::rng::scatter;
@@ -71,6 +71,8 @@ pub(crate) struct Landing {
     /// Parts that are visible.
     pub(crate) landed: u8,
     pub(crate) flow: u64,
+    /// The queue pair of an own READ or atomic that this is the result of.
+    pub(crate) result_of: Option<QpId>,
 }
 
 impl Landing {
@@ -101,6 +103,18 @@ pub(crate) struct Target {
     /// Not visible before this, ns.
     pub(crate) not_before: u64,
     pub(crate) flow: u64,
+    /// The queue pair of an own READ or atomic that this is the result of.
+    pub(crate) result_of: Option<QpId>,
+}
+
+/// A receive that completes when its data is visible.
+pub(crate) struct Delivery {
+    pub(crate) to: ProcessId,
+    pub(crate) incarnation: u32,
+    /// Where received data lands: none for the notification of a WRITE.
+    pub(crate) region: Option<u32>,
+    /// None once it was handed over.
+    pub(crate) completion: Option<Completion>,
 }
 
 pub(crate) fn last_mask(bytes: u32) -> u64 {

@@ -95,6 +95,9 @@ pub struct NetworkModel {
     pub partial_at_revocation: u32,
     /// How often a write of more than 256 bytes that its process's crash cuts off lands in part.
     pub partial_at_crash: u32,
+    /// How often a write lands although its responder has given up the connection and not made a new one yet: the
+    /// initiator has not heard of the break, or crashed, and the network was slow.
+    pub late_after_break: u32,
     /// How often a message on an unreliable queue pair is lost.
     pub lost_unreliable: u32,
     /// Nothing leaves before `flush`, `poll` or `wait`.
@@ -143,6 +146,7 @@ impl NetworkModel {
             late_source_reads: 0,
             partial_at_revocation: 0,
             partial_at_crash: 0,
+            late_after_break: 0,
             lost_unreliable: 0,
             hold_until_flush: true,
             inline_bytes: 220,
@@ -188,6 +192,7 @@ impl NetworkModel {
             late_source_reads: 500_000,
             partial_at_revocation: 500_000,
             partial_at_crash: 500_000,
+            late_after_break: 700_000,
             lost_unreliable: 50_000,
             ..NetworkModel::calm()
         }

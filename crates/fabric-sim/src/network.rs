@@ -100,7 +100,9 @@ impl State {
         }
         let end = End { process: to.0, qp: message.to_qp, connection: message.connection };
         let may_pass = !self.model.ordered_writes && message.kind.is_plain_write() || !message.reliable;
-        if !self.is_current(end) || self.qp(to, end.qp).gave_up {
+        if !self.is_current(end) {
+            self.arrive_late(id);
+        } else if self.qp(to, end.qp).gave_up {
             self.unanswered(id);
         } else if !may_pass && !self.qp(to, end.qp).waiting.is_empty() {
             self.qp_mut(to, end.qp).waiting.push_back(id);
@@ -224,6 +226,7 @@ impl State {
                     bytes: local.bytes,
                     not_before: 0,
                     flow: 0,
+                    result_of: Some(end.qp),
                 };
                 let at = self.land(target, data);
                 self.calendar.push(at, Event::Done { message: id });

@@ -69,12 +69,7 @@ impl State {
                     self.due.push_back(Due::Restart(process));
                 }
             }
-            Fault::Stall { process, for_ns } => {
-                let owner = &mut self.processes[process.index()];
-                owner.stalled_until = owner.stalled_until.max(self.now + for_ns);
-                self.counts.stalls += 1;
-                self.trace_instant(process, "stall");
-            }
+            Fault::Stall { process, for_ns } => self.stall(process, for_ns),
             Fault::ClockJump { process, by_ns } => {
                 let ahead = &mut self.processes[process.index()].clock_ahead_ns;
                 *ahead = ahead.saturating_add(by_ns);
@@ -117,13 +112,42 @@ impl State {
     /// What was held goes on at once, in its order: anything sent later is still behind it.
     pub(crate) fn on_heal(&mut self, index: u32) {
         for link in self.cuts.remove(&index).unwrap_or_default() {
-            self.links[link].cuts -= 1;
-            if self.links[link].cuts == 0 {
-                for event in std::mem::take(&mut self.links[link].held) {
-                    self.handle(event);
-                }
+            self.mend(link);
+        }
+    }
+
+    fn mend(&mut self, link: usize) {
+        self.links[link].cuts -= 1;
+        if self.links[link].cuts == 0 {
+            for event in std::mem::take(&mut self.links[link].held) {
+                self.handle(event);
             }
         }
+    }
+
+    /// The harness cuts one direction until it heals it.
+    pub(crate) fn sever(&mut self, from: ProcessId, to: ProcessId) {
+        let link = self.link(from, to);
+        if !std::mem::replace(&mut link.severed, true) {
+            link.cuts += 1;
+            self.trace_instant(from, "cut");
+        }
+    }
+
+    /// Ends what [`sever`](State::sever) began; partitions of a plan stay.
+    pub(crate) fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        let link = self.link_index(from, to);
+        if std::mem::take(&mut self.links[link].severed) {
+            self.trace_instant(from, "healed");
+            self.mend(link);
+        }
+    }
+
+    pub(crate) fn stall(&mut self, process: ProcessId, for_ns: u64) {
+        let owner = &mut self.processes[process.index()];
+        owner.stalled_until = owner.stalled_until.max(self.now.saturating_add(for_ns));
+        self.counts.stalls += 1;
+        self.trace_instant(process, "stall");
     }
 
     /// All partitions end and all planned faults are forgotten, but restarts.
@@ -131,6 +155,11 @@ impl State {
         let indices: Vec<u32> = self.cuts.keys().copied().collect();
         for index in indices {
             self.on_heal(index);
+        }
+        for link in 0..self.links.len() {
+            if std::mem::take(&mut self.links[link].severed) {
+                self.mend(link);
+            }
         }
         for fault in &mut self.plan {
             if !matches!(fault, Some(Fault::Restart(_))) {

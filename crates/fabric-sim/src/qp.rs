@@ -40,6 +40,8 @@ pub(crate) struct Qp {
     pub(crate) state: QpState,
     /// The connection that both ends belong to; 0 while there is none.
     pub(crate) connection: u64,
+    /// The connection that it belonged to last.
+    pub(crate) broken: u64,
     pub(crate) peer_qp: QpId,
 
     /// Places of the send queue, the oldest first; numbers are consecutive.
@@ -55,8 +57,10 @@ pub(crate) struct Qp {
     /// Messages that wait behind one that found no receive.
     pub(crate) waiting: VecDeque<u32>,
     pub(crate) rnr_attempts: u32,
-    /// A message of the peer was given up: nothing after it executes.
+    /// A message of the peer was given up or refused: nothing after it executes.
     pub(crate) gave_up: bool,
+    /// Receives that were consumed and complete when their data is visible, the oldest first.
+    pub(crate) undelivered: VecDeque<u32>,
     /// Number of the newest message of the peer that executed.
     pub(crate) executed: u64,
 
@@ -76,6 +80,7 @@ impl Qp {
             config,
             state: QpState::Connecting,
             connection: 0,
+            broken: 0,
             peer_qp: QpId(0),
             sent: VecDeque::with_capacity(config.send_depth as usize),
             posted: 0,
@@ -86,6 +91,7 @@ impl Qp {
             waiting: VecDeque::new(),
             rnr_attempts: 0,
             gave_up: false,
+            undelivered: VecDeque::new(),
             executed: 0,
             last_arrival: 0,
             last_answer: 0,

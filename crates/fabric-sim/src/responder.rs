@@ -4,15 +4,15 @@ use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, Completion, Opcode, ProcessId, QpId, RemoteSpan, Span, Status};
 
 use crate::event::{End, Event};
-use crate::memory::Target;
+use crate::memory::{Delivery, Target};
 use crate::qp::{Kind, PostedRecv, Queued, Unexpected};
 use crate::rng::scatter;
 use crate::state::State;
 
 /// A word of a region that a key opens.
-struct Opened {
-    region: u32,
-    first: usize,
+pub(crate) struct Opened {
+    pub(crate) region: u32,
+    pub(crate) first: usize,
 }
 
 impl State {
@@ -41,7 +41,7 @@ impl State {
     }
 
     /// Checks a remote access (rule 6): the key, whose it is, the bounds, the right.
-    fn open(&self, id: u32, span: RemoteSpan, bytes: u32, needed: Access) -> Option<Opened> {
+    pub(crate) fn open(&self, id: u32, span: RemoteSpan, bytes: u32, needed: Access) -> Option<Opened> {
         let message = self.messages.get(id);
         let key = self.keys.get(usize::try_from(span.region.key).ok()?)?;
         let region = self.processes[message.to.index()].regions.get(key.region as usize)?;
@@ -57,7 +57,7 @@ impl State {
     }
 
     /// Counts overtakings: this message executes now.
-    fn executed(&mut self, id: u32) {
+    pub(crate) fn executed(&mut self, id: u32) {
         let message = self.messages.get_mut(id);
         message.executed = true;
         let (from, to, to_qp, seq, pair_seq) = (message.from, message.to, message.to_qp, message.seq, message.pair_seq);
@@ -74,6 +74,7 @@ impl State {
     /// A NAK: both ends break, the initiator's when it hears.
     fn refuse(&mut self, id: u32) {
         self.executed(id);
+        self.seal(id);
         let message = self.messages.get(id);
         let reliable = message.reliable;
         let end = End { process: message.to.0, qp: message.to_qp, connection: message.connection };
@@ -95,7 +96,7 @@ impl State {
         }
     }
 
-    fn write(&mut self, id: u32, place: &Opened) -> u64 {
+    pub(crate) fn write(&mut self, id: u32, place: &Opened) -> u64 {
         self.executed(id);
         let ordered = self.model.ordered_writes;
         let message = self.messages.get_mut(id);
@@ -104,7 +105,8 @@ impl State {
         let (bytes, flow) = (message.bytes, message.flow);
         let in_order = ordered && reliable;
         let not_before = if in_order { self.qp(to, to_qp).visible_at } else { 0 };
-        let target = Target { process: to, region: place.region, first: place.first, bytes, not_before, flow };
+        let (region, first) = (place.region, place.first);
+        let target = Target { process: to, region, first, bytes, not_before, flow, result_of: None };
         let visible_at = self.land(target, data);
         if in_order {
             self.qp_mut(to, to_qp).visible_at = visible_at;
@@ -125,7 +127,8 @@ impl State {
         let Some(recv) = self.qp_mut(to, to_qp).recvs.pop_front() else { return self.not_ready(id) };
         let at = self.write(id, &place);
         let (opcode, status) = (Opcode::RecvWriteImm, Status::Success);
-        self.deliver(at, to, Completion { qp: to_qp, id: recv.id, opcode, status, bytes, imm: Some(imm), tag: 0 });
+        let completion = Completion { qp: to_qp, id: recv.id, opcode, status, bytes, imm: Some(imm), tag: 0 };
+        self.deliver(at, to, None, completion);
         self.answer(id, Status::Success);
     }
 
@@ -155,14 +158,17 @@ impl State {
         let Span { region, offset, .. } = recv.local;
         let not_before = self.qp(to, qp).visible_at;
         let first = offset as usize / WORD;
-        let at = self.land(Target { process: to, region: region.0, first, bytes, not_before, flow: 0 }, data);
+        let landing = (bytes > 0).then_some(region.0);
+        let target = Target { process: to, region: region.0, first, bytes, not_before, flow: 0, result_of: None };
+        let at = self.land(target, data);
         self.qp_mut(to, qp).visible_at = at;
         let status = Status::Success;
-        self.deliver(at, to, Completion { qp, id: recv.id, opcode, status, bytes, imm, tag });
+        self.deliver(at, to, landing, Completion { qp, id: recv.id, opcode, status, bytes, imm, tag });
     }
 
     fn too_long(&mut self, id: u32, recv: PostedRecv, opcode: Opcode, tag: u64) {
         self.executed(id);
+        self.seal(id);
         let message = self.messages.get(id);
         let (to, qp, bytes) = (message.to, message.to_qp, message.bytes);
         let end = End { process: to.0, qp, connection: message.connection };
@@ -174,16 +180,19 @@ impl State {
         self.break_responder(end, to_itself);
     }
 
-    fn deliver(&mut self, at: u64, to: ProcessId, completion: Completion) {
+    fn deliver(&mut self, at: u64, to: ProcessId, region: Option<u32>, completion: Completion) {
         let incarnation = self.processes[to.index()].incarnation;
-        let delivery = self.deliveries.insert((to, incarnation, completion));
+        let qp = completion.qp;
+        let delivery = self.deliveries.insert(Delivery { to, incarnation, region, completion: Some(completion) });
+        self.qp_mut(to, qp).undelivered.push_back(delivery);
         self.calendar.push(at, Event::Received { delivery });
     }
 
     pub(crate) fn on_received(&mut self, delivery: u32) {
-        let (to, incarnation, completion) = self.deliveries.remove(delivery);
+        let Delivery { to, incarnation, completion, .. } = self.deliveries.remove(delivery);
         let owner = &mut self.processes[to.index()];
-        if owner.incarnation == incarnation {
+        if let Some(completion) = completion.filter(|_| owner.incarnation == incarnation) {
+            owner.qps[completion.qp.index()].undelivered.retain(|other| *other != delivery);
             owner.completions.push_back(Queued { completion, seq: None });
             self.notify(to);
         }
@@ -343,11 +352,11 @@ impl State {
     pub(crate) fn land_half(&mut self, id: u32) -> bool {
         self.read_source(id);
         let message = self.messages.get(id);
-        let (to, bytes) = (message.to, message.bytes);
+        let (from, to, bytes) = (message.from, message.to, message.bytes);
         let (Kind::Write { target } | Kind::WriteImm { target, .. }) = message.kind else { return false };
         let Some(place) = self.open(id, target, bytes, Access::Write) else { return false };
         let seed = self.rng.word();
-        self.land_everything(to, place.region);
+        self.land_everything_of(to, from);
         let message = self.messages.get(id);
         let words = &self.processes[to.index()].regions[place.region as usize].words;
         for (word, value) in message.data.iter().enumerate() {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use stentor_fabric::{Capabilities, Completion, Event as FabricEvent, ProcessId, RemoteRegion};
+use stentor_fabric::{Capabilities, Event as FabricEvent, ProcessId, RemoteRegion};
 
 use crate::config::{Due, SimConfig};
 use crate::counts::{FaultCounts, ProcessCounts};
 use crate::event::{Calendar, Event, Slab};
 use crate::fault::Fault;
-use crate::memory::{Key, Landings, Region};
+use crate::memory::{Delivery, Key, Landings, Region};
 use crate::model::NetworkModel;
 use crate::qp::{Message, Qp, Queued};
 use crate::rng::SimRng;
@@ -49,6 +49,8 @@ pub(crate) struct Process {
 pub(crate) struct Link {
     /// Partitions that hold it.
     pub(crate) cuts: u32,
+    /// Whether one of them is the harness's own, which has no end.
+    pub(crate) severed: bool,
     pub(crate) held: Vec<Event>,
     pub(crate) free_at: u64,
     pub(crate) last_arrival: u64,
@@ -70,7 +72,7 @@ pub(crate) struct State {
     pub(crate) keys: Vec<Key>,
     pub(crate) messages: Slab<Message>,
     pub(crate) landings: Landings,
-    pub(crate) deliveries: Slab<(ProcessId, u32, Completion)>,
+    pub(crate) deliveries: Slab<Delivery>,
     pub(crate) pool: Vec<Vec<u64>>,
     /// Planned faults that have not happened.
     pub(crate) plan: Vec<Option<Fault>>,

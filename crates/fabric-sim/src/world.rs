@@ -140,17 +140,50 @@ impl World {
         self.state.borrow_mut().stop_faults();
     }
 
-    /// Crashes the process now, if it is up.
+    /// Crashes the process now, if it is up: its memory and its queues are gone at once. What left its NIC before still
+    /// arrives, however late, and lands until its target revokes the access or connects to the next incarnation. Peers
+    /// find out when their retries are over. A harness that drives [`next`](World::next) gets [`Due::Crashed`].
     pub fn crash(&self, process: ProcessId) {
         self.state.borrow_mut().crash(process);
     }
 
-    /// Brings the process back with empty memory (crashing it first if it is up). Its peers find out by their broken
-    /// queue pairs.
+    /// Brings the process back with empty memory (crashing it first if it is up) as the next
+    /// [incarnation](SimFabric::incarnation). Its peers find out by their broken queue pairs; those that reset them
+    /// connect to it, as soon as it makes its ends.
     #[must_use]
     pub fn restart(&self, process: ProcessId) -> SimFabric {
         self.state.borrow_mut().restart(process);
         self.fabric(process)
+    }
+
+    /// Cuts the way from one process to another until [`heal`](World::heal), or
+    /// [`stop_faults`](World::stop_faults): what is sent there is held back, in its order; the other way stays open.
+    /// Queue pairs break when their retries are over.
+    pub fn cut_one_way(&self, from: ProcessId, to: ProcessId) {
+        self.state.borrow_mut().sever(from, to);
+    }
+
+    /// [`cut_one_way`](World::cut_one_way), both ways.
+    pub fn cut(&self, a: ProcessId, b: ProcessId) {
+        self.cut_one_way(a, b);
+        self.cut_one_way(b, a);
+    }
+
+    /// Ends what [`cut`](World::cut) and [`cut_one_way`](World::cut_one_way) began between two processes: what was held
+    /// goes on at once. Partitions of a plan end when they end.
+    pub fn heal(&self, a: ProcessId, b: ProcessId) {
+        self.heal_one_way(a, b);
+        self.heal_one_way(b, a);
+    }
+
+    /// [`heal`](World::heal), one way only.
+    pub fn heal_one_way(&self, from: ProcessId, to: ProcessId) {
+        self.state.borrow_mut().heal(from, to);
+    }
+
+    /// The process does not run for so long; its NIC goes on serving its memory.
+    pub fn stall(&self, process: ProcessId, for_ns: u64) {
+        self.state.borrow_mut().stall(process, for_ns);
     }
 
     /// What was done to the processes so far.

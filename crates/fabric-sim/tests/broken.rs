@@ -254,6 +254,24 @@ impl Testbed for BrokenBed {
         self.world.advance();
     }
 
+    fn crash(&mut self, process: ProcessId) {
+        self.world.crash(process);
+    }
+
+    fn restart(&mut self, process: ProcessId) {
+        self.world.restart(process);
+        let bug = self.fabrics[process.index()].bug;
+        self.fabrics[process.index()] = Broken::new(self.world.world.fabric(process), bug);
+    }
+
+    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
+        self.world.cut(from, to)
+    }
+
+    fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        self.world.heal(from, to);
+    }
+
     fn patience(&self) -> usize {
         5_000
     }
@@ -279,7 +297,10 @@ fn every_defect_is_found_by_name() {
         (Bug::ReordersWrites, "write::in_order_on_one_queue_pair"),
         (Bug::IgnoresRevoke, "revoke::refused_afterwards"),
         (Bug::IgnoresRevoke, "revoke::keeps_what_completed"),
+        (Bug::IgnoresRevoke, "fence::again_and_again"),
+        (Bug::IgnoresRevoke, "fence::only_what_was_revoked"),
         (Bug::CompletesReadsEarly, "read::what_a_completed_write_wrote"),
+        (Bug::CompletesReadsEarly, "heartbeat::counts_up"),
         (Bug::ReadsSourcesAfterCompletion, "source::free_after_a_later_completion"),
         (Bug::QueueTooDeep, "queue::bounded_and_freed_by_signalled"),
         (Bug::ReportsEverything, "queue::one_completion_per_signalled"),

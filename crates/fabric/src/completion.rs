@@ -66,13 +66,18 @@ pub struct Completion {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Both ends of a queue pair are ready; the regions that the peer granted before it connected can be resolved.
+    /// Nothing that was posted on an earlier connection of this queue pair lands after this, in the peer's last life or
+    /// in this one. The peer may have been ready first: what it writes and sends on this connection may be there already.
     Connected {
         /// The queue pair.
         qp: QpId,
         /// The other end.
         peer: ProcessId,
     },
-    /// A queue pair went to the error state. [`Fabric::reset`](crate::Fabric::reset) makes it connect again.
+    /// A queue pair went to the error state: something that was posted here failed, or the peer's end broke, or the peer
+    /// is gone. All that was outstanding can be polled now, and nothing of it comes later.
+    /// [`Fabric::reset`](crate::Fabric::reset) makes it connect again. Comes once per break, sometimes without a
+    /// [`Connected`](Event::Connected) since the last one. Until the next one, writes of the peer may still land.
     Disconnected {
         /// The queue pair.
         qp: QpId,

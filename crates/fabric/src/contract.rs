@@ -28,7 +28,8 @@ pub trait Fabric {
     /// What this fabric can do; constant.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Registers zeroed memory for one peer. No access is granted yet.
+    /// Registers zeroed memory for one peer. No access is granted yet. The region stays registered, and granted if it is,
+    /// however often the peer crashes and comes back; its contents stay, too.
     ///
     /// # Errors
     /// See [`RegisterError`].
@@ -42,7 +43,9 @@ pub trait Fabric {
     fn memory(&self, region: RegionId) -> &[Word];
 
     /// Lets the peer that the region is for use it; takes effect at once for peers that are connected, otherwise when
-    /// they connect. Granting again after a revocation gives a fresh key.
+    /// they connect. Granting again after [`Event::Revoked`] gives a fresh key to the same memory with the contents that
+    /// it has: whoever wants it empty clears it between the two, when nothing of the peer lands. The peer notices by
+    /// [`resolve`](Fabric::resolve), which gives another key than before; what it posts with the old one fails.
     ///
     /// Any other peer may be granted [`Access::Read`], and nothing else, where
     /// [`Capabilities::many_readers`] is true. It finds the region as [`resolve`](Fabric::resolve) says, so the regions
@@ -52,18 +55,22 @@ pub trait Fabric {
     /// See [`AccessError`].
     fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError>;
 
-    /// Takes the access away. Where one of several peers loses access, the others keep it, but what they post meanwhile
-    /// may fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess) and is posted again after a reset. Takes effect with [`Event::Revoked`], not before: until then the peer's writes still
-    /// land. After it, the peer's posts fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess), and
-    /// everything that had completed successfully at the peer is in [`memory`](Fabric::memory).
+    /// Takes the access away. Takes effect with [`Event::Revoked`], not before: until then the peer's writes still
+    /// land. After it, the peer's posts fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess), which breaks the
+    /// queue pair that they were posted on and no other; and everything that had completed successfully at the peer is in
+    /// [`memory`](Fabric::memory), with nothing of a later write in front of an earlier one. The event comes whether the
+    /// peer is connected, gone, or was never granted anything. Where one of several peers loses access, the others keep it,
+    /// but what they post meanwhile may fail with [`Status::RemoteAccess`](crate::Status::RemoteAccess) and is posted again
+    /// after a reset.
     ///
     /// # Errors
     /// See [`AccessError`].
     fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError>;
 
     /// Makes a queue pair; it becomes ready ([`Event::Connected`]) when the peer has made its end for the same
-    /// service. Where [`Capabilities::loopback`] is true the peer may be this process: one queue pair is both ends then,
-    /// and one-sided verbs reach the regions that were registered for, and granted to, this process.
+    /// service. That may be never: a queue pair that waits costs next to nothing and holds up nobody. Where
+    /// [`Capabilities::loopback`] is true the peer may be this process: one queue pair is both ends then, and one-sided
+    /// verbs reach the regions that were registered for, and granted to, this process.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -75,13 +82,18 @@ pub trait Fabric {
     /// If the queue pair was never made here.
     fn state(&self, qp: QpId) -> QpState;
 
-    /// Brings a broken queue pair back to connecting. Outstanding work is flushed first.
+    /// Brings a broken queue pair back to connecting, with empty queues: receives are posted anew. It is ready when the
+    /// peer has reset its end, too, or has made it in its next life; possibly at once. Poll until nothing comes before
+    /// this: what is left belongs to the old connection. A queue pair may be left broken for as long as one likes.
     ///
     /// # Errors
     /// See [`ConnectError`].
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError>;
 
-    /// The region of `peer` that this process was granted under `purpose`, once that was heard of.
+    /// The region of `peer` that this process was granted under `purpose`, once that was heard of. After
+    /// [`Event::Connected`] it is never one of the peer's last life, and everything that the peer had granted before it
+    /// made its end is there. After a revocation that this process has not heard of yet it may be the dead one. Cheap
+    /// enough to be asked before each batch.
     fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion>;
 
     /// Posts to a send queue. The fabric may hold requests back until [`flush`](Fabric::flush), `poll` or `wait`.

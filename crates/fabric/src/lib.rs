@@ -17,6 +17,46 @@
 //! 6. Protection is per region and peer: a peer that may write one region cannot reach another peer's.
 //! 7. An error completion is a suspicion, never proof of a crash. It changes no quorum.
 //!
+//! # When something breaks
+//! Queue pairs break one by one: one (peer, service) at a time. Processes crash and come back under the same
+//! [`ProcessId`] as often as they like, links break and return, access is taken and given. Nothing of that needs a new
+//! [`Fabric`], nor a limit on how often. What is promised:
+//!
+//! 8. A queue pair that breaks at one end breaks at the other: by an error, or by [`Event::Disconnected`] alone. Whoever
+//!    hears first may reset first; the other end learns it. Only time and a working network are needed, nothing posted.
+//! 9. With [`Event::Disconnected`] all completions of the connection can be polled, receives that were not used among
+//!    them. What was flushed or failed may have landed all the same, or land later.
+//! 10. With [`Event::Connected`] that ends: nothing posted on an earlier connection of the queue pair lands any more, nor
+//!     anything of an earlier life of the peer. Before it, and only before it or a revocation, late writes may land. They
+//!     are a prefix of what was posted, where writes are ordered.
+//! 11. The success of a SEND or WRITE_WITH_IMM on a connection that breaks does not prove that the receive completed:
+//!     who needs to know asks again on the next connection. The success of a WRITE proves that its data is in the
+//!     owner's memory at the latest when the owner hears [`Event::Connected`] or [`Event::Revoked`].
+//! 12. Regions outlive connections: they stay registered, granted and filled until their owner says otherwise, and a
+//!     peer's next life resolves them afresh. A [`RemoteRegion`] outlives nothing: with a revocation or the end of the
+//!     owner's life it is refused for ever, and never stands for other memory.
+//! 13. A WRITE_WITH_IMM or SEND that finds no receive posted waits, and what was posted behind it on its queue pair waits
+//!     with it: late, not lost, until the limit ([`Status::RnrRetryExceeded`]) breaks the queue pair.
+//! 14. A READ from a process that stands still succeeds and brings what is in its memory. From a process that is gone
+//!     it may succeed for a while and bring what was there last; then the queue pair breaks.
+//!
+//! # What a node does about it
+//! **A queue pair breaks** ([`Event::Disconnected`]): [`poll`](Fabric::poll) until nothing comes;
+//! [`SendQueue::reset`]; forget every [`RemoteRegion`] used on it; [`reset`](Fabric::reset);
+//! [`post_recv`](Fabric::post_recv) the receives, before [`Event::Connected`] or after. When it is connected,
+//! [`resolve`](Fabric::resolve) and go on. The same at both ends, whoever caused it.
+//!
+//! **A peer restarts:** for its survivors that is a broken queue pair per service and nothing else. The new process
+//! registers and grants its regions, then [`connect`](Fabric::connect)s the same services. The fabric does not tell its
+//! lives apart: protocols say their incarnation themselves, in what they write first. A survivor that must not take what
+//! the old life wrote late for the new one's revokes before it resets: [`revoke`](Fabric::revoke), wait for
+//! [`Event::Revoked`], read, clear [`memory`](Fabric::memory), [`grant`](Fabric::grant), [`reset`](Fabric::reset).
+//!
+//! **Fencing a peer:** [`revoke`](Fabric::revoke); wait for [`Event::Revoked`]; only then look at
+//! [`memory`](Fabric::memory) — ask for it again, it may have moved. To let it in again, [`grant`](Fabric::grant). The
+//! peer finds a new key with [`resolve`](Fabric::resolve): if it asks before it posts its queue pair does not break;
+//! if it was writing it gets [`Status::RemoteAccess`], and both ends reset.
+//!
 //! # What stands on it
 //! [`seal`] makes a record self-validating; [`SealedSlot`] is one such record in a fixed place; [`RingWriter`] and
 //! [`RingReader`] are a single-writer ring of them with cumulative credits. [`conformance`] is the suite that every

@@ -26,7 +26,8 @@ pub struct RegionSpec {
     pub bytes: u64,
 }
 
-/// A peer's region, as this process may use it. Valid until the peer revokes it or goes away.
+/// A peer's region, as this process may use it. Valid until the peer revokes it or goes away; what is posted with it after
+/// that fails, and lands nowhere. Means nothing to another process, nor to this one's next life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteRegion {
     /// The owner.

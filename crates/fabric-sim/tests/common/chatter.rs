@@ -163,7 +163,7 @@ impl Chatter {
         let local = |bytes| Span { region: peer.local, offset: 0, bytes };
         let small = Verb::Write { source: Source::Inline(&data), target: at(0) };
         let verb = match n % 20 {
-            3 => Verb::Write { source: Source::Region(local(512)), target: at(4) },
+            2 | 3 | 7 | 8 | 13 | 18 => Verb::Write { source: Source::Region(local(512)), target: at(4) },
             6 => Verb::Read { local: local(512), remote: at(4) },
             9 => Verb::FetchAdd { local: local(8), remote: at(2), add: 1 },
             12 => Verb::WriteImm { source: Source::Inline(&data), target: at(0), imm: n as u32 },

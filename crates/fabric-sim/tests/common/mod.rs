@@ -33,4 +33,21 @@ impl Testbed for SimBed {
     fn advance(&mut self) {
         self.world.advance(300);
     }
+
+    fn crash(&mut self, process: ProcessId) {
+        self.world.crash(process);
+    }
+
+    fn restart(&mut self, process: ProcessId) {
+        self.fabrics[process.index()] = self.world.restart(process);
+    }
+
+    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
+        self.world.cut_one_way(from, to);
+        true
+    }
+
+    fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        self.world.heal_one_way(from, to);
+    }
 }

@@ -72,12 +72,14 @@ pub(super) struct Bed<T: Testbed> {
     testbed: T,
     completions: Vec<VecDeque<Completion>>,
     events: Vec<VecDeque<Event>>,
+    down: Vec<bool>,
 }
 
 impl<T: Testbed> Bed<T> {
     pub(super) fn new(testbed: T) -> Self {
         let processes = testbed.processes();
-        Bed { testbed, completions: vec![VecDeque::new(); processes], events: vec![VecDeque::new(); processes] }
+        let (completions, events) = (vec![VecDeque::new(); processes], vec![VecDeque::new(); processes]);
+        Bed { testbed, completions, events, down: vec![false; processes] }
     }
 
     pub(super) fn check_size(&self, processes: usize) -> Outcome {
@@ -99,8 +101,49 @@ impl<T: Testbed> Bed<T> {
         self.testbed.advance();
     }
 
+    /// Kills a process; what it had to tell is forgotten.
+    pub(super) fn crash(&mut self, process: ProcessId) {
+        self.testbed.crash(process);
+        self.down[process.index()] = true;
+        self.completions[process.index()].clear();
+        self.events[process.index()].clear();
+    }
+
+    /// Starts the next life of a process.
+    pub(super) fn restart(&mut self, process: ProcessId) {
+        self.testbed.restart(process);
+        self.down[process.index()] = false;
+    }
+
+    /// Cuts one way, or skips the case.
+    pub(super) fn cut(&mut self, from: ProcessId, to: ProcessId) -> Outcome {
+        need(self.testbed.cut(from, to), "links that can be cut")
+    }
+
+    /// Ends a cut.
+    pub(super) fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        self.testbed.heal(from, to);
+    }
+
+    /// Forgets all completions and events that came so far.
+    pub(super) fn forget(&mut self) {
+        for process in 0..self.testbed.processes() {
+            self.collect(ProcessId(process as u16));
+            self.completions[process].clear();
+            self.events[process].clear();
+        }
+    }
+
+    /// The events that came so far.
+    pub(super) fn events(&mut self, process: ProcessId) -> Vec<Event> {
+        self.events[process.index()].drain(..).collect()
+    }
+
     /// Polls one process.
     pub(super) fn collect(&mut self, process: ProcessId) {
+        if self.down[process.index()] {
+            return;
+        }
         let mut out = [NONE; 16];
         loop {
             let count = self.testbed.fabric(process).poll(&mut out).min(out.len());
@@ -249,6 +292,58 @@ impl<T: Testbed> Bed<T> {
             // An end may still be about to hear that the other one broke.
             Ok(ready.then_some(()))
         })
+    }
+
+    /// Waits until a queue pair broke.
+    pub(super) fn broken(&mut self, process: ProcessId, qp: QpId, peer: ProcessId) -> Outcome {
+        self.event(process, Event::Disconnected { qp, peer })?;
+        same("state after Disconnected", &self.at(process).state(qp), &QpState::Error)
+    }
+
+    /// Resets a broken queue pair; if the other end was faster it may be ready at once.
+    pub(super) fn reset(&mut self, process: ProcessId, qp: QpId) -> Outcome {
+        called("reset", self.at(process).reset(qp))?;
+        let state = self.at(process).state(qp);
+        check(state != QpState::Error, || format!("{qp:?} of {process} is {state:?} after its reset"))
+    }
+
+    /// Waits until both ends are connected again.
+    pub(super) fn connected(&mut self, link: Link) -> Outcome {
+        self.event(A, Event::Connected { qp: link.a, peer: B })?;
+        self.event(B, Event::Connected { qp: link.b, peer: A })?;
+        let states = (self.at(A).state(link.a), self.at(B).state(link.b));
+        same("states after Connected", &states, &(QpState::Ready, QpState::Ready))
+    }
+
+    /// Runs until a queue pair is connected, and returns what a region holds at that very moment.
+    pub(super) fn words_at_connected(
+        &mut self,
+        process: ProcessId,
+        (qp, peer): (QpId, ProcessId),
+        region: RegionId,
+    ) -> Outcome<Vec<u64>> {
+        for _ in 0..self.testbed.patience() {
+            self.collect(process);
+            if self.take_event(process, Event::Connected { qp, peer }).is_some() {
+                return Ok(self.words(process, region));
+            }
+            self.round();
+        }
+        Err(Stop::Fail(format!("{qp:?} of {process} did not connect")))
+    }
+
+    /// Writes one word and waits until its owner sees it.
+    pub(super) fn write_and_see(
+        &mut self,
+        (process, qp): (ProcessId, QpId),
+        (owner, region): (ProcessId, RegionId),
+        (remote, word): (RemoteRegion, usize),
+        value: u64,
+    ) -> Outcome {
+        self.write(process, qp, value, (remote, word), &[value])?;
+        self.expect(process, qp, value, (Opcode::Write, Status::Success))?;
+        let what = format!("{value} of {process} at word {word}");
+        self.until(&what, |bed| Ok((bed.word(owner, region, word) == value).then_some(())))
     }
 
     /// Posts and flushes.

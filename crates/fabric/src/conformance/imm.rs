@@ -82,3 +82,62 @@ pub(super) fn receives_are_bounded<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     bed.expect(B, link.b, 500, (Opcode::RecvWriteImm, Status::Success))?;
     called("post_recv into the place that is free", bed.at(B).post_recv(link.b, NOTHING, 508))
 }
+
+/// More notifications than receives: each waits for its own, in order, and nothing is lost.
+pub(super) fn late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    let (region, link, remote) = setup(bed)?;
+    let (count, mut posted, mut got, mut done) = (28, 2, Vec::new(), Vec::new());
+    for n in 0..posted {
+        called("post_recv", bed.at(B).post_recv(link.b, NOTHING, 500 + n))?;
+    }
+    for n in 0..count {
+        notify(bed, link, n, (remote, 2 * n as usize))?;
+    }
+    bed.until("all notifications", |bed| {
+        while let Some(completion) = bed.take_any(A) {
+            same("status", &completion.status, &Status::Success)?;
+            done.push(completion.id);
+        }
+        while let Some(completion) = bed.take_any(B) {
+            same("receive", &(completion.opcode, completion.status), &(Opcode::RecvWriteImm, Status::Success))?;
+            let n = completion.imm.unwrap_or(0).wrapping_sub(1000) as usize;
+            let seen = bed.word(B, region, 2 * n % 64);
+            same("its data", &seen, &(n as u64 + 1))?;
+            got.push(n as u64);
+            called("post_recv", bed.at(B).post_recv(link.b, NOTHING, 500 + posted))?;
+            posted += 1;
+        }
+        let (sent, taken) = (done.len(), got.len());
+        check(sent <= posted as usize, || format!("{sent} were done with {posted} receives, {taken} taken"))?;
+        Ok((done.len() as u64 == count && got.len() as u64 == count).then_some(()))
+    })?;
+    let mut expected: Vec<u64> = (0..count).collect();
+    same("completions", &done, &expected)?;
+    if !bed.at(B).capabilities().ordered_writes {
+        got.sort_unstable();
+    }
+    expected.truncate(got.len());
+    same("notifications", &got, &expected)
+}
+
+/// The limit breaks the queue pair and nothing else: after a reset on both sides notifications come again.
+pub(super) fn goes_on_after_the_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    let (_, link, _) = setup(bed)?;
+    for round in 0..3 {
+        let remote = bed.resolve(A, B, 1)?;
+        notify(bed, link, 0, (remote, 0))?;
+        bed.expect(A, link.a, 0, (Opcode::Write, Status::RnrRetryExceeded))?;
+        bed.broken(A, link.a, B)?;
+        bed.broken(B, link.b, A)?;
+        bed.reset(A, link.a)?;
+        bed.reset(B, link.b)?;
+        called("post_recv", bed.at(B).post_recv(link.b, NOTHING, 600 + round))?;
+        bed.connected(link)?;
+        let remote = bed.resolve(A, B, 1)?;
+        notify(bed, link, 1, (remote, 0))?;
+        bed.expect(B, link.b, 600 + round, (Opcode::RecvWriteImm, Status::Success))?;
+        bed.expect(A, link.a, 1, (Opcode::Write, Status::Success))?;
+        bed.forget();
+    }
+    Ok(())
+}

@@ -1,7 +1,8 @@
 //! The conformance suite: the same cases run against every fabric.
 //!
 //! A fabric's tests make a [`Testbed`], call [`suite`] and [`Report::assert_ok`]. A case is skipped only when the
-//! fabric's [`Capabilities`](crate::Capabilities) say that it cannot do what the case is about. No test framework is
+//! fabric's [`Capabilities`](crate::Capabilities) say that it cannot do what the case is about, or when the testbed
+//! cannot [`cut`](Testbed::cut) links. No test framework is
 //! needed; nothing here panics because of what a fabric does wrong, it is reported.
 
 mod access;
@@ -9,7 +10,10 @@ mod atomic;
 mod bed;
 mod capabilities;
 mod connection;
+mod fence;
+mod heartbeat;
 mod imm;
+mod link;
 mod loopback;
 mod post_errors;
 mod queue;
@@ -17,6 +21,7 @@ mod read;
 mod readers;
 mod registration;
 mod report;
+mod restart;
 mod revoke;
 mod ring;
 mod send;
@@ -44,6 +49,25 @@ pub trait Testbed {
 
     /// Lets a little time pass: drives the network, if it does not drive itself.
     fn advance(&mut self);
+
+    /// Kills a process: its fabric is not used any more until [`restart`](Testbed::restart), its memory is gone, and
+    /// nobody is told.
+    fn crash(&mut self, process: ProcessId);
+
+    /// Starts the next life of a process that crashed: a new fabric with the same id, on which nothing is registered.
+    fn restart(&mut self, process: ProcessId);
+
+    /// Holds back everything on the way from one process to another, until [`heal`](Testbed::heal); queue pairs that
+    /// wait for something from there break after their retries. Whether this testbed can do that.
+    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
+        let _ = (from, to);
+        false
+    }
+
+    /// Lets what was held back go on.
+    fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        let _ = (from, to);
+    }
 
     /// How many [`advance`](Testbed::advance)s to wait for something before giving up. The longest wait is for a queue
     /// pair that breaks after its retries.
@@ -76,7 +100,8 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
             refusals_are_reported_unsignalled_too(2), nothing_after_a_refusal_takes_effect(2);
         write: lands_whole(2), in_order_on_one_queue_pair(2), last_write_wins(2), both_ways_at_once(2);
         ring: thousands_of_records(2), slots_show_the_newest(2);
-        imm: data_then_notification(2), waits_for_a_receive(2), breaks_without_a_receive(2), receives_are_bounded(2);
+        imm: data_then_notification(2), waits_for_a_receive(2), breaks_without_a_receive(2), receives_are_bounded(2),
+            late_but_not_lost(2), goes_on_after_the_limit(2);
         read: what_a_completed_write_wrote(2), what_the_owner_stored(2), of_many_words(2);
         readers: they_read_and_never_write(3), one_loses_access_and_the_others_keep_it(3);
         loopback: writes_and_reads(1), own_limits_hold(1);
@@ -85,6 +110,15 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
         queue: inline_limit(2), bounded_and_freed_by_signalled(2), one_completion_per_signalled(2), poll_and_wait_flush(2);
         source: free_after_a_later_completion(2), inline_is_free_at_once(2);
         revoke: refused_afterwards(2), keeps_what_completed(2), grant_again_has_a_fresh_key(2);
+        restart: the_next_life_connects(2), granted_regions_stay_granted(2), old_regions_are_refused(2),
+            nothing_late_after_connected(2), fresh_after_revoke_and_grant(2), services_come_back_one_by_one(2),
+            everybody_at_once(2), who_stays_away_blocks_nobody(3);
+        link: the_other_end_learns_of_it(2), crosswise(2), services_are_independent(2), all_completions_at_once(2),
+            receives_are_posted_anew(2), nothing_late_after_connected(2), grants_are_heard_while_broken(2),
+            survives_a_cut(2);
+        fence: only_what_was_revoked(2), again_and_again(2), contents_are_the_owners(2), without_a_break(2),
+            of_a_peer_that_is_gone(2);
+        heartbeat: counts_up(2), stops_with_the_process(2);
         wait: woken_by_a_write(2), quiet_only_when_nothing_landed(2), times_out(2);
         capabilities: constant_and_sane(2), honest(2), bytes_in_order_if_claimed(2);
         post_errors: one_by_one(2);

@@ -1,0 +1,439 @@
+//! The conformance suite sees what fabrics do wrong when processes crash, links break and access is taken: one deliberate
+//! defect each, found by name.
+
+mod common;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use common::{SimBed, bed};
+use stentor_fabric::conformance::{Report, Testbed, suite_of};
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Source, Span,
+    Status, Verb, WaitError, Wake, Word, WorkRequest,
+};
+use stentor_fabric_sim::{NetworkModel, SimFabric};
+
+/// One defect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bug {
+    None,
+    /// `resolve` gives for ever what it gave first.
+    KeepsOldRegions,
+    /// What is posted to a region that is gone goes to the one of the same name.
+    FollowsNames,
+    /// Process 1 is not told that its queue pairs broke.
+    HidesBreaks,
+    /// The last write of a connection, or of the last life, comes once more on the next one.
+    ReplaysWrites,
+    /// What was flushed is reported when the queue pair is connected again.
+    KeepsCompletions,
+    /// All queue pairs of a peer are said to break together.
+    DisturbsServices,
+    /// A peer whose queue pair broke loses its access.
+    ForgetsGrants,
+    /// What a peer granted while the connection was broken is known some time after it is connected.
+    HearsGrantsLate,
+    /// Memory is empty after a revocation.
+    ClearsAtRevoke,
+    /// Takes away everything that a peer was granted.
+    RevokesTooMuch,
+    /// Nothing is heard of a revocation while the peer is not connected.
+    RevokesOnlyConnected,
+    /// Every third notification does not come.
+    LosesNotifications,
+    /// A queue pair can be reset three times.
+    ResetsThreeTimes,
+    /// Receives survive a reset.
+    KeepsReceives,
+    /// Reads from the dead.
+    ReadsFromTheDead,
+    /// As long as somebody is away nothing completes.
+    WaitsForEverybody,
+    /// The third life of a process connects to nobody.
+    LivesTwice,
+}
+
+/// What a process wrote last: where, by name, and what.
+type Ghost = Rc<RefCell<Option<(ProcessId, Purpose, u64, Vec<u8>)>>>;
+
+struct Broken {
+    inner: SimFabric,
+    bug: Bug,
+    events: VecDeque<Event>,
+    kept: Vec<Completion>,
+    names: BTreeMap<u64, (ProcessId, Purpose)>,
+    first: BTreeMap<(ProcessId, Purpose), RemoteRegion>,
+    qps: Vec<(QpId, ProcessId)>,
+    regions: Vec<(RegionId, ProcessId)>,
+    receives: BTreeMap<QpId, Vec<(Span, u64)>>,
+    resets: BTreeMap<QpId, u32>,
+    ghost: Ghost,
+    deaf: u32,
+    notifications: u32,
+}
+
+impl Broken {
+    fn new(inner: SimFabric, bug: Bug, ghost: Ghost) -> Self {
+        Broken {
+            inner,
+            bug,
+            events: VecDeque::new(),
+            kept: Vec::new(),
+            names: BTreeMap::new(),
+            first: BTreeMap::new(),
+            qps: Vec::new(),
+            regions: Vec::new(),
+            receives: BTreeMap::new(),
+            resets: BTreeMap::new(),
+            ghost,
+            deaf: 0,
+            notifications: 0,
+        }
+    }
+
+    fn connected(&mut self, qp: QpId, peer: ProcessId) {
+        self.deaf = 3;
+        let Some((of, purpose, offset, data)) = self.ghost.borrow_mut().take() else { return };
+        if let Some(region) = self.inner.resolve(peer, purpose).filter(|_| of == peer) {
+            let verb = Verb::Write { source: Source::Inline(&data), target: RemoteSpan { region, offset } };
+            // It takes a place in the send queue: part of the defect.
+            let _ = self.inner.post(qp, WorkRequest { id: 0, verb, signalled: false });
+            self.inner.flush();
+        }
+    }
+
+    fn disconnected(&mut self, qp: QpId, peer: ProcessId) {
+        match self.bug {
+            Bug::DisturbsServices => {
+                let others = self.qps.iter().filter(|(other, of)| *other != qp && *of == peer);
+                self.events.extend(others.map(|(qp, peer)| Event::Disconnected { qp: *qp, peer: *peer }));
+            }
+            Bug::ForgetsGrants => {
+                for (region, _) in self.regions.iter().filter(|(_, writer)| *writer == peer) {
+                    let _ = self.inner.revoke(*region, peer);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn away(&self) -> bool {
+        self.qps.iter().any(|(qp, _)| self.inner.state(*qp) != QpState::Ready)
+    }
+
+    /// The target as the defect has it.
+    fn redirect(&mut self, target: RemoteSpan) -> RemoteSpan {
+        let name = self.names.get(&target.region.key).copied();
+        match name.and_then(|(peer, purpose)| self.inner.resolve(peer, purpose)) {
+            Some(region) if self.bug == Bug::FollowsNames => RemoteSpan { region, ..target },
+            _ => target,
+        }
+    }
+
+    fn post_write(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        let mut verb = request.verb;
+        if let Verb::Write { target, .. } | Verb::WriteImm { target, .. } = &mut verb {
+            *target = self.redirect(*target);
+        }
+        match verb {
+            Verb::Write { source: Source::Inline(data), target } if self.bug == Bug::ReplaysWrites => {
+                let name = self.names.get(&target.region.key);
+                *self.ghost.borrow_mut() = name.map(|(peer, purpose)| (*peer, *purpose, target.offset, data.to_vec()));
+            }
+            Verb::WriteImm { source, target, .. } if self.bug == Bug::LosesNotifications => {
+                self.notifications += 1;
+                if self.notifications.is_multiple_of(3) {
+                    verb = Verb::Write { source, target };
+                }
+            }
+            _ => {}
+        }
+        self.inner.post(qp, WorkRequest { verb, ..request })
+    }
+}
+
+impl Fabric for Broken {
+    fn me(&self) -> ProcessId {
+        self.inner.me()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
+        let region = self.inner.register(spec)?;
+        self.regions.push((region, spec.writer));
+        Ok(region)
+    }
+
+    fn memory(&self, region: RegionId) -> &[Word] {
+        self.inner.memory(region)
+    }
+
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
+        self.inner.grant(region, peer, access)
+    }
+
+    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        if self.bug == Bug::RevokesOnlyConnected && self.away() {
+            return Ok(());
+        }
+        if self.bug == Bug::RevokesTooMuch {
+            for (other, _) in self.regions.iter().filter(|(other, writer)| *writer == peer && *other != region) {
+                let _ = self.inner.revoke(*other, peer);
+            }
+        }
+        self.inner.revoke(region, peer)
+    }
+
+    fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
+        let lost = self.bug == Bug::LivesTwice && self.me() == ProcessId(1) && self.inner.incarnation() > 2;
+        let service = if lost { Service(service.0 + 1000) } else { service };
+        let qp = self.inner.connect(peer, service, config)?;
+        self.qps.push((qp, peer));
+        Ok(qp)
+    }
+
+    fn state(&self, qp: QpId) -> QpState {
+        self.inner.state(qp)
+    }
+
+    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        let resets = self.resets.entry(qp).or_default();
+        *resets += 1;
+        if self.bug == Bug::ResetsThreeTimes && *resets > 3 {
+            return Ok(());
+        }
+        self.inner.reset(qp)?;
+        if self.bug == Bug::KeepsReceives {
+            for (span, id) in self.receives.remove(&qp).unwrap_or_default() {
+                let _ = self.inner.post_recv(qp, span, id);
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
+        if self.bug == Bug::HearsGrantsLate && self.deaf > 0 {
+            self.deaf -= 1;
+            return None;
+        }
+        let found = self.inner.resolve(peer, purpose)?;
+        self.names.insert(found.key, (peer, purpose));
+        let first = *self.first.entry((peer, purpose)).or_insert(found);
+        Some(if self.bug == Bug::KeepsOldRegions { first } else { found })
+    }
+
+    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        let id = request.id;
+        match request.verb {
+            Verb::Write { .. } | Verb::WriteImm { .. } => self.post_write(qp, request),
+            Verb::Read { .. } if self.bug == Bug::ReadsFromTheDead && self.inner.state(qp) == QpState::Error => {
+                let (opcode, status) = (Opcode::Read, Status::Success);
+                self.kept.push(Completion { qp, id, opcode, status, bytes: 0, imm: None, tag: 0 });
+                Ok(())
+            }
+            _ => self.inner.post(qp, request),
+        }
+    }
+
+    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
+        self.inner.post_recv(qp, local, id)?;
+        self.receives.entry(qp).or_default().push((local, id));
+        Ok(())
+    }
+
+    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
+        self.inner.post_tagged_recv(qp, local, tag, ignore, id)
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn poll(&mut self, out: &mut [Completion]) -> usize {
+        if self.bug == Bug::WaitsForEverybody && self.away() {
+            return 0;
+        }
+        let count = self.inner.poll(out);
+        let mut polled: Vec<Completion> = out[..count].to_vec();
+        if self.bug == Bug::KeepsCompletions {
+            let inner = &self.inner;
+            let early = |done: &Completion| done.status == Status::Flushed && inner.state(done.qp) == QpState::Error;
+            self.kept.extend(polled.iter().copied().filter(early));
+            polled.retain(|done| !early(done));
+        }
+        let free = self
+            .kept
+            .iter()
+            .position(|done| self.bug == Bug::ReadsFromTheDead || self.inner.state(done.qp) == QpState::Ready);
+        if let Some(place) = free.filter(|_| polled.len() < out.len()) {
+            polled.push(self.kept.remove(place));
+        }
+        out[..polled.len()].copy_from_slice(&polled);
+        polled.len()
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let event = self.inner.next_event()?;
+        match event {
+            Event::Connected { qp, peer } => self.connected(qp, peer),
+            Event::Disconnected { qp, peer } => self.disconnected(qp, peer),
+            Event::Revoked { region, .. } => {
+                if self.bug == Bug::ClearsAtRevoke {
+                    self.inner.memory(region).iter().for_each(|word| word.store(0, Ordering::Release));
+                }
+            }
+        }
+        let hidden = self.bug == Bug::HidesBreaks && self.me() == ProcessId(1);
+        if hidden && matches!(event, Event::Disconnected { .. }) {
+            return self.next_event();
+        }
+        Some(event)
+    }
+
+    fn arm(&mut self) {
+        self.inner.arm();
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        self.inner.wait(timeout)
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        self.inner.raw_fd()
+    }
+}
+
+struct BrokenBed {
+    world: SimBed,
+    fabrics: Vec<Broken>,
+    ghosts: Vec<Ghost>,
+    bug: Bug,
+}
+
+impl Testbed for BrokenBed {
+    type F = Broken;
+
+    fn processes(&self) -> usize {
+        self.fabrics.len()
+    }
+
+    fn fabric(&mut self, process: ProcessId) -> &mut Broken {
+        &mut self.fabrics[process.index()]
+    }
+
+    fn advance(&mut self) {
+        self.world.advance();
+    }
+
+    fn crash(&mut self, process: ProcessId) {
+        self.world.crash(process);
+    }
+
+    fn restart(&mut self, process: ProcessId) {
+        self.world.restart(process);
+        let ghost = Rc::clone(&self.ghosts[process.index()]);
+        self.fabrics[process.index()] = Broken::new(self.world.world.fabric(process), self.bug, ghost);
+    }
+
+    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
+        self.world.cut(from, to)
+    }
+
+    fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        self.world.heal(from, to);
+    }
+
+    fn patience(&self) -> usize {
+        8_000
+    }
+}
+
+fn run(bug: Bug, wanted: impl Fn(&str) -> bool) -> Report {
+    suite_of(
+        |processes| {
+            let world = bed(processes, 11, &NetworkModel::calm());
+            let ghosts: Vec<Ghost> = (0..processes).map(|_| Ghost::default()).collect();
+            let wrap = |p: usize| Broken::new(world.world.fabric(ProcessId(p as u16)), bug, Rc::clone(&ghosts[p]));
+            BrokenBed { fabrics: (0..processes).map(wrap).collect(), world, ghosts, bug }
+        },
+        wanted,
+    )
+}
+
+const TOPICS: [&str; 5] = ["restart::", "link::", "fence::", "heartbeat::", "imm::"];
+
+const DEFECTS: [(Bug, &str); 30] = [
+    (Bug::KeepsOldRegions, "restart::the_next_life_connects"),
+    (Bug::KeepsOldRegions, "fence::without_a_break"),
+    (Bug::FollowsNames, "restart::old_regions_are_refused"),
+    (Bug::HidesBreaks, "link::the_other_end_learns_of_it"),
+    (Bug::HidesBreaks, "link::crosswise"),
+    (Bug::ReplaysWrites, "restart::nothing_late_after_connected"),
+    (Bug::ReplaysWrites, "link::nothing_late_after_connected"),
+    (Bug::ReplaysWrites, "restart::fresh_after_revoke_and_grant"),
+    (Bug::KeepsCompletions, "link::all_completions_at_once"),
+    (Bug::DisturbsServices, "link::services_are_independent"),
+    (Bug::DisturbsServices, "fence::only_what_was_revoked"),
+    (Bug::ForgetsGrants, "restart::granted_regions_stay_granted"),
+    (Bug::HearsGrantsLate, "link::grants_are_heard_while_broken"),
+    (Bug::HearsGrantsLate, "restart::the_next_life_connects"),
+    (Bug::ClearsAtRevoke, "fence::contents_are_the_owners"),
+    (Bug::ClearsAtRevoke, "fence::again_and_again"),
+    (Bug::RevokesTooMuch, "fence::only_what_was_revoked"),
+    (Bug::RevokesOnlyConnected, "fence::of_a_peer_that_is_gone"),
+    (Bug::LosesNotifications, "imm::late_but_not_lost"),
+    (Bug::ResetsThreeTimes, "link::survives_a_cut"),
+    (Bug::ResetsThreeTimes, "link::the_other_end_learns_of_it"),
+    (Bug::ResetsThreeTimes, "restart::services_come_back_one_by_one"),
+    (Bug::ResetsThreeTimes, "fence::again_and_again"),
+    (Bug::KeepsReceives, "link::receives_are_posted_anew"),
+    (Bug::KeepsCompletions, "link::receives_are_posted_anew"),
+    (Bug::ReadsFromTheDead, "heartbeat::stops_with_the_process"),
+    (Bug::WaitsForEverybody, "restart::who_stays_away_blocks_nobody"),
+    (Bug::WaitsForEverybody, "imm::goes_on_after_the_limit"),
+    (Bug::LivesTwice, "restart::everybody_at_once"),
+    (Bug::LivesTwice, "heartbeat::stops_with_the_process"),
+];
+
+#[test]
+fn the_wrapper_alone_breaks_nothing() {
+    let report = run(Bug::None, |case| TOPICS.iter().any(|topic| case.starts_with(topic)));
+    report.assert_ok();
+    assert!(report.skipped().is_empty(), "{report}");
+}
+
+#[test]
+fn every_defect_is_found_by_name() {
+    for (bug, case) in DEFECTS {
+        let report = run(bug, |name| name == case);
+        assert_eq!(report.failed(), [case], "{bug:?} was not found:\n{report}");
+    }
+}
+
+/// What is not in the table is found by `broken.rs`.
+#[test]
+fn every_case_about_recovery_finds_a_defect() {
+    let elsewhere = [
+        "heartbeat::counts_up",
+        "imm::data_then_notification",
+        "imm::waits_for_a_receive",
+        "imm::breaks_without_a_receive",
+        "imm::receives_are_bounded",
+    ];
+    let names = stentor_fabric::conformance::names::<BrokenBed>();
+    let about = names.into_iter().filter(|case| TOPICS.iter().any(|topic| case.starts_with(topic)));
+    let unproven: Vec<_> =
+        about.filter(|case| !elsewhere.contains(case) && DEFECTS.iter().all(|(_, found)| found != case)).collect();
+    assert!(unproven.is_empty(), "no defect shows that these can fail: {unproven:?}");
+}
