@@ -37,10 +37,8 @@ fn word(fabric: &ShmFabric, region: RegionId, word: usize) -> u64 {
 
 fn write(fabric: &mut ShmFabric, qp: QpId, peer: ProcessId, first: u64, value: u64) {
     let Some(region) = fabric.resolve(peer, LIFE) else { return };
-    let verb = Verb::Write {
-        source: Source::Inline(&value.to_ne_bytes()),
-        target: RemoteSpan { region, offset: first * 8 },
-    };
+    let verb =
+        Verb::Write { source: Source::Inline(&value.to_ne_bytes()), target: RemoteSpan { region, offset: first * 8 } };
     // A full queue, or one that just broke: the next round is soon.
     let _ = fabric.post(qp, WorkRequest { id: value, verb, signalled: true });
     let mut out = [NONE; 16];
