@@ -72,7 +72,14 @@ fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Ve
         }
         _ => {
             let topology = topology.clone();
-            let config = ReplicaConfig { topology, me, variant, window: limits.window, plant: Plant::None };
+            let config = ReplicaConfig {
+                topology,
+                me,
+                variant,
+                window: limits.window,
+                patience: ReplicaConfig::PATIENCE,
+                plant: Plant::None,
+            };
             Ok(Node::Member(Box::new(Member::new(world.fabric(me), config, limits, 7)?)))
         }
     };

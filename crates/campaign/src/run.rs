@@ -113,7 +113,14 @@ fn actor(
         }
         _ => {
             let window = limits.window;
-            let config = ReplicaConfig { topology: topology.clone(), me, variant: scenario.variant, window, plant };
+            let config = ReplicaConfig {
+                topology: topology.clone(),
+                me,
+                variant: scenario.variant,
+                window,
+                patience: ReplicaConfig::PATIENCE,
+                plant,
+            };
             let mut member = Member::new(fabric, config, limits, salt)?;
             member.record_operations();
             shared.world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));

@@ -31,10 +31,15 @@ pub struct Timestamp {
 }
 
 /// A ballot is the pair (number, process), compared lexicographically: unique, and it names the leader.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+///
+/// The default is below all others: the ballot of a process that has no state.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Ballot(u64);
 
 impl Ballot {
+    /// Below all others; led by nobody.
+    pub const NONE: Ballot = Ballot(0);
+
     /// Ballot `number` (below 2^48) led by `leader`.
     #[must_use]
     pub fn new(number: u64, leader: ProcessId) -> Self {

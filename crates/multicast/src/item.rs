@@ -35,7 +35,16 @@ pub enum Kind {
     Remote = 4,
     /// 2B: the sender's group is at `position`; its ballot, and a time per destination group.
     Ack = 5,
+    /// To a follower: counter. The message is decided at the vector that the stream gave it.
+    Decided = 8,
+    /// To a follower: counter. The message will never be delivered: a destination group cannot have it any more.
+    Void = 9,
+    /// To a follower: a ballot. What follows in the stream is of this ballot. Names no message.
+    Begin = 10,
 }
+
+const KINDS: [Kind; 8] =
+    [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack, Kind::Decided, Kind::Void, Kind::Begin];
 
 /// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -162,6 +171,11 @@ pub struct Head {
     pub groups: u8,
 }
 
+impl Head {
+    /// Of an item that is about no message.
+    const NONE: Head = Head { client: ClientId(0), sequence: 0, slot: ShortSlot(0), groups: 1 };
+}
+
 /// Another leader's timestamp (2A).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteTimestamp {
@@ -209,6 +223,10 @@ pub enum StreamEntry<'a> {
         /// Its time.
         time: u64,
     },
+    /// Decided at the vector that the follower has.
+    Decided,
+    /// Never to be delivered.
+    Void,
 }
 
 /// An acknowledgement (2B).
@@ -233,6 +251,8 @@ pub enum Item<'a> {
     Timestamp(RemoteTimestamp),
     /// From any destination process.
     Ack(Ack<'a>),
+    /// For the stream of the own group: what follows is of this ballot.
+    Begin(Ballot),
 }
 
 impl<'a> Item<'a> {
@@ -244,19 +264,23 @@ impl<'a> Item<'a> {
             Item::Stream(StreamItem { entry: StreamEntry::Assign { .. }, .. }) => Kind::Assign,
             Item::Stream(StreamItem { entry: StreamEntry::Vector(_), .. }) => Kind::Vector,
             Item::Stream(StreamItem { entry: StreamEntry::Remote { .. }, .. }) => Kind::Remote,
+            Item::Stream(StreamItem { entry: StreamEntry::Decided, .. }) => Kind::Decided,
+            Item::Stream(StreamItem { entry: StreamEntry::Void, .. }) => Kind::Void,
             Item::Timestamp(_) => Kind::Timestamp,
             Item::Ack(_) => Kind::Ack,
+            Item::Begin(_) => Kind::Begin,
         }
     }
 
-    /// The message.
+    /// The message; `None` of an item that is about none.
     #[inline]
     #[must_use]
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> Option<&Head> {
         match self {
-            Item::Stream(item) => &item.head,
-            Item::Timestamp(item) => &item.head,
-            Item::Ack(item) => &item.head,
+            Item::Stream(item) => Some(&item.head),
+            Item::Timestamp(item) => Some(&item.head),
+            Item::Ack(item) => Some(&item.head),
+            Item::Begin(_) => None,
         }
     }
 
@@ -264,20 +288,21 @@ impl<'a> Item<'a> {
     #[inline]
     #[must_use]
     pub fn words(&self) -> usize {
-        words_of(self.kind(), usize::from(self.head().groups))
+        words_of(self.kind(), self.head().map_or(1, |head| usize::from(head.groups)))
     }
 
     /// Appends the item.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u64>) {
-        let head = self.head();
+        let head = self.head().copied().unwrap_or(Head::NONE);
         let position = match self {
             Item::Stream(StreamItem { entry, .. }) => match entry {
                 StreamEntry::Assign { position, .. } | StreamEntry::Remote { position, .. } => *position,
-                StreamEntry::Vector(_) => 0,
+                StreamEntry::Vector(_) | StreamEntry::Decided | StreamEntry::Void => 0,
             },
             Item::Timestamp(item) => item.position,
             Item::Ack(item) => item.position,
+            Item::Begin(_) => 0,
         };
         let word = self.kind() as u64
             | u64::from(VERSION) << 4
@@ -295,7 +320,9 @@ impl<'a> Item<'a> {
                     out.push(*counter);
                     out.extend_from_slice(times.words());
                 }
+                StreamEntry::Decided | StreamEntry::Void => out.push(*counter),
             },
+            Item::Begin(ballot) => out.push(ballot.to_word()),
             Item::Timestamp(item) => out.extend_from_slice(&[item.ballot.to_word(), item.time]),
             Item::Ack(item) => {
                 out.push(item.ballot.to_word());
@@ -324,7 +351,8 @@ impl<'a> Item<'a> {
         let slot = ShortSlot((word >> 40) as u32);
         let head = Head { client: ClientId((word >> 24) as u16), sequence: *sequence, slot, groups };
         let kind = kind_of(*word)?;
-        if kind == Kind::Vector && position != 0 {
+        let positionless = matches!(kind, Kind::Vector | Kind::Decided | Kind::Void | Kind::Begin);
+        if positionless && position != 0 || kind == Kind::Begin && head != Head::NONE {
             return Err(ItemError::Reserved { at });
         }
         let words = words_of(kind, usize::from(groups));
@@ -343,10 +371,7 @@ pub(crate) fn own_item(word: u64) -> Option<(Kind, usize)> {
 
 fn kind_of(word: u64) -> Result<Kind, ItemError> {
     let kind = (word & 0xf) as u8;
-    [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack]
-        .into_iter()
-        .find(|known| *known as u8 == kind)
-        .ok_or(ItemError::Kind(kind))
+    KINDS.into_iter().find(|known| *known as u8 == kind).ok_or(ItemError::Kind(kind))
 }
 
 #[inline]
@@ -354,6 +379,7 @@ fn words_of(kind: Kind, groups: usize) -> usize {
     HEAD + match kind {
         Kind::Assign | Kind::Remote => 3,
         Kind::Timestamp => 2,
+        Kind::Decided | Kind::Void | Kind::Begin => 1,
         Kind::Vector | Kind::Ack => 1 + groups,
     }
 }
@@ -365,6 +391,9 @@ fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Ite
         Kind::Assign => stream(StreamEntry::Assign { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
         Kind::Remote => stream(StreamEntry::Remote { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
         Kind::Vector => stream(StreamEntry::Vector(Times(&body[1..]))),
+        Kind::Decided => stream(StreamEntry::Decided),
+        Kind::Void => stream(StreamEntry::Void),
+        Kind::Begin => Item::Begin(Ballot::from_word(body[0])),
         Kind::Timestamp => {
             Item::Timestamp(RemoteTimestamp { head, position, ballot: Ballot::from_word(body[0]), time: body[1] })
         }
@@ -373,11 +402,13 @@ fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Ite
     let counts = match item {
         Item::Timestamp(item) => is_count(item.time),
         Item::Ack(item) => are_counts(item.times),
+        Item::Begin(_) => true,
         Item::Stream(StreamItem { counter, entry, .. }) => {
             is_count(counter)
                 && match entry {
                     StreamEntry::Assign { time, .. } | StreamEntry::Remote { time, .. } => is_count(time),
                     StreamEntry::Vector(times) => are_counts(times),
+                    StreamEntry::Decided | StreamEntry::Void => true,
                 }
         }
     };
@@ -404,7 +435,7 @@ mod tests {
     /// What a lone message to two groups costs in memory traffic: one line per write.
     #[test]
     fn every_item_about_a_message_to_two_groups_fills_at_most_one_cell() {
-        for kind in [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack] {
+        for kind in KINDS {
             assert_eq!(record_cells(words_of(kind, 2) * 8), 1, "{kind:?}");
         }
     }

@@ -18,20 +18,24 @@
 
 mod ids;
 mod item;
+mod letter;
 mod limits;
 mod message;
 mod node;
 mod plant;
 mod replica;
 mod sender;
+mod state;
 mod topology;
 
 pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
+pub use letter::{Admitted, Letter, LetterError, Subject};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
 pub use node::{Client, Counts, Delivered, Member, NodeError, RemoteOp, Step, SubmitError, Submitted};
 pub use plant::Plant;
 pub use replica::{Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};
+pub use state::{ClientState, Entry, State};
 pub use topology::{Place, Topology, TopologyError};

@@ -34,11 +34,11 @@ impl Destination {
     /// Bits of a slot that go over the wire.
     pub(crate) const SLOT_BITS: u32 = 48;
 
-    fn to_word(self) -> u64 {
+    pub(crate) fn to_word(self) -> u64 {
         u64::from(self.group.0) | self.slot << 16
     }
 
-    fn from_word(word: u64) -> Self {
+    pub(crate) fn from_word(word: u64) -> Self {
         Destination { group: GroupId(word as u16), slot: word >> 16 }
     }
 }

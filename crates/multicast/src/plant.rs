@@ -73,6 +73,24 @@ plants! {
     SealWithoutLap, "seal-without-lap", "M3";
     /// Credits are deltas, read and then zeroed.
     DeltaCredits, "delta-credits", "M9";
+    /// A new leader takes its own state, whatever was promised to it.
+    FirstPromiseOnly, "first-promise-only", "M2";
+    /// A new leader takes the state with most entries, of whatever ballot.
+    CounterBeforeBallot, "counter-before-ballot", "M5";
+    /// States are installed without the bodies that they name.
+    StateWithoutBodies, "state-without-bodies", "M2";
+    /// A new leader leads before a majority has its state.
+    ReadyAlone, "ready-alone", "M5";
+    /// A new leader does not propose again what is not decided.
+    NotProposedAgain, "not-proposed-again", "M9";
+    /// Nobody sends its timestamps again when another group's leader changes.
+    TimestampsNotRepeated, "timestamps-not-repeated", "M9";
+    /// A leader keeps the first timestamp of another group, also when that group's leader changes.
+    FirstTimestampKept, "first-timestamp-kept", "M9";
+    /// Nobody acknowledges again.
+    VectorNotRepeated, "vector-not-repeated", "M9";
+    /// A process without memory is taken in by the ballot that is.
+    JoinWithoutBallot, "join-without-ballot", "M5";
 }
 
 impl Plant {

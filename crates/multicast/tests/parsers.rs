@@ -11,7 +11,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric::memory::Word;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Item, ItemError, Plant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Item, ItemError, Letter, Plant,
     RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Topology, Variant,
 };
 
@@ -258,6 +258,20 @@ impl Effects for Sink {
     fn deliver(&mut self, delivery: &Delivery) {
         assert!(delivery.number > 0);
     }
+
+    fn begin_stream(&mut self, ballot: Ballot) {
+        Sink::check(&Item::Begin(ballot));
+    }
+
+    fn letter(&mut self, _: ProcessId, letter: &Letter) {
+        let mut words = Vec::new();
+        letter.encode(&mut words);
+        assert_eq!(Letter::decode(&words).as_ref(), Ok(letter));
+    }
+
+    fn body(&mut self, _: ProcessId, _: ClientId, _: u64) {}
+
+    fn restore(&mut self, _: u64) {}
 }
 
 /// One input of a member: about one of the messages that are due next, as a peer would send it, but for the junk.
@@ -298,7 +312,14 @@ struct Victim {
 impl Victim {
     fn new(me: u16, variant: Variant, mut masks: [[u16; 4]; 2]) -> Self {
         let (topology, window, plant) = (topology(), 2, Plant::None);
-        let config = ReplicaConfig { topology: topology.clone(), me: ProcessId(me), variant, window, plant };
+        let config = ReplicaConfig {
+            topology: topology.clone(),
+            me: ProcessId(me),
+            variant,
+            window,
+            patience: ReplicaConfig::PATIENCE,
+            plant,
+        };
         let replica = Replica::new(config);
         masks.iter_mut().flatten().for_each(|mask| *mask |= 1 << replica.group().0);
         Victim { replica, topology, masks, received: [0; 2], counter: 0 }
@@ -338,11 +359,13 @@ impl Victim {
         let words = item.encode();
         let replica = &mut self.replica;
         match Item::decode(&words, 0).ok()?.0 {
-            Item::Stream(item) if replica.holds_body(&item) => {
-                let taken = replica.on_stream(&item, &mut Sink).is_ok();
-                self.counter += u64::from(taken);
+            Item::Stream(item) if !replica.stream_waits(ProcessId(from), &item) => {
+                let next = item.counter == self.counter + 1 && ProcessId(from) == replica.ballot().leader();
+                let taken = replica.on_stream(ProcessId(from), &item, &mut Sink).is_ok();
+                self.counter += u64::from(taken && next);
                 Some(taken)
             }
+            Item::Begin(ballot) => Some(replica.on_begin(ProcessId(from), ballot).is_ok()),
             Item::Stream(_) => None,
             Item::Timestamp(item) => Some(replica.on_timestamp(ProcessId(from), &item, &mut Sink).is_ok()),
             Item::Ack(ack) => Some(replica.on_ack(ProcessId(from), &ack, &mut Sink).is_ok()),

@@ -29,7 +29,14 @@ impl Bed {
             .map(ProcessId)
             .map(|me| {
                 let (topology, window) = (topology.clone(), limits.window);
-                let config = ReplicaConfig { topology, me, variant: Variant::V2, window, plant: Plant::None };
+                let config = ReplicaConfig {
+                    topology,
+                    me,
+                    variant: Variant::V2,
+                    window,
+                    patience: ReplicaConfig::PATIENCE,
+                    plant: Plant::None,
+                };
                 Member::new(world.fabric(me), config, limits, SALT).expect("a possible member")
             })
             .collect::<Vec<_>>();

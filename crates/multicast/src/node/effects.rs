@@ -7,7 +7,9 @@ use zerocopy::IntoBytes;
 
 use super::counts::{Counts, RemoteOp, Step};
 use crate::item::Head;
-use crate::{Ack, ClientId, Delivery, Effects, Item, MessageId, RemoteTimestamp, StreamItem, Timestamp, Topology};
+use crate::{
+    Ack, Ballot, ClientId, Delivery, Effects, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Timestamp, Topology,
+};
 
 /// A message as it is handed to the application.
 #[derive(Clone, Copy, Debug)]
@@ -109,8 +111,8 @@ impl Outputs {
         self.is_touched[usize::from(client.0)] = false;
     }
 
-    fn record(&mut self, head: &Head, step: Step, to: ProcessId) {
-        if let Some(operations) = &mut self.operations {
+    fn record(&mut self, head: Option<&Head>, step: Step, to: ProcessId) {
+        if let (Some(operations), Some(head)) = (&mut self.operations, head) {
             let message = MessageId { client: head.client, sequence: head.sequence };
             operations.push(RemoteOp { message, step, to });
         }
@@ -179,4 +181,17 @@ impl<D: FnMut(&Delivered<'_>)> Effects for Out<'_, D> {
         self.outputs.notify[usize::from(client.0)] |= stored.notify;
         self.outputs.touch(client);
     }
+
+    fn begin_stream(&mut self, ballot: Ballot) {
+        let outputs = &mut *self.outputs;
+        if outputs.followers != 0 {
+            Item::Begin(ballot).encode(&mut outputs.stream);
+        }
+    }
+
+    fn letter(&mut self, _to: ProcessId, _letter: &Letter) {}
+
+    fn body(&mut self, _to: ProcessId, _client: ClientId, _slot: u64) {}
+
+    fn restore(&mut self, _number: u64) {}
 }

@@ -282,7 +282,7 @@ impl<F: Fabric> Member<F> {
             notify: header.notify,
         };
         // Refused before it takes the place of another message in the store.
-        let slot = self.replica.admit(client, &header).ok()?;
+        let Some(slot) = self.replica.admit(client, &header).ok()? else { return Some(()) };
         let body = &mut self.bodies[at];
         body.last_sequence = body.last_sequence.max(header.sequence);
         self.stores[at].put(slot, stored);
@@ -304,17 +304,26 @@ impl<F: Fabric> Member<F> {
             }
             let Some((record, end, at)) = &mut stream.held else { break };
             while at < end {
-                let Ok((Item::Stream(item), next)) = Item::decode(&stream.record[..*end], *at) else {
-                    outputs.counts.rejected += 1;
-                    break;
+                let from = replica.ballot().leader();
+                let (item, next) = match Item::decode(&stream.record[..*end], *at) {
+                    Ok((Item::Stream(item), next)) => (item, next),
+                    Ok((Item::Begin(ballot), next)) => {
+                        outputs.counts.rejected += u64::from(replica.on_begin(from, ballot).is_err());
+                        *at = next;
+                        continue;
+                    }
+                    _ => {
+                        outputs.counts.rejected += 1;
+                        break;
+                    }
                 };
-                if !replica.holds_body(&item) {
+                if replica.stream_waits(from, &item) {
                     return worked;
                 }
                 worked = true;
                 *at = next;
                 let mut out = Out { outputs, stores, deliver };
-                if replica.on_stream(&item, &mut out).is_err() {
+                if replica.on_stream(from, &item, &mut out).is_err() {
                     outputs.counts.rejected += 1;
                 }
             }
@@ -353,7 +362,7 @@ impl<F: Fabric> Member<F> {
             let taken = match item {
                 Item::Timestamp(item) => replica.on_timestamp(from, &item, &mut out).is_ok(),
                 Item::Ack(ack) => replica.on_ack(from, &ack, &mut out).is_ok(),
-                Item::Stream(_) => false,
+                Item::Stream(_) | Item::Begin(_) => false,
             };
             outputs.counts.rejected += u64::from(!taken);
         }

@@ -20,6 +20,9 @@ impl Replica {
             Some(Place::Member { group, .. }) => group,
             _ => return Err(Rejected::Sender(from)),
         };
+        if self.is_joining() {
+            return Ok(());
+        }
         let topology = &self.config.topology;
         let bit = |process| topology.member_bit(group, process).ok_or(Rejected::Sender(from));
         let (voter, implied) = (bit(from)?, bit(ack.ballot.leader())?);
@@ -29,7 +32,11 @@ impl Replica {
         if message.destinations.get(position).is_some_and(|to| to.group != group) {
             return Err(Rejected::Sender(from));
         }
+        if message.delivered {
+            return Ok(());
+        }
         message.votes.record(&Vote { position, voter, implied, ballot: ack.ballot, times: ack.times }, any_vector);
+        self.hear_of(group, ack.ballot);
         if self.decide(ack.head.client, slot) {
             self.settle(ack.head.client, effects);
         }
@@ -69,18 +76,22 @@ impl Replica {
 
     /// Whether the message is decided by now and was not before.
     pub(super) fn decide(&mut self, client: ClientId, slot: u64) -> bool {
+        let leads = self.ballot.leader() == self.config.me;
         let window = &mut self.windows[usize::from(client.0)];
         if !window.holds(slot) {
             return false;
         }
         let message = window.slot(slot);
-        if message.decided.is_some() {
+        if message.decided.is_some() || message.void {
             return false;
         }
-        let Some(vector) = message.votes.quorum(&message.destinations, &self.config.topology) else { return false };
+        let own = (message.own, self.ballot);
+        let Some(vector) = message.votes.quorum(&message.destinations, own, &self.config.topology) else {
+            return false;
+        };
         let (latest, set, assigned) = (message.latest(vector), message.set, slot < window.assigned);
         window.slot_mut(slot).decided = Some(latest);
-        if assigned {
+        if assigned && leads {
             window.count_decided(set);
         }
         self.order_without_density(client, slot, latest);

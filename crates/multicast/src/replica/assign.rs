@@ -13,6 +13,10 @@ impl Replica {
             let window = &self.windows[usize::from(client.0)];
             let slot = window.assigned;
             let any_order = planted!(self.config.plant, NoFifo);
+            if window.is_here(slot) && window.slot(slot).void {
+                self.windows[usize::from(client.0)].assigned += 1;
+                continue;
+            }
             if !window.holds(slot) || !(any_order || window.may_assign(&window.slot(slot).set)) {
                 return;
             }
@@ -35,13 +39,13 @@ impl Replica {
         effects.to_followers(&StreamItem { head: message.head(client, own), counter: self.counter, entry });
         for (position, to) in message.destinations.iter().enumerate().filter(|(position, _)| *position != own) {
             let head = message.head(client, position);
-            let leader = self.leaders[usize::from(to.group.0)];
+            let leader = self.known[usize::from(to.group.0)].leader();
             effects.timestamp(leader, &RemoteTimestamp { head, position: own as u8, ballot, time });
         }
         if planted!(self.config.plant, NotGenuine) {
-            for leader in self.leaders.iter().filter(|leader| **leader != self.config.me) {
+            for leader in self.known.iter().map(|ballot| ballot.leader()).filter(|leader| *leader != self.config.me) {
                 let head = message.head(client, own);
-                effects.timestamp(*leader, &RemoteTimestamp { head, position: own as u8, ballot, time });
+                effects.timestamp(leader, &RemoteTimestamp { head, position: own as u8, ballot, time });
             }
         }
         window.count_undecided(set);

@@ -7,10 +7,14 @@ use crate::{ClientId, Effects, MessageId, Timestamp};
 impl Replica {
     /// Delivers, in order, every decided message that no other message of the stream can still come before.
     pub(super) fn deliver_due<E: Effects>(&mut self, effects: &mut E) {
+        if self.promised != self.ballot {
+            // Another ballot decides what comes first now.
+            return;
+        }
         while let Some(first) = self.order.first() {
             let window = &self.windows[usize::from(first.client.0)];
             let message = window.slot(first.slot);
-            if first.slot < window.base() || message.delivered {
+            if first.slot < window.first_undelivered() || message.delivered || message.void {
                 self.order.pop();
                 continue;
             }
@@ -38,9 +42,9 @@ impl Replica {
         self.delivered += 1;
         let window = &mut self.windows[usize::from(client.0)];
         let message = window.slot_mut(slot);
-        message.delivered = true;
+        message.finish();
         let id = MessageId { client, sequence: message.sequence };
-        window.free_delivered();
+        window.pass_delivered();
         effects.deliver(&Delivery { id, slot, timestamp, number: self.delivered });
     }
 

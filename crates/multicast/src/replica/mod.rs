@@ -7,8 +7,18 @@
 //! *placeholder* (timestamps or acknowledgements came before the body) → *held* (body there) → *ordered* (own group's
 //! timestamp known from the stream, or assigned here) → *vector* (stream processed through the whole vector) →
 //! *delivered*; and *decided* as soon as it is held and a majority of every destination group acknowledged one vector.
+//! Delivered messages are retained until their places are used again.
+//!
+//! # States of a member
+//! *joining* (no memory: promises nothing, votes for nothing) → *member*. A member has promised the largest ballot that it
+//! heard of, and has synced with (installed the complete state of) a ballot that is not larger. It processes, acknowledges
+//! and delivers only while the two are the same. It is idle (a follower), *campaigning* (asks for promises), *preparing*
+//! (has the state, installs it at a majority), *leading*, or *installing* (waits for bodies that a state names).
 //!
 //! # Invariants
+//! - What a member has promised and what it has synced with never become smaller. One step promises a ballot and takes the
+//!   snapshot that the promise carries.
+//! - A new leader's state contains every message that a majority acknowledged in an earlier ballot, with all its times.
 //! - The clock is at least every time in every vector that this member has appended or processed.
 //! - Times given by one leader rise with the stream's counter.
 //! - A message counts in the order with its own group's tentative timestamp until it is itself decided; keys only rise.
@@ -16,7 +26,11 @@
 mod acks;
 mod assign;
 mod deliver;
+mod install;
+mod letters;
 mod order;
+mod recover;
+mod repair;
 mod slot;
 mod stream;
 mod vector;
@@ -30,11 +44,14 @@ use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use crate::item::Head;
+use crate::letter::{Admitted, Letter};
 use crate::plant::planted;
 use crate::{
     Ack, Ballot, ClientId, GroupId, Header, MessageId, Place, Plant, RemoteTimestamp, StreamItem, Timestamp, Topology,
 };
+use install::Pending;
 use order::Order;
+use recover::Candidacy;
 use window::Window;
 
 /// Which version of the notes' protocol.
@@ -59,8 +76,15 @@ pub struct ReplicaConfig {
     /// Slots per client: messages that a client may have undelivered at one group. A power of two. A [`Member`](crate::Member)
     /// takes it from its [`Limits`](crate::Limits).
     pub window: u32,
+    /// Ticks after which something that makes no progress is asked for, or said, again.
+    pub patience: u8,
     /// A planted bug.
     pub plant: Plant,
+}
+
+impl ReplicaConfig {
+    /// Ticks that are patient enough for a loaded host, if they come every few milliseconds.
+    pub const PATIENCE: u8 = 5;
 }
 
 /// Where the output of a step goes.
@@ -73,6 +97,16 @@ pub trait Effects {
     fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>);
     /// Hand a message to the application.
     fn deliver(&mut self, delivery: &Delivery);
+    /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
+    /// ballot need not be written any more.
+    fn begin_stream(&mut self, ballot: Ballot);
+    /// Write a letter to a member. If it [carries a snapshot](Letter::carries_snapshot), the application's state as it is
+    /// now goes with it.
+    fn letter(&mut self, to: ProcessId, letter: &Letter);
+    /// Forward the body that is held in a slot to a member; answer [`Letter::Gone`] if it is not there any more.
+    fn body(&mut self, to: ProcessId, client: ClientId, slot: u64);
+    /// The application takes over the state that came with the letter at hand: that after `number` deliveries.
+    fn restore(&mut self, number: u64);
 }
 
 /// A message that is due.
@@ -95,15 +129,13 @@ pub enum Rejected {
     /// No such client place.
     #[error("client place {0} does not exist")]
     Client(u16),
-    /// A message's slot is not the next one of its ring.
-    #[error("message of client {client} for slot {slot}; slot {expected} is next")]
-    Slot {
+    /// A stream entry whose body is not held was not made to wait.
+    #[error("an entry about slot {slot} of client {client}, whose body is not held")]
+    NotHeld {
         /// The client.
         client: u16,
-        /// What came.
+        /// The slot.
         slot: u64,
-        /// What is next.
-        expected: u64,
     },
     /// A client's sequences rise.
     #[error("message {sequence} of client {client} after its message {last}")]
@@ -155,6 +187,27 @@ pub enum Rejected {
     /// Only leaders take other groups' timestamps, only followers take stream entries.
     #[error("not this process's role")]
     Role,
+    /// A process without memory leads nobody.
+    #[error("this process has not got its group's state yet")]
+    Joining,
+    /// A state of another cluster, or one that contradicts itself.
+    #[error("a state that is not one of this group: {0}")]
+    State(&'static str),
+}
+
+/// What a member is doing besides processing messages.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Stage {
+    /// Nothing: it follows.
+    Idle,
+    /// Asks for promises.
+    Campaigning(Box<Candidacy>),
+    /// Leads as soon as a majority has its state.
+    Preparing,
+    /// Leads.
+    Leading,
+    /// Waits for what a leader's state needs.
+    Installing(Box<Pending>),
 }
 
 /// One member of a group.
@@ -163,13 +216,32 @@ pub struct Replica {
     config: ReplicaConfig,
     group: GroupId,
     bit: u64,
+    /// Without memory: its incarnation.
+    joining: Option<u64>,
+    /// Members that said they are without memory too, while this one is.
+    fresh: u64,
+    promised: Ballot,
+    /// The last ballot whose complete state is installed here.
     ballot: Ballot,
-    leaders: Vec<ProcessId>,
+    /// The ballot of the stream's entries that come now.
+    stream_ballot: Ballot,
+    leads: bool,
+    stage: Stage,
+    /// By group, the largest ballot that was heard of.
+    known: Vec<Ballot>,
+    /// Processes that want to be taken in.
+    joiners: Vec<Admitted>,
+    /// Processes that the ballot led from here takes in.
+    admitted: Vec<Admitted>,
+    /// Members that have installed the ballot led from here.
+    installed: u64,
     clock: u64,
     counter: u64,
     windows: Vec<Window>,
     order: Order,
     delivered: u64,
+    /// Ticks since letters were repeated.
+    age: u8,
     /// Clock raise that a planted bug put off.
     put_off: u64,
 }
@@ -181,25 +253,60 @@ impl Replica {
     /// If `config.me` is not a member of a group, or the window is not a power of two.
     #[must_use]
     pub fn new(config: ReplicaConfig) -> Self {
+        let mut replica = Replica::joining(config, 0);
+        replica.begin_life();
+        replica
+    }
+
+    /// A process that has no memory of its group: it was never there, or crashed. It asks its group to take it in. If all
+    /// members are in this state, the group begins its life.
+    ///
+    /// # Panics
+    /// As [`new`](Replica::new).
+    #[must_use]
+    pub fn joining(config: ReplicaConfig, incarnation: u64) -> Self {
         assert!(config.window.is_power_of_two(), "a window of {} slots is not a power of two", config.window);
         let Some(Place::Member { group, index }) = config.topology.place(config.me) else {
             panic!("{} is not a member of a group", config.me)
         };
         let topology = &config.topology;
-        let leaders = topology.group_ids().map(|group| topology.first_ballot(group).leader()).collect();
+        let known = topology.group_ids().map(|group| topology.first_ballot(group)).collect();
         let windows = (0..topology.clients()).map(|_| Window::new(config.window)).collect();
-        Replica {
+        let mut replica = Replica {
             group,
             bit: 1 << index,
-            ballot: topology.first_ballot(group),
-            leaders,
+            joining: Some(incarnation),
+            fresh: 0,
+            promised: Ballot::NONE,
+            ballot: Ballot::NONE,
+            stream_ballot: Ballot::NONE,
+            leads: false,
+            stage: Stage::Idle,
+            known,
+            joiners: Vec::new(),
+            admitted: Vec::new(),
+            installed: 0,
             clock: 0,
             counter: 0,
             windows,
             order: Order::with_capacity(topology.clients() * config.window as usize),
             delivered: 0,
+            age: 0,
             put_off: 0,
             config,
+        };
+        if replica.config.topology.size(group) == 1 {
+            replica.begin_life();
+        }
+        replica
+    }
+
+    /// The group's first ballot, with nothing in it.
+    fn begin_life(&mut self) {
+        let first = self.config.topology.first_ballot(self.group);
+        (self.promised, self.ballot, self.stream_ballot, self.joining) = (first, first, first, None);
+        if first.leader() == self.config.me {
+            (self.leads, self.stage, self.installed) = (true, Stage::Leading, u64::MAX);
         }
     }
 
@@ -209,17 +316,44 @@ impl Replica {
         self.group
     }
 
-    /// The group's ballot.
+    /// The group's ballot: the last one whose state is installed here.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
         self.ballot
     }
 
-    /// Whether this member leads its group.
+    /// The largest ballot that this member has promised.
+    #[must_use]
+    pub fn promised(&self) -> Ballot {
+        self.promised
+    }
+
+    /// Whether this process has no memory of its group yet.
+    #[must_use]
+    pub fn is_joining(&self) -> bool {
+        self.joining.is_some()
+    }
+
+    /// The largest ballot of a group that this member has heard of.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[must_use]
+    pub fn known(&self, group: GroupId) -> Ballot {
+        self.known[usize::from(group.0)]
+    }
+
+    /// Whether this member leads its group, and a majority has its state.
     #[inline]
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        self.ballot.leader() == self.config.me
+        self.leads
+    }
+
+    /// Whether this member asks for promises or installs its state.
+    #[must_use]
+    pub fn is_candidate(&self) -> bool {
+        matches!(self.stage, Stage::Campaigning(_) | Stage::Preparing)
     }
 
     /// Messages delivered so far.
@@ -234,17 +368,17 @@ impl Replica {
         self.clock
     }
 
-    /// The first slot of a client that is not free here yet.
+    /// The first slot of a client that is not delivered here yet.
     ///
     /// # Panics
     /// If there is no such client place.
     #[inline]
     #[must_use]
     pub fn first_held(&self, client: ClientId) -> u64 {
-        self.windows[usize::from(client.0)].base()
+        self.windows[usize::from(client.0)].first_undelivered()
     }
 
-    /// A message arrived whole in a client's ring.
+    /// A message arrived whole, from its client or forwarded. One that is held or delivered already changes nothing.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -254,40 +388,46 @@ impl Replica {
         header: &Header<'_>,
         effects: &mut E,
     ) -> Result<(), Rejected> {
-        let (own, slot) = self.place_of(client, header)?;
+        let (own, Some(slot)) = self.place_of(client, header)? else { return Ok(()) };
         let window = &mut self.windows[usize::from(client.0)];
+        window.make_room(slot);
         window.slot_mut(slot).hold(client, slot, own, header)?;
-        window.held_one_more();
-        if !self.is_leader() {
+        if !self.leads {
             self.decide(client, slot);
+            self.body_came(effects);
         }
         self.settle(client, effects);
         Ok(())
     }
 
-    /// The slot of a message that [`on_message`](Replica::on_message) would take next.
+    /// The slot in which [`on_message`](Replica::on_message) would put a message; `None` if it is held there already, or
+    /// delivered.
     ///
     /// # Errors
     /// See [`Rejected`].
     #[inline]
-    pub fn admit(&self, client: ClientId, header: &Header<'_>) -> Result<u64, Rejected> {
+    pub fn admit(&self, client: ClientId, header: &Header<'_>) -> Result<Option<u64>, Rejected> {
         self.place_of(client, header).map(|(_, slot)| slot)
     }
 
     /// Position of the own group among a message's destinations, and its slot here.
-    fn place_of(&self, client: ClientId, header: &Header<'_>) -> Result<(usize, u64), Rejected> {
+    fn place_of(&self, client: ClientId, header: &Header<'_>) -> Result<(usize, Option<u64>), Rejected> {
         let window = self.windows.get(usize::from(client.0)).ok_or(Rejected::Client(client.0))?;
         let (own, slot) = header
             .destinations()
             .enumerate()
             .find_map(|(position, to)| (to.group == self.group).then_some((position, to.slot)))
             .ok_or(Rejected::NotForUs)?;
-        Ok((own, window.admit(client, slot, header.sequence)?))
+        match window.admit(client, slot, header.sequence) {
+            // Without memory nobody knows where a client's window is: what matters of this is forwarded later.
+            Err(Rejected::BeyondWindow { .. }) if self.is_joining() => Ok((own, None)),
+            admitted => Ok((own, admitted?)),
+        }
     }
 
     /// What every event ends with: assign what may be assigned now, deliver what is due.
     fn settle<E: Effects>(&mut self, client: ClientId, effects: &mut E) {
-        if self.is_leader() {
+        if self.leads {
             self.assign_ready(client, effects);
         }
         self.deliver_due(effects);
@@ -307,14 +447,17 @@ impl Replica {
         }
         let Some(slot) = slot else { return Ok(None) };
         window.check(head.client, slot)?;
+        window.make_room(slot);
         let lenient = plant.confuses_messages();
         window.slot_mut(slot).name(head, slot, lenient)?;
         Ok(Some(slot))
     }
 
     /// Everything that decides what this member does next; the order is derived from it.
-    fn essence(&self) -> (Ballot, u64, u64, &[Window], u64, u64) {
-        (self.ballot, self.clock, self.counter, &self.windows, self.delivered, self.put_off)
+    fn essence(&self) -> impl Hash + PartialEq + '_ {
+        let ballots = (self.joining, self.fresh, self.promised, self.ballot, self.stream_ballot, &self.known);
+        let roles = (&self.stage, &self.joiners, &self.admitted, self.installed);
+        (ballots, roles, self.clock, self.counter, &self.windows, self.delivered, self.age, self.put_off)
     }
 }
 

@@ -40,6 +40,10 @@ impl Order {
         }
     }
 
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     pub(super) fn pop(&mut self) {
         self.0.pop();
     }

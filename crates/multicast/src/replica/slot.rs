@@ -4,7 +4,8 @@ use super::Rejected;
 use super::votes::Votes;
 use crate::item::{Head, ShortSlot, Times};
 use crate::message::Destination;
-use crate::{Ballot, ClientId, GroupSet, Header, Timestamp};
+use crate::state::Entry;
+use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp};
 
 /// One message. Reused for the message a window later, so that nothing is allocated per message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -13,8 +14,9 @@ pub(super) struct Slot {
     pub(super) sequence: u64,
     /// Destination groups; 0 while nothing is known.
     pub(super) groups: usize,
-    /// Position of the own group; known once the body is held.
+    /// Position of the own group; known with the destinations.
     pub(super) own: usize,
+    /// Known from the body, or from another member's state.
     pub(super) destinations: Vec<Destination>,
     pub(super) set: GroupSet,
     /// Time per destination group; 0 is unknown.
@@ -22,6 +24,8 @@ pub(super) struct Slot {
     /// Ballot per destination group whose leader told this member its time; else 0.
     ballots: Vec<u64>,
     pub(super) votes: Votes,
+    /// The body is held.
+    pub(super) body: bool,
     /// Own group's timestamp is in the order.
     pub(super) ordered: bool,
     /// The stream is processed (or written) through the whole vector.
@@ -29,6 +33,10 @@ pub(super) struct Slot {
     /// The final timestamp, once decided.
     pub(super) decided: Option<Timestamp>,
     pub(super) delivered: bool,
+    /// Never to be delivered.
+    pub(super) void: bool,
+    /// Ticks since something was last done about it.
+    pub(super) age: u8,
 }
 
 impl Slot {
@@ -42,15 +50,27 @@ impl Slot {
         self.times.clear();
         self.ballots.clear();
         self.votes.clear();
+        self.body = false;
         self.ordered = false;
         self.vector = false;
         self.decided = None;
         self.delivered = false;
+        self.void = false;
+        self.age = 0;
+    }
+
+    /// Whether a message with this sequence may be in this slot: it is the one that is known here, or a later process of
+    /// the client place uses the slot again, whose earlier message was never assigned.
+    pub(super) fn may_be(&self, sequence: u64) -> bool {
+        self.groups == 0 || self.sequence == sequence || (sequence > self.sequence && !self.ordered && !self.void)
     }
 
     /// An item came for this slot: checks that it names the same message, or gives the slot its name.
     pub(super) fn name(&mut self, head: &Head, slot: u64, lenient: bool) -> Result<(), Rejected> {
         let groups = usize::from(head.groups);
+        if self.groups != 0 && self.sequence != head.sequence && !self.body && self.may_be(head.sequence) && !lenient {
+            self.clear();
+        }
         if self.groups == 0 {
             self.sequence = head.sequence;
             self.groups = groups;
@@ -72,10 +92,15 @@ impl Slot {
     ) -> Result<(), Rejected> {
         let groups = header.groups() as u8;
         let head = Head { client, sequence: header.sequence, slot: ShortSlot::of(slot), groups };
+        if self.sequence != header.sequence && self.may_be(header.sequence) {
+            self.clear();
+        }
         self.name(&head, slot, false)?;
         self.own = own;
+        self.destinations.clear();
         self.destinations.extend(header.destinations());
         self.set = header.destinations().map(|to| to.group).collect();
+        self.body = true;
         Ok(())
     }
 
@@ -117,5 +142,57 @@ impl Slot {
     pub(super) fn head(&self, client: ClientId, position: usize) -> Head {
         let slot = ShortSlot::of(self.destinations[position].slot);
         Head { client, sequence: self.sequence, slot, groups: self.groups as u8 }
+    }
+
+    /// Delivered: nobody's vote is needed any more.
+    pub(super) fn finish(&mut self) {
+        self.delivered = true;
+        self.votes.clear();
+    }
+
+    /// Another ballot's state will say whether and how this message is assigned. The body and who acknowledged what remain
+    /// true; what other groups' leaders said too, but only a leader needs it, and a follower takes times from the stream.
+    pub(super) fn unassign(&mut self, leads: bool) {
+        self.ordered = false;
+        self.vector = false;
+        self.decided = None;
+        self.void = false;
+        if !leads {
+            self.times.fill(0);
+            self.ballots.fill(0);
+        } else if !self.destinations.is_empty() {
+            self.stamp(self.own, Ballot::NONE, 0);
+        }
+        self.age = 0;
+    }
+
+    /// As another member has it.
+    pub(super) fn take(&mut self, entry: &Entry, group: GroupId) {
+        if self.sequence != entry.sequence || self.groups != entry.destinations.len() {
+            self.clear();
+            self.sequence = entry.sequence;
+            self.groups = entry.destinations.len();
+            self.times.resize(self.groups, 0);
+            self.ballots.resize(self.groups, 0);
+        }
+        if self.destinations.is_empty() {
+            self.destinations.extend_from_slice(&entry.destinations);
+            self.set = entry.destinations.iter().map(|to| to.group).collect();
+            self.own = entry.position(group).unwrap_or(0);
+        }
+        self.void = entry.void;
+        if entry.void || entry.time == 0 {
+            return;
+        }
+        self.stamp(self.own, Ballot::NONE, entry.time);
+        self.ordered = true;
+        if let Some(vector) = &entry.vector {
+            self.times.copy_from_slice(vector);
+            self.ballots.fill(0);
+            self.vector = true;
+            if entry.decided {
+                self.decided = Some(self.latest(Times::new(vector)));
+            }
+        }
     }
 }

@@ -1,70 +1,145 @@
 //! Step 4: a follower processes its leader's dense stream and acknowledges.
 
+use stentor_fabric::ProcessId;
+
 use super::{Rejected, Replica};
-use crate::item::{StreamEntry, StreamItem, Times};
-use crate::{ClientId, Effects};
+use crate::item::{StreamEntry, StreamItem};
+use crate::{Ballot, ClientId, Effects};
 
 impl Replica {
-    /// Whether a stream entry can be processed now: its body must be held, else the stream waits.
+    /// Whether a stream entry must wait: for its body, or for the state of its ballot.
     #[inline]
     #[must_use]
-    pub fn holds_body(&self, item: &StreamItem<'_>) -> bool {
+    pub fn stream_waits(&self, from: ProcessId, item: &StreamItem<'_>) -> bool {
+        if !self.follows(from) || item.counter <= self.counter {
+            return self.stream_ballot > self.ballot && self.stream_ballot.leader() == from;
+        }
         let window = self.windows.get(usize::from(item.head.client.0));
-        window.is_none_or(|window| window.resolve(&item.head).is_none_or(|slot| window.holds(slot)))
+        let needs_body = !matches!(item.entry, StreamEntry::Void);
+        needs_body
+            && window.is_some_and(|window| {
+                window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence))
+            })
     }
 
-    /// The next entry of the leader's stream; call only when [`holds_body`](Replica::holds_body) says so.
+    /// Whether entries of this process's stream are to be processed now.
+    #[inline]
+    fn follows(&self, from: ProcessId) -> bool {
+        let current = self.stream_ballot == self.ballot && self.promised == self.ballot;
+        current && from == self.ballot.leader() && from != self.config.me
+    }
+
+    /// A leader's stream: what follows is of this ballot.
+    ///
+    /// # Errors
+    /// [`Rejected::Sender`] if the ballot is not led by the sender.
+    pub fn on_begin(&mut self, from: ProcessId, ballot: Ballot) -> Result<(), Rejected> {
+        if ballot.leader() != from || self.config.topology.member_bit(self.group, from).is_none() {
+            return Err(Rejected::Sender(from));
+        }
+        self.stream_ballot = self.stream_ballot.max(ballot);
+        Ok(())
+    }
+
+    /// The next entry of a leader's stream; call only when it does not [wait](Replica::stream_waits). Entries of ballots
+    /// that are over, and those that the installed state contains, change nothing.
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_stream<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) -> Result<(), Rejected> {
-        if self.is_leader() {
+    pub fn on_stream<E: Effects>(
+        &mut self,
+        from: ProcessId,
+        item: &StreamItem<'_>,
+        effects: &mut E,
+    ) -> Result<(), Rejected> {
+        if self.leads || self.config.topology.member_bit(self.group, from).is_none() {
             return Err(Rejected::Role);
+        }
+        if !self.follows(from) || item.counter <= self.counter {
+            return Ok(());
         }
         if item.counter != self.counter + 1 {
             return Err(Rejected::Counter { counter: item.counter, expected: self.counter + 1 });
         }
         let client = item.head.client;
-        let window = self.windows.get(usize::from(client.0)).ok_or(Rejected::Client(client.0))?;
-        if let Some(slot) = window.resolve(&item.head) {
-            window.require_held(client, slot)?;
+        if usize::from(client.0) >= self.windows.len() {
+            return Err(Rejected::Client(client.0));
+        }
+        if let StreamEntry::Assign { ballot, .. } = item.entry
+            && ballot != self.ballot
+        {
+            return Err(Rejected::Ballot(ballot));
+        }
+        let window = &self.windows[usize::from(client.0)];
+        if let Some(slot) = window.resolve(&item.head)
+            && !matches!(item.entry, StreamEntry::Void)
+        {
+            window.check(client, slot)?;
+            if !window.holds(slot) {
+                return Err(Rejected::NotHeld { client: client.0, slot });
+            }
         }
         let Some(slot) = self.locate(&item.head)? else {
-            // Only a broken process delivers (and frees) before it has processed the entry.
             self.counter += 1;
             return Ok(());
         };
+        let window = &self.windows[usize::from(client.0)];
+        if matches!(item.entry, StreamEntry::Void) {
+            self.counter += 1;
+            self.void(client, slot);
+            self.deliver_due(effects);
+            return Ok(());
+        }
         // A planted bug may have found another slot.
-        self.windows[usize::from(client.0)].require_held(client, slot)?;
-        match item.entry {
-            StreamEntry::Assign { ballot, .. } if ballot != self.ballot => return Err(Rejected::Ballot(ballot)),
-            StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
-            StreamEntry::Remote { position, ballot, time } => {
-                self.windows[usize::from(client.0)].slot_mut(slot).stamp(usize::from(position), ballot, time);
-            }
-            StreamEntry::Vector(times) => self.take_vector(client, slot, times),
+        if !window.holds(slot) {
+            return Err(Rejected::NotHeld { client: client.0, slot });
         }
         self.counter += 1;
-        let message = self.windows[usize::from(client.0)].slot(slot);
-        if message.times().complete() && !message.vector {
-            self.vector_processed(client, slot, effects);
+        if window.slot(slot).delivered {
+            // The leader does not know: it is told what it needs by acknowledging again.
+            if let StreamEntry::Vector(times) = item.entry
+                && window.slot(slot).times() == times
+            {
+                self.acknowledge(client, slot, effects);
+            }
+            return Ok(());
         }
+        self.process(client, slot, item, effects);
         self.deliver_due(effects);
         Ok(())
+    }
+
+    fn process<E: Effects>(&mut self, client: ClientId, slot: u64, item: &StreamItem<'_>, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot_mut(slot);
+        let known = message.vector;
+        match item.entry {
+            StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
+            StreamEntry::Remote { position, ballot, time } => message.stamp(usize::from(position), ballot, time),
+            StreamEntry::Vector(times) => message.stamp_all(times),
+            StreamEntry::Decided => {
+                self.learn(client, slot);
+                return;
+            }
+            StreamEntry::Void => return,
+        }
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        // A vector that comes again, with other times or not, is acknowledged again: that is what it came for.
+        let again = known && !matches!(item.entry, StreamEntry::Assign { .. });
+        if message.times().complete() && message.ordered && (!known || again) {
+            self.vector_processed(client, slot, effects);
+        }
     }
 
     fn order_assigned(&mut self, client: ClientId, slot: u64, time: u64) {
         self.clock = self.clock.max(time);
         let ballot = self.ballot;
-        let message = self.windows[usize::from(client.0)].slot_mut(slot);
+        let window = &mut self.windows[usize::from(client.0)];
+        window.assigned = window.assigned.max(slot + 1);
+        let message = window.slot_mut(slot);
         message.stamp(message.own, ballot, time);
         message.ordered = true;
         let key = message.tentative();
         self.order_push(key, client, slot);
-    }
-
-    fn take_vector(&mut self, client: ClientId, slot: u64, times: Times<'_>) {
-        self.windows[usize::from(client.0)].slot_mut(slot).stamp_all(times);
     }
 
     fn vector_processed<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {

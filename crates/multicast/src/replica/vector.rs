@@ -4,6 +4,7 @@ use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Variant};
 use crate::item::{RemoteTimestamp, StreamEntry, StreamItem};
+use crate::letter::{Letter, Subject};
 use crate::plant::planted;
 use crate::{ClientId, Effects, Place};
 
@@ -18,9 +19,6 @@ impl Replica {
         item: &RemoteTimestamp,
         effects: &mut E,
     ) -> Result<(), Rejected> {
-        if !self.is_leader() {
-            return Err(Rejected::Role);
-        }
         self.catch_up_clock();
         let Some(Place::Member { group, .. }) = self.config.topology.place(from) else {
             return Err(Rejected::Sender(from));
@@ -28,17 +26,42 @@ impl Replica {
         if item.ballot.leader() != from || group == self.group {
             return Err(Rejected::Sender(from));
         }
-        let Some(slot) = self.locate(&item.head)? else { return Ok(()) };
+        let ballot = self.known(group);
+        if item.ballot < ballot {
+            effects.letter(from, &Letter::Announce { group, ballot });
+            return Ok(());
+        }
+        if self.promised.leader() != self.config.me {
+            // The sender has not heard who leads here, or heard of somebody who does not any more.
+            if !self.is_joining() {
+                effects.letter(from, &Letter::Announce { group: self.group, ballot: self.known(self.group) });
+            }
+            return Ok(());
+        }
+        let Some(slot) = self.locate(&item.head)? else {
+            let subject = Subject { client: item.head.client, sequence: item.head.sequence };
+            effects.letter(from, &Letter::Forgotten(subject));
+            return Ok(());
+        };
         let (client, position) = (item.head.client, usize::from(item.position));
         let message = self.windows[usize::from(client.0)].slot_mut(slot);
         if message.destinations.get(position).is_some_and(|to| to.group != group) {
             return Err(Rejected::Sender(from));
         }
-        if message.times().time(position) != 0 {
+        self.hear_of(group, item.ballot);
+        let message = self.windows[usize::from(client.0)].slot_mut(slot);
+        if message.void || message.decided.is_some() {
+            self.tell_outcome(from, client, slot, effects);
+            return Ok(());
+        }
+        let time = message.times().time(position);
+        if time != 0 && (message.ballot(position) >= item.ballot || planted!(self.config.plant, FirstTimestampKept)) {
             return Ok(());
         }
         message.stamp(position, item.ballot, item.time);
-        if message.ordered {
+        // Appended afresh when this member is ready to lead.
+        message.vector &= self.leads || time == item.time;
+        if time != item.time && self.leads && message.ordered {
             if self.config.variant == Variant::V1 {
                 self.pass_on(client, slot, position, effects);
             }
@@ -73,17 +96,13 @@ impl Replica {
     /// timestamps comes after this one.
     pub(super) fn complete_if_known<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
         let message = self.windows[usize::from(client.0)].slot(slot);
-        if !message.times().complete() {
+        if !message.times().complete() || message.void || message.delivered {
             return;
         }
         let (groups, latest) = (message.groups, message.times().max());
         self.raise_clock(latest);
         if groups > 1 && self.config.variant == Variant::V2 {
-            self.counter += 1;
-            let message = self.windows[usize::from(client.0)].slot(slot);
-            let head = message.head(client, message.own);
-            let entry = StreamEntry::Vector(message.times());
-            effects.to_followers(&StreamItem { head, counter: self.counter, entry });
+            self.append_vector(client, slot, effects);
         }
         self.windows[usize::from(client.0)].slot_mut(slot).vector = true;
         self.vote(client, slot);
@@ -93,6 +112,14 @@ impl Replica {
             self.acknowledge(client, slot, effects);
         }
         self.decide(client, slot);
+    }
+
+    /// The vector as one entry of the stream.
+    pub(super) fn append_vector<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        self.counter += 1;
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        let (head, entry) = (message.head(client, message.own), StreamEntry::Vector(message.times()));
+        effects.to_followers(&StreamItem { head, counter: self.counter, entry });
     }
 
     fn raise_clock(&mut self, to: u64) {

@@ -71,17 +71,25 @@ impl Votes {
         }
     }
 
-    /// The vector that a majority of every destination group acknowledged, each in one ballot of its own.
-    pub(super) fn quorum(&self, destinations: &[Destination], topology: &Topology) -> Option<Times<'_>> {
+    /// The vector that a majority of every destination group acknowledged, each in one ballot of its own. `own`: position
+    /// of the own group and the ballot whose state is installed; what was acknowledged in a larger one does not count yet,
+    /// because that ballot may have put something before.
+    pub(super) fn quorum(
+        &self,
+        destinations: &[Destination],
+        own: (usize, Ballot),
+        topology: &Topology,
+    ) -> Option<Times<'_>> {
         let groups = destinations.len();
         let majority = |tallies: &[Tally]| {
             let mut tallies = tallies.iter().zip(destinations);
             tallies.all(|(tally, to)| tally.voters.count_ones() >= topology.majority(to.group))
         };
+        let installed = |tallies: &[Tally]| Ballot::from_word(tallies[own.0].ballot) <= own.1;
         self.tallies
             .chunks_exact(groups)
             .zip(self.vectors.chunks_exact(groups))
-            .find(|(tallies, _)| majority(tallies))
+            .find(|(tallies, _)| majority(tallies) && installed(tallies))
             .map(|(_, vector)| Times::new(vector))
     }
 }

@@ -1,23 +1,31 @@
-//! The messages of one client that are not free here yet.
+//! The messages of one client at one member: those that are not delivered, and delivered ones until their places are
+//! used again.
 
 use super::Rejected;
 use super::slot::Slot;
 use crate::item::Head;
 use crate::message::Destination;
-use crate::{ClientId, GroupSet};
+use crate::state::{ClientState, Entry};
+use crate::{ClientId, GroupId, GroupSet};
 
-/// A client's slots at this group, `base` to `base + window`.
+/// A client's slots at this group. The client uses a slot again, a window later, only when every member that it counts
+/// has delivered what was there; until then it is retained for whoever has not.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Window {
     slots: Vec<Slot>,
+    /// The first slot that is retained.
     base: u64,
     /// Sequence of the last slot before `base`: sequences rise with slots, so what is not above it is about freed ones.
     freed: u64,
-    /// The next slot whose body is missing.
-    held: u64,
-    /// The next slot to assign (leader).
+    /// The first slot that is neither delivered nor void.
+    delivered: u64,
+    /// Sequence of the last slot before `delivered`.
+    done: u64,
+    /// Behind the last slot that is held or named.
+    top: u64,
+    /// The next slot to assign; at a follower, behind the last one that is assigned.
     pub(super) assigned: u64,
-    /// Assigned but undecided messages, counted by destination set (leader; for the FIFO rule).
+    /// Assigned but undecided messages, counted by destination set (for the FIFO rule).
     undecided: Vec<(GroupSet, u32)>,
 }
 
@@ -27,63 +35,109 @@ impl Window {
             slots: vec![Slot::default(); window as usize],
             base: 0,
             freed: 0,
-            held: 0,
+            delivered: 0,
+            done: 0,
+            top: 0,
             assigned: 0,
             undecided: Vec::new(),
         }
     }
 
+    /// The first slot that is retained.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
 
+    /// The first slot that is neither delivered nor void.
+    pub(super) fn first_undelivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Slots that something is known about and that are not delivered.
+    pub(super) fn open(&self) -> std::ops::Range<u64> {
+        self.delivered..self.top.max(self.delivered)
+    }
+
     pub(super) fn holds(&self, slot: u64) -> bool {
-        slot < self.held
+        slot < self.delivered || self.is_here(slot) && self.slot(slot).body
+    }
+
+    /// Whether the slot's body is held, and is this message's.
+    pub(super) fn holds_message(&self, slot: u64, sequence: u64) -> bool {
+        self.holds(slot) && (slot < self.delivered || self.slot(slot).sequence == sequence)
+    }
+
+    /// Whether the slot's place is the slot's, not that of one a window before.
+    pub(super) fn is_here(&self, slot: u64) -> bool {
+        slot >= self.base && slot - self.base < self.slots.len() as u64
     }
 
     /// The slot that an item is about, if it is not freed already; it may be beyond the window.
     pub(super) fn resolve(&self, head: &Head) -> Option<u64> {
-        (head.sequence > self.freed).then(|| head.slot.from(self.base))
-    }
-
-    /// Sequence of the last message that is held, or was.
-    fn last_sequence(&self) -> u64 {
-        if self.held == self.base { self.freed } else { self.slot(self.held - 1).sequence }
-    }
-
-    /// A body may come only for the next slot, with a larger sequence than those before it, and only within the window.
-    /// `slot` as it came over the wire. Returns the slot.
-    pub(super) fn admit(&self, client: ClientId, slot: u64, sequence: u64) -> Result<u64, Rejected> {
-        if slot != self.held % (1 << Destination::SLOT_BITS) {
-            return Err(Rejected::Slot { client: client.0, slot, expected: self.held });
+        if head.sequence > self.done {
+            return Some(head.slot.from(self.base));
         }
-        let last = self.last_sequence();
+        // Sequences rise with slots: it can only be one of those that are delivered and retained.
+        let slot = head.slot.from(self.base);
+        (slot < self.delivered && self.slot(slot).sequence == head.sequence).then_some(slot)
+    }
+
+    /// The retained slot of a message.
+    pub(super) fn find(&self, sequence: u64) -> Option<u64> {
+        let end = self.top.max(self.assigned).min(self.base + self.slots.len() as u64);
+        (self.base..end).find(|slot| self.slot(*slot).sequence == sequence)
+    }
+
+    /// Where a body belongs; `None` if it is there already, or delivered. `wire`: the slot as it came over the wire. Bodies
+    /// may come in any order (some are forwarded), but a client's sequences rise with its slots.
+    pub(super) fn admit(&self, client: ClientId, wire: u64, sequence: u64) -> Result<Option<u64>, Rejected> {
+        if sequence <= self.freed {
+            return Ok(None);
+        }
+        let slot = self.base + wire.wrapping_sub(self.base) % (1 << Destination::SLOT_BITS);
+        if slot < self.delivered {
+            return Ok(None);
+        }
+        self.check(client, slot)?;
+        let last = if slot == self.base { self.freed } else { self.slot_or_none(slot - 1).map_or(0, |m| m.sequence) };
         if sequence <= last {
             return Err(Rejected::Sequence { client: client.0, sequence, last });
         }
-        self.check(client, self.held)?;
-        Ok(self.held)
-    }
-
-    /// A stream entry may be processed only when its body is held.
-    pub(super) fn require_held(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
-        self.check(client, slot)?;
-        if self.holds(slot) {
-            return Ok(());
+        match self.slot_or_none(slot) {
+            Some(known) if known.body && known.sequence == sequence => Ok(None),
+            Some(known) if known.may_be(sequence) => Ok(Some(slot)),
+            None => Ok(Some(slot)),
+            Some(_) => Err(Rejected::OtherMessage { client: client.0, slot, sequence }),
         }
-        Err(Rejected::Slot { client: client.0, slot, expected: self.held })
     }
 
-    pub(super) fn held_one_more(&mut self) {
-        self.held += 1;
+    fn slot_or_none(&self, slot: u64) -> Option<&Slot> {
+        self.is_here(slot).then(|| self.slot(slot))
     }
 
     pub(super) fn check(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
-        let end = self.base + self.slots.len() as u64;
+        let end = self.delivered + self.slots.len() as u64;
         if slot >= end {
             return Err(Rejected::BeyondWindow { client: client.0, slot, end });
         }
         Ok(())
+    }
+
+    /// Gives the place of a delivered slot, a window before, to this one. Call after [`check`](Window::check).
+    pub(super) fn make_room(&mut self, slot: u64) {
+        while slot >= self.base + self.slots.len() as u64 {
+            self.free_first();
+        }
+        self.top = self.top.max(slot + 1);
+    }
+
+    fn free_first(&mut self) {
+        let base = self.base;
+        let slot = self.slot_mut(base);
+        let sequence = slot.sequence;
+        slot.clear();
+        self.freed = self.freed.max(sequence);
+        self.base += 1;
     }
 
     pub(super) fn slot(&self, slot: u64) -> &Slot {
@@ -95,16 +149,13 @@ impl Window {
         &mut self.slots[slot as usize & mask]
     }
 
-    /// Frees slots from the beginning of the window that are delivered.
-    pub(super) fn free_delivered(&mut self) {
-        while self.slot(self.base).delivered {
-            let base = self.base;
-            let slot = self.slot_mut(base);
-            let sequence = slot.sequence;
-            slot.clear();
-            self.freed = sequence;
-            self.base += 1;
+    /// Passes slots that are delivered or void.
+    pub(super) fn pass_delivered(&mut self) {
+        while self.is_here(self.delivered) && self.slot(self.delivered).is_over() {
+            self.done = self.done.max(self.slot(self.delivered).sequence);
+            self.delivered += 1;
         }
+        self.assigned = self.assigned.max(self.delivered);
     }
 
     /// FIFO (M6): a message may be assigned only when every earlier one whose destinations are not a subset of its own
@@ -125,13 +176,113 @@ impl Window {
 
     pub(super) fn count_decided(&mut self, set: GroupSet) {
         if let Some((_, count)) = self.undecided.iter_mut().find(|(known, _)| *known == set) {
-            *count -= 1;
+            *count = count.saturating_sub(1);
         }
     }
 
     /// For the planted bug that finds messages by a hash.
     pub(super) fn first_with_hash(&self, sequence: u64) -> Option<u64> {
         let hash = |sequence: u64| sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
-        (self.base..self.held).find(|slot| hash(self.slot(*slot).sequence) == hash(sequence))
+        self.open().find(|slot| self.holds(*slot) && hash(self.slot(*slot).sequence) == hash(sequence))
+    }
+}
+
+/// Taking over another member's state.
+impl Window {
+    /// What is processed here: every assigned slot that is retained.
+    pub(super) fn state(&self) -> ClientState {
+        let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry()).collect();
+        ClientState { delivered: self.delivered, from: self.base, freed: self.freed, entries }
+    }
+
+    /// Whether something below what this state retains is not delivered here.
+    pub(super) fn is_behind(&self, state: &ClientState) -> bool {
+        state.from > self.delivered
+    }
+
+    /// The messages of a state whose bodies are needed here and missing, by sequence.
+    pub(super) fn lacks<'a>(&'a self, state: &'a ClientState) -> impl Iterator<Item = u64> + use<'a> {
+        let entries = state.entries.iter().enumerate().map(|(at, entry)| (state.from + at as u64, entry));
+        entries
+            .filter(|(slot, entry)| {
+                let held = self.slot_or_none(*slot).is_some_and(|known| known.body && known.sequence == entry.sequence);
+                *slot >= self.delivered && !entry.void && !held
+            })
+            .map(|(_, entry)| entry.sequence)
+    }
+
+    /// Everything that the state's process has delivered counts as delivered here: the application's state came with it.
+    pub(super) fn jump(&mut self, state: &ClientState, group: GroupId) {
+        if state.delivered <= self.delivered {
+            return;
+        }
+        let capacity = self.slots.len() as u64;
+        if state.from > self.base + capacity {
+            self.slots.iter_mut().for_each(Slot::clear);
+            self.base = state.from;
+        }
+        while self.base < state.from {
+            self.free_first();
+        }
+        self.freed = self.freed.max(state.freed);
+        self.delivered = state.delivered;
+        self.assigned = self.assigned.max(state.delivered);
+        for (slot, entry) in (state.from..state.delivered).zip(&state.entries) {
+            if slot >= self.base {
+                self.make_room(slot);
+                self.slot_mut(slot).take(entry, group);
+                self.slot_mut(slot).finish();
+            }
+        }
+        self.top = self.top.max(self.delivered);
+        let before = &state.entries[..(state.delivered - state.from) as usize];
+        self.done = self.done.max(before.last().map_or(state.freed, |last| last.sequence));
+    }
+
+    /// Takes a state's assignments in place of the own ones. Every body is held, nothing is missing below. `leads`: what
+    /// other groups' leaders said is kept.
+    pub(super) fn adopt(&mut self, state: &ClientState, group: GroupId, leads: bool) {
+        for slot in self.open() {
+            if self.is_here(slot) {
+                self.slot_mut(slot).unassign(leads);
+            }
+        }
+        for (at, entry) in state.entries.iter().enumerate() {
+            let slot = state.from + at as u64;
+            if slot >= self.delivered {
+                self.make_room(slot);
+                self.slot_mut(slot).take(entry, group);
+            }
+        }
+        self.assigned = state.assigned().max(self.delivered);
+        self.pass_delivered();
+        self.undecided.clear();
+        for slot in self.delivered..self.assigned {
+            let message = self.slot(slot);
+            if message.decided.is_none() && !message.void {
+                let set = message.set;
+                self.count_undecided(set);
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Whether nothing is left to do.
+    fn is_over(&self) -> bool {
+        self.delivered || self.void
+    }
+
+    /// As it goes to other members.
+    fn entry(&self) -> Entry {
+        let complete = self.vector && self.times().complete();
+        Entry {
+            sequence: self.sequence,
+            destinations: self.destinations.clone(),
+            time: self.destinations.get(self.own).map_or(0, |_| self.times().time(self.own)),
+            vector: complete.then(|| self.times().words().to_vec()),
+            decided: complete && (self.decided.is_some() || self.delivered),
+            void: self.void,
+        }
     }
 }

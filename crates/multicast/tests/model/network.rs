@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, ClientId, Delivery, Effects, Header, Item, Place, RemoteTimestamp, Replica, StreamItem, Topology,
+    Ack, Ballot, ClientId, Delivery, Effects, Header, Item, Letter, Place, RemoteTimestamp, Replica, StreamItem,
+    Topology,
 };
 
 /// A FIFO from one process to another.
@@ -111,6 +112,16 @@ impl Effects for Recorder<'_> {
     fn deliver(&mut self, delivery: &Delivery) {
         self.step.deliveries.push(*delivery);
     }
+
+    fn begin_stream(&mut self, _ballot: Ballot) {}
+
+    fn letter(&mut self, _to: ProcessId, letter: &Letter) {
+        self.step.rejected = Some(format!("a letter without a failure: {letter:?}"));
+    }
+
+    fn body(&mut self, _to: ProcessId, _client: ClientId, _slot: u64) {}
+
+    fn restore(&mut self, _number: u64) {}
 }
 
 /// Whether what a member sent goes to a destination of the message that it is about. `about`: the message's destination
@@ -123,7 +134,8 @@ pub(crate) fn is_genuine(network: &Network, wire: usize, about: &[u16]) -> bool 
 /// The message, as client and sequence, that an item is about.
 pub(crate) fn about(words: &[u64]) -> (u16, u64) {
     let (item, _) = Item::decode(words, 0).expect("a member sent an item that does not decode");
-    (item.head().client.0, item.head().sequence)
+    let head = item.head().expect("an item about a message");
+    (head.client.0, head.sequence)
 }
 
 /// Hands the words at the head of a channel to its receiver. `None`: a stream entry that waits for its body.
@@ -136,10 +148,10 @@ pub(crate) fn take(network: &Network, replica: &mut Replica, wire: Wire, words: 
         }
         Wire::Stream { from, .. } | Wire::Control { from, .. } => match Item::decode(words, 0) {
             Ok((Item::Stream(item), _)) if matches!(wire, Wire::Stream { .. }) => {
-                if !replica.holds_body(&item) {
+                if replica.stream_waits(ProcessId(from), &item) {
                     return None;
                 }
-                replica.on_stream(&item, &mut out).map_err(|e| e.to_string())
+                replica.on_stream(ProcessId(from), &item, &mut out).map_err(|e| e.to_string())
             }
             Ok((Item::Timestamp(item), _)) => {
                 replica.on_timestamp(ProcessId(from), &item, &mut out).map_err(|e| e.to_string())
@@ -148,6 +160,6 @@ pub(crate) fn take(network: &Network, replica: &mut Replica, wire: Wire, words: 
             other => Err(format!("{other:?} in {wire:?}")),
         },
     };
-    out.step.rejected = taken.err();
+    out.step.rejected = out.step.rejected.or(taken.err());
     Some(out.step)
 }

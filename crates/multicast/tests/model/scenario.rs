@@ -97,6 +97,7 @@ impl Scenario {
                     me: ProcessId(process),
                     variant: self.variant,
                     window: self.window,
+                    patience: ReplicaConfig::PATIENCE,
                     plant: self.plant,
                 })
             })

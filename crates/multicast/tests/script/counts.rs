@@ -61,7 +61,7 @@ impl Cluster {
             }
             Effect::Timestamp { item, .. } => member.timestamp(from, item.head, item.position, item.ballot, item.time),
             Effect::Ack { head, position, ballot, times, .. } => member.ack_in(ballot, from, head, position, &times),
-            Effect::Deliver(_) => panic!("a delivery is not sent"),
+            other => panic!("{other:?} is not sent when nothing fails"),
         };
         self.post(to, done);
     }

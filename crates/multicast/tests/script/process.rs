@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, MessageId, Place, Plant, Rejected,
-    RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Timestamp, Topology, Variant,
+    Ack, Ballot, ClientId, Delivery, Destination, Effects, GroupId, Head, Header, Letter, MessageId, Place, Plant,
+    Rejected, RemoteTimestamp, Replica, ReplicaConfig, ShortSlot, StreamEntry, StreamItem, Times, Timestamp, Topology,
+    Variant,
 };
 
 /// What a member does, owned, so that a test can list it.
@@ -17,6 +18,12 @@ pub(crate) enum Effect {
     Timestamp { to: u16, item: RemoteTimestamp },
     Ack { to: u16, head: Head, position: u8, ballot: Ballot, times: Vec<u64> },
     Deliver(Delivery),
+    Begin(Ballot),
+    Letter { to: u16, letter: Letter },
+    Body { to: u16, slot: u64 },
+    Restore(u64),
+    Decided { head: Head, counter: u64 },
+    Void { head: Head, counter: u64 },
 }
 
 #[derive(Default)]
@@ -29,6 +36,8 @@ impl Effects for Recorder {
             StreamEntry::Assign { position, ballot, time } => Effect::Assign { head, counter, position, ballot, time },
             StreamEntry::Vector(times) => Effect::Vector { head, counter, times: times.words().to_vec() },
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
+            StreamEntry::Decided => Effect::Decided { head, counter },
+            StreamEntry::Void => Effect::Void { head, counter },
         });
     }
 
@@ -43,6 +52,22 @@ impl Effects for Recorder {
 
     fn deliver(&mut self, delivery: &Delivery) {
         self.0.push(Effect::Deliver(*delivery));
+    }
+
+    fn begin_stream(&mut self, ballot: Ballot) {
+        self.0.push(Effect::Begin(ballot));
+    }
+
+    fn letter(&mut self, to: ProcessId, letter: &Letter) {
+        self.0.push(Effect::Letter { to: to.0, letter: letter.clone() });
+    }
+
+    fn body(&mut self, to: ProcessId, _client: ClientId, slot: u64) {
+        self.0.push(Effect::Body { to: to.0, slot });
+    }
+
+    fn restore(&mut self, number: u64) {
+        self.0.push(Effect::Restore(number));
     }
 }
 
@@ -64,7 +89,14 @@ impl Process {
     pub(crate) fn new(sizes: &[usize], me: u16, variant: Variant) -> Self {
         let topology = Arc::new(Topology::new(sizes, 2).expect("a possible cluster"));
         let (me, window) = (ProcessId(me), 2);
-        let config = ReplicaConfig { topology: topology.clone(), me, variant, window, plant: Plant::None };
+        let config = ReplicaConfig {
+            topology: topology.clone(),
+            me,
+            variant,
+            window,
+            patience: ReplicaConfig::PATIENCE,
+            plant: Plant::None,
+        };
         Process { replica: Replica::new(config), topology }
     }
 
@@ -129,13 +161,14 @@ impl Process {
 
     fn entry(&mut self, head: Head, counter: u64, entry: StreamEntry<'_>) -> Done {
         let item = StreamItem { head, counter, entry };
-        self.step(|replica, recorder| replica.on_stream(&item, recorder))
+        let leader = self.replica.ballot().leader();
+        self.step(|replica, recorder| replica.on_stream(leader, &item, recorder))
     }
 
     /// Whether an entry about this message would have to wait.
     pub(crate) fn waits(&self, head: Head) -> bool {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
-        !self.replica.holds_body(&StreamItem { head, counter: 1, entry })
+        self.replica.stream_waits(self.replica.ballot().leader(), &StreamItem { head, counter: 1, entry })
     }
 }
 

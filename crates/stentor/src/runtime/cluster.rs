@@ -143,6 +143,7 @@ impl Plan {
             me,
             variant: self.variant,
             window: self.config.limits().window,
+            patience: ReplicaConfig::PATIENCE,
             plant: Plant::None,
         };
         Ok(Member::new(fabric, replica, self.limits(), self.config.salt())?)

@@ -1,0 +1,263 @@
+//! A leader's state comes to a member: complete, with every body, or not at all.
+
+use stentor_fabric::ProcessId;
+
+use super::{Rejected, Replica, Stage};
+use crate::letter::{Admitted, Letter, Subject};
+use crate::plant::planted;
+use crate::state::State;
+use crate::{Ballot, ClientId, Effects};
+
+/// A state that waits for bodies, or for the application's state.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Pending {
+    ballot: Ballot,
+    counter: u64,
+    state: State,
+}
+
+impl Replica {
+    /// What this member has processed.
+    pub(super) fn state(&self) -> State {
+        State {
+            synced: self.ballot,
+            counter: self.counter,
+            clock: self.clock,
+            delivered: self.delivered,
+            known: self.known.clone(),
+            clients: self.windows.iter().map(super::window::Window::state).collect(),
+        }
+    }
+
+    /// Whether a state is one of this cluster: right numbers of groups and clients, sound destinations, no more than a
+    /// window of anything.
+    pub(super) fn check_state(&self, state: &State) -> Result<(), Rejected> {
+        let topology = &self.config.topology;
+        if state.known.len() != topology.groups() || state.clients.len() != topology.clients() {
+            return Err(Rejected::State("another number of groups or client places"));
+        }
+        for entry in state.clients.iter().flat_map(|client| &client.entries) {
+            let known = entry.destinations.iter().all(|to| topology.has_group(to.group));
+            let rising = entry.destinations.is_sorted_by(|a, b| a.group < b.group);
+            let ours = entry.void || entry.position(self.group).is_some();
+            if !(known && rising && ours) {
+                return Err(Rejected::State("a message that is not this group's"));
+            }
+        }
+        let window = self.config.window as usize;
+        if state.clients.iter().any(|client| client.entries.len() > window) {
+            return Err(Rejected::State("more messages than a window holds"));
+        }
+        Ok(())
+    }
+
+    /// Whether a state retains less than this member needs.
+    pub(super) fn is_behind(&self, state: &State) -> bool {
+        self.windows.iter().zip(&state.clients).any(|(window, client)| window.is_behind(client))
+    }
+
+    /// Messages of a state whose bodies are needed and missing.
+    pub(super) fn lacks<'a>(&'a self, state: &'a State) -> impl Iterator<Item = Subject> + use<'a> {
+        let clients = self.windows.iter().zip(&state.clients).enumerate();
+        clients.flat_map(|(client, (window, state))| {
+            let client = ClientId(client as u16);
+            window.lacks(state).map(move |sequence| Subject { client, sequence })
+        })
+    }
+
+    /// The application took over the state that this one's process had: what that process delivered is delivered here.
+    pub(super) fn jump<E: Effects>(&mut self, state: &State, effects: &mut E) {
+        if state.delivered <= self.delivered {
+            return;
+        }
+        for (window, client) in self.windows.iter_mut().zip(&state.clients) {
+            window.jump(client, self.group);
+        }
+        self.delivered = state.delivered;
+        effects.restore(state.delivered);
+    }
+
+    /// Takes a state in place of the own one; see [`Window::adopt`](super::window::Window::adopt).
+    pub(super) fn adopt(&mut self, state: &State, ballot: Ballot, counter: u64, leads: bool) {
+        for (window, client) in self.windows.iter_mut().zip(&state.clients) {
+            window.adopt(client, self.group, leads);
+        }
+        self.clock = self.clock.max(state.clock);
+        self.hear_of_all(&state.known);
+        (self.promised, self.ballot, self.counter) = (ballot, ballot, counter);
+        self.joining = None;
+        self.rebuild_order();
+    }
+
+    fn rebuild_order(&mut self) {
+        self.order.clear();
+        for client in 0..self.windows.len() {
+            let window = &self.windows[client];
+            for slot in window.first_undelivered()..window.assigned {
+                let message = self.windows[client].slot(slot);
+                if message.ordered && !message.void && !message.delivered {
+                    let key = message.tentative();
+                    self.order_push(key, ClientId(client as u16), slot);
+                }
+            }
+        }
+    }
+
+    /// A leader's state.
+    pub(super) fn on_install<E: Effects>(
+        &mut self,
+        ballot: Ballot,
+        counter: u64,
+        state: &State,
+        admits: &[Admitted],
+        snapshot: bool,
+        effects: &mut E,
+    ) {
+        let leader = ballot.leader();
+        if let Some(incarnation) = self.joining
+            && !admits.contains(&(self.config.me, incarnation))
+        {
+            // This ballot may lean on what this process has forgotten.
+            return;
+        }
+        if ballot < self.promised {
+            effects.letter(leader, &Letter::Refuse { promised: self.promised });
+            return;
+        }
+        let again = ballot == self.ballot && self.joining.is_none();
+        if again && counter <= self.counter && !self.is_behind(state) {
+            effects.letter(leader, &Letter::Installed { ballot });
+            return;
+        }
+        if ballot > self.promised {
+            self.promise(ballot);
+        }
+        if snapshot {
+            self.jump(state, effects);
+        }
+        self.stage = Stage::Installing(Box::new(Pending { ballot, counter, state: state.clone() }));
+        self.age = 0;
+        self.go_on_installing(true, effects);
+    }
+
+    /// Installs what is pending if nothing is missing; else asks for it, if told to.
+    pub(super) fn go_on_installing<E: Effects>(&mut self, ask: bool, effects: &mut E) {
+        let Stage::Installing(pending) = &self.stage else { return };
+        let (ballot, leader) = (pending.ballot, pending.ballot.leader());
+        if self.is_behind(&pending.state) {
+            if ask {
+                effects.letter(leader, &Letter::Behind { ballot });
+            }
+            return;
+        }
+        if !planted!(self.config.plant, StateWithoutBodies) {
+            let mut lacks = self.lacks(&pending.state).peekable();
+            if lacks.peek().is_some() {
+                if ask {
+                    lacks.for_each(|subject| effects.letter(leader, &Letter::WantBody(subject)));
+                }
+                return;
+            }
+        }
+        let Stage::Installing(pending) = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        self.adopt(&pending.state, ballot, pending.counter, false);
+        effects.letter(leader, &Letter::Installed { ballot });
+        self.acknowledge_all(None, effects);
+        self.deliver_due(effects);
+    }
+
+    /// A body came: a state may have waited for it.
+    pub(super) fn body_came<E: Effects>(&mut self, effects: &mut E) {
+        match &self.stage {
+            Stage::Installing(_) => self.go_on_installing(false, effects),
+            Stage::Campaigning(_) => {
+                let complete = !self.lacks_for_takeover();
+                if complete {
+                    self.count_promises(effects);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Acknowledges every undecided message whose vector is processed: to all, or what was lost on the way to one process.
+    pub(super) fn acknowledge_all<E: Effects>(&mut self, only: Option<ProcessId>, effects: &mut E) {
+        if self.promised != self.ballot {
+            return;
+        }
+        for client in 0..self.windows.len() as u16 {
+            let window = &self.windows[usize::from(client)];
+            for slot in window.first_undelivered()..window.assigned {
+                let message = self.windows[usize::from(client)].slot(slot);
+                if !message.vector || message.void || !message.body {
+                    continue;
+                }
+                if let Some(process) = only {
+                    self.acknowledge_to(process, ClientId(client), slot, effects);
+                } else {
+                    self.vote(ClientId(client), slot);
+                    self.acknowledge(ClientId(client), slot, effects);
+                    self.decide(ClientId(client), slot);
+                }
+            }
+        }
+    }
+
+    /// Sends this leader's state to a member, with the application's if `snapshot`; the stream goes on from there.
+    pub(super) fn install_at<E: Effects>(&mut self, to: ProcessId, snapshot: bool, effects: &mut E) {
+        let (ballot, counter, state) = (self.ballot, self.counter, self.state());
+        let admits = self.admitted.clone();
+        effects.letter(to, &Letter::Install { ballot, counter, state, admits, snapshot });
+        effects.begin_stream(ballot);
+    }
+
+    /// A member, or a candidate to whom this member is the donor, needs the application's state.
+    pub(super) fn on_behind<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, effects: &mut E) {
+        if ballot == self.ballot && matches!(self.stage, Stage::Preparing | Stage::Leading) {
+            self.install_at(from, true, effects);
+        } else if ballot == self.promised && ballot.leader() == from && ballot != self.ballot {
+            effects.letter(from, &Letter::Transfer { ballot, state: self.state() });
+        }
+    }
+
+    /// A process without memory wants to be taken in. That takes a new ballot, made without its memory: the quorums of
+    /// earlier ones may have leaned on what it forgot.
+    pub(super) fn on_join<E: Effects>(&mut self, from: ProcessId, incarnation: u64, effects: &mut E) {
+        let bit = self.config.topology.member_bit(self.group, from).unwrap_or(0);
+        if self.is_joining() {
+            self.fresh |= bit;
+            let all = (1_u128 << self.config.topology.size(self.group)) as u64;
+            if self.fresh | self.bit == all.wrapping_sub(1) {
+                // The last words of a process without memory: whoever has not heard that all are there hears it now.
+                self.join(effects);
+                self.begin_life();
+                for client in 0..self.windows.len() as u16 {
+                    self.settle(ClientId(client), effects);
+                }
+            }
+            return;
+        }
+        if self.admitted.contains(&(from, incarnation)) && matches!(self.stage, Stage::Preparing | Stage::Leading) {
+            self.install_at(from, true, effects);
+            return;
+        }
+        self.joiners.retain(|(process, _)| *process != from);
+        self.joiners.push((from, incarnation));
+        self.forget_promise(from);
+        self.installed &= !bit;
+        if self.leads && !planted!(self.config.plant, JoinWithoutBallot) {
+            let _ = self.campaign(effects);
+        } else if self.leads {
+            self.admitted.push((from, incarnation));
+            self.install_at(from, true, effects);
+        }
+    }
+
+    /// Asks the group to be taken in.
+    pub(super) fn join<E: Effects>(&self, effects: &mut E) {
+        let Some(incarnation) = self.joining else { return };
+        for member in self.others() {
+            effects.letter(member, &Letter::Join { incarnation });
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Letters, by kind.
+
+use stentor_fabric::ProcessId;
+
+use super::{Rejected, Replica, Stage};
+use crate::letter::{Letter, Subject};
+use crate::plant::planted;
+use crate::{Ballot, ClientId, Effects, GroupId, Place};
+
+impl Replica {
+    /// Another member wrote a letter. One that [fences](Letter::fences) a ballot larger than
+    /// [`promised`](Replica::promised) is given only when nobody but that ballot's leader can write this member's stream
+    /// regions any more, and what was in them is processed.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    pub fn on_letter<E: Effects>(&mut self, from: ProcessId, letter: &Letter, effects: &mut E) -> Result<(), Rejected> {
+        let Some(Place::Member { group, .. }) = self.config.topology.place(from) else {
+            return Err(Rejected::Sender(from));
+        };
+        self.check_sender(from, group, letter)?;
+        match letter {
+            Letter::Join { incarnation } => self.on_join(from, *incarnation, effects),
+            Letter::Campaign { ballot } => self.on_campaign(from, *ballot, effects),
+            Letter::Promise { ballot, state } => {
+                self.check_state(state)?;
+                self.on_promise(from, *ballot, state, effects);
+            }
+            Letter::Refuse { promised } => self.hear_of(self.group, *promised),
+            Letter::Install { ballot, counter, state, admits, snapshot } => {
+                self.check_state(state)?;
+                self.on_install(*ballot, *counter, state, admits, *snapshot, effects);
+            }
+            Letter::Installed { ballot } => self.on_installed(from, *ballot, effects),
+            Letter::Behind { ballot } => self.on_behind(from, *ballot, effects),
+            Letter::Transfer { ballot, state } => {
+                self.check_state(state)?;
+                self.on_transfer(from, *ballot, state, effects);
+            }
+            Letter::Announce { group, ballot } => self.on_announce(*group, *ballot, effects),
+            Letter::WantBody(subject) => self.on_want(from, *subject, effects),
+            Letter::Gone(_) => self.on_gone(effects),
+            Letter::Ask(subject) => self.on_ask(from, *subject, effects),
+            Letter::Decided { subject, times } => self.on_decided(*subject, Some(times), effects),
+            Letter::Forgotten(subject) => self.on_decided(*subject, None, effects),
+            Letter::Refused(subject) => self.on_refused(*subject, effects),
+            Letter::Lead => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a letter may come from where it came.
+    fn check_sender(&self, from: ProcessId, group: GroupId, letter: &Letter) -> Result<(), Rejected> {
+        let own = group == self.group && from != self.config.me;
+        let led = |ballot: &Ballot| ballot.leader() == from;
+        let sound = match letter {
+            Letter::Campaign { ballot } => own && led(ballot),
+            Letter::Install { ballot, admits, .. } => {
+                let topology = &self.config.topology;
+                own && led(ballot) && admits.iter().all(|(process, _)| topology.member_bit(group, *process).is_some())
+            }
+            Letter::Announce { group, ballot } => {
+                let known = self.config.topology.has_group(*group);
+                known && self.config.topology.member_bit(*group, ballot.leader()).is_some()
+            }
+            Letter::Refuse { promised } => own && self.config.topology.member_bit(group, promised.leader()).is_some(),
+            Letter::WantBody(_) | Letter::Gone(_) => from != self.config.me,
+            Letter::Decided { .. } | Letter::Forgotten(_) | Letter::Refused(_) => !own && group != self.group,
+            _ => own,
+        };
+        if sound { Ok(()) } else { Err(Rejected::Sender(from)) }
+    }
+
+    /// A larger ballot of a group was heard of.
+    pub(super) fn hear_of(&mut self, group: GroupId, ballot: Ballot) {
+        let known = &mut self.known[usize::from(group.0)];
+        *known = (*known).max(ballot);
+    }
+
+    fn on_announce<E: Effects>(&mut self, group: GroupId, ballot: Ballot, effects: &mut E) {
+        let known = self.known(group);
+        if ballot < known {
+            return;
+        }
+        self.hear_of(group, ballot);
+        if self.leads && group != self.group {
+            self.tell_timestamps(group, effects);
+        }
+    }
+
+    /// Sends this group's timestamps of every undecided common message to the leader of another group.
+    pub(super) fn tell_timestamps<E: Effects>(&mut self, group: GroupId, effects: &mut E) {
+        if planted!(self.config.plant, TimestampsNotRepeated) {
+            return;
+        }
+        for client in 0..self.windows.len() as u16 {
+            let window = &self.windows[usize::from(client)];
+            for slot in window.first_undelivered()..window.assigned {
+                let message = self.windows[usize::from(client)].slot(slot);
+                let common = message.destinations.iter().position(|to| to.group == group);
+                if let Some(position) = common
+                    && message.decided.is_none()
+                    && !message.void
+                {
+                    self.send_timestamp(ClientId(client), slot, position, effects);
+                }
+            }
+        }
+    }
+
+    /// Finds a retained message.
+    pub(super) fn find(&self, subject: Subject) -> Option<u64> {
+        self.windows.get(usize::from(subject.client.0))?.find(subject.sequence)
+    }
+
+    fn on_want<E: Effects>(&mut self, from: ProcessId, subject: Subject, effects: &mut E) {
+        match self.find(subject) {
+            Some(slot) if self.windows[usize::from(subject.client.0)].slot(slot).body => {
+                effects.body(from, subject.client, slot);
+            }
+            _ => effects.letter(from, &Letter::Gone(subject)),
+        }
+    }
+
+    /// A body that is needed is nowhere to be had: the application's state contains it.
+    fn on_gone<E: Effects>(&mut self, effects: &mut E) {
+        match &self.stage {
+            Stage::Campaigning(_) => self.want_transfer(effects),
+            Stage::Leading | Stage::Preparing => {}
+            Stage::Idle | Stage::Installing(_) => {
+                let ballot = self.promised;
+                if ballot.leader() != self.config.me {
+                    effects.letter(ballot.leader(), &Letter::Behind { ballot });
+                }
+            }
+        }
+    }
+
+    fn on_ask<E: Effects>(&mut self, from: ProcessId, subject: Subject, effects: &mut E) {
+        if !self.leads {
+            return;
+        }
+        match self.find(subject) {
+            Some(slot) if self.windows[usize::from(subject.client.0)].slot(slot).decided.is_some() => {
+                self.append_decided(subject.client, slot, effects);
+            }
+            Some(_) => {}
+            // Everybody that counts has delivered it, and it is forgotten: who asks is behind.
+            None => self.install_at(from, true, effects),
+        }
+    }
+
+    /// Another group's leader says that a message is decided: at these times, or so long ago that it has forgotten them.
+    fn on_decided<E: Effects>(&mut self, subject: Subject, times: Option<&Vec<u64>>, effects: &mut E) {
+        let Some(slot) = self.find(subject).filter(|_| self.leads) else { return };
+        let message = self.windows[usize::from(subject.client.0)].slot(slot);
+        let same = times.is_none_or(|times| message.times().words() == times);
+        if message.vector && same && self.learn(subject.client, slot) {
+            self.append_decided(subject.client, slot, effects);
+            self.settle(subject.client, effects);
+        }
+    }
+
+    /// The message's vector is known to be decided. Returns whether that is news.
+    pub(super) fn learn(&mut self, client: ClientId, slot: u64) -> bool {
+        let leads = self.ballot.leader() == self.config.me;
+        let window = &mut self.windows[usize::from(client.0)];
+        let message = window.slot_mut(slot);
+        if !message.vector || message.decided.is_some() || message.void || message.delivered {
+            return false;
+        }
+        let (latest, set) = (message.latest(message.times()), message.set);
+        message.decided = Some(latest);
+        if slot < window.assigned && leads {
+            window.count_decided(set);
+        }
+        true
+    }
+
+    /// Tells another group's leader what became of a message that it asks about by giving its timestamp.
+    pub(super) fn tell_outcome<E: Effects>(&self, to: ProcessId, client: ClientId, slot: u64, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        let subject = Subject { client, sequence: message.sequence };
+        if message.void {
+            effects.letter(to, &Letter::Refused(subject));
+        } else if message.vector {
+            effects.letter(to, &Letter::Decided { subject, times: message.times().words().to_vec() });
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Phase 1: a member takes over its group. It asks for promises (1A); who promises sends what it has processed (1B); from a
+//! majority of the configured group it takes the state that goes farthest.
+//!
+//! Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps:
+//! A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before it.
+
+use stentor_fabric::ProcessId;
+
+use super::{Rejected, Replica, Stage};
+use crate::letter::{Letter, Subject};
+use crate::plant::planted;
+use crate::state::State;
+use crate::{Ballot, ClientId, Effects, GroupId};
+
+/// A campaign under way.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Candidacy {
+    /// Who promised, and what it has processed.
+    promises: Vec<(ProcessId, State)>,
+}
+
+impl Replica {
+    /// Begins a campaign for this group's leadership, in a ballot larger than all that were heard of. Nobody may be able to
+    /// write this member's stream regions, as with [`Letter::fences`]. Returns the ballot.
+    ///
+    /// # Errors
+    /// [`Rejected::Joining`] without memory.
+    pub fn campaign<E: Effects>(&mut self, effects: &mut E) -> Result<Ballot, Rejected> {
+        if self.is_joining() {
+            return Err(Rejected::Joining);
+        }
+        let highest = self.promised.max(self.known(self.group));
+        let ballot = Ballot::new(highest.number() + 1, self.config.me);
+        self.promise(ballot);
+        self.stage = Stage::Campaigning(Box::new(Candidacy { promises: vec![(self.config.me, self.state())] }));
+        self.age = 0;
+        for member in self.others() {
+            effects.letter(member, &Letter::Campaign { ballot });
+        }
+        self.count_promises(effects);
+        Ok(ballot)
+    }
+
+    /// The other members of the own group.
+    pub(super) fn others(&self) -> impl Iterator<Item = ProcessId> + use<> {
+        let me = self.config.me;
+        self.config.topology.members(self.group).filter(move |member| *member != me)
+    }
+
+    /// From now on nothing of a smaller ballot counts here.
+    pub(super) fn promise(&mut self, ballot: Ballot) {
+        self.promised = ballot;
+        self.hear_of(self.group, ballot);
+        self.leads = false;
+        self.stage = Stage::Idle;
+    }
+
+    /// 1A. One step: promise, and take the snapshot that the promise carries.
+    pub(super) fn on_campaign<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, effects: &mut E) {
+        if self.is_joining() || ballot == self.ballot {
+            return;
+        }
+        if ballot < self.promised {
+            effects.letter(from, &Letter::Refuse { promised: self.promised });
+            return;
+        }
+        if ballot > self.promised {
+            self.promise(ballot);
+        }
+        effects.letter(from, &Letter::Promise { ballot, state: self.state() });
+    }
+
+    /// 1B.
+    pub(super) fn on_promise<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, state: &State, effects: &mut E) {
+        let Stage::Campaigning(candidacy) = &mut self.stage else { return };
+        if ballot != self.promised || candidacy.promises.iter().any(|(process, _)| *process == from) {
+            return;
+        }
+        candidacy.promises.push((from, state.clone()));
+        self.count_promises(effects);
+    }
+
+    /// A process that lost its memory has not promised anything.
+    pub(super) fn forget_promise(&mut self, process: ProcessId) {
+        if let Stage::Campaigning(candidacy) = &mut self.stage {
+            candidacy.promises.retain(|(promised, _)| *promised != process);
+        }
+    }
+
+    /// Takes over, if a majority has promised and nothing is missing; asks for what is missing.
+    pub(super) fn count_promises<E: Effects>(&mut self, effects: &mut E) {
+        let Some((donor, state)) = self.best_promise() else { return };
+        if donor == self.config.me {
+            let state = state.clone();
+            self.take_over(&state, effects);
+            return;
+        }
+        if self.is_behind(state) {
+            self.want_transfer(effects);
+            return;
+        }
+        let lacks: Vec<Subject> = self.lacks(state).collect();
+        if lacks.is_empty() || planted!(self.config.plant, StateWithoutBodies) {
+            let state = state.clone();
+            self.take_over(&state, effects);
+            return;
+        }
+        for subject in lacks {
+            effects.letter(donor, &Letter::WantBody(subject));
+        }
+    }
+
+    /// Of a majority's promises the longest processed prefix among those with the highest synced ballot, and whose it is.
+    fn best_promise(&self) -> Option<(ProcessId, &State)> {
+        let Stage::Campaigning(candidacy) = &self.stage else { return None };
+        if (candidacy.promises.len() as u32) < self.config.topology.majority(self.group) {
+            return None;
+        }
+        let mut best = candidacy.promises.first()?;
+        for promise in &candidacy.promises[1..] {
+            let farther = if planted!(self.config.plant, CounterBeforeBallot) {
+                (promise.1.counter, promise.1.synced) > (best.1.counter, best.1.synced)
+            } else {
+                (promise.1.synced, promise.1.counter) > (best.1.synced, best.1.counter)
+            };
+            if farther && !planted!(self.config.plant, FirstPromiseOnly) {
+                best = promise;
+            }
+        }
+        Some((best.0, &best.1))
+    }
+
+    /// The state to take over, once a majority has promised.
+    pub(super) fn best_state(&self) -> Option<&State> {
+        self.best_promise().map(|(_, state)| state)
+    }
+
+    pub(super) fn want_transfer<E: Effects>(&self, effects: &mut E) {
+        if let Some((donor, _)) = self.best_promise().filter(|(donor, _)| *donor != self.config.me) {
+            effects.letter(donor, &Letter::Behind { ballot: self.promised });
+        }
+    }
+
+    /// The state that goes farthest, with the application's.
+    pub(super) fn on_transfer<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, state: &State, effects: &mut E) {
+        let wanted = self.best_promise().is_some_and(|(donor, _)| donor == from);
+        if ballot != self.promised || !wanted {
+            return;
+        }
+        self.jump(state, effects);
+        if let Stage::Campaigning(candidacy) = &mut self.stage
+            && let Some(promise) = candidacy.promises.iter_mut().find(|(process, _)| *process == from)
+        {
+            promise.1 = state.clone();
+        }
+        self.count_promises(effects);
+    }
+
+    /// Takes the state and installs it at the others. The clock is the maximum over all promises.
+    fn take_over<E: Effects>(&mut self, state: &State, effects: &mut E) {
+        let Stage::Campaigning(candidacy) = std::mem::replace(&mut self.stage, Stage::Preparing) else { return };
+        for (_, promised) in &candidacy.promises {
+            self.clock = self.clock.max(promised.clock);
+            self.hear_of_all(&promised.known);
+        }
+        // A process that asked to be taken in has not promised: this ballot was made without its memory.
+        self.admitted = self.joiners.clone();
+        self.installed = self.bit;
+        self.age = 0;
+        self.adopt(state, self.promised, 0, true);
+        effects.begin_stream(self.ballot);
+        for member in self.others() {
+            let admitted = self.admitted.iter().any(|(process, _)| *process == member);
+            self.install_at(member, admitted, effects);
+        }
+        self.lead_if_installed(effects);
+    }
+
+    pub(super) fn hear_of_all(&mut self, known: &[Ballot]) {
+        for (group, ballot) in known.iter().enumerate() {
+            self.hear_of(GroupId(group as u16), *ballot);
+        }
+    }
+
+    /// A member has installed this leader's state.
+    pub(super) fn on_installed<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, effects: &mut E) {
+        let leads = matches!(self.stage, Stage::Preparing | Stage::Leading);
+        if !leads || ballot != self.ballot {
+            return;
+        }
+        self.installed |= self.config.topology.member_bit(self.group, from).unwrap_or(0);
+        let taken_in = |joiner: &(ProcessId, u64)| joiner.0 == from && self.admitted.contains(joiner);
+        self.joiners.retain(|joiner| !taken_in(joiner));
+        self.lead_if_installed(effects);
+    }
+
+    fn lead_if_installed<E: Effects>(&mut self, effects: &mut E) {
+        let majority = self.config.topology.majority(self.group);
+        let enough = self.installed.count_ones() >= majority || planted!(self.config.plant, ReadyAlone);
+        if self.stage != Stage::Preparing || !enough {
+            return;
+        }
+        self.stage = Stage::Leading;
+        self.leads = true;
+        let announce = Letter::Announce { group: self.group, ballot: self.ballot };
+        for process in 0..self.config.topology.all_members() as u16 {
+            let process = ProcessId(process);
+            if self.config.topology.member_bit(self.group, process).is_none() {
+                effects.letter(process, &announce);
+            }
+        }
+        if !planted!(self.config.plant, NotProposedAgain) {
+            self.propose_again(effects);
+        }
+        for client in 0..self.windows.len() as u16 {
+            self.assign_ready(ClientId(client), effects);
+        }
+        self.deliver_due(effects);
+        if self.joiners.iter().any(|joiner| !self.admitted.contains(joiner)) {
+            // Somebody came too late for this ballot.
+            let _ = self.campaign(effects);
+        }
+    }
+
+    /// Every message that is not decided: its timestamp to the other leaders, its vector voted for under this ballot.
+    fn propose_again<E: Effects>(&mut self, effects: &mut E) {
+        for client in 0..self.windows.len() as u16 {
+            let window = &self.windows[usize::from(client)];
+            for slot in window.first_undelivered()..window.assigned {
+                let message = self.windows[usize::from(client)].slot(slot);
+                if message.decided.is_none() && !message.void && message.ordered {
+                    self.send_timestamps(ClientId(client), slot, effects);
+                    self.vote_again(ClientId(client), slot, effects);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What time brings: letters and items that may be lost with a connection are repeated until they have had their effect.
+
+use stentor_fabric::ProcessId;
+
+use super::{Rejected, Replica, Stage, Variant};
+use crate::item::{RemoteTimestamp, StreamEntry, StreamItem};
+use crate::letter::{Letter, Subject};
+use crate::plant::planted;
+use crate::{ClientId, Effects, Place};
+
+impl Replica {
+    /// Time passes: call every few milliseconds. What has made no progress for [`patience`](super::ReplicaConfig::patience)
+    /// ticks is asked for, or said, again.
+    pub fn on_tick<E: Effects>(&mut self, effects: &mut E) {
+        self.age = self.age.saturating_add(1);
+        if self.age >= self.config.patience {
+            self.age = 0;
+            self.repeat_letters(effects);
+        }
+        for client in 0..self.windows.len() as u16 {
+            for slot in self.windows[usize::from(client)].open() {
+                self.grow_old(ClientId(client), slot, effects);
+            }
+        }
+    }
+
+    fn repeat_letters<E: Effects>(&mut self, effects: &mut E) {
+        if self.is_joining() {
+            self.join(effects);
+        }
+        match &self.stage {
+            Stage::Idle => {}
+            Stage::Campaigning(_) => {
+                let ballot = self.promised;
+                for member in self.others() {
+                    effects.letter(member, &Letter::Campaign { ballot });
+                }
+                self.count_promises(effects);
+            }
+            Stage::Preparing => {
+                let installed = self.installed;
+                for member in self.others() {
+                    let bit = self.config.topology.member_bit(self.group, member).unwrap_or(0);
+                    if installed & bit == 0 {
+                        self.install_at(member, false, effects);
+                    }
+                }
+            }
+            Stage::Leading => {}
+            Stage::Installing(_) => self.go_on_installing(true, effects),
+        }
+    }
+
+    /// One undelivered slot is a tick older.
+    fn grow_old<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        let window = &mut self.windows[usize::from(client.0)];
+        if !window.is_here(slot) {
+            return;
+        }
+        let assigned = slot < window.assigned;
+        let message = window.slot_mut(slot);
+        if message.groups == 0 || message.void || message.delivered {
+            return;
+        }
+        message.age += 1;
+        // A body that nobody assigns is seldom one that the leader has not got: it is the sender's turn first.
+        let patience =
+            if message.body && !assigned { self.config.patience.saturating_mul(4) } else { self.config.patience };
+        if message.age < patience {
+            return;
+        }
+        message.age = 0;
+        let subject = Subject { client, sequence: message.sequence };
+        let (body, decided) = (message.body, message.decided.is_some());
+        if self.leads {
+            match (assigned, body) {
+                (true, _) if !decided => self.repeat(client, slot, effects),
+                (false, false) => self.want_from_other_leaders(client, slot, subject, effects),
+                _ => {}
+            }
+        } else if self.promised == self.ballot && !self.is_joining() {
+            let leader = self.ballot.leader();
+            match (assigned, body) {
+                (true, _) if !decided && leader != self.config.me => effects.letter(leader, &Letter::Ask(subject)),
+                (false, true) if slot == self.windows[usize::from(client.0)].assigned => {
+                    effects.body(leader, client, slot);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Says again what a leader said about an undecided message; who has heard it acknowledges again.
+    fn repeat<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        self.send_timestamps(client, slot, effects);
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        if message.vector && !planted!(self.config.plant, VectorNotRepeated) {
+            self.append_vector(client, slot, effects);
+            self.vote_again(client, slot, effects);
+        }
+    }
+
+    /// A vector that is known counts as this leader's vote under its ballot.
+    pub(super) fn vote_again<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        if !message.times().complete() {
+            return;
+        }
+        if !message.vector {
+            self.complete_if_known(client, slot, effects);
+            return;
+        }
+        self.vote(client, slot);
+        let alone = self.config.topology.size(self.group) == 1;
+        if alone || self.config.variant == Variant::V1 {
+            self.acknowledge(client, slot, effects);
+        }
+        self.decide(client, slot);
+    }
+
+    /// Writes this group's timestamp to the leaders of all other destination groups.
+    pub(super) fn send_timestamps<E: Effects>(&self, client: ClientId, slot: u64, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        for position in (0..message.destinations.len()).filter(|position| *position != message.own) {
+            self.send_timestamp(client, slot, position, effects);
+        }
+    }
+
+    pub(super) fn send_timestamp<E: Effects>(&self, client: ClientId, slot: u64, position: usize, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        let leader = self.known(message.destinations[position].group).leader();
+        let (head, time) = (message.head(client, position), message.times().time(message.own));
+        let own = message.own as u8;
+        effects.timestamp(leader, &RemoteTimestamp { head, position: own, ballot: self.ballot, time });
+    }
+
+    /// Whoever gave a timestamp of a message that is not held here has its body.
+    fn want_from_other_leaders<E: Effects>(&mut self, client: ClientId, slot: u64, subject: Subject, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        for position in 0..message.groups {
+            if message.times().time(position) != 0 {
+                let leader = message.ballot(position).leader();
+                if leader != self.config.me {
+                    effects.letter(leader, &Letter::WantBody(subject));
+                }
+            }
+        }
+    }
+
+    /// The head of the leader's stream waits for its body, for a while already.
+    pub fn on_stalled<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) {
+        let leader = self.promised.leader();
+        if leader != self.config.me && self.promised == self.ballot {
+            let subject = Subject { client: item.head.client, sequence: item.head.sequence };
+            effects.letter(leader, &Letter::WantBody(subject));
+        }
+    }
+
+    /// The connections with a member are up again; what was on its way either way is lost.
+    ///
+    /// # Errors
+    /// [`Rejected::Sender`] if it is not a member.
+    pub fn on_connected<E: Effects>(&mut self, peer: ProcessId, effects: &mut E) -> Result<(), Rejected> {
+        let Some(Place::Member { group, .. }) = self.config.topology.place(peer) else {
+            return Err(Rejected::Sender(peer));
+        };
+        if let Some(incarnation) = self.joining {
+            if group == self.group {
+                effects.letter(peer, &Letter::Join { incarnation });
+            }
+            return Ok(());
+        }
+        if group == self.group {
+            match &self.stage {
+                Stage::Campaigning(_) => effects.letter(peer, &Letter::Campaign { ballot: self.promised }),
+                Stage::Preparing | Stage::Leading => self.install_at(peer, false, effects),
+                Stage::Idle | Stage::Installing(_) => {}
+            }
+        } else if self.leads {
+            effects.letter(peer, &Letter::Announce { group: self.group, ballot: self.ballot });
+            if self.known(group).leader() == peer {
+                self.tell_timestamps(group, effects);
+            }
+        }
+        self.acknowledge_all(Some(peer), effects);
+        Ok(())
+    }
+
+    pub(super) fn append_decided<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        self.counter += 1;
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        let head = message.head(client, message.own);
+        effects.to_followers(&StreamItem { head, counter: self.counter, entry: StreamEntry::Decided });
+    }
+
+    /// Another destination group will never deliver a message.
+    pub(super) fn on_refused<E: Effects>(&mut self, subject: Subject, effects: &mut E) {
+        let Some(slot) = self.find(subject).filter(|_| self.leads) else { return };
+        let message = self.windows[usize::from(subject.client.0)].slot(slot);
+        if message.decided.is_some() || message.void || !message.ordered {
+            return;
+        }
+        self.counter += 1;
+        let head = message.head(subject.client, message.own);
+        effects.to_followers(&StreamItem { head, counter: self.counter, entry: StreamEntry::Void });
+        self.void(subject.client, slot);
+        self.settle(subject.client, effects);
+    }
+
+    /// The message will never be delivered.
+    pub(super) fn void(&mut self, client: ClientId, slot: u64) {
+        let leads = self.ballot.leader() == self.config.me;
+        let window = &mut self.windows[usize::from(client.0)];
+        let assigned = slot < window.assigned;
+        let message = window.slot_mut(slot);
+        if message.void || message.delivered {
+            return;
+        }
+        let (undecided, set) = (message.decided.is_none() && assigned && leads, message.set);
+        message.void = true;
+        message.votes.clear();
+        window.assigned = window.assigned.max(slot + 1);
+        if undecided {
+            window.count_decided(set);
+        }
+        window.pass_delivered();
+    }
+
+    /// Whether the state to take over needs bodies that are missing.
+    pub(super) fn lacks_for_takeover(&self) -> bool {
+        self.best_state().is_none_or(|state| self.is_behind(state) || self.lacks(state).next().is_some())
+    }
+
+    /// Acknowledges a message to one process, if it is one of its destinations.
+    pub(super) fn acknowledge_to<E: Effects>(&self, to: ProcessId, client: ClientId, slot: u64, effects: &mut E) {
+        let message = self.windows[usize::from(client.0)].slot(slot);
+        for (position, destination) in message.destinations.iter().enumerate() {
+            if self.config.topology.member_bit(destination.group, to).is_some() {
+                let head = message.head(client, position);
+                let (own, times) = (message.own as u8, message.times());
+                effects.acknowledge(to, &crate::Ack { head, position: own, ballot: self.ballot, times });
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
+
+use crate::letter::{LetterError, Words};
+use crate::{Ballot, Destination, GroupId};
+
+/// What a member has processed. Bodies are named, not carried: who misses one asks for it.
+///
+/// Under one ballot the leader's stream is the same for everybody, so (`synced`, `counter`) says how far a state goes,
+/// and of two states with the same `synced` the one with the larger `counter` contains the other.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct State {
+    /// The ballot whose complete state this is based on.
+    pub synced: Ballot,
+    /// Entries of that ballot's stream that are processed.
+    pub counter: u64,
+    /// The clock: at least every time in here.
+    pub clock: u64,
+    /// Messages delivered.
+    pub delivered: u64,
+    /// By group, the largest ballot that was heard of.
+    pub known: Vec<Ballot>,
+    /// By client place.
+    pub clients: Vec<ClientState>,
+}
+
+/// What a member has processed of one client.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ClientState {
+    /// Slots below this are delivered (or void).
+    pub delivered: u64,
+    /// The first slot that is retained: that of `entries[0]`.
+    pub from: u64,
+    /// Sequence of the last slot before it.
+    pub freed: u64,
+    /// The assigned slots from there on.
+    pub entries: Vec<Entry>,
+}
+
+/// One assigned message.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Entry {
+    /// The client's number for it.
+    pub sequence: u64,
+    /// Its destinations; none of a void slot whose message nobody has seen.
+    pub destinations: Vec<Destination>,
+    /// The own group's time; 0 of a void slot that was never assigned.
+    pub time: u64,
+    /// All times, if the stream is processed through the vector.
+    pub vector: Option<Vec<u64>>,
+    /// Known to be decided at the vector.
+    pub decided: bool,
+    /// Never to be delivered.
+    pub void: bool,
+}
+
+const DECIDED: u64 = 1;
+const VOID: u64 = 2;
+const VECTOR: u64 = 4;
+
+impl State {
+    pub(crate) fn encode(&self, out: &mut Vec<u64>) {
+        out.extend_from_slice(&[self.synced.to_word(), self.counter, self.clock, self.delivered]);
+        out.push(self.known.len() as u64);
+        out.extend(self.known.iter().map(|ballot| ballot.to_word()));
+        out.push(self.clients.len() as u64);
+        for client in &self.clients {
+            out.extend_from_slice(&[client.delivered, client.from, client.freed, client.entries.len() as u64]);
+            client.entries.iter().for_each(|entry| entry.encode(out));
+        }
+    }
+
+    pub(crate) fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+        let (synced, counter) = (Ballot::from_word(words.next()?), words.next()?);
+        let (clock, delivered) = (words.next()?, words.next()?);
+        if clock >> 63 != 0 || counter >> 63 != 0 {
+            return Err(LetterError::Value("clock or counter"));
+        }
+        let mut known = Vec::new();
+        for _ in 0..words.length()? {
+            known.push(Ballot::from_word(words.next()?));
+        }
+        let mut clients = Vec::new();
+        for _ in 0..words.length()? {
+            clients.push(ClientState::decode(words)?);
+        }
+        Ok(State { synced, counter, clock, delivered, known, clients })
+    }
+}
+
+impl ClientState {
+    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+        let (delivered, from, freed) = (words.next()?, words.next()?, words.next()?);
+        let count = words.length()?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            entries.push(Entry::decode(words)?);
+        }
+        let assigned = from.checked_add(count as u64).ok_or(LetterError::Value("slot"))?;
+        if delivered < from || delivered > assigned {
+            return Err(LetterError::Value("number of delivered slots"));
+        }
+        Ok(ClientState { delivered, from, freed, entries })
+    }
+
+    /// The first slot that is not assigned.
+    #[must_use]
+    pub fn assigned(&self) -> u64 {
+        self.from + self.entries.len() as u64
+    }
+}
+
+impl Entry {
+    fn encode(&self, out: &mut Vec<u64>) {
+        let flags = if self.decided { DECIDED } else { 0 }
+            | if self.void { VOID } else { 0 }
+            | if self.vector.is_some() { VECTOR } else { 0 };
+        out.extend_from_slice(&[self.sequence, self.time, flags, self.destinations.len() as u64]);
+        out.extend(self.destinations.iter().map(|to| to.to_word()));
+        if let Some(vector) = &self.vector {
+            out.extend_from_slice(vector);
+        }
+    }
+
+    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+        let (sequence, time, flags) = (words.next()?, words.next()?, words.next()?);
+        if flags & !(DECIDED | VOID | VECTOR) != 0 {
+            return Err(LetterError::Value("flag"));
+        }
+        let groups = words.length()?;
+        let destinations: Vec<Destination> =
+            words.take(groups)?.iter().map(|word| Destination::from_word(*word)).collect();
+        let vector = if flags & VECTOR == 0 { None } else { Some(words.take(groups)?.to_vec()) };
+        let (decided, void) = (flags & DECIDED != 0, flags & VOID != 0);
+        let times = [time].into_iter().chain(vector.iter().flatten().copied());
+        if times.clone().any(|time| time >> 63 != 0) || (decided && vector.is_none()) {
+            return Err(LetterError::Value("time"));
+        }
+        if !void && (groups == 0 || time == 0 || sequence == 0 || vector.iter().flatten().any(|time| *time == 0)) {
+            return Err(LetterError::Value("entry"));
+        }
+        Ok(Entry { sequence, destinations, time, vector, decided, void })
+    }
+
+    /// Position of a group among the destinations.
+    #[must_use]
+    pub fn position(&self, group: GroupId) -> Option<usize> {
+        self.destinations.iter().position(|to| to.group == group)
+    }
+}
