@@ -115,6 +115,11 @@ impl Sender {
         self.freed[group].iter().filter(|(_, counts)| *counts).count() >= self.majorities[group]
     }
 
+    /// A member counts for flow control again: it has delivered what this client regards as free.
+    pub fn readmit(&mut self, group: GroupId, member: usize) {
+        self.freed[usize::from(group.0)][member].1 = true;
+    }
+
     /// A member no longer counts for flow control.
     pub fn expel(&mut self, group: GroupId, member: usize) {
         self.freed[usize::from(group.0)][member].1 = false;

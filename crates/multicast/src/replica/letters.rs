@@ -129,7 +129,7 @@ impl Replica {
             Stage::Leading | Stage::Preparing => {}
             Stage::Idle | Stage::Installing(_) => {
                 let ballot = self.promised;
-                if ballot.leader() != self.config.me {
+                if ballot.leader() != self.config.me && !self.is_joining() {
                     effects.letter(ballot.leader(), &Letter::Behind { ballot });
                 }
             }

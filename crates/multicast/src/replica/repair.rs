@@ -150,7 +150,7 @@ impl Replica {
     /// The head of the leader's stream waits for its body, for a while already.
     pub fn on_stalled<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) {
         let leader = self.promised.leader();
-        if leader != self.config.me && self.promised == self.ballot {
+        if leader != self.config.me && self.promised == self.ballot && !self.is_joining() {
             let subject = Subject { client: item.head.client, sequence: item.head.sequence };
             effects.letter(leader, &Letter::WantBody(subject));
         }

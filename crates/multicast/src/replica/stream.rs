@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 
-use super::{Rejected, Replica};
+use super::{Rejected, Replica, Stage};
 use crate::item::{StreamEntry, StreamItem};
 use crate::{Ballot, ClientId, Effects};
 
@@ -11,6 +11,9 @@ impl Replica {
     #[inline]
     #[must_use]
     pub fn stream_waits(&self, from: ProcessId, item: &StreamItem<'_>) -> bool {
+        if matches!(self.stage, Stage::Installing(_)) && self.stream_ballot.leader() == from {
+            return self.stream_ballot >= self.promised;
+        }
         if !self.follows(from) || item.counter <= self.counter {
             return self.stream_ballot > self.ballot && self.stream_ballot.leader() == from;
         }
@@ -52,7 +55,7 @@ impl Replica {
         item: &StreamItem<'_>,
         effects: &mut E,
     ) -> Result<(), Rejected> {
-        if self.leads || self.config.topology.member_bit(self.group, from).is_none() {
+        if from == self.config.me || self.config.topology.member_bit(self.group, from).is_none() {
             return Err(Rejected::Role);
         }
         if !self.follows(from) || item.counter <= self.counter {

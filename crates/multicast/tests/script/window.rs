@@ -67,7 +67,11 @@ fn an_item_about_a_slot_long_freed_is_dropped_whatever_its_lower_bits() {
         assert!(follower.replica == before, "slot {slot}");
     }
     let other = Err(Rejected::OtherMessage { client: 0, slot: 4, sequence: 6 });
-    assert_eq!(follower.ack(2, head(6, 4, 1), 0, &[6]), other, "a later message in a delivered slot: nobody sends that");
+    assert_eq!(
+        follower.ack(2, head(6, 4, 1), 0, &[6]),
+        other,
+        "a later message in a delivered slot: nobody sends that"
+    );
 }
 
 #[test]

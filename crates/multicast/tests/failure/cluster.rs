@@ -1,0 +1,367 @@
+//! A cluster of real state machines, and what may happen to it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    ClientId, GroupId, Header, Item, Letter, MessageId, Place, Plant, Replica, ReplicaConfig, Sender, Topology, Variant,
+};
+
+use super::judge::Sent;
+use super::net::{Log, Net, Parcel, Recorder, Wire};
+
+/// One member.
+pub(crate) struct Member {
+    pub(crate) group: GroupId,
+    pub(crate) replica: Option<Replica>,
+    pub(crate) log: Log,
+    pub(crate) incarnation: u64,
+}
+
+/// Everybody, and what is on its way.
+pub(crate) struct Cluster {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) net: Net,
+    pub(crate) members: Vec<Member>,
+    /// What crashed processes had delivered.
+    pub(crate) dead: Vec<(GroupId, Log)>,
+    pub(crate) senders: Vec<Option<Sender>>,
+    pub(crate) sent: HashMap<MessageId, Sent>,
+    bodies: HashMap<(u16, u16, u64), Vec<u64>>,
+    /// Members that a client counts for flow control no more.
+    uncounted: HashSet<(u16, u16)>,
+    config: (Variant, u32, Plant),
+    pub(crate) deliveries: usize,
+    pub(crate) trace: Vec<String>,
+    pub(crate) tracing: bool,
+}
+
+impl Cluster {
+    pub(crate) fn new(sizes: &[usize], clients: u16, config: (Variant, u32, Plant)) -> Self {
+        let topology = Arc::new(Topology::new(sizes, clients).expect("a possible cluster"));
+        let (_, window, plant) = config;
+        let members = (0..topology.all_members() as u16).map(|process| {
+            let replica = Replica::new(Cluster::config(&topology, process, config));
+            Member { group: replica.group(), replica: Some(replica), log: Log::new(), incarnation: 1 }
+        });
+        let members: Vec<Member> = members.collect();
+        let mut net = Net::default();
+        for from in 0..members.len() as u16 {
+            for to in 0..members.len() as u16 {
+                net.streams.insert((from, to), from != to);
+            }
+        }
+        let senders = (0..clients).map(|c| Some(Sender::new(&topology, ClientId(c), window, plant))).collect();
+        Cluster {
+            net,
+            members,
+            dead: Vec::new(),
+            senders,
+            sent: HashMap::new(),
+            bodies: HashMap::new(),
+            uncounted: HashSet::new(),
+            config,
+            deliveries: 0,
+            trace: Vec::new(),
+            tracing: false,
+            topology,
+        }
+    }
+
+    fn config(
+        topology: &Arc<Topology>,
+        process: u16,
+        (variant, window, plant): (Variant, u32, Plant),
+    ) -> ReplicaConfig {
+        ReplicaConfig { topology: topology.clone(), me: ProcessId(process), variant, window, patience: 2, plant }
+    }
+
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.tracing {
+            self.trace.push(what());
+        }
+    }
+
+    pub(crate) fn is_up(&self, process: u16) -> bool {
+        self.members[usize::from(process)].replica.is_some()
+    }
+
+    /// Members of a group that are down or have no memory yet.
+    pub(crate) fn failed(&self, group: GroupId) -> usize {
+        let here = |member: &&Member| member.group == group;
+        let failed = |member: &&Member| member.replica.as_ref().is_none_or(Replica::is_joining);
+        self.members.iter().filter(here).filter(failed).count()
+    }
+
+    /// One step of one member; `until`: how many of its writes go out before it crashes.
+    pub(crate) fn step<F>(
+        &mut self,
+        process: u16,
+        came: Option<Log>,
+        until: Option<usize>,
+        input: F,
+    ) -> Result<(), String>
+    where
+        F: FnOnce(&mut Replica, &mut Recorder<'_>) -> Result<(), String>,
+    {
+        let member = &mut self.members[usize::from(process)];
+        let Some(replica) = &mut member.replica else { return Ok(()) };
+        let mut recorder = Recorder {
+            topology: self.topology.clone(),
+            me: process,
+            group: member.group,
+            log: &mut member.log,
+            bodies: &self.bodies,
+            came,
+            sends: Vec::new(),
+            begun: Vec::new(),
+            deliveries: 0,
+            flaw: None,
+        };
+        let done = input(replica, &mut recorder);
+        let Recorder { sends, deliveries, flaw, .. } = recorder;
+        self.deliveries += deliveries;
+        for (wire, parcel) in sends.into_iter().take(until.unwrap_or(usize::MAX)) {
+            self.send(wire, parcel);
+        }
+        match flaw {
+            Some(flaw) => Err(flaw),
+            None => done,
+        }
+    }
+
+    fn send(&mut self, wire: Wire, parcel: Parcel) {
+        match (wire, &parcel) {
+            (Wire::Stream { from, to }, _) if !self.net.streams[&(from, to)] => return,
+            // An installed state says where the stream begins.
+            (Wire::Control { from, to }, letter) if is_install(letter) && !self.net.streams[&(from, to)] => {
+                self.net.queues.remove(&Wire::Stream { from, to });
+                self.net.streams.insert((from, to), true);
+                self.net.unread.insert((from, to));
+            }
+            _ => {}
+        }
+        self.net.push(wire, parcel);
+    }
+
+    /// The receiver takes the head of a queue pair. `Ok(false)`: it must wait.
+    pub(crate) fn take(&mut self, wire: Wire, until: Option<usize>) -> Result<bool, String> {
+        let Some(parcel) = self.net.queues.get(&wire).and_then(|queue| queue.front()).cloned() else {
+            return Ok(false);
+        };
+        let to = wire.receiver();
+        if let (Wire::Stream { from, .. }, Parcel::Item(words)) = (wire, &parcel)
+            && let Ok((Item::Stream(item), _)) = Item::decode(words, 0)
+            && let Some(replica) = &self.members[usize::from(to)].replica
+            && replica.stream_waits(ProcessId(from), &item)
+        {
+            return Ok(false);
+        }
+        match wire {
+            Wire::Stream { from, to } if self.net.unread.contains(&(from, to)) => return Ok(false),
+            Wire::Control { from, to } if is_install(&parcel) => _ = self.net.unread.remove(&(from, to)),
+            _ => {}
+        }
+        self.net.queues.get_mut(&wire).and_then(std::collections::VecDeque::pop_front);
+        self.note(|| format!("{wire:?} {}", describe(&parcel)));
+        let topology = self.topology.clone();
+        match (wire, parcel) {
+            (_, Parcel::Body(client, words)) => self.step(to, None, until, |replica, recorder| {
+                let header = Header::decode(&words, words.len() * 8, &topology).map_err(|e| e.to_string())?;
+                // A member that a client does not count may miss so much that its window is behind.
+                let _ = replica.on_message(client, &header, recorder);
+                Ok(())
+            }),
+            (Wire::Stream { from, .. } | Wire::Control { from, .. }, Parcel::Item(words)) => {
+                let lagging = self.uncounted.iter().any(|(_, member)| *member == to);
+                self.step(to, None, until, |replica, recorder| {
+                    let from = ProcessId(from);
+                    let (item, _) = Item::decode(&words, 0).map_err(|e| e.to_string())?;
+                    let done = match item {
+                        Item::Stream(item) => replica.on_stream(from, &item, recorder),
+                        Item::Begin(ballot) => replica.on_begin(from, ballot),
+                        Item::Timestamp(item) => replica.on_timestamp(from, &item, recorder),
+                        Item::Ack(ack) => replica.on_ack(from, &ack, recorder),
+                    };
+                    match done {
+                        Err(rejected) if !lagging => Err(format!("{to} refuses {item:?} from {from}: {rejected}")),
+                        _ => Ok(()),
+                    }
+                })
+            }
+            (Wire::Control { from, .. }, Parcel::Letter(words, state)) => {
+                self.step(to, state, until, |replica, recorder| {
+                    let letter = Letter::decode(&words).map_err(|e| e.to_string())?;
+                    let done = replica.on_letter(ProcessId(from), &letter, recorder);
+                    done.map_err(|rejected| format!("{to} refuses {letter:?} from {from}: {rejected}"))
+                })
+            }
+            (wire, parcel) => Err(format!("{parcel:?} in {wire:?}")),
+        }?;
+        Ok(true)
+    }
+
+    /// A client multicasts; it dies after writing to `until` members.
+    pub(crate) fn submit(&mut self, client: u16, to: &[u16], until: Option<usize>) -> bool {
+        let groups: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
+        let Some(sender) = &mut self.senders[usize::from(client)] else { return false };
+        for group in &groups {
+            for (index, process) in self.topology.members(*group).enumerate() {
+                let member = &self.members[process.index()];
+                let freed = member.replica.as_ref().map_or(0, |replica| replica.first_held(ClientId(client)));
+                if !self.uncounted.contains(&(client, process.0)) {
+                    sender.on_freed(*group, index, freed);
+                } else if freed >= sender.freed(*group) && member.replica.as_ref().is_some_and(|r| !r.is_joining()) {
+                    self.uncounted.remove(&(client, process.0));
+                    sender.readmit(*group, index);
+                    sender.on_freed(*group, index, freed);
+                }
+            }
+        }
+        if sender.check(&groups).is_err() {
+            return false;
+        }
+        let mut destinations = Vec::new();
+        let sequence = sender.number(&groups, &mut destinations);
+        let mut words = vec![0; Header::words(groups.len())];
+        Header::encode(sequence, 0, false, &destinations, &mut words);
+        let id = MessageId { client: ClientId(client), sequence };
+        self.sent.insert(id, Sent { id, to: to.to_vec(), whole: until.is_none() });
+        for destination in &destinations {
+            self.bodies.insert((client, destination.group.0, destination.slot), words.clone());
+        }
+        let members: Vec<ProcessId> = groups.iter().flat_map(|group| self.topology.members(*group)).collect();
+        for member in members.into_iter().take(until.unwrap_or(usize::MAX)) {
+            if self.is_up(member.0) {
+                let wire = Wire::Body { client, to: member.0 };
+                self.net.push(wire, Parcel::Body(ClientId(client), words.clone()));
+            }
+        }
+        if until.is_some() {
+            self.senders[usize::from(client)] = None;
+        }
+        self.note(|| format!("submit {id} to {to:?} {until:?}"));
+        true
+    }
+
+    /// A client's connection with a member breaks and comes back; what was on its way is lost, the client counts the
+    /// member no more until it has caught up.
+    pub(crate) fn cut_client(&mut self, client: u16, process: u16) {
+        self.net.queues.remove(&Wire::Body { client, to: process });
+        self.uncount(client, process);
+        self.note(|| format!("cut client {client} from {process}"));
+    }
+
+    fn uncount(&mut self, client: u16, process: u16) {
+        let Some(Place::Member { group, index }) = self.topology.place(ProcessId(process)) else { return };
+        if let Some(sender) = &mut self.senders[usize::from(client)] {
+            sender.expel(group, usize::from(index));
+        }
+        self.uncounted.insert((client, process));
+    }
+
+    pub(crate) fn uncounted_in(&self, client: u16, group: GroupId) -> usize {
+        let members: Vec<u16> = self.topology.members(group).map(|process| process.0).collect();
+        self.uncounted.iter().filter(|(c, member)| *c == client && members.contains(member)).count()
+    }
+
+    pub(crate) fn crash(&mut self, process: u16) {
+        let member = &mut self.members[usize::from(process)];
+        if member.replica.take().is_some() {
+            let log = std::mem::take(&mut member.log);
+            self.dead.push((member.group, log));
+            (0..self.topology.clients() as u16).for_each(|client| self.uncount(client, process));
+            self.note(|| format!("crash {process}"));
+        }
+    }
+
+    /// A new process without memory.
+    pub(crate) fn restart(&mut self, process: u16) -> Result<(), String> {
+        self.note(|| format!("restart {process}"));
+        self.net.queues.retain(|wire, _| !wire.touches(process));
+        let member = &mut self.members[usize::from(process)];
+        member.incarnation += 1;
+        let config = Cluster::config(&self.topology, process, self.config);
+        member.replica = Some(Replica::joining(config, member.incarnation));
+        for other in 0..self.members.len() as u16 {
+            if other != process && self.is_up(other) {
+                self.reconnect(process, other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything on its way between two members is lost, and they are connected again.
+    pub(crate) fn reconnect(&mut self, a: u16, b: u16) -> Result<(), String> {
+        self.note(|| format!("reconnect {a} {b}"));
+        self.net.queues.retain(|wire, _| !wire.joins(a, b));
+        self.net.streams.insert((a, b), false);
+        self.net.streams.insert((b, a), false);
+        self.net.unread.remove(&(a, b));
+        self.net.unread.remove(&(b, a));
+        for (one, other) in [(a, b), (b, a)] {
+            self.step(one, None, None, |replica, recorder| {
+                replica.on_connected(ProcessId(other), recorder).map_err(|e| e.to_string())
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn campaign(&mut self, process: u16, until: Option<usize>) -> Result<(), String> {
+        let ready = self.members[usize::from(process)].replica.as_ref().is_some_and(|r| !r.is_joining());
+        if !ready {
+            return Ok(());
+        }
+        self.note(|| format!("campaign {process}"));
+        self.step(process, None, until, |replica, recorder| {
+            replica.campaign(recorder).map(|_| ()).map_err(|e| e.to_string())
+        })
+    }
+
+    pub(crate) fn tick(&mut self, process: u16) -> Result<(), String> {
+        let stalled: Vec<(u16, Vec<u64>)> = self.stalled(process);
+        self.step(process, None, None, |replica, recorder| {
+            for (from, words) in &stalled {
+                if let Ok((Item::Stream(item), _)) = Item::decode(words, 0)
+                    && replica.stream_waits(ProcessId(*from), &item)
+                {
+                    replica.on_stalled(&item, recorder);
+                }
+            }
+            replica.on_tick(recorder);
+            Ok(())
+        })
+    }
+
+    fn stalled(&self, process: u16) -> Vec<(u16, Vec<u64>)> {
+        let mut heads: Vec<(u16, Vec<u64>)> = Vec::new();
+        for (wire, queue) in &self.net.queues {
+            if let (Wire::Stream { from, to }, Some(Parcel::Item(words))) = (*wire, queue.front())
+                && to == process
+            {
+                heads.push((from, words.clone()));
+            }
+        }
+        heads.sort_unstable();
+        heads
+    }
+
+    /// Logs of all lives.
+    pub(crate) fn logs(&self) -> Vec<(GroupId, &Log)> {
+        let alive = self.members.iter().map(|member| (member.group, &member.log));
+        alive.chain(self.dead.iter().map(|(group, log)| (*group, log))).collect()
+    }
+}
+
+fn is_install(parcel: &Parcel) -> bool {
+    matches!(parcel, Parcel::Letter(words, _) if matches!(Letter::decode(words), Ok(Letter::Install { .. })))
+}
+
+fn describe(parcel: &Parcel) -> String {
+    match parcel {
+        Parcel::Body(client, words) => format!("body c{}:{}", client.0, words[0]),
+        Parcel::Item(words) => format!("{:?}", Item::decode(words, 0).map(|(item, _)| item)),
+        Parcel::Letter(words, _) => format!("{:?}", Letter::decode(words)),
+    }
+}

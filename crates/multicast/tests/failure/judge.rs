@@ -1,0 +1,78 @@
+//! What must hold of everybody's deliveries, at any time, and at the end.
+
+use std::collections::HashMap;
+
+use stentor_multicast::{GroupId, MessageId, Timestamp, Topology};
+
+use super::net::Log;
+
+/// A message that was multicast.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) id: MessageId,
+    pub(crate) to: Vec<u16>,
+    /// Its client lived to write it everywhere.
+    pub(crate) whole: bool,
+}
+
+/// Integrity, prefix order, one timestamp per message, rising timestamps (which makes the order acyclic), FIFO. `logs`:
+/// of all lives of all members, by group.
+pub(crate) fn safe(logs: &[(GroupId, &Log)], sent: &HashMap<MessageId, Sent>) -> Result<(), String> {
+    let mut longest: HashMap<u16, &Log> = HashMap::new();
+    let mut stamps: HashMap<MessageId, Timestamp> = HashMap::new();
+    for (group, log) in logs {
+        let known = longest.entry(group.0).or_insert(log);
+        let common = known.len().min(log.len());
+        if known[..common] != log[..common] {
+            return Err(format!("two members of group {} deliver in different orders: {known:?} and {log:?}", group.0));
+        }
+        if log.len() > known.len() {
+            *known = log;
+        }
+    }
+    for (group, log) in longest {
+        let mut last = HashMap::new();
+        for (at, (id, stamp)) in log.iter().enumerate() {
+            let Some(message) = sent.get(id) else { return Err(format!("{id} was never multicast")) };
+            if !message.to.contains(&group) {
+                return Err(format!("{id} is not for group {group}"));
+            }
+            if at > 0 && log[at - 1].1 >= *stamp {
+                return Err(format!("{id} at {stamp:?} after {:?}", log[at - 1]));
+            }
+            if *stamps.entry(*id).or_insert(*stamp) != *stamp {
+                return Err(format!("{id} has two timestamps: {stamp:?} and {:?}", stamps[id]));
+            }
+            let before = last.insert(id.client, id.sequence).unwrap_or(0);
+            if before >= id.sequence {
+                return Err(format!("{id} after sequence {before} of its client"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Agreement and validity: everybody who is up has delivered what anybody delivered and what living clients multicast.
+pub(crate) fn complete(
+    topology: &Topology,
+    up: &[(u16, GroupId, &Log)],
+    logs: &[(GroupId, &Log)],
+    sent: &HashMap<MessageId, Sent>,
+) -> Result<(), String> {
+    for message in sent.values() {
+        let delivered = logs.iter().any(|(_, log)| log.iter().any(|(id, _)| *id == message.id));
+        if !delivered && !message.whole {
+            continue;
+        }
+        for (process, group, log) in up {
+            if message.to.contains(&group.0) && !log.iter().any(|(id, _)| *id == message.id) {
+                let groups = topology.groups();
+                return Err(format!(
+                    "{} (to {:?} of {groups}) is missing at process {process}",
+                    message.id, message.to
+                ));
+            }
+        }
+    }
+    Ok(())
+}

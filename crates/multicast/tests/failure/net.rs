@@ -1,0 +1,162 @@
+//! What is on its way: one FIFO per sender, receiver and queue pair.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    Ack, Ballot, ClientId, Delivery, Effects, GroupId, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Timestamp,
+    Topology,
+};
+
+/// What one process delivered, in its order.
+pub(crate) type Log = Vec<(MessageId, Timestamp)>;
+
+/// What is written at once.
+#[derive(Clone, Debug)]
+pub(crate) enum Parcel {
+    /// A client's message, from its client or forwarded.
+    Body(ClientId, Vec<u64>),
+    /// An item.
+    Item(Vec<u64>),
+    /// A letter, with the application's state.
+    Letter(Vec<u64>, Option<Log>),
+}
+
+/// A queue pair, one way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Wire {
+    Body { client: u16, to: u16 },
+    Stream { from: u16, to: u16 },
+    Control { from: u16, to: u16 },
+}
+
+impl Wire {
+    pub(crate) fn receiver(self) -> u16 {
+        match self {
+            Wire::Body { to, .. } | Wire::Stream { to, .. } | Wire::Control { to, .. } => to,
+        }
+    }
+
+    /// Whether it is between these two members.
+    pub(crate) fn joins(self, a: u16, b: u16) -> bool {
+        match self {
+            Wire::Body { .. } => false,
+            Wire::Stream { from, to } | Wire::Control { from, to } => (from, to) == (a, b) || (from, to) == (b, a),
+        }
+    }
+
+    pub(crate) fn touches(self, process: u16) -> bool {
+        match self {
+            Wire::Body { to, .. } => to == process,
+            Wire::Stream { from, to } | Wire::Control { from, to } => from == process || to == process,
+        }
+    }
+}
+
+/// All queue pairs.
+#[derive(Default, Debug)]
+pub(crate) struct Net {
+    pub(crate) queues: HashMap<Wire, VecDeque<Parcel>>,
+    /// Streams that are written: a state on its way says where they begin.
+    pub(crate) streams: HashMap<(u16, u16), bool>,
+    /// Streams that are not read: the state that says where they begin has not come.
+    pub(crate) unread: HashSet<(u16, u16)>,
+}
+
+impl Net {
+    pub(crate) fn push(&mut self, wire: Wire, parcel: Parcel) {
+        self.queues.entry(wire).or_default().push_back(parcel);
+    }
+
+    /// Queue pairs with something in them, in a fixed order.
+    pub(crate) fn filled(&self) -> Vec<Wire> {
+        let mut filled: Vec<Wire> = self.queues.iter().filter(|(_, q)| !q.is_empty()).map(|(wire, _)| *wire).collect();
+        filled.sort_unstable();
+        filled
+    }
+}
+
+/// The output of one step, in order.
+pub(crate) struct Recorder<'a> {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) me: u16,
+    pub(crate) group: GroupId,
+    /// What this process has delivered.
+    pub(crate) log: &'a mut Log,
+    /// By client, group and slot: the message's words.
+    pub(crate) bodies: &'a HashMap<(u16, u16, u64), Vec<u64>>,
+    /// The application's state that came with the letter at hand.
+    pub(crate) came: Option<Log>,
+    pub(crate) sends: Vec<(Wire, Parcel)>,
+    pub(crate) begun: Vec<(u16, Ballot)>,
+    pub(crate) deliveries: usize,
+    pub(crate) flaw: Option<String>,
+}
+
+impl Recorder<'_> {
+    fn control(&mut self, to: ProcessId, item: &Item<'_>) {
+        let mut words = Vec::new();
+        item.encode(&mut words);
+        self.sends.push((Wire::Control { from: self.me, to: to.0 }, Parcel::Item(words)));
+    }
+
+    fn stream(&mut self, item: &Item<'_>) {
+        let mut words = Vec::new();
+        item.encode(&mut words);
+        let (me, group) = (self.me, self.group);
+        for to in self.topology.clone().members(group).filter(|to| to.0 != me) {
+            self.sends.push((Wire::Stream { from: me, to: to.0 }, Parcel::Item(words.clone())));
+        }
+    }
+}
+
+impl Effects for Recorder<'_> {
+    fn to_followers(&mut self, item: &StreamItem<'_>) {
+        self.stream(&Item::Stream(*item));
+    }
+
+    fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp) {
+        self.control(to, &Item::Timestamp(*item));
+    }
+
+    fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>) {
+        self.control(to, &Item::Ack(*ack));
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) {
+        self.log.push((delivery.id, delivery.timestamp));
+        self.deliveries += 1;
+        if delivery.number != self.log.len() as u64 {
+            self.flaw = Some(format!("delivery {} is the {}th", delivery.number, self.log.len()));
+        }
+    }
+
+    fn begin_stream(&mut self, ballot: Ballot) {
+        self.stream(&Item::Begin(ballot));
+    }
+
+    fn letter(&mut self, to: ProcessId, letter: &Letter) {
+        let mut words = Vec::new();
+        letter.encode(&mut words);
+        let state = letter.carries_snapshot().then(|| self.log.clone());
+        self.sends.push((Wire::Control { from: self.me, to: to.0 }, Parcel::Letter(words, state)));
+    }
+
+    fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
+        match self.bodies.get(&(client.0, self.group.0, slot)) {
+            Some(words) => {
+                let parcel = Parcel::Body(client, words.clone());
+                self.sends.push((Wire::Control { from: self.me, to: to.0 }, parcel));
+            }
+            None => self.flaw = Some(format!("a body that nobody sent: client {}, slot {slot}", client.0)),
+        }
+    }
+
+    fn restore(&mut self, number: u64) {
+        match self.came.take() {
+            Some(log) if log.len() as u64 == number => *self.log = log,
+            other => self.flaw = Some(format!("restored {number} deliveries from {:?}", other.map(|log| log.len()))),
+        }
+    }
+}

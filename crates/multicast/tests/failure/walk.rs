@@ -1,0 +1,309 @@
+//! Runs at random: a time with faults, then a time without in which everything must be delivered.
+
+use std::collections::HashMap;
+
+use stentor_multicast::{GroupId, Plant, Replica, Variant};
+
+use super::cluster::Cluster;
+use super::judge::{complete, safe};
+use super::net::Wire;
+
+/// SplitMix64: one word of state, good enough to draw schedules.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+struct Run {
+    cluster: Cluster,
+    random: Random,
+    /// By wire: how willing it is.
+    speeds: HashMap<Wire, u64>,
+    messages: u64,
+    faults: u64,
+    steps: u64,
+}
+
+impl Run {
+    fn new(sizes: &[usize], variant: Variant, plant: Plant, seed: u64) -> Self {
+        let mut random = Random(seed);
+        let window = [1, 2, 4][random.below(3) as usize];
+        let messages = 2 + random.below(9);
+        let faults = 1 + random.below(8);
+        let cluster = Cluster::new(sizes, 3, (variant, window, plant));
+        Run { cluster, random, speeds: HashMap::new(), messages, faults, steps: 0 }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let mut steps = 0;
+        while (self.messages > 0 || self.faults > 0) && steps < 3000 {
+            steps += 1;
+            self.move_on()?;
+        }
+        self.cure()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        safe(&self.cluster.logs(), &self.cluster.sent)
+    }
+
+    /// One step of the time with faults.
+    fn move_on(&mut self) -> Result<(), String> {
+        self.steps += 1;
+        match self.random.below(100) {
+            0..=4 if self.faults > 0 => {
+                self.faults -= 1;
+                self.fault()?;
+            }
+            5..=12 if self.messages > 0 => self.submit(),
+            13..=16 => {
+                let process = self.any();
+                self.cluster.tick(process)?;
+            }
+            _ => {
+                let until = self.random.one_in(400).then(|| self.random.below(4) as usize);
+                self.take(until)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn any(&mut self) -> u16 {
+        self.random.below(self.cluster.members.len() as u64) as u16
+    }
+
+    fn submit(&mut self) {
+        let groups = self.cluster.topology.groups() as u64;
+        let set = 1 + self.random.below((1 << groups) - 1);
+        let to: Vec<u16> = (0..groups as u16).filter(|group| set >> group & 1 == 1).collect();
+        let client = self.random.below(3) as u16;
+        let until = self.random.one_in(12).then(|| self.random.below(5) as usize);
+        if self.cluster.submit(client, &to, until) {
+            self.messages -= 1;
+        }
+    }
+
+    /// A receiver takes something, if there is anything to take; `until`: it crashes in the middle of what follows, if its group can bear that.
+    fn take(&mut self, until: Option<usize>) -> Result<bool, String> {
+        let mut filled = self.cluster.net.filled();
+        while !filled.is_empty() {
+            let mut weights = Vec::new();
+            for wire in &filled {
+                let random = &mut self.random;
+                weights.push(*self.speeds.entry(*wire).or_insert_with(|| [1, 8, 64][random.below(3) as usize]));
+            }
+            let mut at = self.random.below(weights.iter().sum());
+            let drawn = weights.iter().position(|weight| {
+                let here = at < *weight;
+                at = at.saturating_sub(*weight);
+                here
+            });
+            let wire = filled.swap_remove(drawn.unwrap_or(0));
+            let process = wire.receiver();
+            if !self.cluster.is_up(process) {
+                continue;
+            }
+            let crash = until.filter(|_| self.may_fail(process));
+            let before = self.cluster.deliveries;
+            if !self.cluster.take(wire, crash)? {
+                continue;
+            }
+            if self.cluster.deliveries > before {
+                self.check()?;
+            }
+            if crash.is_some() {
+                self.cluster.crash(process);
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether the group of a process is still within its fault budget without it.
+    fn may_fail(&self, process: u16) -> bool {
+        let group = self.cluster.members[usize::from(process)].group;
+        let size = self.cluster.topology.size(group);
+        let failed = self.cluster.failed(group);
+        let counts = self.cluster.members[usize::from(process)].replica.as_ref().is_some_and(|r| !r.is_joining());
+        failed + usize::from(counts) <= (size - 1) / 2
+    }
+
+    fn fault(&mut self) -> Result<(), String> {
+        let process = self.any();
+        match self.random.below(10) {
+            0..=2 if self.cluster.is_up(process) && self.may_fail(process) => self.cluster.crash(process),
+            3..=4 => {
+                let down: Vec<u16> =
+                    (0..self.cluster.members.len() as u16).filter(|process| !self.cluster.is_up(*process)).collect();
+                if let Some(process) = down.first() {
+                    self.cluster.restart(*process)?;
+                }
+            }
+            5..=6 => {
+                let until = self.random.one_in(4).then(|| self.random.below(4) as usize);
+                let crash = until.filter(|_| self.may_fail(process));
+                self.cluster.campaign(process, crash)?;
+                if crash.is_some() {
+                    self.cluster.crash(process);
+                }
+            }
+            7..=8 => {
+                let other = self.any();
+                if process != other && self.cluster.is_up(process) && self.cluster.is_up(other) {
+                    self.cluster.reconnect(process, other)?;
+                }
+            }
+            _ => {
+                let client = self.random.below(3) as u16;
+                let group = self.cluster.members[usize::from(process)].group;
+                if self.cluster.uncounted_in(client, group) < (self.cluster.topology.size(group) - 1) / 2 {
+                    self.cluster.cut_client(client, process);
+                }
+            }
+        }
+        self.check()
+    }
+
+    /// The faults are over: everybody comes back, and within a bounded number of steps everything is delivered.
+    fn cure(&mut self) -> Result<(), String> {
+        self.cluster.note(|| "the faults are over".to_owned());
+        for process in 0..self.cluster.members.len() as u16 {
+            if !self.cluster.is_up(process) {
+                self.cluster.restart(process)?;
+            }
+        }
+        for round in 0..60 {
+            let mut left = 100_000;
+            while self.take(None)? {
+                self.steps += 1;
+                left -= 1;
+                if left == 0 {
+                    return Err("it does not come to rest".to_owned());
+                }
+            }
+            self.check()?;
+            if self.done().is_ok() && round > 2 {
+                return Ok(());
+            }
+            if round % 6 == 3 {
+                self.elect()?;
+            }
+            for process in 0..self.cluster.members.len() as u16 {
+                self.cluster.tick(process)?;
+            }
+        }
+        self.done()
+    }
+
+    /// A sound election: groups without a leader get one.
+    fn elect(&mut self) -> Result<(), String> {
+        for group in 0..self.cluster.topology.groups() as u16 {
+            let members: Vec<u16> = self.cluster.topology.members(GroupId(group)).map(|process| process.0).collect();
+            let replica = |process: u16| self.cluster.members[usize::from(process)].replica.as_ref();
+            let newest = members.iter().filter_map(|process| replica(*process)).map(Replica::promised).max();
+            let led = members
+                .iter()
+                .any(|process| replica(*process).is_some_and(|r| r.is_leader() && Some(r.ballot()) == newest));
+            let ready = members.iter().find(|process| replica(**process).is_some_and(|r| !r.is_joining()));
+            if !led && let Some(process) = ready.copied() {
+                self.cluster.campaign(process, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> Result<(), String> {
+        let members = self.cluster.members.iter().enumerate();
+        let up: Vec<_> = members.map(|(process, member)| (process as u16, member.group, &member.log)).collect();
+        complete(&self.cluster.topology, &up, &self.cluster.logs(), &self.cluster.sent)
+    }
+}
+
+const CLUSTERS: [&[usize]; 6] = [&[3], &[3, 3], &[1, 3], &[5], &[2, 3], &[3, 3, 3]];
+
+fn first_flaw(sizes: &[usize], variant: Variant, plant: Plant, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
+    seeds.into_iter().find_map(|seed| Run::new(sizes, variant, plant, seed).run().err().map(|flaw| (seed, flaw)))
+}
+
+/// Runs of every cluster with one variant until `steps` are done.
+fn walk(variant: Variant, steps: u64) {
+    let steps = std::env::var("STENTOR_WALK_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(steps);
+    for sizes in CLUSTERS {
+        let (mut done, mut seed, mut deliveries) = (0, 0, 0);
+        while done < steps {
+            let mut run = Run::new(sizes, variant, Plant::None, seed);
+            if let Err(flaw) = run.run() {
+                let mut again = Run::new(sizes, variant, Plant::None, seed);
+                again.cluster.tracing = true;
+                let _ = again.run();
+                let tail = again.cluster.trace.len().saturating_sub(4000);
+                let path = std::env::temp_dir().join("stentor-walk.txt");
+                std::fs::write(&path, again.cluster.trace[tail..].join("\n")).expect("the trace can be written");
+                panic!("{sizes:?} {variant:?} seed {seed}: {flaw}; the run is in {}", path.display());
+            }
+            (done, seed, deliveries) = (done + run.steps, seed + 1, deliveries + run.cluster.deliveries);
+        }
+        eprintln!("walk {sizes:?} {variant:?}: {seed} runs, {done} steps, {deliveries} deliveries");
+    }
+}
+
+#[test]
+fn v2_survives_faults() {
+    walk(Variant::V2, 150_000);
+}
+
+#[test]
+fn v1_survives_faults() {
+    walk(Variant::V1, 50_000);
+}
+
+/// Rejoining, changing leaders and losing connections are not only attempted: somebody must get through.
+#[test]
+fn runs_differ() {
+    let run = |seed| {
+        let mut run = Run::new(&[3, 3], Variant::V2, Plant::None, seed);
+        run.run().expect("sound");
+        (run.steps, run.cluster.deliveries)
+    };
+    assert_ne!(run(1), run(2));
+    assert_eq!(run(1), run(1), "a run is decided by its seed");
+}
+
+/// Bugs that need a failure to show.
+#[cfg(feature = "plants")]
+#[test]
+fn planted_bugs_are_found() {
+    let plants = [
+        Plant::FirstPromiseOnly,
+        Plant::CounterBeforeBallot,
+        Plant::StateWithoutBodies,
+        Plant::ReadyAlone,
+        Plant::NotProposedAgain,
+        Plant::TimestampsNotRepeated,
+        Plant::FirstTimestampKept,
+        Plant::VectorNotRepeated,
+        Plant::JoinWithoutBallot,
+    ];
+    for plant in plants {
+        let clusters = [&[3][..], &[3, 3], &[1, 3], &[5]];
+        let found = clusters
+            .into_iter()
+            .find_map(|sizes| first_flaw(sizes, Variant::V2, plant, 0..4000).map(|(seed, flaw)| (sizes, seed, flaw)));
+        let Some((sizes, seed, flaw)) = found else { panic!("{plant:?} is not found") };
+        eprintln!("walk {plant:?}: found in {sizes:?} with seed {seed}: {flaw}");
+    }
+}
