@@ -35,16 +35,14 @@ pub enum Kind {
     Remote = 4,
     /// 2B: the sender's group is at `position`; its ballot, and a time per destination group.
     Ack = 5,
-    /// To a follower: counter. The message is decided at the vector that the stream gave it.
-    Decided = 8,
     /// To a follower: counter. The message will never be delivered: a destination group cannot have it any more.
     Void = 9,
     /// To a follower: a ballot. What follows in the stream is of this ballot. Names no message.
     Begin = 10,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack, Kind::Decided, Kind::Void, Kind::Begin];
+const KINDS: [Kind; 7] =
+    [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack, Kind::Void, Kind::Begin];
 
 /// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -223,8 +221,6 @@ pub enum StreamEntry<'a> {
         /// Its time.
         time: u64,
     },
-    /// Decided at the vector that the follower has.
-    Decided,
     /// Never to be delivered.
     Void,
 }
@@ -264,7 +260,6 @@ impl<'a> Item<'a> {
             Item::Stream(StreamItem { entry: StreamEntry::Assign { .. }, .. }) => Kind::Assign,
             Item::Stream(StreamItem { entry: StreamEntry::Vector(_), .. }) => Kind::Vector,
             Item::Stream(StreamItem { entry: StreamEntry::Remote { .. }, .. }) => Kind::Remote,
-            Item::Stream(StreamItem { entry: StreamEntry::Decided, .. }) => Kind::Decided,
             Item::Stream(StreamItem { entry: StreamEntry::Void, .. }) => Kind::Void,
             Item::Timestamp(_) => Kind::Timestamp,
             Item::Ack(_) => Kind::Ack,
@@ -298,7 +293,7 @@ impl<'a> Item<'a> {
         let position = match self {
             Item::Stream(StreamItem { entry, .. }) => match entry {
                 StreamEntry::Assign { position, .. } | StreamEntry::Remote { position, .. } => *position,
-                StreamEntry::Vector(_) | StreamEntry::Decided | StreamEntry::Void => 0,
+                StreamEntry::Vector(_) | StreamEntry::Void => 0,
             },
             Item::Timestamp(item) => item.position,
             Item::Ack(item) => item.position,
@@ -320,7 +315,7 @@ impl<'a> Item<'a> {
                     out.push(*counter);
                     out.extend_from_slice(times.words());
                 }
-                StreamEntry::Decided | StreamEntry::Void => out.push(*counter),
+                StreamEntry::Void => out.push(*counter),
             },
             Item::Begin(ballot) => out.push(ballot.to_word()),
             Item::Timestamp(item) => out.extend_from_slice(&[item.ballot.to_word(), item.time]),
@@ -351,7 +346,7 @@ impl<'a> Item<'a> {
         let slot = ShortSlot((word >> 40) as u32);
         let head = Head { client: ClientId((word >> 24) as u16), sequence: *sequence, slot, groups };
         let kind = kind_of(*word)?;
-        let positionless = matches!(kind, Kind::Vector | Kind::Decided | Kind::Void | Kind::Begin);
+        let positionless = matches!(kind, Kind::Vector | Kind::Void | Kind::Begin);
         if positionless && position != 0 || kind == Kind::Begin && head != Head::NONE {
             return Err(ItemError::Reserved { at });
         }
@@ -379,7 +374,7 @@ fn words_of(kind: Kind, groups: usize) -> usize {
     HEAD + match kind {
         Kind::Assign | Kind::Remote => 3,
         Kind::Timestamp => 2,
-        Kind::Decided | Kind::Void | Kind::Begin => 1,
+        Kind::Void | Kind::Begin => 1,
         Kind::Vector | Kind::Ack => 1 + groups,
     }
 }
@@ -391,7 +386,6 @@ fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Ite
         Kind::Assign => stream(StreamEntry::Assign { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
         Kind::Remote => stream(StreamEntry::Remote { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
         Kind::Vector => stream(StreamEntry::Vector(Times(&body[1..]))),
-        Kind::Decided => stream(StreamEntry::Decided),
         Kind::Void => stream(StreamEntry::Void),
         Kind::Begin => Item::Begin(Ballot::from_word(body[0])),
         Kind::Timestamp => {
@@ -408,7 +402,7 @@ fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Ite
                 && match entry {
                     StreamEntry::Assign { time, .. } | StreamEntry::Remote { time, .. } => is_count(time),
                     StreamEntry::Vector(times) => are_counts(times),
-                    StreamEntry::Decided | StreamEntry::Void => true,
+                    StreamEntry::Void => true,
                 }
         }
     };

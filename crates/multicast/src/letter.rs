@@ -13,7 +13,8 @@
 //! | `Announce` | leader → other groups | I lead my group under this ballot |
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
 //! | `Ask` | member → its leader | is this message decided? |
-//! | `Decided`, `Forgotten`, `Refused` | leader → another group's leader | that message is decided; was delivered here long ago; will never be delivered |
+//! | `Decided` | leader → who asked, or another group's leader | that message is decided |
+//! | `Forgotten`, `Refused` | leader → another group's leader | that message was delivered here long ago; will never be delivered |
 //! | `Lead` | leader → member of its group | take over |
 //!
 //! `followers send 1B also to all processes` (the notes) is not done: a promise is needed by the candidate alone. What
@@ -101,6 +102,8 @@ pub enum Letter {
     Decided {
         /// The message.
         subject: Subject,
+        /// A ballot of the receiver's group: in it, or before, the group acknowledged.
+        ballot: Ballot,
         /// The vector: a time per destination group.
         times: Vec<u64>,
     },
@@ -267,9 +270,9 @@ impl Letter {
             | Letter::Ask(subject)
             | Letter::Forgotten(subject)
             | Letter::Refused(subject) => subject.encode(out),
-            Letter::Decided { subject, times } => {
+            Letter::Decided { subject, ballot, times } => {
                 subject.encode(out);
-                out.push(times.len() as u64);
+                out.extend_from_slice(&[ballot.to_word(), times.len() as u64]);
                 out.extend_from_slice(times);
             }
             Letter::Lead => {}
@@ -316,9 +319,9 @@ fn decode_body(kind: u8, words: &mut Words<'_>) -> Result<Letter, LetterError> {
         11 => Letter::Gone(Subject::decode(words)?),
         12 => Letter::Ask(Subject::decode(words)?),
         13 => {
-            let subject = Subject::decode(words)?;
+            let (subject, ballot) = (Subject::decode(words)?, words.ballot()?);
             let length = words.length()?;
-            Letter::Decided { subject, times: words.take(length)?.to_vec() }
+            Letter::Decided { subject, ballot, times: words.take(length)?.to_vec() }
         }
         14 => Letter::Forgotten(Subject::decode(words)?),
         15 => Letter::Refused(Subject::decode(words)?),

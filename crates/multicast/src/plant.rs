@@ -73,6 +73,8 @@ plants! {
     SealWithoutLap, "seal-without-lap", "M3";
     /// Credits are deltas, read and then zeroed.
     DeltaCredits, "delta-credits", "M9";
+    /// A message counts as processed with whatever vector the stream gave first.
+    AnyVectorIsDense, "any-vector-is-dense", "M5";
     /// A new leader takes its own state, whatever was promised to it.
     FirstPromiseOnly, "first-promise-only", "M2";
     /// A new leader takes the state with most entries, of whatever ballot.

@@ -39,7 +39,7 @@ impl From<Kind> for Step {
         match kind {
             Kind::Assign => Step::Assign,
             Kind::Timestamp => Step::Timestamp,
-            Kind::Vector | Kind::Remote | Kind::Decided | Kind::Void | Kind::Begin => Step::Vector,
+            Kind::Vector | Kind::Remote | Kind::Void | Kind::Begin => Step::Vector,
             Kind::Ack => Step::Ack,
         }
     }

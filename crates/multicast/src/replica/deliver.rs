@@ -30,7 +30,10 @@ impl Replica {
                 self.order.raise_first(key);
                 continue;
             }
-            if !message.vector && !planted!(self.config.plant, NoDensity) {
+            // It is the entry with the decided vector that the stream must be processed through: after an earlier one,
+            // with other times, the leader may have given times that come before.
+            let dense = message.is_settled() || message.vector && planted!(self.config.plant, AnyVectorIsDense);
+            if !dense && !planted!(self.config.plant, NoDensity) {
                 return;
             }
             self.order.pop();

@@ -41,8 +41,12 @@ impl Replica {
             Letter::WantBody(subject) => self.on_want(from, *subject, effects),
             Letter::Gone(_) => self.on_gone(effects),
             Letter::Ask(subject) => self.on_ask(from, *subject, effects),
-            Letter::Decided { subject, times } => self.on_decided(*subject, Some(times), effects),
-            Letter::Forgotten(subject) => self.on_decided(*subject, None, effects),
+            Letter::Decided { subject, ballot, times } if *ballot <= self.ballot => {
+                self.on_decided(*subject, Some(times), effects);
+            }
+            Letter::Decided { .. } => {}
+            Letter::Forgotten(subject) if self.leads => self.on_decided(*subject, None, effects),
+            Letter::Forgotten(_) => {}
             Letter::Refused(subject) => self.on_refused(*subject, effects),
             Letter::Lead => {}
         }
@@ -65,7 +69,8 @@ impl Replica {
             }
             Letter::Refuse { promised } => own && self.config.topology.member_bit(group, promised.leader()).is_some(),
             Letter::WantBody(_) | Letter::Gone(_) => from != self.config.me,
-            Letter::Decided { .. } | Letter::Forgotten(_) | Letter::Refused(_) => !own && group != self.group,
+            Letter::Decided { .. } => from != self.config.me,
+            Letter::Forgotten(_) | Letter::Refused(_) => group != self.group,
             _ => own,
         };
         if sound { Ok(()) } else { Err(Rejected::Sender(from)) }
@@ -141,22 +146,19 @@ impl Replica {
             return;
         }
         match self.find(subject) {
-            Some(slot) if self.windows[usize::from(subject.client.0)].slot(slot).decided.is_some() => {
-                self.append_decided(subject.client, slot, effects);
-            }
-            Some(_) => {}
+            Some(slot) => self.tell_outcome(from, self.group, subject.client, slot, effects),
             // Everybody that counts has delivered it, and it is forgotten: who asks is behind.
             None => self.install_at(from, true, effects),
         }
     }
 
-    /// Another group's leader says that a message is decided: at these times, or so long ago that it has forgotten them.
+    /// A leader, of this group or of another, says that a message is decided: at these times, or so long ago that it has
+    /// forgotten them.
     fn on_decided<E: Effects>(&mut self, subject: Subject, times: Option<&Vec<u64>>, effects: &mut E) {
-        let Some(slot) = self.find(subject).filter(|_| self.leads) else { return };
+        let Some(slot) = self.find(subject) else { return };
         let message = self.windows[usize::from(subject.client.0)].slot(slot);
         let same = times.is_none_or(|times| message.times().words() == times);
         if message.vector && same && self.learn(subject.client, slot) {
-            self.append_decided(subject.client, slot, effects);
             self.settle(subject.client, effects);
         }
     }
@@ -177,14 +179,23 @@ impl Replica {
         true
     }
 
-    /// Tells another group's leader what became of a message that it asks about by giving its timestamp.
-    pub(super) fn tell_outcome<E: Effects>(&self, to: ProcessId, client: ClientId, slot: u64, effects: &mut E) {
+    /// Tells what became of a message: a follower that asks, or another group's leader that gives its timestamp. What is
+    /// decided holds for the receiver's group from the largest ballot on that was heard of.
+    pub(super) fn tell_outcome<E: Effects>(
+        &self,
+        to: ProcessId,
+        group: GroupId,
+        client: ClientId,
+        slot: u64,
+        effects: &mut E,
+    ) {
         let message = self.windows[usize::from(client.0)].slot(slot);
         let subject = Subject { client, sequence: message.sequence };
-        if message.void {
+        if message.void && group != self.group {
             effects.letter(to, &Letter::Refused(subject));
-        } else if message.vector {
-            effects.letter(to, &Letter::Decided { subject, times: message.times().words().to_vec() });
+        } else if message.is_settled() {
+            let (ballot, times) = (self.known(group), message.times().words().to_vec());
+            effects.letter(to, &Letter::Decided { subject, ballot, times });
         }
     }
 }

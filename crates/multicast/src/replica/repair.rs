@@ -186,13 +186,6 @@ impl Replica {
         Ok(())
     }
 
-    pub(super) fn append_decided<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
-        self.counter += 1;
-        let message = self.windows[usize::from(client.0)].slot(slot);
-        let head = message.head(client, message.own);
-        effects.to_followers(&StreamItem { head, counter: self.counter, entry: StreamEntry::Decided });
-    }
-
     /// Another destination group will never deliver a message.
     pub(super) fn on_refused<E: Effects>(&mut self, subject: Subject, effects: &mut E) {
         let Some(slot) = self.find(subject).filter(|_| self.leads) else { return };

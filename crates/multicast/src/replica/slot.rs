@@ -138,6 +138,11 @@ impl Slot {
             .unwrap_or_default()
     }
 
+    /// Whether it is decided, and the stream is processed through the vector that it is decided at.
+    pub(super) fn is_settled(&self) -> bool {
+        self.vector && self.decided == Some(self.latest(self.times()))
+    }
+
     /// The head of an item about this message for the group at `position`.
     pub(super) fn head(&self, client: ClientId, position: usize) -> Head {
         let slot = ShortSlot::of(self.destinations[position].slot);

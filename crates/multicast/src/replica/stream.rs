@@ -119,10 +119,6 @@ impl Replica {
             StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
             StreamEntry::Remote { position, ballot, time } => message.stamp(usize::from(position), ballot, time),
             StreamEntry::Vector(times) => message.stamp_all(times),
-            StreamEntry::Decided => {
-                self.learn(client, slot);
-                return;
-            }
             StreamEntry::Void => return,
         }
         let message = self.windows[usize::from(client.0)].slot(slot);

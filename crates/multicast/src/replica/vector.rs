@@ -51,7 +51,7 @@ impl Replica {
         self.hear_of(group, item.ballot);
         let message = self.windows[usize::from(client.0)].slot_mut(slot);
         if message.void || message.decided.is_some() {
-            self.tell_outcome(from, client, slot, effects);
+            self.tell_outcome(from, group, client, slot, effects);
             return Ok(());
         }
         let time = message.times().time(position);

@@ -281,7 +281,7 @@ impl Slot {
             destinations: self.destinations.clone(),
             time: self.destinations.get(self.own).map_or(0, |_| self.times().time(self.own)),
             vector: complete.then(|| self.times().words().to_vec()),
-            decided: complete && (self.decided.is_some() || self.delivered),
+            decided: complete && self.is_settled(),
             void: self.void,
         }
     }

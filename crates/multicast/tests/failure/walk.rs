@@ -288,6 +288,7 @@ fn runs_differ() {
 #[test]
 fn planted_bugs_are_found() {
     let plants = [
+        Plant::AnyVectorIsDense,
         Plant::FirstPromiseOnly,
         Plant::CounterBeforeBallot,
         Plant::StateWithoutBodies,

@@ -22,7 +22,6 @@ pub(crate) enum Effect {
     Letter { to: u16, letter: Letter },
     Body { to: u16, slot: u64 },
     Restore(u64),
-    Decided { head: Head, counter: u64 },
     Void { head: Head, counter: u64 },
 }
 
@@ -36,7 +35,6 @@ impl Effects for Recorder {
             StreamEntry::Assign { position, ballot, time } => Effect::Assign { head, counter, position, ballot, time },
             StreamEntry::Vector(times) => Effect::Vector { head, counter, times: times.words().to_vec() },
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
-            StreamEntry::Decided => Effect::Decided { head, counter },
             StreamEntry::Void => Effect::Void { head, counter },
         });
     }
