@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 
-use super::{Rejected, Replica, Stage};
+use super::{Rejected, Replica, Stage, Variant};
 use crate::letter::{Letter, Subject};
 use crate::plant::planted;
 use crate::{Ballot, ClientId, Effects, GroupId, Place};
@@ -146,7 +146,14 @@ impl Replica {
             return;
         }
         match self.find(subject) {
-            Some(slot) => self.tell_outcome(from, self.group, subject.client, slot, effects),
+            Some(slot) => {
+                let message = self.windows[usize::from(subject.client.0)].slot(slot);
+                if self.config.variant == Variant::V1 && message.vector && !message.void {
+                    // A state has whole vectors only; who missed one of the times gets them all.
+                    self.append_vector(subject.client, slot, effects);
+                }
+                self.tell_outcome(from, self.group, subject.client, slot, effects);
+            }
             // Everybody that counts has delivered it, and it is forgotten: who asks is behind.
             None => self.install_at(from, true, effects),
         }

@@ -37,7 +37,8 @@ impl Replica {
                 }
                 self.count_promises(effects);
             }
-            Stage::Preparing => {
+            // Also long after it leads: somebody may come back.
+            Stage::Preparing | Stage::Leading => {
                 let installed = self.installed;
                 for member in self.others() {
                     let bit = self.config.topology.member_bit(self.group, member).unwrap_or(0);
@@ -46,7 +47,6 @@ impl Replica {
                     }
                 }
             }
-            Stage::Leading => {}
             Stage::Installing(_) => self.go_on_installing(true, effects),
         }
     }
@@ -120,6 +120,9 @@ impl Replica {
 
     /// Writes this group's timestamp to the leaders of all other destination groups.
     pub(super) fn send_timestamps<E: Effects>(&self, client: ClientId, slot: u64, effects: &mut E) {
+        if planted!(self.config.plant, TimestampsNotRepeated) {
+            return;
+        }
         let message = self.windows[usize::from(client.0)].slot(slot);
         for position in (0..message.destinations.len()).filter(|position| *position != message.own) {
             self.send_timestamp(client, slot, position, effects);

@@ -101,7 +101,9 @@ impl Replica {
         }
         let (groups, latest) = (message.groups, message.times().max());
         self.raise_clock(latest);
-        if groups > 1 && self.config.variant == Variant::V2 {
+        // In V1 each time was passed on as it came; but what came before this ballot began was passed on in another one.
+        let first = self.ballot == self.config.topology.first_ballot(self.group);
+        if groups > 1 && (self.config.variant == Variant::V2 || !first) {
             self.append_vector(client, slot, effects);
         }
         self.windows[usize::from(client.0)].slot_mut(slot).vector = true;

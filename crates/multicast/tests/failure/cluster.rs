@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    ClientId, GroupId, Header, Item, Letter, MessageId, Place, Plant, Replica, ReplicaConfig, Sender, Topology, Variant,
+    ClientId, GroupId, Header, Item, Letter, MessageId, Place, Plant, Rejected, Replica, ReplicaConfig, Sender,
+    Topology, Variant,
 };
 
 use super::judge::Sent;
@@ -174,7 +175,6 @@ impl Cluster {
                 Ok(())
             }),
             (Wire::Stream { from, .. } | Wire::Control { from, .. }, Parcel::Item(words)) => {
-                let lagging = self.uncounted.iter().any(|(_, member)| *member == to);
                 self.step(to, None, until, |replica, recorder| {
                     let from = ProcessId(from);
                     let (item, _) = Item::decode(&words, 0).map_err(|e| e.to_string())?;
@@ -185,8 +185,10 @@ impl Cluster {
                         Item::Ack(ack) => replica.on_ack(from, &ack, recorder),
                     };
                     match done {
-                        Err(rejected) if !lagging => Err(format!("{to} refuses {item:?} from {from}: {rejected}")),
-                        _ => Ok(()),
+                        // A member that lags is behind the clients' windows; it asks for what it missed.
+                        Err(Rejected::BeyondWindow { .. }) => Ok(()),
+                        Err(rejected) => Err(format!("{to} refuses {item:?} from {from}: {rejected}")),
+                        Ok(()) => Ok(()),
                     }
                 })
             }
