@@ -71,7 +71,7 @@ impl Replica {
         }
         message.age = 0;
         let subject = Subject { client, sequence: message.sequence };
-        let (body, decided) = (message.body, message.decided.is_some());
+        let (body, decided, settled) = (message.body, message.decided.is_some(), message.is_settled());
         if self.leads {
             match (assigned, body) {
                 (true, _) if !decided => self.repeat(client, slot, effects),
@@ -81,7 +81,7 @@ impl Replica {
         } else if self.promised == self.ballot && !self.is_joining() {
             let leader = self.ballot.leader();
             match (assigned, body) {
-                (true, _) if !decided && leader != self.config.me => effects.letter(leader, &Letter::Ask(subject)),
+                (true, _) if !settled && leader != self.config.me => effects.letter(leader, &Letter::Ask(subject)),
                 (false, true) if slot == self.windows[usize::from(client.0)].assigned => {
                     effects.body(leader, client, slot);
                 }

@@ -140,7 +140,7 @@ impl Slot {
 
     /// Whether it is decided, and the stream is processed through the vector that it is decided at.
     pub(super) fn is_settled(&self) -> bool {
-        self.vector && self.decided == Some(self.latest(self.times()))
+        self.vector && self.decided.is_some() && self.decided == Some(self.latest(self.times()))
     }
 
     /// The head of an item about this message for the group at `position`.
