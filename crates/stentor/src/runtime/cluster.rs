@@ -11,6 +11,7 @@ use stentor_multicast::{
 };
 use thiserror::Error;
 
+use super::clock::incarnation;
 use crate::config::{ClusterConfig, ProcessTable};
 
 /// Why a process did not start.
@@ -145,7 +146,7 @@ impl Plan {
             window: self.config.limits().window,
             plant: Plant::None,
         };
-        Ok(Member::new(fabric, replica, self.limits(), self.config.salt())?)
+        Ok(Member::new(fabric, replica, self.limits(), self.config.salt(), incarnation())?)
     }
 
     /// A client on shared memory.
@@ -154,6 +155,6 @@ impl Plan {
     /// See [`StartError`].
     pub fn client(&self, client: ClientId, directory: PathBuf) -> Result<Client<ShmFabric>, StartError> {
         let fabric = self.shm(self.topology.client_process(client), directory)?;
-        Ok(Client::new(fabric, self.topology.clone(), client, self.limits(), self.config.salt(), Plant::None)?)
+        Ok(Client::new(fabric, self.topology.clone(), client, self.limits(), self.config.salt(), Plant::None, incarnation())?)
     }
 }
