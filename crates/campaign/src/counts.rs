@@ -6,8 +6,8 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Client, ClientId, Counts, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Step, Topology,
-    Variant, stateless,
+    Client, ClientId, Counts, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Step, Topology, Variant,
+    stateless,
 };
 
 /// Remote writes of one process for one message.

@@ -10,7 +10,9 @@ use stentor_fabric::{
     Fabric, ProcessId, Purpose, QpConfig, RegionSpec, RemoteSpan, RingWriter, Service, Source, Span, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
-use stentor_multicast::{Client, ClientId, Destination, GroupId, Header, Limits, NodeError, Plant, Topology, forged_hello};
+use stentor_multicast::{
+    Client, ClientId, Destination, GroupId, Header, Limits, NodeError, Plant, Topology, forged_hello,
+};
 
 const SETTLED_NS: u64 = 100_000;
 

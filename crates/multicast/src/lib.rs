@@ -30,11 +30,12 @@ pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
+pub use node::{
+    Application, Client, Counts, Delivered, INBOX_BYTES, Member, NodeError, RemoteOp, Stateless, Step, SubmitError,
+    Submitted, stateless,
+};
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
-pub use node::{
-    Application, Client, Counts, Delivered, Member, NodeError, RemoteOp, Stateless, Step, SubmitError, Submitted, stateless,
-};
 pub use plant::Plant;
 pub use replica::{Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};

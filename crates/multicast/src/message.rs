@@ -149,7 +149,13 @@ impl<'a> Header<'a> {
         if groups == 0 || !rising || !known {
             return Err(MessageError::Destinations);
         }
-        Ok(Header { sequence: *sequence, payload_bytes, notify: sizes & NOTIFY != 0, sync: sizes & SYNC != 0, destinations })
+        Ok(Header {
+            sequence: *sequence,
+            payload_bytes,
+            notify: sizes & NOTIFY != 0,
+            sync: sizes & SYNC != 0,
+            destinations,
+        })
     }
 
     /// Number of destination groups.

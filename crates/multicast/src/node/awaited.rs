@@ -62,7 +62,8 @@ impl Awaited {
 
     /// All messages up to this sequence are freed by all their groups.
     pub(super) fn delivered_up_to(&self) -> u64 {
-        let oldest = self.groups.iter().filter_map(|group| group.messages.front()).map(|(_, sequence, _)| *sequence).min();
+        let oldest =
+            self.groups.iter().filter_map(|group| group.messages.front()).map(|(_, sequence, _)| *sequence).min();
         oldest.map_or(self.last, |oldest| oldest - 1)
     }
 }

@@ -134,7 +134,8 @@ mod tests {
         let sound = seals.encode(&greeting);
         assert_eq!(seals.decode(&words(sound)), Some(greeting));
         assert_eq!(Seals::new(8, Plant::None).decode(&words(sound)), None);
-        for (word, value) in [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (7, 1)] {
+        for (word, value) in [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (7, 1)]
+        {
             let mut broken = sound;
             broken[word] = value;
             assert_eq!(seals.decode(&words(broken)), None, "word {word}");

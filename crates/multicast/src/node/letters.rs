@@ -191,7 +191,8 @@ mod tests {
     fn letters_arrive_whole_and_in_order_whatever_the_pieces() {
         for limit in [3, 4, 7, 600] {
             let (mut mail, mut to) = (Mail::new(), Mail::new());
-            let letters: [(&[u64], &[u8]); 4] = [(&[], b""), (&[1, 2, 3], b""), (&[], b"nine byte"), (&[7; 99], &[5; 31])];
+            let letters: [(&[u64], &[u8]); 4] =
+                [(&[], b""), (&[1, 2, 3], b""), (&[], b"nine byte"), (&[7; 99], &[5; 31])];
             for (words, tail) in letters {
                 assert!(mail.post(words, tail, 1 << 20));
             }

@@ -23,8 +23,8 @@ use super::{INBOX, MAIN, NodeError};
 pub(super) const RECEIVES: u32 = 16;
 /// Writes with an immediate that a peer may have posted without knowing that their receives were posted again.
 pub(super) const IMMEDIATES: u64 = RECEIVES as u64 - 4;
-/// Bytes of receives for every main queue pair.
-pub(crate) const INBOX_BYTES: u64 = RECEIVES as u64 * GREETING_BYTES as u64;
+/// Bytes of receives for every client or other member.
+pub const INBOX_BYTES: u64 = RECEIVES as u64 * GREETING_BYTES as u64;
 
 /// What happened to a link; the number is its index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

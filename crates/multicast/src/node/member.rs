@@ -104,8 +104,7 @@ impl<F: Fabric> Member<F> {
         let links = Links::new(&mut fabric, mains, seals, incarnation)?;
         let registered = mains as u64 * super::INBOX_BYTES;
         let (topology_, limits_) = (&*topology, &limits);
-        let mut opener =
-            Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, registered };
+        let mut opener = Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, registered };
         let mut peers: Vec<Option<Peer>> = (0..topology.all_members() as u16)
             .map(ProcessId)
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())

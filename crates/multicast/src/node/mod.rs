@@ -27,7 +27,7 @@ pub use effects::Delivered;
 #[doc(hidden)]
 pub use greeting::forged_hello;
 pub use letters::Received;
-pub(crate) use links::INBOX_BYTES;
+pub use links::INBOX_BYTES;
 pub use member::Member;
 
 use stentor_fabric::seal::record_words;

@@ -118,8 +118,7 @@ impl<F: Fabric> Opener<'_, F> {
         let geometry = self.limits.control_ring(self.topology);
         let main = self.link(peer, MAIN)?;
         let region = self.region(CONTROL, peer, CREDIT_CELLS_BYTES + geometry.bytes())?;
-        let mut outbound =
-            self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false })?;
+        let mut outbound = self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false })?;
         outbound.add_target(peer, main, CONTROL, (region, 0));
         let inbound = self.inbound(peer, region, geometry, main, 0);
         Ok(Peer { outbound, inbound, main, streaming: None, connected: false })

@@ -171,7 +171,9 @@ impl<F: Fabric> Member<F> {
     /// The leader's stream goes on here.
     pub(super) fn resume_stream(&mut self, leader: ProcessId, start: Start) {
         let incarnation = self.peers.get(leader.index()).and_then(Option::as_ref).and_then(|p| p.inbound.incarnation());
-        let (Some(incarnation), Some(Some(stream))) = (incarnation, self.streams.get_mut(leader.index())) else { return };
+        let (Some(incarnation), Some(Some(stream))) = (incarnation, self.streams.get_mut(leader.index())) else {
+            return;
+        };
         let before = stream.ring.reader.position();
         stream.ring.restart(incarnation, start, self.seals.of(leader, incarnation));
         if stream.ring.reader.position() != before {
