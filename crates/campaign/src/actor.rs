@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{SimFabric, World};
-use stentor_multicast::{Client, Delivered, GroupId, Member};
+use stentor_multicast::{Client, Delivered, GroupId, Member, stateless};
 
 use crate::chance::Chance;
 use crate::history::History;
@@ -94,12 +95,13 @@ impl MemberActor {
         let housekept = member.housekeep();
         let group = member.replica().group();
         let traced = shared.world.traces();
-        let worked = member.step(&mut |delivered: &Delivered<'_>| {
+        let mut app = stateless(|delivered: &Delivered<'_>| {
             shared.history.borrow_mut().deliver(now_ns, *me, group, delivered);
             if traced {
                 shared.world.mark(*me, &format!("deliver {}", delivered.id));
             }
         });
+        let worked = member.step(Duration::from_nanos(now_ns), &mut app);
         let operations = member.take_operations();
         shared.history.borrow_mut().operations(now_ns, *me, &operations);
         housekept || worked

@@ -1,11 +1,13 @@
 //! What one message costs on a quiet network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
     Client, ClientId, Counts, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Step, Topology, Variant,
+    stateless,
 };
 
 /// Remote writes of one process for one message.
@@ -67,7 +69,7 @@ fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Ve
     let limits = Limits { message_bytes: 64, window: 64, body_ring_bytes: 16384, control_ring_bytes: 65536 };
     let node = |me: ProcessId| match topology.place(me) {
         Some(Place::Client(client)) => {
-            let client = Client::new(world.fabric(me), topology.clone(), client, limits, 7, Plant::None)?;
+            let client = Client::new(world.fabric(me), topology.clone(), client, limits, 7, Plant::None, 1)?;
             Ok(Node::Client(Box::new(client)))
         }
         _ => {
@@ -80,7 +82,7 @@ fn nodes(topology: &Arc<Topology>, world: &World, variant: Variant) -> Result<Ve
                 patience: ReplicaConfig::PATIENCE,
                 plant: Plant::None,
             };
-            Ok(Node::Member(Box::new(Member::new(world.fabric(me), config, limits, 7)?)))
+            Ok(Node::Member(Box::new(Member::new(world.fabric(me), config, limits, 7, 1)?)))
         }
     };
     (0..topology.processes() as u16).map(ProcessId).map(node).collect()
@@ -91,9 +93,12 @@ fn settle(world: &World, nodes: &mut [Node]) -> u64 {
     let mut delivered = 0;
     let until = world.now_ns() + 1_000_000_000;
     while let Some(due) = world.next(until) {
-        let stentor_fabric_sim::Due::Step { process, .. } = due else { continue };
+        let stentor_fabric_sim::Due::Step { process, now_ns } = due else { continue };
         let worked = match &mut nodes[process.index()] {
-            Node::Member(member) => member.housekeep() | member.step(&mut |_| delivered += 1),
+            Node::Member(member) => {
+                let housekept = member.housekeep();
+                housekept | member.step(Duration::from_nanos(now_ns), &mut stateless(|_| delivered += 1))
+            }
             Node::Client(client) => client.housekeep() | client.step(),
         };
         world.stepped(process, worked);

@@ -14,6 +14,9 @@ use crate::chance::Chance;
 use crate::history::History;
 use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
 
+/// Nobody comes back in these runs.
+const INCARNATION: u64 = 1;
+
 /// What came of a run.
 #[derive(Debug)]
 pub struct RunReport {
@@ -106,7 +109,7 @@ fn actor(
     match topology.place(me) {
         Some(Place::Client(client)) => {
             shared.world.name(me, &format!("c{}", client.0));
-            let mut node = Client::new(fabric, topology.clone(), client, limits, salt, plant)?;
+            let mut node = Client::new(fabric, topology.clone(), client, limits, salt, plant, INCARNATION)?;
             node.record_operations();
             let load = load(seed, client, scenario, topology);
             Ok(Actor::Client(ClientActor { client: node, me, load, shared }))
@@ -121,7 +124,7 @@ fn actor(
                 patience: ReplicaConfig::PATIENCE,
                 plant,
             };
-            let mut member = Member::new(fabric, config, limits, salt)?;
+            let mut member = Member::new(fabric, config, limits, salt, INCARNATION)?;
             member.record_operations();
             shared.world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));
             Ok(Actor::Member(MemberActor { member, me, shared }))

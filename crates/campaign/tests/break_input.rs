@@ -5,12 +5,14 @@ mod break_bed;
 use std::sync::Arc;
 
 use break_bed::{Bed, SALT, limits};
-use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
+use stentor_fabric::seal::{HEADER_WORDS, record_words};
 use stentor_fabric::{
-    Fabric, ProcessId, Purpose, QpConfig, RemoteSpan, RingWriter, Service, Source, Verb, WorkRequest,
+    Fabric, ProcessId, Purpose, QpConfig, RegionSpec, RemoteSpan, RingWriter, Service, Source, Span, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
-use stentor_multicast::{Client, ClientId, Destination, GroupId, Header, Limits, NodeError, Plant, Topology};
+use stentor_multicast::{
+    Client, ClientId, Destination, GroupId, Header, Limits, NodeError, Plant, Topology, forged_hello,
+};
 
 const SETTLED_NS: u64 = 100_000;
 
@@ -26,9 +28,21 @@ impl Forger {
         let me = bed.topology.client_process(ClientId(0));
         let mut fabric = bed.world.restart(me);
         bed.clients[0] = None;
-        let qp = fabric.connect(ProcessId(0), Service(1), QpConfig::reliable(16, 0)).expect("a free queue pair");
+        let inbox = RegionSpec { purpose: Purpose(4), writer: me, bytes: 256 };
+        let inbox = fabric.register(inbox).expect("memory of its own");
+        let qp = fabric.connect(ProcessId(0), Service(1), QpConfig::reliable(16, 4)).expect("a free queue pair");
+        for receive in 0..4 {
+            let span = Span { region: inbox, offset: receive * 64, bytes: 64 };
+            fabric.post_recv(qp, span, receive).expect("room for receives");
+        }
         bed.run(5_000_000, true);
-        Forger { fabric, qp, ring: RingWriter::new(bed.limits.body_ring(&bed.topology), Seal::new(me, SALT)) }
+        let (hello, seal) = forged_hello(me, 9, SALT);
+        let source: Vec<u8> = hello.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let verb = Verb::Send { source: Source::Inline(&source), imm: None };
+        fabric.post(qp, WorkRequest { id: 0, verb, signalled: true }).expect("a queue pair that is ready");
+        fabric.flush();
+        bed.run(SETTLED_NS, true);
+        Forger { fabric, qp, ring: RingWriter::new(bed.limits.body_ring(&bed.topology), seal) }
     }
 
     fn write(&mut self, sequence: u64, slot: u64, payload: u64) {
@@ -64,7 +78,7 @@ fn a_message_for_another_slot_is_refused_and_no_other_is_delivered_with_its_byte
 fn start(network: NetworkModel, limits: Limits) -> Result<(), NodeError> {
     let topology = Arc::new(Topology::new(&[1], 1).expect("a possible cluster"));
     let world = World::new(SimConfig::new(2, 0, network));
-    Client::new(world.fabric(ProcessId(1)), topology, ClientId(0), limits, SALT, Plant::None).map(|_| ())
+    Client::new(world.fabric(ProcessId(1)), topology, ClientId(0), limits, SALT, Plant::None, 1).map(|_| ())
 }
 
 #[test]

@@ -10,7 +10,7 @@ use stentor_multicast::MessageId;
 /// Submits `count` messages per client to changing destinations; followers 1 and 4 crash at a post of theirs.
 fn run(network: NetworkModel, post: u64) -> (Bed, u64) {
     let mut bed = Bed::new(&[3, 3, 1], 2, limits(8, 256, 4096), network);
-    bed.run(200_000, true);
+    bed.run(2_000_000, true);
     for process in [1, 4] {
         bed.world.inject(0, Fault::CrashAtPost { process: ProcessId(process), post });
     }

@@ -20,6 +20,8 @@ use crate::{Ballot, ClientId};
 /// Version of this format and of the message's header; a peer of another one is refused.
 pub(crate) const VERSION: u8 = 2;
 const HEAD: usize = 2;
+/// In the place of a kind: the record is a piece of a letter (`node/letters.rs`), not items.
+pub(crate) const CHUNK: u64 = 15;
 
 /// The kind of an item, and the step of the protocol it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -33,7 +33,12 @@ pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, ShortSlot, Str
 pub use letter::{Admitted, Letter, LetterError, Subject};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
-pub use node::{Client, Counts, Delivered, Member, NodeError, RemoteOp, Step, SubmitError, Submitted};
+pub use node::{
+    Application, Client, Counts, Delivered, INBOX_BYTES, Member, NodeError, RemoteOp, Stateless, Step, SubmitError,
+    Submitted, stateless,
+};
+#[doc(hidden)]
+pub use node::{Received, forged_hello};
 pub use plant::Plant;
 pub use replica::{Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};

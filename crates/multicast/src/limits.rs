@@ -6,6 +6,7 @@ use stentor_fabric::seal::record_cells;
 use thiserror::Error;
 
 use crate::message::MAX_DESTINATIONS;
+use crate::node::INBOX_BYTES;
 use crate::{Header, Topology};
 
 /// Bytes of a cell for credits, in front of the ring in a control region: one for the control ring in the other
@@ -102,15 +103,27 @@ impl Limits {
         let body = self.body_ring(topology).bytes();
         let (control, stream) = (self.control_ring(topology), self.stream_ring(topology));
         let staged = record_cells(control.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
-        let staging = if staged { others * control.bytes() + stream.bytes() } else { 0 };
+        // The stream's is always there: a follower that comes back gets from it what it missed meanwhile.
+        let staging = stream.bytes() + if staged { others * control.bytes() } else { 0 };
+        let longest = self.body_ring(topology).max_payload().next_multiple_of(WORD) as u64;
         MemoryPlan {
             registered: clients * body
                 + others * (CREDIT_CELLS_BYTES + control.bytes())
                 + followers * stream.bytes()
+                + (others + clients) * INBOX_BYTES
                 + staging,
             mirrors: clients * body,
             queues: self.queue_bytes(topology, others + followers),
+            aside: clients * u64::from(self.window) * longest,
+            letters: others * 2 * self.letter_bytes(topology),
         }
+    }
+
+    /// The longest letter between members, bytes, and the most that may wait for one of them: what a member holds for
+    /// every client twice, and 64 MiB for the application's state.
+    #[must_use]
+    pub fn letter_bytes(&self, topology: &Topology) -> u64 {
+        2 * topology.clients() as u64 * self.body_ring(topology).bytes() + (64 << 20)
     }
 
     /// Most bytes that can wait in outboxes. A message of which a member has written is one that the reader has not
@@ -135,12 +148,26 @@ fn longest_batch(topology: &Topology) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryPlan {
     /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
-    /// stream ring; and staging, where records may be too long for inline.
+    /// stream ring; receives for greetings and letters per client and other member; and staging, for the stream and where
+    /// records may be too long for inline.
     pub registered: u64,
     /// Private copies of the messages: per client one body ring.
     pub mirrors: u64,
     /// The most that can wait in outboxes.
     pub queues: u64,
+    /// The most that can lie aside: messages that did not come through a ring as it is now, a window of the longest ones
+    /// per client. Taken only when something fails.
+    pub aside: u64,
+    /// The most that letters on their way can take, per other member one each way. Taken only when something fails.
+    pub letters: u64,
+}
+
+impl MemoryPlan {
+    /// The most that can wait in all queues.
+    #[must_use]
+    pub fn all_queues(&self) -> u64 {
+        self.queues + self.aside + self.letters
+    }
 }
 
 /// What a member uses of it, bytes (M8).
@@ -150,8 +177,8 @@ pub struct MemoryUse {
     pub regions: u64,
     /// [`MemoryPlan::registered`].
     pub region_limit: u64,
-    /// The most that waited in outboxes.
+    /// The most that waited: in outboxes, aside, and as letters.
     pub most_queued: u64,
-    /// [`MemoryPlan::queues`].
+    /// [`MemoryPlan::all_queues`].
     pub queue_limit: u64,
 }

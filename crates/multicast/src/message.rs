@@ -19,6 +19,8 @@ pub(crate) const MAX_DESTINATIONS: usize = 255;
 
 /// The client wants to hear of the delivery at once.
 const NOTIFY: u64 = 1 << 40;
+/// The client wants to hear at once when it is read.
+const SYNC: u64 = 1 << 41;
 
 /// One destination group of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -77,6 +79,8 @@ pub struct Header<'a> {
     pub payload_bytes: usize,
     /// The client wants to hear of the delivery at once.
     pub notify: bool,
+    /// The client wants to hear at once when it is read.
+    pub sync: bool,
     destinations: &'a [u64],
 }
 
@@ -105,6 +109,14 @@ impl<'a> Header<'a> {
         }
     }
 
+    /// Marks an encoded header: members tell at once when they have read the message.
+    ///
+    /// # Panics
+    /// If `out` is shorter than a header.
+    pub fn ask_sync(out: &mut [u64]) {
+        out[1] |= SYNC;
+    }
+
     /// Reads the header of a record's payload of `bytes`.
     ///
     /// # Errors
@@ -121,7 +133,7 @@ impl<'a> Header<'a> {
             return Err(MessageError::Sequence);
         }
         let flags = (sizes >> 40) as u8;
-        if flags & !((NOTIFY >> 40) as u8) != 0 {
+        if flags & !(((NOTIFY | SYNC) >> 40) as u8) != 0 {
             return Err(MessageError::Flags(flags));
         }
         let payload_bytes = *sizes as u32 as usize;
@@ -137,7 +149,13 @@ impl<'a> Header<'a> {
         if groups == 0 || !rising || !known {
             return Err(MessageError::Destinations);
         }
-        Ok(Header { sequence: *sequence, payload_bytes, notify: sizes & NOTIFY != 0, destinations })
+        Ok(Header {
+            sequence: *sequence,
+            payload_bytes,
+            notify: sizes & NOTIFY != 0,
+            sync: sizes & SYNC != 0,
+            destinations,
+        })
     }
 
     /// Number of destination groups.

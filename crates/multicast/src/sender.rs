@@ -25,18 +25,21 @@ pub struct Sender {
     plant: Plant,
     sequence: u64,
     next: Vec<u64>,
+    /// By group: slots below are free.
+    freed: Vec<u64>,
     /// By group and member: slots freed, and whether the member counts for flow control.
-    freed: Vec<Vec<(u64, bool)>>,
+    members: Vec<Vec<(u64, bool)>>,
     majorities: Vec<usize>,
 }
 
 impl Sender {
-    /// A client that has multicast nothing yet.
+    /// A client that has multicast nothing yet. All members count.
     #[must_use]
     pub fn new(topology: &Arc<Topology>, client: ClientId, window: u32, plant: Plant) -> Self {
-        let freed = topology.group_ids().map(|group| vec![(0, true); topology.size(group)]).collect();
+        let members = topology.group_ids().map(|group| vec![(0, true); topology.size(group)]).collect();
         let majorities = topology.group_ids().map(|group| topology.majority(group) as usize).collect();
-        Sender { client, window, plant, sequence: 0, next: vec![0; topology.groups()], freed, majorities }
+        let (next, freed) = (vec![0; topology.groups()], vec![0; topology.groups()]);
+        Sender { client, window, plant, sequence: 0, next, freed, members, majorities }
     }
 
     /// This client.
@@ -50,13 +53,12 @@ impl Sender {
         self.sequence = self.sequence.max(sequence);
     }
 
-    /// Continues at a group where an earlier process's messages were all delivered.
+    /// Continues at a group where an earlier process's messages were all delivered. No member counts before it is
+    /// [admitted](Sender::admit).
     pub fn resume_slots(&mut self, group: GroupId, slots: u64) {
         let group = usize::from(group.0);
-        self.next[group] = slots;
-        for (known, _) in &mut self.freed[group] {
-            *known = slots;
-        }
+        (self.next[group], self.freed[group]) = (slots, slots);
+        self.members[group].fill((slots, false));
     }
 
     /// Whether the next message may go to these groups.
@@ -90,21 +92,27 @@ impl Sender {
     /// A member has freed all slots below `slots`.
     #[inline]
     pub fn on_freed(&mut self, group: GroupId, member: usize, slots: u64) {
-        let (known, _) = &mut self.freed[usize::from(group.0)][member];
+        let (known, _) = &mut self.members[usize::from(group.0)][member];
         *known = (*known).max(slots);
+        self.settle(group);
     }
 
-    /// Slots below this are free at every member that counts. Without a majority nothing becomes free.
+    /// Slots below this are free: every member that counted freed them, and those were a majority. Never goes back.
     #[inline]
     #[must_use]
     pub fn freed(&self, group: GroupId) -> u64 {
-        let members = &self.freed[usize::from(group.0)];
-        let alone = !self.has_majority(group);
-        let freed = members.iter().filter(|(_, counts)| *counts || alone).map(|(slots, _)| *slots);
-        if planted!(self.plant, SlotsFreedByOne) {
-            return freed.max().unwrap_or(0);
+        self.freed[usize::from(group.0)]
+    }
+
+    #[inline]
+    fn settle(&mut self, group: GroupId) {
+        if !self.has_majority(group) {
+            return;
         }
-        freed.min().unwrap_or(0)
+        let group = usize::from(group.0);
+        let counted = self.members[group].iter().filter(|(_, counts)| *counts).map(|(slots, _)| *slots);
+        let freed = if planted!(self.plant, SlotsFreedByOne) { counted.max() } else { counted.min() };
+        self.freed[group] = self.freed[group].max(freed.unwrap_or(0));
     }
 
     /// Whether a majority of the group's members counts for flow control.
@@ -112,17 +120,33 @@ impl Sender {
     #[must_use]
     pub fn has_majority(&self, group: GroupId) -> bool {
         let group = usize::from(group.0);
-        self.freed[group].iter().filter(|(_, counts)| *counts).count() >= self.majorities[group]
+        self.members[group].iter().filter(|(_, counts)| *counts).count() >= self.majorities[group]
     }
 
-    /// A member counts for flow control again: it has delivered what this client regards as free.
-    pub fn readmit(&mut self, group: GroupId, member: usize) {
-        self.freed[usize::from(group.0)][member].1 = true;
+    /// A member that has freed all slots below `slots` counts for flow control (again), unless that would occupy what is
+    /// free. Returns whether it counts.
+    pub fn admit(&mut self, group: GroupId, member: usize, slots: u64) -> bool {
+        let enough = slots >= self.freed(group);
+        let (known, counts) = &mut self.members[usize::from(group.0)][member];
+        if enough {
+            (*known, *counts) = (slots, true);
+        }
+        let counts = *counts;
+        self.settle(group);
+        counts
+    }
+
+    /// Whether a member counts for flow control.
+    #[inline]
+    #[must_use]
+    pub fn counts(&self, group: GroupId, member: usize) -> bool {
+        self.members[usize::from(group.0)][member].1
     }
 
     /// A member no longer counts for flow control.
     pub fn expel(&mut self, group: GroupId, member: usize) {
-        self.freed[usize::from(group.0)][member].1 = false;
+        self.members[usize::from(group.0)][member].1 = false;
+        self.settle(group);
     }
 }
 
@@ -167,5 +191,25 @@ mod tests {
         sender.expel(GroupId(0), 2);
         assert!(!sender.has_majority(GroupId(0)) && sender.has_majority(GroupId(1)));
         assert_eq!(sender.freed(GroupId(0)), 0, "one of three has freed; that is no majority");
+    }
+
+    #[test]
+    fn a_member_that_comes_back_counts_once_it_freed_what_is_free() {
+        let (mut sender, mut to) = (sender(), Vec::new());
+        sender.expel(GroupId(0), 2);
+        for _ in 0..2 {
+            sender.number(&[GroupId(0)], &mut to);
+        }
+        sender.on_freed(GroupId(0), 0, 2);
+        sender.on_freed(GroupId(0), 1, 2);
+        assert!(!sender.admit(GroupId(0), 2, 1) && !sender.counts(GroupId(0), 2));
+        // Nor while there is no majority.
+        sender.expel(GroupId(0), 1);
+        assert!(!sender.admit(GroupId(0), 2, 1));
+        assert_eq!(sender.freed(GroupId(0)), 2);
+        assert!(sender.admit(GroupId(0), 2, 2) && sender.has_majority(GroupId(0)));
+        sender.number(&[GroupId(0)], &mut to);
+        sender.on_freed(GroupId(0), 0, 3);
+        assert_eq!(sender.freed(GroupId(0)), 2, "it counts");
     }
 }

@@ -112,6 +112,9 @@ fn decode_header(words: &[u64], bytes: usize) {
     assert!(to.iter().all(|to| topology.has_group(to.group)));
     let mut again = vec![0; Header::words(to.len())];
     Header::encode(header.sequence, header.payload_bytes, header.notify, &to, &mut again);
+    if header.sync {
+        Header::ask_sync(&mut again);
+    }
     assert_eq!(again, words[..again.len()]);
     assert!(again.len() * 8 + header.payload_bytes <= bytes, "the payload is inside the record");
 }

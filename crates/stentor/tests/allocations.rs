@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
-use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Member, Plan, ShmFabric, SubmitError};
+use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Member, Plan, ShmFabric, SubmitError, stateless};
 use stentor_fabric::ProcessId;
 
 const CLUSTER: &str = r#"
@@ -75,7 +75,7 @@ impl Cluster {
         let delivered = &mut self.delivered;
         let mut worked = false;
         for member in &mut self.members {
-            worked |= member.step(&mut |_| *delivered += 1);
+            worked |= member.step(self.housekeeper.now(), &mut stateless(|_| *delivered += 1));
         }
         worked |= self.client.step();
         if self.housekeeper.is_due(worked) {

@@ -2,11 +2,13 @@
 #![allow(dead_code, unreachable_pub, reason = "every test uses its own part")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
     Client, ClientId, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError, Topology, Variant,
+    stateless,
 };
 
 pub const SALT: u64 = 7;
@@ -19,6 +21,8 @@ pub struct Bed {
     pub clients: Vec<Option<Client<SimFabric>>>,
     /// By member: what it delivered.
     pub delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
+    /// Of the last process that was started.
+    pub incarnation: u64,
 }
 
 impl Bed {
@@ -37,21 +41,22 @@ impl Bed {
                     patience: ReplicaConfig::PATIENCE,
                     plant: Plant::None,
                 };
-                Member::new(world.fabric(me), config, limits, SALT).expect("a possible member")
+                Member::new(world.fabric(me), config, limits, SALT, 1).expect("a possible member")
             })
             .collect::<Vec<_>>();
         let delivered = vec![Vec::new(); members.len()];
-        let mut bed = Bed { world, topology, limits, members, clients: Vec::new(), delivered };
+        let mut bed = Bed { world, topology, limits, members, clients: Vec::new(), delivered, incarnation: 1 };
         for client in 0..clients {
             let fabric = bed.world.fabric(bed.topology.client_process(ClientId(client)));
-            let client = bed.client_on(fabric, client);
+            let client = bed.client_on(fabric, client, 1);
             bed.clients.push(Some(client));
         }
         bed
     }
 
-    fn client_on(&self, fabric: SimFabric, client: u16) -> Client<SimFabric> {
-        Client::new(fabric, self.topology.clone(), ClientId(client), self.limits, SALT, Plant::None)
+    fn client_on(&self, fabric: SimFabric, client: u16, incarnation: u64) -> Client<SimFabric> {
+        let topology = self.topology.clone();
+        Client::new(fabric, topology, ClientId(client), self.limits, SALT, Plant::None, incarnation)
             .expect("a possible client")
     }
 
@@ -59,18 +64,20 @@ impl Bed {
     pub fn replace_client(&mut self, client: u16) {
         let process = self.topology.client_process(ClientId(client));
         let fabric = self.world.restart(process);
-        self.clients[usize::from(client)] = Some(self.client_on(fabric, client));
+        self.incarnation += 1;
+        self.clients[usize::from(client)] = Some(self.client_on(fabric, client, self.incarnation));
     }
 
     /// Runs for `ns`; without the clients if `clients` is false.
     pub fn run(&mut self, ns: u64, clients: bool) {
         let until = self.world.now_ns() + ns;
         while let Some(due) = self.world.next(until) {
-            let Due::Step { process, .. } = due else { continue };
+            let Due::Step { process, now_ns } = due else { continue };
             let at = process.index();
             let worked = if let Some(member) = self.members.get_mut(at) {
                 let delivered = &mut self.delivered[at];
-                member.housekeep() | member.step(&mut |message| delivered.push((message.id, message.payload.to_vec())))
+                let mut app = stateless(|message| delivered.push((message.id, message.payload.to_vec())));
+                member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut app)
             } else {
                 let client = self.clients[at - self.members.len()].as_mut();
                 client.filter(|_| clients).is_some_and(|client| client.housekeep() | client.step())

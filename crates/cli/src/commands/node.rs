@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use stentor::runtime::{Member, Plan, ShmFabric, Stop, run_member};
+use stentor::runtime::{Member, Plan, ShmFabric, Stop, run_member, stateless};
 use stentor_fabric::ProcessId;
 
 use crate::args;
@@ -92,7 +92,8 @@ fn serve(
         }
     };
     let deliver = |delivered: &stentor::runtime::Delivered<'_>| sink.borrow_mut().deliver(delivered);
-    run_member(member, args.meeting.wait.into(), stop, deliver, round).map_err(|error| unwaited(&error, &args.id))
+    let wait = args.meeting.wait.into();
+    run_member(member, wait, stop, stateless(deliver), round).map_err(|error| unwaited(&error, &args.id))
 }
 
 fn unwaited(error: &impl std::fmt::Display, id: &str) -> Failure {

@@ -90,6 +90,13 @@ impl RingReader {
         self.cursor.go_to(&self.geometry, record.end);
     }
 
+    /// Goes on at `position` with records that `seal` closes: whatever lies before it is given up, and counts as freed.
+    pub fn restart(&mut self, position: u64, seal: Seal) {
+        self.cursor = Cursor::new(&self.geometry, position);
+        self.seal = seal;
+        self.credited = position;
+    }
+
     /// The credit to send for having freed everything before `freed`.
     #[inline]
     pub fn credit(&mut self, freed: u64) -> u64 {

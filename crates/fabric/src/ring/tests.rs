@@ -69,6 +69,27 @@ fn a_credit_that_goes_back_or_beyond_what_was_written_changes_nothing() {
     assert!(pair.writer.is_drained());
 }
 
+#[test]
+fn a_reader_that_restarts_gives_up_what_lies_before_and_takes_no_record_of_another_seal() {
+    let mut pair = pair(4, 40);
+    for n in 0..3 {
+        assert!(pair.write(&[n; 5]));
+    }
+    let next = pair.writer.position();
+    pair.reader.restart(next, Seal::new(ProcessId(1), 99));
+    assert_eq!((pair.read(), pair.reader.uncredited(next)), (None, 0));
+    pair.writer.credit(next);
+    assert!(pair.write(&[7; 5]) && pair.write(&[8; 5]));
+    assert_eq!(pair.read(), Some(vec![7; 5]));
+    // The next writer of this identity seals otherwise and begins at the beginning: nothing of this one validates.
+    let seal = Seal::new(ProcessId(1), 100);
+    pair.reader.restart(0, seal);
+    assert_eq!(pair.read(), None);
+    pair.writer = RingWriter::new(*pair.reader.geometry(), seal);
+    assert!(pair.write(&[9; 5]));
+    assert_eq!((pair.read(), pair.read()), (Some(vec![9; 5]), None));
+}
+
 proptest! {
     #[test]
     fn every_record_comes_out_once_in_order_whatever_the_sizes(

@@ -14,12 +14,11 @@ pub(super) struct Awaited {
     last: u64,
 }
 
-/// The messages that one group has not freed, the oldest first; their slots are consecutive.
+/// The messages that one group has not freed, the oldest first.
 #[derive(Debug, Default)]
 struct Waiting {
-    first: u64,
-    /// Sequence and entry.
-    messages: VecDeque<(u64, u32)>,
+    /// Slot, sequence and entry.
+    messages: VecDeque<(u64, u64, u32)>,
 }
 
 impl Awaited {
@@ -37,11 +36,7 @@ impl Awaited {
         });
         self.left[entry as usize] = to.len() as u16;
         for to in to {
-            let group = &mut self.groups[usize::from(to.group.0)];
-            if group.messages.is_empty() {
-                group.first = to.slot;
-            }
-            group.messages.push_back((sequence, entry));
+            self.groups[usize::from(to.group.0)].messages.push_back((to.slot, sequence, entry));
         }
     }
 
@@ -49,10 +44,9 @@ impl Awaited {
     #[inline]
     pub(super) fn freed(&mut self, group: GroupId, slots: u64) {
         let group = &mut self.groups[usize::from(group.0)];
-        while group.first < slots
-            && let Some((_, entry)) = group.messages.pop_front()
+        while group.messages.front().is_some_and(|(slot, ..)| *slot < slots)
+            && let Some((.., entry)) = group.messages.pop_front()
         {
-            group.first += 1;
             let left = &mut self.left[entry as usize];
             *left -= 1;
             if *left == 0 {
@@ -68,7 +62,8 @@ impl Awaited {
 
     /// All messages up to this sequence are freed by all their groups.
     pub(super) fn delivered_up_to(&self) -> u64 {
-        let oldest = self.groups.iter().filter_map(|group| group.messages.front()).map(|(sequence, _)| *sequence).min();
+        let oldest =
+            self.groups.iter().filter_map(|group| group.messages.front()).map(|(_, sequence, _)| *sequence).min();
         oldest.map_or(self.last, |oldest| oldest - 1)
     }
 }

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Completion, Event, Fabric, Opcode, QpId, QpState, Status};
+use stentor_fabric::seal::HEADER_WORDS;
+use stentor_fabric::{Completion, Fabric};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
 use super::awaited::Awaited;
 use super::counts::{Counts, RemoteOp, Step};
-use super::member::by_qp;
+use super::greeting::{About, Greeting, Seals};
+use super::links::{Links, News};
+use super::member::NO_COMPLETION;
 use super::open::Opener;
-use super::outbound::{Outbound, Target, scratch};
-use super::posting::{Link, Quiet};
+use super::outbound::{Outbound, Shape, Told, scratch};
+use super::posting::Quiet;
 use super::{BODY, CONTROL, MAIN, NodeError};
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
@@ -68,27 +70,36 @@ pub struct Submitted {
 pub struct Client<F: Fabric> {
     fabric: F,
     sender: Sender,
-    links: Vec<Link>,
-    by_qp: Vec<Option<usize>>,
+    links: Links,
+    seals: Seals,
     /// By group.
     rings: Vec<Outbound>,
-    /// By group: whether the ring's beginning is known.
-    resumed: Vec<bool>,
-    all_resumed: bool,
+    /// By group and member: the incarnation that greeted last.
+    members: Vec<Vec<Option<u64>>>,
+    /// By link: group and member.
+    places: Vec<(usize, usize)>,
+    /// Whether it is known where an earlier process of this place ended.
+    resumed: bool,
+    /// Whether majorities are enough to know that.
+    by_majorities: bool,
     record: Vec<u64>,
     destinations: Vec<Destination>,
     awaited: Awaited,
+    /// Of the messages that asked for it: those that no majority of some group is known to hold.
+    unsynced: Awaited,
     submitted: u64,
     completions: [Completion; 16],
     counts: Counts,
     operations: Option<Vec<RemoteOp>>,
     topology: Arc<Topology>,
     message_bytes: usize,
+    window: u64,
     quiet: Quiet,
 }
 
 impl<F: Fabric> Client<F> {
-    /// Registers the regions and begins to connect to every member of the cluster. `salt` is the cluster's.
+    /// Registers the regions and begins to connect to every member of the cluster. `salt` is the cluster's. `incarnation`
+    /// tells this process from all that had its place before or will have it: the time of its start, say.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -99,6 +110,7 @@ impl<F: Fabric> Client<F> {
         limits: Limits,
         salt: u64,
         plant: Plant,
+        incarnation: u64,
     ) -> Result<Self, NodeError> {
         limits.check()?;
         let me = topology.client_process(client);
@@ -106,51 +118,45 @@ impl<F: Fabric> Client<F> {
             return Err(NodeError::Role(fabric.me(), "client place of this configuration"));
         }
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
-        let seal = |process| Seal::new(process, salt).with_plant(plant.fabric());
+        let seals = Seals::new(salt, plant.fabric());
         let geometry = limits.body_ring(&topology);
-        let mut opener = Opener {
-            fabric: &mut fabric,
-            links: Vec::new(),
-            topology: &topology,
-            limits: &limits,
-            seal: &seal,
-            registered: 0,
-        };
-        let mut rings = Vec::new();
+        let links = Links::new(&mut fabric, topology.all_members(), seals, incarnation)?;
+        let (topology_, limits_) = (&*topology, &limits);
+        let mut opener =
+            Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, registered: 0 };
+        let (mut rings, mut places) = (Vec::new(), Vec::new());
         for group in topology.group_ids() {
-            let mut ring = Outbound::new(opener.fabric, geometry, seal(me), group.0)?;
-            for member in topology.members(group) {
+            let shape = Shape { geometry, serial: group.0, patient: false, catches_up: false };
+            let mut ring = opener.outbound(shape)?;
+            for (at, member) in topology.members(group).enumerate() {
                 let link = opener.link(member, MAIN)?;
                 let region = opener.region(CONTROL, member, CREDIT_CELLS_BYTES)?;
-                ring.add_target(member, link, BODY, (region, 0), seal(member));
+                ring.add_target(member, link, BODY, (region, 0));
+                places.push((usize::from(group.0), at));
             }
             rings.push(ring);
         }
         let links = opener.links;
         Ok(Client {
-            by_qp: by_qp(&links),
             sender: Sender::new(&topology, client, limits.window, plant),
-            resumed: vec![false; rings.len()],
-            all_resumed: false,
+            members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
+            places,
+            resumed: false,
+            by_majorities: false,
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
             awaited: Awaited::new(topology.groups()),
+            unsynced: Awaited::new(topology.groups()),
             submitted: 0,
-            completions: [Completion {
-                qp: QpId(0),
-                id: 0,
-                opcode: Opcode::Write,
-                status: Status::Success,
-                bytes: 0,
-                imm: None,
-                tag: 0,
-            }; 16],
+            completions: [NO_COMPLETION; 16],
             counts: Counts::default(),
             operations: None,
             message_bytes: limits.message_bytes,
+            window: u64::from(limits.window),
             quiet: Quiet::default(),
             fabric,
             links,
+            seals,
             rings,
             topology,
         })
@@ -189,19 +195,26 @@ impl<F: Fabric> Client<F> {
         &mut self.fabric
     }
 
-    /// Whether messages may go to these groups: the members of *all* groups have said where their rings stand and that
-    /// nothing of an earlier process of this place is left, and these groups have a majority.
+    /// Whether messages may go to these groups: a majority of each is connected, and it is known where an earlier process
+    /// of this place ended. For that, all members of *all* groups must have said that they hold nothing undelivered of
+    /// it, or majorities, after [`settle_by_majorities`](Client::settle_by_majorities).
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
-        self.all_resumed && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
+        self.resumed && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
+    }
+
+    /// Begins as soon as a majority of every group says that it holds nothing undelivered of this place. Wait for all
+    /// members a while first: those that are not connected then miss messages until they have caught up.
+    pub fn settle_by_majorities(&mut self) {
+        self.by_majorities = true;
+        self.quiet.disturb();
     }
 
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
     /// never, if it died while it wrote: wait a while, or take another place.
     pub fn is_unfinished(&mut self) -> bool {
-        self.topology.group_ids().any(|group| {
-            !self.resumed[usize::from(group.0)] && matches!(self.resume(group), Err(SubmitError::Unfinished { .. }))
-        })
+        !self.resumed
+            && self.topology.group_ids().any(|group| matches!(self.settled(group), Err(SubmitError::Unfinished { .. })))
     }
 
     /// The cluster.
@@ -228,6 +241,13 @@ impl<F: Fabric> Client<F> {
         self.awaited.messages()
     }
 
+    /// All messages up to this sequence that were [submitted to be synced](Client::submit_synced) are held by a majority
+    /// of every destination group: they will be delivered even if this client dies.
+    #[must_use]
+    pub fn synced_up_to(&self) -> u64 {
+        self.unsynced.delivered_up_to()
+    }
+
     /// Multicasts a message to groups, in rising order. `notify`: members tell at once when they delivered it, not only
     /// when a quarter of the window is free.
     ///
@@ -235,6 +255,27 @@ impl<F: Fabric> Client<F> {
     /// See [`SubmitError`]; nothing was done then.
     #[inline]
     pub fn submit(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
+        self.submit_as(to, payload, notify, false)
+    }
+
+    /// The same; members tell at once when they have read it, see [`synced_up_to`](Client::synced_up_to).
+    ///
+    /// # Errors
+    /// See [`SubmitError`]; nothing was done then.
+    pub fn submit_synced(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
+        let submitted = self.submit_as(to, payload, notify, true)?;
+        self.unsynced.submitted(submitted.id.sequence, &self.destinations);
+        Ok(submitted)
+    }
+
+    #[inline]
+    fn submit_as(
+        &mut self,
+        to: &[GroupId],
+        payload: &[u8],
+        notify: bool,
+        sync: bool,
+    ) -> Result<Submitted, SubmitError> {
         self.check(to, payload)?;
         let sequence = self.sender.number(to, &mut self.destinations);
         let id = MessageId { client: self.sender.client(), sequence };
@@ -244,6 +285,9 @@ impl<F: Fabric> Client<F> {
             // Sealing fills in the head and leaves the rest, but each group's ring has its own lap.
             let body = &mut self.record[HEADER_WORDS..HEADER_WORDS + bytes.div_ceil(8)];
             Header::encode(sequence, payload.len(), notify, &self.destinations, body);
+            if sync {
+                Header::ask_sync(body);
+            }
             if let Some(last) = body.last_mut().filter(|_| !payload.len().is_multiple_of(8)) {
                 *last = 0;
             }
@@ -271,54 +315,81 @@ impl<F: Fabric> Client<F> {
         if to.is_empty() || to.len() > MAX_DESTINATIONS || !known || !to.is_sorted_by(|a, b| a < b) {
             return Err(SubmitError::Destinations);
         }
+        if !self.resumed {
+            self.resume()?;
+        }
         if let Some(lost) = to.iter().find(|group| !self.sender.has_majority(**group)) {
             return Err(SubmitError::NotConnected { group: lost.0 });
         }
         if let Err(full) = self.sender.check(to) {
             return Err(SubmitError::Busy { group: full.group });
         }
-        if !self.all_resumed {
-            self.resume_all()?;
-        }
         let bytes = Header::words(to.len()) * 8 + payload.len();
         let full = |group: &&GroupId| !self.rings[usize::from(group.0)].ready(&mut self.fabric, &self.links, bytes);
         to.iter().find(full).map_or(Ok(()), |group| Err(SubmitError::Busy { group: group.0 }))
     }
 
-    /// Takes over the rings where an earlier process of this place left them. Whoever the first message is for, all groups
-    /// must have delivered everything: each knows only the sequences that it has seen, and a message that one group holds
-    /// undelivered names slots at others.
-    fn resume_all(&mut self) -> Result<(), SubmitError> {
+    /// Takes over where an earlier process of this place ended. Whoever the first message is for, all groups must have
+    /// delivered everything that they hold: each knows only the sequences that it has seen, and a message that one group
+    /// holds undelivered names slots at others.
+    ///
+    /// A sequence that was used is at most `window` per group above the highest that a majority of every group has seen:
+    /// of what is above, nothing was delivered, and so much may be undelivered at a time. So no id is used twice.
+    fn resume(&mut self) -> Result<(), SubmitError> {
         for group in self.topology.group_ids() {
-            if !self.resumed[usize::from(group.0)] {
-                self.resume(group)?;
-            }
+            self.settled(group)?;
         }
-        self.all_resumed = true;
+        let told = |ring: &Outbound| ring.targets.iter().filter_map(|target| target.told).collect::<Vec<Told>>();
+        let all: Vec<Told> = self.rings.iter().flat_map(told).collect();
+        let seen = all.iter().map(|told| told.sequence).max().unwrap_or(0);
+        if seen > 0 || all.len() < self.topology.all_members() {
+            self.sender.resume_sequence(seen + self.window * self.rings.len() as u64);
+        }
+        for group in self.topology.group_ids() {
+            let slots = self.settled(group)?;
+            self.sender.resume_slots(group, slots);
+            self.count_members(group);
+        }
+        self.resumed = true;
         Ok(())
     }
 
-    /// Takes over the ring of one group: all members must have freed everything, and the same.
-    fn resume(&mut self, group: GroupId) -> Result<(), SubmitError> {
+    /// The first slot that no earlier process of this place used at a group, if enough members agree.
+    fn settled(&mut self, group: GroupId) -> Result<u64, SubmitError> {
         let ring = &mut self.rings[usize::from(group.0)];
         ring.read_credits(&self.fabric);
-        let counted = ring.targets.iter().filter(|target| !target.expelled);
-        if counted.clone().count() < self.topology.majority(group) as usize
-            || counted.clone().any(|target| !target.credited)
-        {
+        let enough = if self.by_majorities { self.topology.majority(group) as usize } else { ring.targets.len() };
+        let told = ring.targets.iter().filter_map(|target| target.told);
+        if told.clone().count() < enough {
             return Err(SubmitError::NotConnected { group: group.0 });
         }
-        let places = counted.clone().map(|target| (target.freed_position(), target.freed_slots));
-        let Some(first) = places.clone().next() else { return Err(SubmitError::NotConnected { group: group.0 }) };
-        if places.clone().any(|place| place != first) || counted.clone().any(Target::holds_messages) {
+        let slots = told.clone().map(|told| told.freed).max().unwrap_or(0);
+        let agreed = told.clone().filter(|told| told.freed == slots).count() >= enough;
+        if !agreed || told.clone().any(|told| told.held != told.freed) {
             return Err(SubmitError::Unfinished { client: self.sender.client().0, group: group.0 });
         }
-        let sequence = counted.map(|target| target.last_sequence).max().unwrap_or(0);
-        ring.writer.resume(first.0);
-        self.sender.resume_slots(group, first.1);
-        self.sender.resume_sequence(sequence);
-        self.resumed[usize::from(group.0)] = true;
-        Ok(())
+        Ok(slots)
+    }
+
+    /// What a group's members said last: they freed slots, or count again, or hold messages.
+    fn count_members(&mut self, group: GroupId) {
+        let ring = &self.rings[usize::from(group.0)];
+        for (member, target) in ring.targets.iter().enumerate() {
+            let Some(told) = target.told else { continue };
+            if self.sender.counts(group, member) {
+                self.sender.on_freed(group, member, told.freed);
+            } else {
+                self.sender.admit(group, member, told.freed);
+            }
+        }
+        if self.unsynced.messages() > 0 {
+            let mut held = [0_u64; Topology::MAX_MEMBERS];
+            for (held, target) in held.iter_mut().zip(&ring.targets) {
+                *held = target.told.map_or(0, |told| told.held);
+            }
+            held.sort_unstable_by(|a, b| b.cmp(a));
+            self.unsynced.freed(group, held[self.topology.majority(group) as usize - 1]);
+        }
     }
 
     /// One round: completions, credits, connections. Returns whether there was anything.
@@ -327,12 +398,10 @@ impl<F: Fabric> Client<F> {
             return false;
         }
         let mut worked = self.poll_completions();
-        for (group, ring) in self.rings.iter_mut().enumerate() {
-            if self.resumed[group] && ring.take_news(&self.fabric) {
+        for group in 0..self.rings.len() {
+            if self.resumed && self.rings[group].take_news(&self.fabric) {
                 worked = true;
-                for (member, target) in ring.targets.iter().enumerate().filter(|(_, target)| !target.expelled) {
-                    self.sender.on_freed(GroupId(group as u16), member, target.freed_slots);
-                }
+                self.count_members(GroupId(group as u16));
             }
         }
         if worked {
@@ -352,12 +421,9 @@ impl<F: Fabric> Client<F> {
     fn poll_completions(&mut self) -> bool {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
-            let Completion { qp, id, status, .. } = self.completions[at];
-            let Some(link) = self.by_qp.get(qp.index()).copied().flatten() else { continue };
-            if status == Status::Success {
-                self.links[link].queue.completed(id);
-            } else if self.fabric.state(qp) == QpState::Error {
-                self.disconnected(link);
+            let completion = self.completions[at];
+            if let Some(news) = self.links.completed(&mut self.fabric, &completion) {
+                self.hear(news);
             }
         }
         count > 0
@@ -369,29 +435,51 @@ impl<F: Fabric> Client<F> {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
             any = true;
-            self.quiet.disturb();
-            let (Event::Connected { qp, .. } | Event::Disconnected { qp, .. }) = event else { continue };
-            let Some(link) = self.by_qp.get(qp.index()).copied().flatten() else { continue };
-            match event {
-                Event::Connected { .. } => self.links[link].connected(),
-                _ => self.disconnected(link),
+            if let Some(news) = self.links.happened(&mut self.fabric, &event) {
+                self.hear(news);
             }
         }
-        if !self.all_resumed {
-            any |= self.resume_all().is_ok();
+        for link in 0..self.links.len() {
+            if !self.links[link].ready
+                && let Some(news) = self.links.check(&mut self.fabric, link)
+            {
+                any = true;
+                self.hear(news);
+            }
+        }
+        if !self.resumed {
+            any |= self.resume().is_ok();
+        }
+        if any {
+            self.quiet.disturb();
         }
         any
     }
 
-    fn disconnected(&mut self, link: usize) {
-        self.links[link].broke();
-        for (group, ring) in self.rings.iter_mut().enumerate() {
-            if ring.expel_broken(&self.links) {
-                for (member, _) in ring.targets.iter().enumerate().filter(|(_, target)| target.expelled) {
-                    self.sender.expel(GroupId(group as u16), member);
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Up(link) => {
+                let (group, member) = self.places[link];
+                let start = self.rings[group].start(member);
+                let greeting = Greeting { about: About::Hello, incarnation: self.links.incarnation, start };
+                let sent = self.links.greet(&mut self.fabric, link, greeting);
+                self.counts.write(Step::Letter, sent);
+            }
+            News::Down(link) => {
+                let (group, member) = self.places[link];
+                self.rings[group].stop(member);
+                self.sender.expel(GroupId(group as u16), member);
+                self.retire_delivered();
+            }
+            News::Greeted(link, greeting) if greeting.about == About::Hello => {
+                let (group, member) = self.places[link];
+                self.links[link].heard = Some(greeting.incarnation);
+                if self.members[group][member].replace(greeting.incarnation) != Some(greeting.incarnation) {
+                    let seal = self.seals.of(self.links[link].peer, greeting.incarnation);
+                    self.rings[group].hear_credits(member, seal);
                 }
             }
+            News::Greeted(..) | News::Refused => self.counts.rejected += 1,
         }
-        self.retire_delivered();
     }
 }

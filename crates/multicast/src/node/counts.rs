@@ -21,16 +21,19 @@ pub enum Step {
     Ack = 4,
     /// Flow control and notification of clients; not part of the protocol's counts.
     Credit = 5,
+    /// Greetings, letters and what a follower missed; not part of the protocol's counts either.
+    Letter = 6,
 }
 
 impl Step {
     /// All steps, in order.
-    pub const ALL: [Step; 6] = [Step::Body, Step::Assign, Step::Timestamp, Step::Vector, Step::Ack, Step::Credit];
+    pub const ALL: [Step; 7] =
+        [Step::Body, Step::Assign, Step::Timestamp, Step::Vector, Step::Ack, Step::Credit, Step::Letter];
 
     /// As in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ["body", "assign", "timestamp", "vector", "ack", "credit"][self as usize]
+        ["body", "assign", "timestamp", "vector", "ack", "credit", "letter"][self as usize]
     }
 }
 
@@ -48,8 +51,8 @@ impl From<Kind> for Step {
 /// Counters of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    writes: [u64; 6],
-    items: [u64; 6],
+    writes: [u64; Step::ALL.len()],
+    items: [u64; Step::ALL.len()],
     /// Sealed input that was refused: a peer that does not keep to the protocol.
     pub rejected: u64,
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
-use zerocopy::IntoBytes;
 
+use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
+use super::store::Store;
 use crate::item::Head;
 use crate::{
     Ack, Ballot, ClientId, Delivery, Effects, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Timestamp, Topology,
@@ -24,41 +25,6 @@ pub struct Delivered<'a> {
     pub payload: &'a [u8],
 }
 
-/// Where a held message lies in its client's mirror.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stored {
-    /// First word of the payload.
-    pub(super) word: usize,
-    /// Bytes of payload.
-    pub(super) bytes: usize,
-    /// Ring position after it.
-    pub(super) end: u64,
-    /// The client waits for the delivery.
-    pub(super) notify: bool,
-}
-
-/// Private copies of one client's messages, at the same places as in its ring.
-#[derive(Debug)]
-pub(super) struct Store {
-    pub(super) mirror: Vec<u64>,
-    by_slot: Vec<Stored>,
-}
-
-impl Store {
-    pub(super) fn new(ring_bytes: u64, window: u32) -> Self {
-        Store { mirror: vec![0; ring_bytes as usize / 8], by_slot: vec![Stored::default(); window as usize] }
-    }
-
-    pub(super) fn get(&self, slot: u64) -> &Stored {
-        &self.by_slot[slot as usize & (self.by_slot.len() - 1)]
-    }
-
-    pub(super) fn put(&mut self, slot: u64, stored: Stored) {
-        let mask = self.by_slot.len() - 1;
-        self.by_slot[slot as usize & mask] = stored;
-    }
-}
-
 /// Items that wait to be written, and what is counted about them.
 #[derive(Debug)]
 pub(super) struct Outputs {
@@ -74,6 +40,8 @@ pub(super) struct Outputs {
     is_touched: Vec<bool>,
     /// Clients that wait for news.
     pub(super) notify: Vec<bool>,
+    /// What goes as letters.
+    pub(super) letters: Vec<Outgoing>,
     pub(super) counts: Counts,
     pub(super) operations: Option<Vec<RemoteOp>>,
     me: ProcessId,
@@ -91,6 +59,7 @@ impl Outputs {
             touched: Vec::with_capacity(topology.clients()),
             is_touched: vec![false; topology.clients()],
             notify: vec![false; topology.clients()],
+            letters: Vec::new(),
             counts: Counts::default(),
             operations: None,
             me,
@@ -131,13 +100,24 @@ impl Outputs {
 }
 
 /// The effects of one event.
-pub(super) struct Out<'a, D> {
+pub(super) struct Out<'a, A> {
     pub(super) outputs: &'a mut Outputs,
     pub(super) stores: &'a [Store],
-    pub(super) deliver: &'a mut D,
+    pub(super) app: &'a mut A,
+    /// The application's state that came with the letter at hand.
+    pub(super) tail: &'a [u8],
 }
 
-impl<D: FnMut(&Delivered<'_>)> Effects for Out<'_, D> {
+/// What goes as a letter.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// A letter, with the application's state.
+    Letter { to: ProcessId, letter: Letter, tail: Vec<u8> },
+    /// A body that is held here.
+    Body { to: ProcessId, client: ClientId, slot: u64 },
+}
+
+impl<A: Application> Effects for Out<'_, A> {
     #[inline]
     fn to_followers(&mut self, item: &StreamItem<'_>) {
         let outputs = &mut *self.outputs;
@@ -169,16 +149,14 @@ impl<D: FnMut(&Delivered<'_>)> Effects for Out<'_, D> {
     #[inline]
     fn deliver(&mut self, delivery: &Delivery) {
         let client = delivery.id.client;
-        let store = &self.stores[usize::from(client.0)];
-        let stored = store.get(delivery.slot);
-        let words = &store.mirror[stored.word..stored.word + stored.bytes.div_ceil(8)];
-        (self.deliver)(&Delivered {
+        let (payload, notify) = self.stores[usize::from(client.0)].payload(delivery.slot);
+        self.app.deliver(&Delivered {
             id: delivery.id,
             timestamp: delivery.timestamp,
             number: delivery.number,
-            payload: &words.as_bytes()[..stored.bytes],
+            payload,
         });
-        self.outputs.notify[usize::from(client.0)] |= stored.notify;
+        self.outputs.notify[usize::from(client.0)] |= notify;
         self.outputs.touch(client);
     }
 
@@ -189,9 +167,19 @@ impl<D: FnMut(&Delivered<'_>)> Effects for Out<'_, D> {
         }
     }
 
-    fn letter(&mut self, _to: ProcessId, _letter: &Letter) {}
+    fn letter(&mut self, to: ProcessId, letter: &Letter) {
+        let mut tail = Vec::new();
+        if letter.carries_snapshot() {
+            self.app.snapshot(&mut tail);
+        }
+        self.outputs.letters.push(Outgoing::Letter { to, letter: letter.clone(), tail });
+    }
 
-    fn body(&mut self, _to: ProcessId, _client: ClientId, _slot: u64) {}
+    fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
+        self.outputs.letters.push(Outgoing::Body { to, client, slot });
+    }
 
-    fn restore(&mut self, _number: u64) {}
+    fn restore(&mut self, number: u64) {
+        self.app.restore(number, self.tail);
+    }
 }

@@ -6,6 +6,7 @@ use stentor_fabric::{Fabric, RegionId, RemoteRegion, RemoteSpan, RingReader, Sea
 use zerocopy::IntoBytes;
 
 use super::CONTROL;
+use super::greeting::Start;
 use super::posting::Link;
 
 /// A ring that a peer writes.
@@ -14,6 +15,8 @@ pub(super) struct Inbound {
     pub(super) region: RegionId,
     pub(super) reader: RingReader,
     pub(super) credit: CreditOut,
+    /// The writer's incarnation and its number for the ring's last start; `None` before the first.
+    writer: Option<(u64, u64)>,
 }
 
 /// Where the credit for a ring goes: a cell in the writer's control region.
@@ -23,13 +26,15 @@ pub(super) struct CreditOut {
     /// Index into the node's links.
     pub(super) link: usize,
     offset: u64,
-    remote: Option<RemoteRegion>,
+    /// As it was resolved in a life of the link.
+    remote: Option<(u32, RemoteRegion)>,
     /// The request that wrote the last credit, where writes are not ordered (rule 5).
     last: u64,
 }
 
-/// Words of a credit: position freed, slots freed, highest sequence, position read.
-const CREDIT_WORDS: usize = 4;
+/// Words of a credit: position freed, slots freed (receives consumed, between members), highest sequence, slots held,
+/// the generation of the ring's start.
+pub(super) const CREDIT_WORDS: usize = 5;
 /// Bytes of a credit's record: what a fabric must take inline.
 pub(super) const CREDIT_BYTES: usize = (HEADER_WORDS + CREDIT_WORDS) * WORD;
 
@@ -38,28 +43,24 @@ impl CreditOut {
         CreditOut { slot: SealedSlot::new(seal), link, offset, remote: None, last: 0 }
     }
 
-    /// The peer is another process now: its region must be asked for again.
-    pub(super) fn forget(&mut self) {
-        self.remote = None;
-        self.last = 0;
-    }
-
     /// Whether a credit could be sent now.
     pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[Link]) -> bool {
         let link = &links[self.link];
-        if self.remote.is_none() && link.ready {
-            self.remote = fabric.resolve(link.peer, CONTROL);
+        if !(link.is_met() && link.can_post()) {
+            return false;
+        }
+        if self.remote.is_none_or(|(life, _)| life != link.life) {
+            self.remote = fabric.resolve(link.peer, CONTROL).map(|region| (link.life, region));
         }
         // Of two credits on their way through an unordered fabric the older one could land last, and stay.
         let alone = self.last <= link.queue.done();
-        link.can_post() && self.remote.is_some() && alone
+        self.remote.is_some() && alone
     }
 
-    /// Sends [position freed, slots freed, highest sequence, position read]; call when [`ready`](CreditOut::ready)
-    /// says so.
+    /// Sends a credit; call when [`ready`](CreditOut::ready) says so.
     pub(super) fn send<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], values: [u64; CREDIT_WORDS]) -> bool {
-        let Some(region) = self.remote else { return false };
-        let mut record = [0_u64; 8];
+        let Some((_, region)) = self.remote else { return false };
+        let mut record = [0_u64; HEADER_WORDS + CREDIT_WORDS];
         let sealed = self.slot.seal(&values, &mut record);
         let target = RemoteSpan { region, offset: self.offset };
         let (ordered, source) = (fabric.capabilities().ordered_writes, Source::Inline(sealed.as_bytes()));
@@ -72,6 +73,29 @@ impl CreditOut {
 }
 
 impl Inbound {
+    pub(super) fn new(region: RegionId, reader: RingReader, credit: CreditOut) -> Self {
+        Inbound { region, reader, credit, writer: None }
+    }
+
+    /// The number of the ring's last start; 0 before the first.
+    pub(super) fn generation(&self) -> u64 {
+        self.writer.map_or(0, |(_, generation)| generation)
+    }
+
+    /// The writer's incarnation.
+    pub(super) fn incarnation(&self) -> Option<u64> {
+        self.writer.map(|(incarnation, _)| incarnation)
+    }
+
+    /// The writer goes on at a position; `seal` is that of its incarnation.
+    pub(super) fn restart(&mut self, incarnation: u64, start: Start, seal: Seal) {
+        // Of a writer that lives on, records behind the start may have been seen before the start was heard of.
+        let same = self.incarnation() == Some(incarnation);
+        let position = if same { start.position.max(self.reader.position()) } else { start.position };
+        self.reader.restart(position, seal);
+        self.writer = Some((incarnation, start.generation));
+    }
+
     /// Sends the credit for what was consumed when it is a quarter of the ring or more. Returns the number of writes.
     #[inline]
     pub(super) fn send_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link]) -> u64 {
@@ -83,6 +107,7 @@ impl Inbound {
             return 0;
         }
         let value = self.reader.credit(freed);
-        u64::from(self.credit.send(fabric, links, [value, 0, 0, freed]))
+        let consumed = links[self.credit.link].consumed;
+        u64::from(self.credit.send(fabric, links, [value, consumed, 0, 0, self.generation()]))
     }
 }

@@ -4,20 +4,30 @@
 //! member has a stream ring per other member of its group and a body ring per client. One region per writer and
 //! purpose. What several peers get alike (bodies, stream entries) is sealed once and written to each.
 
+mod app;
 mod awaited;
 mod client;
 mod counts;
 mod effects;
+mod greeting;
 mod inbound;
+mod letters;
+mod links;
 mod member;
 mod open;
 mod outbound;
 mod outbox;
 mod posting;
+mod store;
 
+pub use app::{Application, Stateless, stateless};
 pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
 pub use effects::Delivered;
+#[doc(hidden)]
+pub use greeting::forged_hello;
+pub use letters::Received;
+pub use links::INBOX_BYTES;
 pub use member::Member;
 
 use stentor_fabric::seal::record_words;
@@ -34,6 +44,8 @@ pub(crate) const STREAM: Purpose = Purpose(2);
 pub(crate) const BODY: Purpose = Purpose(3);
 /// Own memory that records too long for inline are posted from.
 pub(crate) const STAGING: Purpose = Purpose(16);
+/// Own memory for greetings.
+pub(crate) const INBOX: Purpose = Purpose(4);
 
 /// The queue pair for everything but the stream.
 pub(crate) const MAIN: Service = Service(1);

@@ -1,12 +1,12 @@
 //! What a member registers and connects at start.
 
 use stentor_fabric::ring::Geometry;
-use stentor_fabric::seal::Seal;
 use stentor_fabric::{Access, Fabric, ProcessId, Purpose, Record, RegionId, RegionSpec, RingReader};
 
+use super::greeting::{Seals, Start};
 use super::inbound::{CreditOut, Inbound};
-use super::outbound::{Outbound, scratch};
-use super::posting::Link;
+use super::links::Links;
+use super::outbound::{Outbound, Shape, scratch};
 use super::{BODY, CONTROL, MAIN, NodeError, STREAM, STREAMING};
 use crate::limits::{CREDIT_CELLS_BYTES, STREAM_CREDIT_OFFSET};
 use crate::{ClientId, GroupId, Limits, Topology};
@@ -15,11 +15,15 @@ use crate::{ClientId, GroupId, Limits, Topology};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) ring: Inbound,
+    /// Whoever has the place now goes on here, once everything that came before is taken.
+    pub(super) greeted: Option<(u64, Start)>,
     /// Nothing more was in the ring at the last look.
     pub(super) drained: bool,
-    /// A client that connected has not been told yet that the ring is empty.
+    /// A client that connected has not been told yet that all its messages are delivered.
     pub(super) settling: bool,
     pub(super) last_sequence: u64,
+    /// Slots below this are held or freed.
+    pub(super) held_slots: u64,
     pub(super) freed_slots: u64,
     pub(super) freed_position: u64,
     pub(super) credited_slots: u64,
@@ -29,9 +33,11 @@ impl Body {
     fn new(ring: Inbound) -> Self {
         Body {
             ring,
+            greeted: None,
             drained: false,
             settling: false,
             last_sequence: 0,
+            held_slots: 0,
             freed_slots: 0,
             freed_position: 0,
             credited_slots: 0,
@@ -39,17 +45,23 @@ impl Body {
     }
 }
 
-/// The control rings with another member.
+/// The links and control rings with another member.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) outbound: Outbound,
     pub(super) inbound: Inbound,
+    pub(super) main: usize,
+    /// With a member of the own group.
+    pub(super) streaming: Option<usize>,
+    /// All links are up and the peer has greeted.
+    pub(super) connected: bool,
 }
 
-/// The leader's stream, at a follower.
+/// The stream ring of another member of the group, here.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) ring: Inbound,
+    pub(super) granted: bool,
     pub(super) record: Vec<u64>,
     /// The record in work, its end and its next item, in words.
     pub(super) held: Option<(Record, usize, usize)>,
@@ -58,74 +70,84 @@ pub(super) struct Stream {
 /// Registers while it collects the links.
 pub(super) struct Opener<'a, F: Fabric> {
     pub(super) fabric: &'a mut F,
-    pub(super) links: Vec<Link>,
+    pub(super) links: Links,
     pub(super) topology: &'a Topology,
     pub(super) limits: &'a Limits,
-    pub(super) seal: &'a dyn Fn(ProcessId) -> Seal,
+    pub(super) seals: Seals,
     /// Bytes registered so far.
     pub(super) registered: u64,
 }
 
 impl<F: Fabric> Opener<'_, F> {
-    /// A region that `writer` may write.
-    pub(super) fn region(&mut self, purpose: Purpose, writer: ProcessId, bytes: u64) -> Result<RegionId, NodeError> {
+    /// A region for `writer`, who may not write it yet.
+    fn closed_region(&mut self, purpose: Purpose, writer: ProcessId, bytes: u64) -> Result<RegionId, NodeError> {
         let bytes = bytes.next_multiple_of(64);
         let region = self.fabric.register(RegionSpec { purpose, writer, bytes })?;
-        self.fabric.grant(region, writer, Access::Write)?;
         self.registered += bytes;
         Ok(region)
     }
 
-    pub(super) fn link(&mut self, peer: ProcessId, service: stentor_fabric::Service) -> Result<usize, NodeError> {
-        self.links.push(Link::open(self.fabric, peer, service)?);
-        Ok(self.links.len() - 1)
+    /// A region that `writer` may write.
+    pub(super) fn region(&mut self, purpose: Purpose, writer: ProcessId, bytes: u64) -> Result<RegionId, NodeError> {
+        let region = self.closed_region(purpose, writer, bytes)?;
+        self.fabric.grant(region, writer, Access::Write)?;
+        Ok(region)
     }
 
-    /// A ring that `peer` writes and whose credit goes to `offset` of its control region.
+    pub(super) fn link(&mut self, peer: ProcessId, service: stentor_fabric::Service) -> Result<usize, NodeError> {
+        self.links.open(self.fabric, peer, service)
+    }
+
+    /// A ring that `peer` writes and whose credit goes to `offset` of its control region. What it writes is sealed for an
+    /// incarnation that is not known before it greets.
     fn inbound(&mut self, peer: ProcessId, region: RegionId, ring: Geometry, link: usize, offset: u64) -> Inbound {
-        let me = self.fabric.me();
-        Inbound {
-            region,
-            reader: RingReader::new(ring, (self.seal)(peer)),
-            credit: CreditOut::new((self.seal)(me), link, offset),
-        }
+        let own = self.seals.of(self.fabric.me(), self.links.incarnation);
+        let reader = RingReader::new(ring, self.seals.of(peer, 0));
+        Inbound::new(region, reader, CreditOut::new(own, link, offset))
+    }
+
+    pub(super) fn outbound(&mut self, shape: Shape) -> Result<Outbound, NodeError> {
+        let own = self.seals.of(self.fabric.me(), self.links.incarnation);
+        let outbound = Outbound::new(self.fabric, shape, own)?;
+        self.registered += outbound.staging_bytes();
+        Ok(outbound)
     }
 
     /// The control rings with another member, both ways.
     pub(super) fn peer(&mut self, peer: ProcessId) -> Result<Peer, NodeError> {
-        let ring = self.limits.control_ring(self.topology);
-        let link = self.link(peer, MAIN)?;
-        let region = self.region(CONTROL, peer, CREDIT_CELLS_BYTES + ring.bytes())?;
-        let seal = (self.seal)(self.fabric.me());
-        let mut outbound = Outbound::new(self.fabric, ring, seal, peer.0)?;
-        self.registered += outbound.staging_bytes();
-        outbound.add_target(peer, link, CONTROL, (region, 0), (self.seal)(peer));
-        Ok(Peer { outbound, inbound: self.inbound(peer, region, ring, link, 0) })
+        let geometry = self.limits.control_ring(self.topology);
+        let main = self.link(peer, MAIN)?;
+        let region = self.region(CONTROL, peer, CREDIT_CELLS_BYTES + geometry.bytes())?;
+        let mut outbound = self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false })?;
+        outbound.add_target(peer, main, CONTROL, (region, 0));
+        let inbound = self.inbound(peer, region, geometry, main, 0);
+        Ok(Peer { outbound, inbound, main, streaming: None, connected: false })
     }
 
-    /// The stream ring to all other members of the own group, and the leader's here.
-    pub(super) fn stream(
+    /// The stream ring to all other members of the own group, and theirs here, by process. Only the leader may write.
+    pub(super) fn streams(
         &mut self,
         group: GroupId,
         leader: ProcessId,
-        peers: &[Option<Peer>],
-    ) -> Result<(Option<Stream>, Outbound), NodeError> {
-        let ring = self.limits.stream_ring(self.topology);
+        peers: &mut [Option<Peer>],
+    ) -> Result<(Vec<Option<Stream>>, Outbound), NodeError> {
+        let geometry = self.limits.stream_ring(self.topology);
         let me = self.fabric.me();
-        let mut outbound = Outbound::new(self.fabric, ring, (self.seal)(me), me.0)?;
-        self.registered += outbound.staging_bytes();
-        let mut inbound = None;
+        let mut outbound = self.outbound(Shape { geometry, serial: me.0, patient: true, catches_up: true })?;
+        let mut inbound: Vec<Option<Stream>> = peers.iter().map(|_| None).collect();
         for member in self.topology.members(group).filter(|member| *member != me) {
-            let Some(peer) = &peers[member.index()] else { continue };
-            let control = peer.inbound.region;
-            let credit_link = peer.inbound.credit.link;
             let link = self.link(member, STREAMING)?;
-            let region = self.region(STREAM, member, ring.bytes())?;
-            outbound.add_target(member, link, STREAM, (control, STREAM_CREDIT_OFFSET), (self.seal)(member));
-            if member == leader {
-                let ring = self.inbound(member, region, ring, credit_link, STREAM_CREDIT_OFFSET);
-                inbound = Some(Stream { record: scratch(ring.reader.geometry()), ring, held: None });
+            let region = self.closed_region(STREAM, member, geometry.bytes())?;
+            let granted = member == leader;
+            if granted {
+                self.fabric.grant(region, member, Access::Write)?;
             }
+            let Some(peer) = &mut peers[member.index()] else { continue };
+            peer.streaming = Some(link);
+            outbound.add_target(member, link, STREAM, (peer.inbound.region, STREAM_CREDIT_OFFSET));
+            let main = peer.main;
+            let ring = self.inbound(member, region, geometry, main, STREAM_CREDIT_OFFSET);
+            inbound[member.index()] = Some(Stream { record: scratch(&geometry), ring, granted, held: None });
         }
         Ok((inbound, outbound))
     }

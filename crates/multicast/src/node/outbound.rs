@@ -1,4 +1,10 @@
 //! A ring that this node writes, at one or several peers alike.
+//!
+//! # Invariants
+//! - One position for all targets. Nothing at or behind it was ever written under its lap.
+//! - Targets that are started count for flow control; others are neither written nor waited for, but for those that were
+//!   never connected while the owner is patient.
+//! - A credit counts only if it names the generation of the target's last start.
 
 use std::collections::VecDeque;
 
@@ -6,11 +12,34 @@ use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::ring::{Geometry, Place};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_cells};
 use stentor_fabric::{
-    Fabric, ProcessId, Purpose, RegionId, RegionSpec, RemoteRegion, RemoteSpan, RingWriter, SlotReader, Source, Span,
+    Fabric, ProcessId, Purpose, RegionId, RegionSpec, RemoteRegion, RemoteSpan, RingReader, RingWriter, SlotReader,
+    Source, Span, Verb,
 };
 
+use super::greeting::Start;
+use super::inbound::CREDIT_WORDS;
 use super::posting::Link;
 use super::{NodeError, STAGING};
+
+/// Whether a target counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Course {
+    /// Never started.
+    Awaited,
+    Started,
+    Stopped,
+}
+
+/// What a peer says with its credits, besides the position that it freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Told {
+    /// Slots freed (for clients); receives consumed (between members).
+    pub(super) freed: u64,
+    /// Highest sequence seen (for clients).
+    pub(super) sequence: u64,
+    /// Slots below this are held or freed (for clients).
+    pub(super) held: u64,
+}
 
 /// One peer that gets the ring's records.
 #[derive(Debug)]
@@ -19,33 +48,38 @@ pub(super) struct Target {
     /// Index into the node's links.
     pub(super) link: usize,
     purpose: Purpose,
-    remote: Option<RemoteRegion>,
-    credit: SlotReader,
+    /// As it was resolved in a life of the link.
+    remote: Option<(u32, RemoteRegion)>,
+    credit: Option<SlotReader>,
     /// Local region and byte offset where the peer writes its credit.
     credit_at: (RegionId, u64),
+    course: Course,
+    generation: u64,
     freed: u64,
-    /// Slots freed, as the credit says (for clients).
-    pub(super) freed_slots: u64,
-    /// Highest sequence seen (for clients).
-    pub(super) last_sequence: u64,
-    /// Up to where the ring was read when the credit went out (for clients).
-    read: u64,
-    /// Whether a credit came at all.
-    pub(super) credited: bool,
-    pub(super) expelled: bool,
+    /// The last credit since the start; `None` before the first.
+    pub(super) told: Option<Told>,
     /// Posts from staging that may still be read: (request, position).
     staged: VecDeque<(u64, u64)>,
+    /// Started, but not writable then: the records from here on are in staging.
+    behind: Option<RingReader>,
 }
 
 impl Target {
-    /// Up to where the peer has freed the ring.
-    pub(super) fn freed_position(&self) -> u64 {
-        self.freed
+    pub(super) fn is_started(&self) -> bool {
+        self.course == Course::Started
     }
 
-    /// Whether the peer holds a message that it has not freed.
-    pub(super) fn holds_messages(&self) -> bool {
-        self.read != self.freed
+    /// Resolves the region once per life.
+    #[inline]
+    fn resolve<F: Fabric>(&mut self, fabric: &mut F, link: &Link) -> Option<RemoteRegion> {
+        if let Some((life, region)) = self.remote
+            && life == link.life
+        {
+            return Some(region);
+        }
+        let region = if link.ready { fabric.resolve(self.peer, self.purpose) } else { None };
+        self.remote = region.map(|region| (link.life, region));
+        region
     }
 }
 
@@ -54,29 +88,44 @@ impl Target {
 pub(super) struct Outbound {
     pub(super) writer: RingWriter,
     geometry: Geometry,
+    seal: Seal,
     staging: Option<RegionId>,
     pub(super) targets: Vec<Target>,
     /// Whether credits came that the owner has not looked at.
     news: bool,
+    /// Targets that were never connected are waited for.
+    pub(super) patient: bool,
+    /// A target may be started before it can be written; it gets what it missed from staging.
+    catches_up: bool,
+    generations: u64,
+}
+
+/// How a ring is to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) geometry: Geometry,
+    /// Keeps the staging regions of one node apart.
+    pub(super) serial: u16,
+    /// See [`Outbound::patient`].
+    pub(super) patient: bool,
+    /// Targets may be started before they can be written.
+    pub(super) catches_up: bool,
 }
 
 impl Outbound {
-    /// `serial` keeps the staging regions of one node apart.
-    pub(super) fn new<F: Fabric>(
-        fabric: &mut F,
-        geometry: Geometry,
-        seal: Seal,
-        serial: u16,
-    ) -> Result<Self, NodeError> {
+    pub(super) fn new<F: Fabric>(fabric: &mut F, shape: Shape, seal: Seal) -> Result<Self, NodeError> {
+        let Shape { geometry, serial, patient, catches_up } = shape;
         let longest = record_cells(geometry.max_payload()) as u64 * 64;
-        let staging = if longest > u64::from(fabric.capabilities().inline_bytes) {
+        let staging = if catches_up || longest > u64::from(fabric.capabilities().inline_bytes) {
             let me = fabric.me();
             let purpose = Purpose(STAGING.0 + serial);
             Some(fabric.register(RegionSpec { purpose, writer: me, bytes: geometry.bytes() })?)
         } else {
             None
         };
-        Ok(Outbound { writer: RingWriter::new(geometry, seal), geometry, staging, targets: Vec::new(), news: false })
+        let writer = RingWriter::new(geometry, seal);
+        let targets = Vec::new();
+        Ok(Outbound { writer, geometry, seal, staging, targets, news: false, patient, catches_up, generations: 0 })
     }
 
     /// Bytes registered for staging.
@@ -84,57 +133,88 @@ impl Outbound {
         if self.staging.is_some() { self.geometry.bytes() } else { 0 }
     }
 
-    pub(super) fn add_target(
-        &mut self,
-        peer: ProcessId,
-        link: usize,
-        purpose: Purpose,
-        credit_at: (RegionId, u64),
-        credit_seal: Seal,
-    ) {
+    pub(super) fn add_target(&mut self, peer: ProcessId, link: usize, purpose: Purpose, credit_at: (RegionId, u64)) {
         self.targets.push(Target {
             peer,
             link,
             purpose,
             remote: None,
-            credit: SlotReader::new(credit_seal),
+            credit: None,
             credit_at,
+            course: Course::Awaited,
+            generation: 0,
             freed: 0,
-            freed_slots: 0,
-            last_sequence: 0,
-            read: 0,
-            credited: false,
-            expelled: false,
+            told: None,
             staged: VecDeque::new(),
+            behind: None,
         });
     }
 
-    /// Whether credits came since the last call, whoever read them.
+    /// The target of a peer.
+    pub(super) fn target_of(&self, peer: ProcessId) -> Option<usize> {
+        self.targets.iter().position(|target| target.peer == peer)
+    }
+
+    /// A target counts from here on. Everything that is written from the returned position on goes to it, too.
+    pub(super) fn start(&mut self, target: usize) -> Start {
+        self.generations += 1;
+        let start = Start { position: self.writer.position(), generation: self.generations };
+        let target = &mut self.targets[target];
+        target.course = Course::Started;
+        target.remote = None;
+        target.generation = start.generation;
+        target.freed = start.position;
+        target.told = None;
+        target.behind = None;
+        self.settle_freed();
+        start
+    }
+
+    /// A target does not count any more.
+    pub(super) fn stop(&mut self, target: usize) {
+        let target = &mut self.targets[target];
+        if target.course == Course::Started {
+            target.course = Course::Stopped;
+            target.told = None;
+            target.behind = None;
+            self.settle_freed();
+        }
+    }
+
+    /// A target's credits are sealed like this from here on.
+    pub(super) fn hear_credits(&mut self, target: usize, seal: Seal) {
+        self.targets[target].credit = Some(SlotReader::new(seal));
+    }
+
+    fn settle_freed(&mut self) {
+        let counted = self.targets.iter().filter(|target| target.is_started()).map(|target| target.freed);
+        if let Some(freed) = counted.min() {
+            self.writer.credit(freed);
+        }
+    }
+
+    /// Takes credits. Returns whether any came since the last call of this function, whoever found them.
     pub(super) fn take_news<F: Fabric>(&mut self, fabric: &F) -> bool {
         self.read_credits(fabric);
         std::mem::take(&mut self.news)
     }
 
-    /// Reads the credits that came.
     pub(super) fn read_credits<F: Fabric>(&mut self, fabric: &F) {
         let mut any = false;
-        for target in &mut self.targets {
+        for target in self.targets.iter_mut().filter(|target| target.is_started()) {
+            let Some(credit) = &mut target.credit else { continue };
             let (region, offset) = target.credit_at;
             let cell = &fabric.memory(region)[offset as usize / WORD..];
-            if let Some([freed, slots, sequence, read]) = target.credit.read(cell) {
-                target.freed = self.writer.absorb(target.freed, freed);
-                target.freed_slots = slots;
-                target.last_sequence = sequence;
-                target.read = read;
-                target.credited = true;
+            if let Some::<[u64; CREDIT_WORDS]>([position, freed, sequence, held, generation]) = credit.read(cell)
+                && generation == target.generation
+            {
+                target.freed = self.writer.absorb(target.freed, position);
+                target.told = Some(Told { freed, sequence, held });
                 any = true;
             }
         }
         if any {
-            let counted = self.targets.iter().filter(|target| !target.expelled).map(|target| target.freed);
-            if let Some(freed) = counted.min() {
-                self.writer.credit(freed);
-            }
+            self.settle_freed();
         }
         self.news |= any;
     }
@@ -148,20 +228,18 @@ impl Outbound {
             }
         }
         let last = self.writer.position() + record_cells(bytes) as u64;
-        let lap = self.geometry.lap_cells();
+        let (lap, catches_up) = (self.geometry.lap_cells(), self.catches_up);
         self.targets.iter_mut().all(|target| {
-            if target.expelled {
-                return true;
+            if !target.is_started() {
+                return target.course == Course::Stopped || !self.patient;
             }
             let link = &links[target.link];
-            if target.remote.is_none() {
-                target.remote = fabric.resolve(target.peer, target.purpose);
-            }
+            let writable = target.resolve(fabric, link).is_some() && link.ready;
             while target.staged.front().is_some_and(|(request, _)| *request <= link.queue.done()) {
                 target.staged.pop_front();
             }
             let staging_free = target.staged.front().is_none_or(|(_, position)| last <= position + lap);
-            link.can_post() && target.remote.is_some() && staging_free
+            staging_free && if writable { link.can_post() } else { catches_up }
         })
     }
 
@@ -174,24 +252,46 @@ impl Outbound {
         bytes: usize,
         record: &mut [u64],
     ) -> u64 {
+        self.send_as(fabric, links, bytes, record, false)
+    }
+
+    /// The same; if it `wakes`, with an immediate.
+    pub(super) fn send_as<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        links: &mut [Link],
+        bytes: usize,
+        record: &mut [u64],
+        wakes: bool,
+    ) -> u64 {
         let position = self.writer.position();
         let Some(place) = self.writer.seal(bytes, record) else { return 0 };
         let inline = place.words * WORD <= fabric.capabilities().inline_bytes as usize;
-        if !inline {
+        let lags = self.catches_up && self.targets.iter().any(|target| lags(target, links));
+        if !inline || lags {
             self.stage(fabric, &place, record);
         }
+        let source = match self.staging {
+            Some(region) if !inline => Source::Region(self.staged(region, &place)),
+            _ => Source::Inline(zerocopy::IntoBytes::as_bytes(&record[..place.words])),
+        };
+        let unordered = !fabric.capabilities().ordered_writes;
         let mut writes = 0;
-        for target in &mut self.targets {
-            let (Some(region), false) = (target.remote, target.expelled) else { continue };
-            let source = match self.staging {
-                Some(region) if !inline => {
-                    let offset = place.offset - self.geometry.offset;
-                    Source::Region(Span { region, offset, bytes: (place.words * WORD) as u32 })
-                }
-                _ => Source::Inline(zerocopy::IntoBytes::as_bytes(&record[..place.words])),
+        for target in self.targets.iter_mut().filter(|target| target.is_started()) {
+            if lags && self::lags(target, links) {
+                let (geometry, seal) = (self.geometry, self.seal);
+                target.behind.get_or_insert_with(|| staging_reader(geometry, position, seal));
+                continue;
+            }
+            let Some((_, region)) = target.remote else { continue };
+            let target_span = RemoteSpan { region, offset: place.offset };
+            let verb = if wakes {
+                Verb::WriteImm { source, target: target_span, imm: 0 }
+            } else {
+                Verb::Write { source, target: target_span }
             };
-            let span = RemoteSpan { region, offset: place.offset };
-            if let Some(request) = links[target.link].write(fabric, source, span, false) {
+            let awaited = !inline || unordered && self.catches_up;
+            if let Some(request) = links[target.link].post(fabric, verb, awaited) {
                 writes += 1;
                 if !inline {
                     target.staged.push_back((request, position));
@@ -199,6 +299,21 @@ impl Outbound {
             }
         }
         writes
+    }
+
+    /// Cells of a lap.
+    pub(super) fn lap_cells(&self) -> u64 {
+        self.geometry.lap_cells()
+    }
+
+    /// Cells that the first target has not freed.
+    pub(super) fn in_use(&self) -> u64 {
+        self.targets.first().map_or(0, |target| self.writer.position() - target.freed)
+    }
+
+    /// Where a record lies in the staging region.
+    fn staged(&self, region: RegionId, place: &Place) -> Span {
+        Span { region, offset: place.offset - self.geometry.offset, bytes: (place.words * WORD) as u32 }
     }
 
     fn stage<F: Fabric>(&self, fabric: &F, place: &Place, record: &[u64]) {
@@ -210,28 +325,60 @@ impl Outbound {
         }
     }
 
-    /// Whether no target counts any more.
-    pub(super) fn is_deserted(&self) -> bool {
-        self.targets.iter().all(|target| target.expelled)
+    /// Writes what targets missed that were started before they could be written. Returns the number of writes.
+    pub(super) fn catch_up<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], scratch: &mut [u64]) -> u64 {
+        let Some(staging) = self.staging else { return 0 };
+        let (mut writes, end) = (0, self.writer.position());
+        for target in self.targets.iter_mut().filter(|target| target.behind.is_some()) {
+            let Some(region) = target.resolve(fabric, &links[target.link]) else { continue };
+            let Some(reader) = &mut target.behind else { continue };
+            while reader.position() < end && links[target.link].can_post() {
+                let Some(record) = reader.peek(fabric.memory(staging), scratch) else { break };
+                let offset = (record.word * WORD) as u64;
+                let bytes = ((HEADER_WORDS + record.bytes.div_ceil(WORD)) * WORD) as u32;
+                let source = Source::Region(Span { region: staging, offset, bytes });
+                let span = RemoteSpan { region, offset: self.geometry.offset + offset };
+                let Some(request) = links[target.link].write(fabric, source, span, true) else { break };
+                target.staged.push_back((request, reader.position()));
+                reader.advance(&record);
+                writes += 1;
+            }
+            if reader.position() >= end {
+                target.behind = None;
+            }
+        }
+        writes
     }
 
-    /// The peers behind broken links no longer count.
-    pub(super) fn expel_broken(&mut self, links: &[Link]) -> bool {
-        let mut any = false;
-        for target in &mut self.targets {
-            if links[target.link].broken && !target.expelled {
-                target.expelled = true;
-                any = true;
-            }
-        }
-        if any {
-            let counted = self.targets.iter().filter(|target| !target.expelled).map(|target| target.freed);
-            if let Some(freed) = counted.min() {
-                self.writer.credit(freed);
-            }
-        }
-        any
+    /// Whether a target has yet to get what was written before.
+    pub(super) fn is_behind(&self) -> bool {
+        self.targets.iter().any(|target| target.behind.is_some())
     }
+
+    /// Whether nobody gets or waits for what is written.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.targets.iter().all(|target| match target.course {
+            Course::Awaited => !self.patient,
+            Course::Started => false,
+            Course::Stopped => true,
+        })
+    }
+}
+
+/// Whether a target must get its records later: it cannot be written yet, or has not got those before.
+#[inline]
+fn lags(target: &Target, links: &[Link]) -> bool {
+    let link = &links[target.link];
+    let writable = link.ready && target.remote.is_some_and(|(life, _)| life == link.life);
+    target.is_started() && (target.behind.is_some() || !writable)
+}
+
+/// Reads what this node put into its own staging region.
+fn staging_reader(mut geometry: Geometry, position: u64, seal: Seal) -> RingReader {
+    geometry.offset = 0;
+    let mut reader = RingReader::new(geometry, seal);
+    reader.restart(position, seal);
+    reader
 }
 
 /// Words of a scratch record for a ring.

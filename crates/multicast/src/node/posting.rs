@@ -1,4 +1,4 @@
-//! One queue pair of a node: readiness, send-queue places, posting.
+//! One queue pair of a node: its lives, send-queue places, posting.
 
 use stentor_fabric::{Fabric, ProcessId, QpConfig, QpId, RemoteSpan, SendQueue, Service, Source, Verb, WorkRequest};
 
@@ -44,27 +44,43 @@ impl Quiet {
     }
 }
 
-/// A queue pair and what is known about it.
+/// A queue pair and what is known about it. A *life* is the time between two resets: one connection at most.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) qp: QpId,
     pub(super) peer: ProcessId,
+    /// Connected, as far as is known.
     pub(super) ready: bool,
-    /// Broke once. A member that lost a queue pair has missed writes; it does not count for flow control any more.
-    pub(super) broken: bool,
+    /// How often it was reset: tells receives and remote regions of an earlier life from those of this one.
+    pub(super) life: u32,
+    /// The incarnation that greeted in this life.
+    pub(super) heard: Option<u64>,
+    /// Receives that the peer's writes with an immediate consumed in this life.
+    pub(super) consumed: u64,
     pub(super) queue: SendQueue,
 }
 
 impl Link {
-    pub(super) fn open<F: Fabric>(fabric: &mut F, peer: ProcessId, service: Service) -> Result<Self, NodeError> {
+    pub(super) fn open<F: Fabric>(
+        fabric: &mut F,
+        peer: ProcessId,
+        service: Service,
+        receives: u32,
+    ) -> Result<Self, NodeError> {
         let depth = SEND_DEPTH.min(fabric.capabilities().max_send_depth);
-        let qp = fabric.connect(peer, service, QpConfig::reliable(depth, 0))?;
-        Ok(Link { qp, peer, ready: false, broken: false, queue: SendQueue::new(depth) })
+        let qp = fabric.connect(peer, service, QpConfig::reliable(depth, receives))?;
+        Ok(Link { qp, peer, ready: false, life: 0, heard: None, consumed: 0, queue: SendQueue::new(depth) })
     }
 
     #[inline]
     pub(super) fn can_post(&self) -> bool {
         self.ready && self.queue.free() > 0
+    }
+
+    /// Whether both ends have greeted each other.
+    #[inline]
+    pub(super) fn is_met(&self) -> bool {
+        self.ready && self.heard.is_some()
     }
 
     /// Posts a write; `None` if the queue pair is broken. Returns the number of the request, which
@@ -78,23 +94,35 @@ impl Link {
         awaited: bool,
     ) -> Option<u64> {
         // What is read later must be known to have been read: its place is used again.
-        let signalled = awaited || self.queue.signal_next() || matches!(source, Source::Region(_));
+        let awaited = awaited || matches!(source, Source::Region(_));
+        self.post(fabric, Verb::Write { source, target }, awaited)
+    }
+
+    /// Posts anything; like [`write`](Link::write).
+    #[inline]
+    pub(super) fn post<F: Fabric>(&mut self, fabric: &mut F, verb: Verb<'_>, awaited: bool) -> Option<u64> {
+        let signalled = awaited || self.queue.signal_next();
         let id = self.queue.next_id();
-        let request = WorkRequest { id, verb: Verb::Write { source, target }, signalled };
-        if fabric.post(self.qp, request).is_err() {
-            self.broke();
+        if fabric.post(self.qp, WorkRequest { id, verb, signalled }).is_err() {
+            // It broke; the event that says so is still to come.
+            self.ready = false;
             return None;
         }
         Some(self.queue.posted(signalled))
     }
 
-    pub(super) fn broke(&mut self) {
-        self.ready = false;
-        self.broken = true;
-    }
-
+    /// A life begins. Requests go on being numbered where they were, so that a completion of an earlier life that is
+    /// polled late frees nothing of this one; whatever was posted before is flushed.
     pub(super) fn connected(&mut self) {
         self.ready = true;
-        self.queue.reset();
+        self.queue.completed(u64::MAX);
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.ready = false;
+        self.life += 1;
+        self.heard = None;
+        self.consumed = 0;
+        self.queue.completed(u64::MAX);
     }
 }

@@ -356,6 +356,13 @@ impl Replica {
         matches!(self.stage, Stage::Campaigning(_) | Stage::Preparing)
     }
 
+    /// The client's number for the message in a retained slot.
+    #[must_use]
+    pub fn sequence_of(&self, client: ClientId, slot: u64) -> Option<u64> {
+        let window = self.windows.get(usize::from(client.0))?;
+        window.is_here(slot).then(|| window.slot(slot).sequence)
+    }
+
     /// Messages delivered so far.
     #[must_use]
     pub fn delivered(&self) -> u64 {

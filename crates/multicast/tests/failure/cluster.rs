@@ -116,7 +116,6 @@ impl Cluster {
             bodies: &self.bodies,
             came,
             sends: Vec::new(),
-            begun: Vec::new(),
             deliveries: 0,
             flaw: None,
         };
@@ -216,8 +215,7 @@ impl Cluster {
                     sender.on_freed(*group, index, freed);
                 } else if freed >= sender.freed(*group) && member.replica.as_ref().is_some_and(|r| !r.is_joining()) {
                     self.uncounted.remove(&(client, process.0));
-                    sender.readmit(*group, index);
-                    sender.on_freed(*group, index, freed);
+                    sender.admit(*group, index, freed);
                 }
             }
         }

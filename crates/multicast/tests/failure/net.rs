@@ -89,7 +89,6 @@ pub(crate) struct Recorder<'a> {
     /// The application's state that came with the letter at hand.
     pub(crate) came: Option<Log>,
     pub(crate) sends: Vec<(Wire, Parcel)>,
-    pub(crate) begun: Vec<(u16, Ballot)>,
     pub(crate) deliveries: usize,
     pub(crate) flaw: Option<String>,
 }

@@ -235,6 +235,7 @@ impl Run {
 
 const CLUSTERS: [&[usize]; 6] = [&[3], &[3, 3], &[1, 3], &[5], &[2, 3], &[3, 3, 3]];
 
+#[cfg(feature = "plants")]
 fn first_flaw(sizes: &[usize], variant: Variant, plant: Plant, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
     seeds.into_iter().find_map(|seed| Run::new(sizes, variant, plant, seed).run().err().map(|flaw| (seed, flaw)))
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use stentor_multicast::INBOX_BYTES;
+
 use super::ClusterConfig;
 
 /// One kind of memory at one kind of process.
@@ -82,12 +84,17 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("private copies of them", "clients", clients, body, false),
             row("control rings", "other members", members - 1, control, true),
             row("stream rings", "other members of the group", size as u64 - 1, stream, true),
+            row("the stream as it was written", "one", 1, stream, false),
+            row("receives", "clients and other members", clients + members - 1, INBOX_BYTES, false),
         ],
     };
     let client = ProcessMemory {
         group_size: None,
         processes: clients,
-        rows: vec![row("credits", "members", members, credits, true)],
+        rows: vec![
+            row("credits", "members", members, credits, true),
+            row("receives", "members", members, INBOX_BYTES, false),
+        ],
     };
     let mut sizes = BTreeMap::new();
     for group in config.groups() {

@@ -1,5 +1,7 @@
 //! Time for histories.
 
+use std::time::SystemTime;
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of the host's monotonic clock: one clock for all its processes, which never goes back. Histories compare
@@ -8,4 +10,11 @@ use rustix::time::{ClockId, clock_gettime};
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Tells a process from those that had its place before: the time of its start, nanoseconds of the calendar. Two are
+/// alike only if the clock is set back to the very nanosecond.
+pub(super) fn incarnation() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos() as u64
 }

@@ -11,6 +11,7 @@ use stentor_multicast::{
 };
 use thiserror::Error;
 
+use super::clock::incarnation;
 use crate::config::{ClusterConfig, ProcessTable};
 
 /// Why a process did not start.
@@ -117,13 +118,15 @@ impl Plan {
         let longest = self.limits().body_ring(&self.topology).max_payload() as u32;
         let most = self.config.memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
         let processes = self.topology.processes() as u32;
+        let message_bytes = (longest + 4096).max(256 << 10);
         let config = ShmConfig {
             directory,
-            // What is printed is what is allowed; staging doubles it where records are longer than the inline limit.
-            max_bytes: 2 * most + (64 << 20),
+            // What is printed is what is allowed; staging doubles it where records are longer than the inline limit, and
+            // every queue pair that takes receives has room for a message (of which little is ever touched).
+            max_bytes: 2 * most + (64 << 20) + u64::from(processes) * 2 * u64::from(message_bytes),
             max_regions: 4 * processes + 16,
             fingerprint: self.config.fingerprint(),
-            message_bytes: (longest + 4096).max(256 << 10),
+            message_bytes,
             ..ShmConfig::new(self.config.cluster(), me, self.name(me), self.topology.processes() as u16)
         };
         Ok(ShmFabric::start(config)?)
@@ -146,7 +149,7 @@ impl Plan {
             patience: ReplicaConfig::PATIENCE,
             plant: Plant::None,
         };
-        Ok(Member::new(fabric, replica, self.limits(), self.config.salt())?)
+        Ok(Member::new(fabric, replica, self.limits(), self.config.salt(), incarnation())?)
     }
 
     /// A client on shared memory.
@@ -155,6 +158,14 @@ impl Plan {
     /// See [`StartError`].
     pub fn client(&self, client: ClientId, directory: PathBuf) -> Result<Client<ShmFabric>, StartError> {
         let fabric = self.shm(self.topology.client_process(client), directory)?;
-        Ok(Client::new(fabric, self.topology.clone(), client, self.limits(), self.config.salt(), Plant::None)?)
+        Ok(Client::new(
+            fabric,
+            self.topology.clone(),
+            client,
+            self.limits(),
+            self.config.salt(),
+            Plant::None,
+            incarnation(),
+        )?)
     }
 }

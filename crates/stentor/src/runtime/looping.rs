@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Backoff, Fabric, WaitError, WaitMode};
-use stentor_multicast::{Client, Delivered, Member};
+use stentor_multicast::{Application, Client, Member};
 use thiserror::Error;
 
 /// Longest sleep of an idle process; a peer's write wakes it earlier.
@@ -45,16 +45,27 @@ impl Stop {
 #[derive(Debug)]
 pub struct Housekeeper {
     rounds: u32,
+    start: Instant,
+    /// At the last look at the clock.
+    now: Instant,
     next: Instant,
 }
 
 impl Default for Housekeeper {
     fn default() -> Self {
-        Housekeeper { rounds: 0, next: Instant::now() }
+        let now = Instant::now();
+        Housekeeper { rounds: 0, start: now, now, next: now }
     }
 }
 
 impl Housekeeper {
+    /// Time since this was made, as of the last look at the clock: enough for timeouts, and cheap.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.now - self.start
+    }
+
     /// Whether it is time.
     #[inline]
     pub fn is_due(&mut self, worked: bool) -> bool {
@@ -63,6 +74,7 @@ impl Housekeeper {
             return false;
         }
         let now = Instant::now();
+        self.now = now;
         let due = now >= self.next;
         if due {
             self.next = now + HOUSEKEEPING;
@@ -71,7 +83,7 @@ impl Housekeeper {
     }
 }
 
-/// Runs a member until `stop`; `deliver` gets every message in the global order, `round` is called after every round
+/// Runs a member until `stop`; `app` gets every message in the global order, `round` is called after every round
 /// with whether it worked.
 ///
 /// # Errors
@@ -80,13 +92,13 @@ pub fn run_member<F: Fabric>(
     member: &mut Member<F>,
     mode: WaitMode,
     stop: &Stop,
-    mut deliver: impl FnMut(&Delivered<'_>),
+    mut app: impl Application,
     mut round: impl FnMut(&mut Member<F>, bool),
 ) -> Result<(), RunError> {
     let mut backoff = Backoff::new(mode);
     let mut housekeeper = Housekeeper::default();
     while !stop.is_stopped() {
-        let mut worked = member.step(&mut deliver);
+        let mut worked = member.step(housekeeper.now(), &mut app);
         if housekeeper.is_due(worked) {
             worked |= member.housekeep();
         }

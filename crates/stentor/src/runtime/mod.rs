@@ -12,4 +12,6 @@ pub use recorder::Recorder;
 
 pub use stentor_fabric::WaitMode;
 pub use stentor_fabric_shm::ShmFabric;
-pub use stentor_multicast::{Client, ClientId, Counts, Delivered, GroupId, Member, MessageId, SubmitError, Variant};
+pub use stentor_multicast::{
+    Application, Client, ClientId, Counts, Delivered, GroupId, Member, MessageId, SubmitError, Variant, stateless,
+};

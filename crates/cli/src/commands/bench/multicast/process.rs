@@ -6,7 +6,7 @@ use std::path::Path;
 use stentor::config::{ClusterConfig, Limits, Template};
 use stentor::runtime::{
     Client, ClientId, Delivered, GroupId, Housekeeper, Member, MessageId, Plan, RunError, ShmFabric, StartError, Stop,
-    SubmitError, Variant, client_round, run_member,
+    SubmitError, Variant, client_round, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::{Backoff, ProcessId};
@@ -174,7 +174,7 @@ fn member(
             ready.store(1, Ordering::Release);
         }
     };
-    run_member(member, mode(cluster.wait), &stop, deliver, round).map_err(ended)
+    run_member(member, mode(cluster.wait), &stop, stateless(deliver), round).map_err(ended)
 }
 
 /// A client's loops.

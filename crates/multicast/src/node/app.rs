@@ -1,0 +1,53 @@
+//! What delivers to the application.
+
+use super::effects::Delivered;
+
+/// The state machine that messages are delivered to.
+///
+/// A member whose state does not follow from deliveries alone (it came back, or fell behind) is given another member's
+/// state. Whoever keeps none needs [`stateless`] only.
+pub trait Application {
+    /// A message, in the global order.
+    fn deliver(&mut self, message: &Delivered<'_>);
+
+    /// Appends the state after everything delivered so far.
+    fn snapshot(&mut self, out: &mut Vec<u8>) {
+        let _ = out;
+    }
+
+    /// Takes over the state that another member's [`snapshot`](Application::snapshot) gave after `number` deliveries.
+    fn restore(&mut self, number: u64, state: &[u8]) {
+        let _ = (number, state);
+    }
+}
+
+/// An application without a state of its own.
+#[derive(Debug)]
+pub struct Stateless<D>(D);
+
+/// Only delivers.
+pub fn stateless<D: FnMut(&Delivered<'_>)>(deliver: D) -> Stateless<D> {
+    Stateless(deliver)
+}
+
+impl<D: FnMut(&Delivered<'_>)> Application for Stateless<D> {
+    #[inline]
+    fn deliver(&mut self, message: &Delivered<'_>) {
+        (self.0)(message);
+    }
+}
+
+impl<A: Application> Application for &mut A {
+    #[inline]
+    fn deliver(&mut self, message: &Delivered<'_>) {
+        (**self).deliver(message);
+    }
+
+    fn snapshot(&mut self, out: &mut Vec<u8>) {
+        (**self).snapshot(out);
+    }
+
+    fn restore(&mut self, number: u64, state: &[u8]) {
+        (**self).restore(number, state);
+    }
+}

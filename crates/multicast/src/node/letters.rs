@@ -1,0 +1,241 @@
+//! Letters: rare messages of any length between members, in pieces through the control ring.
+//!
+//! A letter is words and, behind them, bytes. It goes out in pieces, one to a record, so that timestamps and
+//! acknowledgements go in between: a piece is at most a quarter of the ring and is written only while at most half of
+//! the ring is in use. Pieces are writes with an immediate as long as the peer has receives for them (they wake it); then
+//! they are plain writes. A letter is lost with the connection; whoever wrote it writes it again.
+//!
+//! | word of a piece | content |
+//! |---|---|
+//! | 0 | kind 15 (4 bits), format version (4), 0 (24), words of the whole letter (32) |
+//! | 1 | number of the letter, from 1 per connection (32 bits), first word of this piece (32) |
+//! | 2… | the piece |
+//!
+//! Word 0 of a letter is the number of bytes behind its words; the words follow, then the bytes, padded with zeros.
+
+use std::collections::VecDeque;
+
+use stentor_fabric::ProcessId;
+use zerocopy::IntoBytes;
+
+use crate::item::{CHUNK, VERSION};
+
+/// Words of a piece before its part of the letter.
+pub(super) const PIECE_WORDS: usize = 2;
+/// Letters that may wait for one peer.
+const MOST_WAITING: usize = 64;
+
+/// A letter that came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Who wrote it.
+    pub from: ProcessId,
+    words: Vec<u64>,
+    tail_bytes: usize,
+}
+
+impl Received {
+    /// Its words.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words[1..self.words.len() - self.tail_bytes.div_ceil(8)]
+    }
+
+    /// The bytes behind them.
+    #[must_use]
+    pub fn tail(&self) -> &[u8] {
+        let first = self.words.len() - self.tail_bytes.div_ceil(8);
+        &self.words[first..].as_bytes()[..self.tail_bytes]
+    }
+}
+
+/// Letters from and to one peer.
+#[derive(Debug)]
+pub(super) struct Mail {
+    /// The first is being written.
+    out: VecDeque<Vec<u64>>,
+    out_bytes: u64,
+    /// Words of the first that are written.
+    written: usize,
+    number: u32,
+    /// Immediates written in this life of the link.
+    pub(super) immediates: u64,
+    arriving: Vec<u64>,
+    /// Number and words of the letter that arrives; number 0: none.
+    expected: (u32, usize),
+}
+
+impl Mail {
+    pub(super) fn new() -> Self {
+        Mail {
+            out: VecDeque::new(),
+            out_bytes: 0,
+            written: 0,
+            number: 0,
+            immediates: 0,
+            arriving: Vec::new(),
+            expected: (0, 0),
+        }
+    }
+
+    /// The connection is gone, and what was on its way with it.
+    pub(super) fn lose(&mut self) {
+        *self = Mail::new();
+    }
+
+    /// Bytes that wait here, both ways.
+    pub(super) fn bytes(&self) -> u64 {
+        self.out_bytes + self.arriving.capacity() as u64 * 8
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// A letter to write. `false`: too many wait, or it is too long; it is lost.
+    pub(super) fn post(&mut self, words: &[u64], tail: &[u8], most_bytes: u64) -> bool {
+        let length = 1 + words.len() + tail.len().div_ceil(8);
+        if self.out.len() == MOST_WAITING || self.out_bytes + length as u64 * 8 > most_bytes {
+            return false;
+        }
+        let mut letter = Vec::with_capacity(length);
+        letter.push(tail.len() as u64);
+        letter.extend_from_slice(words);
+        letter.resize(length, 0);
+        letter[1 + words.len()..].as_mut_bytes()[..tail.len()].copy_from_slice(tail);
+        self.out_bytes += length as u64 * 8;
+        self.out.push_back(letter);
+        true
+    }
+
+    /// Puts the next piece into `record`, at most `limit` words in all. Returns its words; 0 if there is no letter.
+    pub(super) fn next_piece(&self, limit: usize, record: &mut [u64]) -> usize {
+        let Some(letter) = self.out.front() else { return 0 };
+        let part = (limit - PIECE_WORDS).min(letter.len() - self.written);
+        record[0] = CHUNK | u64::from(VERSION) << 4 | (letter.len() as u64) << 32;
+        record[1] = u64::from(self.number + 1) | (self.written as u64) << 32;
+        record[PIECE_WORDS..PIECE_WORDS + part].copy_from_slice(&letter[self.written..self.written + part]);
+        PIECE_WORDS + part
+    }
+
+    /// The piece was written.
+    pub(super) fn advance(&mut self, words: usize) {
+        self.written += words - PIECE_WORDS;
+        if let Some(letter) = self.out.front()
+            && self.written == letter.len()
+        {
+            self.out_bytes -= letter.len() as u64 * 8;
+            self.out.pop_front();
+            (self.written, self.number) = (0, self.number.wrapping_add(1));
+        }
+    }
+
+    /// A piece came. `Ok(Some)`: the letter is whole.
+    ///
+    /// # Errors
+    /// If it is not the next piece of a letter of at most `most_bytes`: what came of it is dropped.
+    pub(super) fn take(&mut self, from: ProcessId, piece: &[u64], most_bytes: u64) -> Result<Option<Received>, ()> {
+        let taken = self.take_piece(piece, most_bytes);
+        if taken != Ok(true) {
+            if taken.is_err() {
+                (self.arriving, self.expected) = (Vec::new(), (0, 0));
+            }
+            return taken.map(|_| None);
+        }
+        let words = std::mem::take(&mut self.arriving);
+        self.expected = (0, 0);
+        let tail_bytes = words[0];
+        if tail_bytes.div_ceil(8) > words.len() as u64 - 1 {
+            return Err(());
+        }
+        Ok(Some(Received { from, words, tail_bytes: tail_bytes as usize }))
+    }
+
+    fn take_piece(&mut self, piece: &[u64], most_bytes: u64) -> Result<bool, ()> {
+        let [head, place, part @ ..] = piece else { return Err(()) };
+        let (total, number, first) = ((head >> 32) as usize, *place as u32, (place >> 32) as usize);
+        let known = head & 0xffff_ffff == CHUNK | u64::from(VERSION) << 4;
+        if !known || part.is_empty() || total as u64 * 8 > most_bytes || number == 0 {
+            return Err(());
+        }
+        if first == 0 {
+            self.arriving.clear();
+            self.expected = (number, total);
+        }
+        // Grows with what comes, not with what is claimed.
+        if self.expected != (number, total) || first != self.arriving.len() || first + part.len() > total {
+            return Err(());
+        }
+        self.arriving.extend_from_slice(part);
+        Ok(self.arriving.len() == total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM: ProcessId = ProcessId(3);
+
+    fn carry(mail: &mut Mail, to: &mut Mail, limit: usize) -> Vec<Received> {
+        let (mut record, mut received) = (vec![0; limit], Vec::new());
+        while !mail.is_empty() {
+            let words = mail.next_piece(limit, &mut record);
+            mail.advance(words);
+            received.extend(to.take(FROM, &record[..words], 1 << 20).expect("the next piece"));
+        }
+        received
+    }
+
+    #[test]
+    fn letters_arrive_whole_and_in_order_whatever_the_pieces() {
+        for limit in [3, 4, 7, 600] {
+            let (mut mail, mut to) = (Mail::new(), Mail::new());
+            let letters: [(&[u64], &[u8]); 4] =
+                [(&[], b""), (&[1, 2, 3], b""), (&[], b"nine byte"), (&[7; 99], &[5; 31])];
+            for (words, tail) in letters {
+                assert!(mail.post(words, tail, 1 << 20));
+            }
+            let received = carry(&mut mail, &mut to, limit);
+            let expected = letters.map(|(words, tail)| (words.to_vec(), tail.to_vec()));
+            let received: Vec<_> = received.iter().map(|got| (got.words().to_vec(), got.tail().to_vec())).collect();
+            assert_eq!(received, expected, "pieces of {limit}");
+            assert_eq!(mail.bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn too_many_or_too_long_letters_are_not_taken() {
+        let mut mail = Mail::new();
+        assert!(!mail.post(&[0; 10], b"", 80) && mail.post(&[0; 9], b"", 80));
+        let mut mail = Mail::new();
+        assert_eq!((0..100).filter(|_| mail.post(&[1], b"", 1 << 20)).count(), MOST_WAITING);
+    }
+
+    #[test]
+    fn pieces_that_lie_are_refused_and_the_next_letter_arrives() {
+        let (mut mail, mut record) = (Mail::new(), [0; 8]);
+        mail.post(&[1, 2, 3, 4, 5, 6, 7, 8], b"", 1 << 20);
+        let words = mail.next_piece(8, &mut record);
+        let first = record;
+        let refused: [fn(&mut [u64; 8]); 6] = [
+            |piece| piece[0] ^= 1 << 4,
+            |piece| piece[0] |= 1 << 20,
+            |piece| piece[0] |= 0xffff << 48,
+            |piece| piece[1] = 0,
+            |piece| piece[1] |= 5 << 32,
+            |piece| piece[0] = piece[0] & 0xffff_ffff | 2 << 32,
+        ];
+        for lie in refused {
+            let (mut to, mut piece) = (Mail::new(), first);
+            lie(&mut piece);
+            assert_eq!(to.take(FROM, &piece[..words], 1 << 20), Err(()));
+            assert_eq!(to.take(FROM, &first[..words], 1 << 20), Ok(None));
+        }
+        // A tail that is longer than the letter.
+        let mut to = Mail::new();
+        let lie = [CHUNK | u64::from(VERSION) << 4 | 2 << 32, 1, 9, 0];
+        assert_eq!(to.take(FROM, &lie, 1 << 20), Err(()));
+        assert_eq!(to.take(FROM, &[], 1 << 20), Err(()));
+    }
+}

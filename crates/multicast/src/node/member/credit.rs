@@ -1,0 +1,79 @@
+//! Telling writers what is free.
+
+use stentor_fabric::Fabric;
+
+use super::Member;
+use crate::ClientId;
+use crate::node::counts::Step;
+
+impl<F: Fabric> Member<F> {
+    /// `idle`: there is nothing else to do, so also small credits go.
+    pub(super) fn send_credits(&mut self, idle: bool) {
+        let mut touched = std::mem::take(&mut self.outputs.touched);
+        touched.retain(|client| {
+            let waits = self.send_client_credit(*client, idle);
+            if !waits {
+                self.outputs.untouch(*client);
+            }
+            waits
+        });
+        self.outputs.touched = touched;
+        let Member { fabric, links, peers, streams, reads, outputs, .. } = self;
+        let stream = reads.and_then(|leader| streams[leader.index()].as_mut()).map(|stream| &mut stream.ring);
+        for ring in peers.iter_mut().flatten().map(|peer| &mut peer.inbound).chain(stream) {
+            outputs.counts.write(Step::Credit, ring.send_credit(fabric, links));
+        }
+    }
+
+    /// Frees what is delivered.
+    fn free_delivered(&mut self, client: ClientId) -> u64 {
+        let at = usize::from(client.0);
+        let (body, store) = (&mut self.bodies[at], &mut self.stores[at]);
+        let freed = self.replica.first_held(client);
+        if freed > body.freed_slots {
+            // Whatever lies further on is no older than a window.
+            for slot in body.freed_slots..freed.min(body.freed_slots + u64::from(self.window)) {
+                if let Some(end) = store.release(slot) {
+                    body.freed_position = end;
+                }
+            }
+            body.freed_slots = freed;
+            body.held_slots = body.held_slots.max(freed);
+        }
+        if store.is_mirror_empty() {
+            body.freed_position = body.ring.reader.position();
+        }
+        freed
+    }
+
+    /// Tells a client what is free again, if it is much, if there is nothing else to do, or if the client waits for it: a
+    /// new one until it knows that nothing is left of the one before. Returns whether that must be tried again.
+    fn send_client_credit(&mut self, client: ClientId, idle: bool) -> bool {
+        let freed = self.free_delivered(client);
+        let at = usize::from(client.0);
+        let Member { fabric, links, bodies, outputs, window, .. } = self;
+        let body = &mut bodies[at];
+        let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
+        let cells = body.ring.reader.uncredited(body.freed_position) * 4 >= body.ring.reader.geometry().lap_cells();
+        let settled = body.settling && body.drained && body.held_slots == body.freed_slots;
+        let small = freed > body.credited_slots;
+        if !(slots || cells || settled || outputs.notify[at] || (idle && small)) {
+            return body.settling || small;
+        }
+        if !links[body.ring.credit.link].is_met() {
+            // Nobody is there to be told; who comes next is told when it connects.
+            return false;
+        }
+        // Who takes over a ring must hear of everything that lies in it.
+        if (body.settling && !body.drained) || !body.ring.credit.ready(fabric, links) {
+            return true;
+        }
+        let position = body.ring.reader.credit(body.freed_position);
+        let values = [position, body.freed_slots, body.last_sequence, body.held_slots, body.ring.generation()];
+        outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
+        body.credited_slots = freed;
+        body.settling &= !settled;
+        outputs.notify[at] = false;
+        body.settling
+    }
+}

@@ -1,0 +1,166 @@
+//! Connections that come and go.
+//!
+//! A broken link is a suspicion, not a crash: its peer does not count for flow control until it is back, quorums stay what
+//! they are. What was in flight is lost and is for the state machine to repair.
+
+use stentor_fabric::{Event, Fabric, ProcessId};
+
+use super::Member;
+use crate::node::app::Application;
+use crate::node::counts::Step;
+use crate::node::greeting::{About, Greeting, Start};
+use crate::node::links::News;
+use crate::{ClientId, Place};
+
+impl<F: Fabric> Member<F> {
+    /// Connections that came and went. Makes system calls on some fabrics: call it while connecting, when idle and
+    /// every few milliseconds. Returns whether there was anything.
+    pub fn housekeep(&mut self) -> bool {
+        let mut any = false;
+        while let Some(event) = self.fabric.next_event() {
+            any = true;
+            if let Event::Revoked { region, .. } = event {
+                self.fence.revoked(region);
+            }
+            if let Some(news) = self.links.happened(&mut self.fabric, &event) {
+                self.hear(news);
+            }
+        }
+        for link in 0..self.links.len() {
+            if !self.links[link].ready
+                && let Some(news) = self.links.check(&mut self.fabric, link)
+            {
+                any = true;
+                self.hear(news);
+            }
+        }
+        if any {
+            self.quiet.disturb();
+        }
+        any
+    }
+
+    pub(super) fn poll_completions(&mut self) -> bool {
+        let count = self.fabric.poll(&mut self.completions);
+        for at in 0..count {
+            let completion = self.completions[at];
+            if let Some(news) = self.links.completed(&mut self.fabric, &completion) {
+                self.hear(news);
+            }
+        }
+        count > 0
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Up(link) => self.up(link),
+            News::Down(link) => self.down(link),
+            News::Greeted(link, greeting) => self.greeted(link, &greeting),
+            News::Refused => self.outputs.counts.rejected += 1,
+        }
+    }
+
+    fn client_of(&self, link: usize) -> Option<ClientId> {
+        match self.topology.place(self.links[link].peer) {
+            Some(Place::Client(client)) => Some(client),
+            _ => None,
+        }
+    }
+
+    fn up(&mut self, link: usize) {
+        let process = self.links[link].peer;
+        let mut start = Start { position: 0, generation: 0 };
+        if let Some(Some(peer)) = self.peers.get_mut(process.index()) {
+            if peer.streaming == Some(link) {
+                return self.note_connected(process);
+            }
+            start = peer.outbound.start(0);
+        } else if let Some(client) = self.client_of(link) {
+            // It may have greeted before, and waits for its credit.
+            self.outputs.touch(client);
+        }
+        self.greet(link, About::Hello, start);
+        self.note_connected(process);
+    }
+
+    fn greet(&mut self, link: usize, about: About, start: Start) {
+        let greeting = Greeting { about, incarnation: self.links.incarnation, start };
+        let sent = self.links.greet(&mut self.fabric, link, greeting);
+        self.outputs.counts.write(Step::Letter, sent);
+    }
+
+    fn down(&mut self, link: usize) {
+        let process = self.links[link].peer;
+        let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
+        peer.connected = false;
+        if link == peer.main {
+            peer.outbound.stop(0);
+            self.mails[process.index()].lose();
+        }
+        if let Some(target) = self.stream_out.target_of(process) {
+            self.stream_out.stop(target);
+        }
+    }
+
+    fn greeted(&mut self, link: usize, greeting: &Greeting) {
+        let Greeting { about: About::Hello, incarnation, start } = *greeting else { return };
+        let process = self.links[link].peer;
+        if let Some(client) = self.client_of(link) {
+            self.links[link].heard = Some(incarnation);
+            self.bodies[usize::from(client.0)].greeted = Some((incarnation, start));
+            return;
+        }
+        let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
+        let known = peer.inbound.incarnation();
+        self.links[link].heard = Some(incarnation);
+        let seal = self.seals.of(process, incarnation);
+        peer.inbound.restart(incarnation, start, seal);
+        if known != Some(incarnation) {
+            peer.outbound.hear_credits(0, seal);
+            if let Some(target) = self.stream_out.target_of(process) {
+                self.stream_out.hear_credits(target, seal);
+            }
+        }
+        self.note_connected(process);
+    }
+
+    fn note_connected(&mut self, process: ProcessId) {
+        let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
+        let streaming = peer.streaming.is_none_or(|link| self.links[link].ready);
+        if !peer.connected && streaming && self.links[peer.main].is_met() {
+            peer.connected = true;
+            self.fresh.push(process);
+        }
+    }
+
+    /// Members whose links came up get what they need.
+    pub(super) fn meet_peers<A: Application>(&mut self, app: &mut A) -> bool {
+        let any = !self.fresh.is_empty();
+        while let Some(process) = self.fresh.pop() {
+            if self.is_connected_to(process) {
+                self.peer_connected(process, app);
+            }
+        }
+        any
+    }
+
+    /// From here on a follower gets this member's stream; it must be told where that is.
+    pub(super) fn start_stream(&mut self, follower: ProcessId) -> Option<Start> {
+        let target = self.stream_out.target_of(follower)?;
+        Some(self.stream_out.start(target))
+    }
+
+    /// The leader's stream goes on here.
+    pub(super) fn resume_stream(&mut self, leader: ProcessId, start: Start) {
+        let incarnation = self.peers.get(leader.index()).and_then(Option::as_ref).and_then(|p| p.inbound.incarnation());
+        let (Some(incarnation), Some(Some(stream))) = (incarnation, self.streams.get_mut(leader.index())) else {
+            return;
+        };
+        let before = stream.ring.reader.position();
+        stream.ring.restart(incarnation, start, self.seals.of(leader, incarnation));
+        if stream.ring.reader.position() != before {
+            stream.held = None;
+        }
+        self.reads = Some(leader);
+    }
+}

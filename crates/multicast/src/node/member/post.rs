@@ -1,0 +1,95 @@
+//! Writing what is to be written.
+
+use stentor_fabric::seal::{HEADER_WORDS, record_cells};
+use stentor_fabric::{Fabric, ProcessId};
+
+use super::Member;
+use crate::node::counts::Step;
+use crate::node::effects::Outputs;
+use crate::node::letters::PIECE_WORDS;
+use crate::node::links::IMMEDIATES;
+use crate::node::outbox::BoxSender;
+
+/// Pieces of letters written to one peer in one step.
+const PIECES_PER_STEP: usize = 4;
+
+impl<F: Fabric> Member<F> {
+    /// Writes what there is room for. Returns whether anything is left.
+    pub(super) fn send_outboxes(&mut self) -> bool {
+        let Member { fabric, links, peers, outputs, unsent, scratch, batch, stream_out, memory, .. } = self;
+        let Outputs { stream, boxes, dirty, counts, .. } = outputs;
+        let waiting: usize = dirty.iter().map(|process| boxes[process.index()].len()).sum();
+        let queued = ((waiting + stream.len()) * 8) as u64;
+        if stream_out.is_behind() {
+            counts.write(Step::Letter, stream_out.catch_up(fabric, links, scratch));
+        }
+        let mut sender = BoxSender { fabric, links, scratch, counts, batch: *batch };
+        sender.send(stream_out, stream);
+        unsent.clear();
+        for process in dirty.drain(..) {
+            if let Some(peer) = &mut peers[process.index()]
+                && !sender.send(&mut peer.outbound, &mut boxes[process.index()])
+            {
+                unsent.push(process);
+            }
+        }
+        std::mem::swap(dirty, unsent);
+        let left_over = !(dirty.is_empty() && stream.is_empty()) || stream_out.is_behind();
+        memory.most_queued = memory.most_queued.max(queued + self.rare_bytes);
+        left_over | self.send_letters()
+    }
+
+    /// Counts what lies aside and in letters; called when that has changed.
+    pub(super) fn count_rare_bytes(&mut self) {
+        let aside: u64 = self.stores.iter().map(|store| store.aside_bytes()).sum();
+        let mails: u64 = self.mails.iter().map(|mail| mail.bytes()).sum();
+        self.rare_bytes = aside + mails;
+        self.memory.most_queued = self.memory.most_queued.max(self.rare_bytes);
+    }
+
+    /// Writes pieces of letters, after everything else. Returns whether any are left.
+    fn send_letters(&mut self) -> bool {
+        let mut left = false;
+        for process in 0..self.mails.len() {
+            if !self.mails[process].is_empty() {
+                self.send_pieces(ProcessId(process as u16));
+                left |= !self.mails[process].is_empty();
+            }
+        }
+        left
+    }
+
+    fn send_pieces(&mut self, to: ProcessId) {
+        let Member { fabric, links, peers, mails, outputs, scratch, .. } = self;
+        let (Some(Some(peer)), mail) = (peers.get_mut(to.index()), &mut mails[to.index()]) else { return };
+        let ring = &mut peer.outbound;
+        if !links[peer.main].is_met() {
+            return;
+        }
+        let quarter = ring.lap_cells() as usize / 4 * 8;
+        let limit = (ring.writer.max_payload() / 8).min(quarter.saturating_sub(HEADER_WORDS)).max(PIECE_WORDS + 1);
+        for _ in 0..PIECES_PER_STEP {
+            let words = mail.next_piece(limit, &mut scratch[HEADER_WORDS..]);
+            ring.read_credits(fabric);
+            let half = ring.in_use() + record_cells(words * 8) as u64 <= ring.lap_cells() / 2;
+            if words == 0 || !half || !ring.ready(fabric, links, words * 8) {
+                return;
+            }
+            let consumed = ring.targets[0].told.map_or(0, |told| told.freed);
+            let wakes = mail.immediates < consumed + IMMEDIATES;
+            outputs.counts.write(Step::Letter, ring.send_as(fabric, links, words * 8, scratch, wakes));
+            mail.immediates += u64::from(wakes);
+            mail.advance(words);
+        }
+    }
+
+    /// Writes a letter to another member, when the link lets it. `false`: too many wait, it is too long, or nobody is
+    /// connected there; it is lost.
+    pub(super) fn send_letter(&mut self, to: ProcessId, words: &[u64], tail: &[u8]) -> bool {
+        self.quiet.disturb();
+        let connected = self.is_connected_to(to);
+        let posted = connected && self.mails[to.index()].post(words, tail, self.letter_bytes);
+        self.count_rare_bytes();
+        posted
+    }
+}

@@ -1,0 +1,308 @@
+//! What the state machine's recovery needs of a node: letters, fences, ticks, campaigns.
+//!
+//! # Invariants
+//! - A letter that fences is handed over only when nobody but its ballot's leader can write a stream here, and what was
+//!   written is processed. Meanwhile everything else goes on: nothing is promised yet.
+//! - A state that is to be installed and the place where the stream goes on travel in one letter.
+
+use std::time::Duration;
+
+use stentor_fabric::seal::record_cells;
+use stentor_fabric::{Fabric, ProcessId};
+
+use super::{Member, Received};
+use crate::node::app::Application;
+use crate::node::effects::{Out, Outgoing};
+use crate::node::greeting::Start;
+use crate::{Ballot, ClientId, Header, Letter, Rejected, Replica};
+
+/// First word of what goes as a letter: a letter of the state machine; a body; words of the caller's.
+const LETTER: u64 = 1;
+const BODY: u64 = 2;
+const FOREIGN: u64 = 3;
+/// Words of an envelope: what it is; the stream's position and generation, or the client and 0.
+const ENVELOPE: usize = 3;
+
+/// What waits for the fence.
+#[derive(Debug)]
+pub(super) enum Fencing {
+    /// A letter; and what came with it.
+    Letter(Letter, Received),
+    /// This member wants to lead.
+    Campaign,
+}
+
+impl<F: Fabric> Member<F> {
+    /// Asks this member to become its group's leader, in a new ballot. It takes effect in the steps that follow, if a
+    /// majority of the group promises.
+    ///
+    /// # Errors
+    /// [`Rejected::Joining`] if this process has not got its group's state yet.
+    pub fn campaign(&mut self) -> Result<(), Rejected> {
+        if self.replica.is_joining() {
+            return Err(Rejected::Joining);
+        }
+        self.quiet.disturb();
+        if self.fencing.is_none() {
+            self.fencing = Some(Fencing::Campaign);
+        }
+        Ok(())
+    }
+
+    /// Asks another member of the group to take over the leadership.
+    pub fn hand_over(&mut self, to: ProcessId) {
+        self.outputs.letters.push(Outgoing::Letter { to, letter: Letter::Lead, tail: Vec::new() });
+        self.quiet.disturb();
+    }
+
+    /// Letters, fences and ticks. Returns whether there was anything.
+    pub(super) fn recover<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
+        let mut worked = self.meet_peers(app);
+        while let Some(received) = self.received.pop_front() {
+            worked = true;
+            if self.take_letter(received, app).is_none() {
+                self.outputs.counts.rejected += 1;
+            }
+        }
+        if self.fencing.is_some() {
+            worked |= self.go_on_fencing(app);
+        }
+        if now.saturating_sub(self.ticked) >= self.tick {
+            self.ticked = now;
+            self.tick(app);
+        }
+        self.send_outgoing();
+        worked
+    }
+
+    fn with_replica<A: Application, R>(
+        &mut self,
+        app: &mut A,
+        tail: &[u8],
+        act: impl FnOnce(&mut Replica, &mut Out<'_, A>) -> R,
+    ) -> R {
+        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail };
+        act(&mut self.replica, &mut out)
+    }
+
+    /// `None` if it was refused.
+    fn take_letter<A: Application>(&mut self, received: Received, app: &mut A) -> Option<()> {
+        let [what, first, _, words @ ..] = received.words() else { return None };
+        match *what {
+            BODY => {
+                let client = ClientId(u16::try_from(*first).ok()?);
+                let words = words.to_vec();
+                self.take_forwarded(client, &words, app)
+            }
+            LETTER => {
+                let letter = Letter::decode(words).ok()?;
+                if letter == Letter::Lead {
+                    return self.campaign().ok();
+                }
+                if letter.fences().is_some_and(|ballot| ballot > self.replica.promised()) {
+                    self.fence_first(letter, received);
+                    return Some(());
+                }
+                self.hand_letter(&letter, &received, app)
+            }
+            FOREIGN => {
+                self.foreign.push_back(received);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes words and bytes of the caller's to another member, when the link lets it. `false`: too many wait, they are
+    /// too long, or nobody is connected there; then they are lost, as they are if the connection breaks.
+    #[doc(hidden)]
+    pub fn send_foreign(&mut self, to: ProcessId, words: &[u64], tail: &[u8]) -> bool {
+        let enveloped = [&[FOREIGN, 0, 0], words].concat();
+        self.send_letter(to, &enveloped, tail)
+    }
+
+    /// The next words and bytes that came from another member's caller.
+    #[doc(hidden)]
+    pub fn next_foreign(&mut self) -> Option<(ProcessId, Vec<u64>, Vec<u8>)> {
+        let received = self.foreign.pop_front()?;
+        Some((received.from, received.words()[ENVELOPE..].to_vec(), received.tail().to_vec()))
+    }
+
+    /// The letter waits for the fence; of two that fence, the one with the larger ballot counts.
+    fn fence_first(&mut self, letter: Letter, received: Received) {
+        let waiting = match &self.fencing {
+            Some(Fencing::Letter(waiting, _)) => waiting.fences(),
+            _ => None,
+        };
+        if waiting <= letter.fences() {
+            self.fencing = Some(Fencing::Letter(letter, received));
+        }
+    }
+
+    fn hand_letter<A: Application>(&mut self, letter: &Letter, received: &Received, app: &mut A) -> Option<()> {
+        let (from, ballot) = (received.from, self.replica.ballot());
+        let done = self.with_replica(app, received.tail(), |replica, out| replica.on_letter(from, letter, out));
+        done.ok()?;
+        self.follow(ballot);
+        if let (Letter::Install { ballot, .. }, [_, position, generation, ..]) = (letter, received.words())
+            && *generation != 0
+            && self.replica.promised() == *ballot
+        {
+            self.resume_stream(from, Start { position: *position, generation: *generation });
+        }
+        Some(())
+    }
+
+    /// After something that may have installed another ballot than `before`.
+    fn follow(&mut self, before: Ballot) {
+        let ballot = self.replica.ballot();
+        if ballot != before && ballot.leader() == self.fabric.me() {
+            self.reads = None;
+        }
+    }
+
+    /// Hands over what waits for the fence, if it holds.
+    fn go_on_fencing<A: Application>(&mut self, app: &mut A) -> bool {
+        let leader = match &self.fencing {
+            Some(Fencing::Letter(letter, _)) => letter.fences().map(Ballot::leader),
+            Some(Fencing::Campaign) => None,
+            None => return false,
+        };
+        if !self.fence(leader) {
+            return false;
+        }
+        // What was written before the fence counts; what waits for a body by then does not.
+        while self.take_stream(app) {}
+        let fenced = self.fencing.take();
+        if let Some(leader) = leader {
+            self.grant_stream(leader);
+        }
+        match fenced {
+            Some(Fencing::Letter(letter, received)) => {
+                if self.hand_letter(&letter, &received, app).is_none() {
+                    self.outputs.counts.rejected += 1;
+                }
+            }
+            Some(Fencing::Campaign) => self.start_campaign(app),
+            None => {}
+        }
+        true
+    }
+
+    fn start_campaign<A: Application>(&mut self, app: &mut A) {
+        let before = self.replica.ballot();
+        self.outputs.stream.clear();
+        // Refused only while joining, which it was not.
+        let _ = self.with_replica(app, &[], |replica, out| replica.campaign(out));
+        self.reads = None;
+        self.follow(before);
+    }
+
+    /// Time passes.
+    fn tick<A: Application>(&mut self, app: &mut A) {
+        let before = self.replica.ballot();
+        let stalled =
+            self.reads.and_then(|leader| self.streams[leader.index()].as_ref().map(|stream| (leader, stream)));
+        if let Some((leader, stream)) = stalled
+            && let Some((_, end, at)) = &stream.held
+            && let Ok((crate::Item::Stream(item), _)) = crate::Item::decode(&stream.record[..*end], *at)
+            && self.replica.stream_waits(leader, &item)
+        {
+            let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
+            self.replica.on_stalled(&item, &mut out);
+        }
+        self.with_replica(app, &[], |replica, out| replica.on_tick(out));
+        self.follow(before);
+    }
+
+    /// All links with a member are up (again).
+    pub(super) fn peer_connected<A: Application>(&mut self, process: ProcessId, app: &mut A) {
+        // It is a member: the state machine knows no others.
+        let _ = self.with_replica(app, &[], |replica, out| replica.on_connected(process, out));
+        self.send_outgoing();
+    }
+
+    /// Puts what the state machine wrote on its way.
+    pub(super) fn send_outgoing(&mut self) {
+        if self.outputs.letters.is_empty() {
+            return;
+        }
+        let mut words = Vec::new();
+        for outgoing in std::mem::take(&mut self.outputs.letters) {
+            words.clear();
+            match outgoing {
+                Outgoing::Letter { to, letter, tail } => self.send_state_letter(to, &letter, &tail, &mut words),
+                Outgoing::Body { to, client, slot } => self.send_body(to, client, slot, &mut words),
+            }
+        }
+        self.quiet.disturb();
+    }
+
+    fn send_state_letter(&mut self, to: ProcessId, letter: &Letter, tail: &[u8], words: &mut Vec<u64>) {
+        let installs = matches!(letter, Letter::Install { .. });
+        if !self.is_connected_to(to) {
+            // It is said again when the links are up.
+            return;
+        }
+        let fresh =
+            installs && self.stream_out.target_of(to).is_some_and(|at| !self.stream_out.targets[at].is_started());
+        let start = if fresh { self.start_stream(to) } else { None };
+        let Start { position, generation } = start.unwrap_or(Start { position: 0, generation: 0 });
+        words.extend_from_slice(&[LETTER, position, generation]);
+        letter.encode(words);
+        if !self.send_letter(to, words, tail)
+            && fresh
+            && let Some(target) = self.stream_out.target_of(to)
+        {
+            self.stream_out.stop(target);
+        }
+    }
+
+    fn send_body(&mut self, to: ProcessId, client: ClientId, slot: u64, words: &mut Vec<u64>) {
+        let at = usize::from(client.0);
+        let reader = &self.bodies[at].ring.reader;
+        // A record that is looked at is in the mirror before it is known to be whole.
+        let geometry = reader.geometry();
+        let reach = reader.position() + record_cells(geometry.max_payload()) as u64;
+        let Some(record) = self.stores[at].record(slot, reach, geometry.lap_cells()) else {
+            // Delivered here and given up: who needs it needs the application's state.
+            if let Some(sequence) = self.replica.sequence_of(client, slot) {
+                let gone = Letter::Gone(crate::Subject { client, sequence });
+                words.extend_from_slice(&[LETTER, 0, 0]);
+                gone.encode(words);
+                self.send_letter(to, words, &[]);
+            }
+            return;
+        };
+        words.extend_from_slice(&[BODY, u64::from(client.0), 0]);
+        words.extend_from_slice(record);
+        self.send_letter(to, words, &[]);
+    }
+
+    /// A message of a client that did not come through its ring: header and payload.
+    fn take_forwarded<A: Application>(&mut self, client: ClientId, words: &[u64], app: &mut A) -> Option<()> {
+        let at = usize::from(client.0);
+        let longest = self.bodies.get(at)?.ring.reader.geometry().max_payload().next_multiple_of(8);
+        if words.len() * 8 > longest {
+            return None;
+        }
+        let header = Header::decode(words, words.len() * 8, &self.topology).ok()?;
+        let whole = Header::words(header.groups()) + header.payload_bytes.div_ceil(8);
+        if words.len() != whole {
+            return None;
+        }
+        let slot = match self.replica.admit(client, &header) {
+            Ok(Some(slot)) => slot,
+            // Held or delivered; or this member lags, and asks again when it has room.
+            Ok(None) | Err(Rejected::BeyondWindow { .. }) => return Some(()),
+            Err(_) => return None,
+        };
+        self.stores[at].put_aside(slot, &header, words.to_vec());
+        self.with_replica(app, &[], |replica, out| replica.on_message(client, &header, out)).ok()?;
+        self.note_held(client, header.sequence, false);
+        self.count_rare_bytes();
+        Some(())
+    }
+}
+
+const _: () = assert!(ENVELOPE == 3, "an envelope is read as three words");

@@ -1,0 +1,195 @@
+//! Taking what came: bodies, the leader's stream, timestamps, acknowledgements, letters.
+
+use stentor_fabric::seal::HEADER_WORDS;
+use stentor_fabric::{Fabric, ProcessId, Record};
+
+use super::{Member, RECORDS_PER_STEP};
+use crate::item::CHUNK;
+use crate::node::app::Application;
+use crate::node::effects::Out;
+use crate::{ClientId, Header, Item};
+
+impl<F: Fabric> Member<F> {
+    pub(super) fn take_bodies<A: Application>(&mut self, app: &mut A) -> bool {
+        let mut worked = false;
+        for at in 0..self.bodies.len() {
+            let client = ClientId(at as u16);
+            worked |= self.take_records(client, RECORDS_PER_STEP, app);
+            if self.bodies[at].greeted.is_some() {
+                worked = true;
+                self.restart_body(client, app);
+            }
+        }
+        worked
+    }
+
+    fn take_records<A: Application>(&mut self, client: ClientId, most: usize, app: &mut A) -> bool {
+        let at = usize::from(client.0);
+        let mut worked = false;
+        self.bodies[at].drained = false;
+        for _ in 0..most {
+            let ring = &mut self.bodies[at].ring;
+            let memory = self.fabric.memory(ring.region);
+            let Some(record) = ring.reader.peek_mirrored(memory, &mut self.stores[at].mirror) else {
+                self.bodies[at].drained = true;
+                break;
+            };
+            ring.reader.advance(&record);
+            worked = true;
+            if self.take_body(client, record, app).is_none() {
+                self.outputs.counts.rejected += 1;
+            }
+        }
+        worked
+    }
+
+    /// A client connected (again), or another took its place: its ring goes on where it says. What is there from before
+    /// is taken first; what is held of it moves aside, because its places are written again.
+    fn restart_body<A: Application>(&mut self, client: ClientId, app: &mut A) {
+        self.take_records(client, usize::MAX, app);
+        let at = usize::from(client.0);
+        let Some((incarnation, start)) = self.bodies[at].greeted.take() else { return };
+        let body = &mut self.bodies[at];
+        self.stores[at].move_aside(body.freed_slots);
+        let process = self.topology.client_process(client);
+        body.ring.restart(incarnation, start, self.seals.of(process, incarnation));
+        body.freed_position = body.ring.reader.position();
+        // The client learns where its place stands, whoever had it before.
+        body.settling = true;
+        self.outputs.notify[at] = true;
+        self.outputs.touch(client);
+        self.count_rare_bytes();
+    }
+
+    /// `None` if the record was refused.
+    fn take_body<A: Application>(&mut self, client: ClientId, record: Record, app: &mut A) -> Option<()> {
+        let at = usize::from(client.0);
+        let (first, last) = (record.word + HEADER_WORDS, record.word + HEADER_WORDS + record.bytes.div_ceil(8));
+        let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
+        // Refused before it takes the place of another message in the store.
+        let (sequence, sync) = (header.sequence, header.sync);
+        let slot = match self.replica.admit(client, &header) {
+            Ok(Some(slot)) => slot,
+            // Held already, or delivered.
+            Ok(None) => return Some(self.note_held(client, sequence, sync)),
+            Err(_) => return None,
+        };
+        let sizes = (header.groups(), header.payload_bytes, header.notify);
+        self.stores[at].put_mirrored(slot, sizes, first, record.end);
+        // Again, because the effects read the stores too.
+        let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
+        let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
+        self.replica.on_message(client, &header, &mut out).ok()?;
+        self.note_held(client, sequence, sync);
+        Some(())
+    }
+
+    pub(super) fn note_held(&mut self, client: ClientId, sequence: u64, sync: bool) {
+        let at = usize::from(client.0);
+        let (body, store) = (&mut self.bodies[at], &self.stores[at]);
+        body.last_sequence = body.last_sequence.max(sequence);
+        body.held_slots = body.held_slots.max(self.replica.first_held(client));
+        while store.has(body.held_slots) {
+            body.held_slots += 1;
+        }
+        if sync {
+            self.outputs.notify[at] = true;
+            self.outputs.touch(client);
+        }
+    }
+
+    pub(super) fn take_stream<A: Application>(&mut self, app: &mut A) -> bool {
+        let Member { fabric, replica, streams, reads, outputs, stores, .. } = self;
+        let Some(leader) = *reads else { return false };
+        let Some(Some(stream)) = streams.get_mut(leader.index()) else { return false };
+        let mut worked = false;
+        for _ in 0..RECORDS_PER_STEP {
+            if stream.held.is_none() {
+                let memory = fabric.memory(stream.ring.region);
+                let Some(record) = stream.ring.reader.peek(memory, &mut stream.record) else { break };
+                stream.held = Some((record, HEADER_WORDS + record.bytes / 8, HEADER_WORDS));
+            }
+            let Some((record, end, at)) = &mut stream.held else { break };
+            while at < end {
+                let (item, next) = match Item::decode(&stream.record[..*end], *at) {
+                    Ok((Item::Stream(item), next)) => (item, next),
+                    Ok((Item::Begin(ballot), next)) => {
+                        outputs.counts.rejected += u64::from(replica.on_begin(leader, ballot).is_err());
+                        *at = next;
+                        continue;
+                    }
+                    _ => {
+                        outputs.counts.rejected += 1;
+                        break;
+                    }
+                };
+                if replica.stream_waits(leader, &item) {
+                    return worked;
+                }
+                worked = true;
+                *at = next;
+                let mut out = Out { outputs, stores, app, tail: &[] };
+                if replica.on_stream(leader, &item, &mut out).is_err() {
+                    outputs.counts.rejected += 1;
+                }
+            }
+            stream.ring.reader.advance(record);
+            stream.held = None;
+        }
+        worked
+    }
+
+    pub(super) fn take_control<A: Application>(&mut self, app: &mut A) -> bool {
+        let mut worked = false;
+        for process in 0..self.peers.len() {
+            for _ in 0..RECORDS_PER_STEP {
+                let Some(peer) = &mut self.peers[process] else { break };
+                // Between two connections nothing is taken: what is left is lost with the old one.
+                if !self.links[peer.main].is_met() {
+                    break;
+                }
+                let memory = self.fabric.memory(peer.inbound.region);
+                let Some(record) = peer.inbound.reader.peek(memory, &mut self.inbox) else { break };
+                peer.inbound.reader.advance(&record);
+                worked = true;
+                let (from, end) = (ProcessId(process as u16), HEADER_WORDS + record.bytes / 8);
+                if self.inbox[HEADER_WORDS] & 0xf == CHUNK && record.bytes >= 8 {
+                    self.take_piece(from, end);
+                } else {
+                    self.take_items(from, end, app);
+                }
+            }
+        }
+        worked
+    }
+
+    /// The items of the record in `inbox`.
+    fn take_items<A: Application>(&mut self, from: ProcessId, end: usize, app: &mut A) {
+        let Member { replica, outputs, stores, inbox, .. } = self;
+        let mut at = HEADER_WORDS;
+        while at < end {
+            let Ok((item, next)) = Item::decode(&inbox[..end], at) else {
+                outputs.counts.rejected += 1;
+                return;
+            };
+            at = next;
+            let mut out = Out { outputs, stores, app, tail: &[] };
+            let taken = match item {
+                Item::Timestamp(item) => replica.on_timestamp(from, &item, &mut out).is_ok(),
+                Item::Ack(ack) => replica.on_ack(from, &ack, &mut out).is_ok(),
+                Item::Stream(_) | Item::Begin(_) => false,
+            };
+            outputs.counts.rejected += u64::from(!taken);
+        }
+    }
+
+    /// The piece of a letter in `inbox`.
+    fn take_piece(&mut self, from: ProcessId, end: usize) {
+        let piece = &self.inbox[HEADER_WORDS..end];
+        match self.mails[from.index()].take(from, piece, self.letter_bytes) {
+            Ok(letter) => self.received.extend(letter),
+            Err(()) => self.outputs.counts.rejected += 1,
+        }
+        self.count_rare_bytes();
+    }
+}

@@ -1,0 +1,185 @@
+//! A client's messages at a member: private copies, by slot.
+
+use stentor_fabric::seal::record_cells;
+use zerocopy::IntoBytes;
+
+use crate::Header;
+
+/// Where a held message lies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stored {
+    /// The slot, plus one; 0: nothing.
+    tag: u64,
+    /// First word of the header in the mirror; in the side store it is 0.
+    word: usize,
+    /// Words of the header.
+    header: usize,
+    /// Bytes of payload.
+    bytes: usize,
+    /// Ring position after it.
+    end: u64,
+    /// The client waits for the delivery.
+    notify: bool,
+    /// In the side store, not in the mirror.
+    aside: bool,
+    /// Delivered: it lies in the mirror until the ring comes round.
+    released: bool,
+}
+
+/// Private copies of one client's messages. What comes through its ring lies at the same place in the mirror; what came
+/// otherwise, or from before the ring started anew, lies aside: at most a window of messages.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) mirror: Vec<u64>,
+    by_slot: Vec<Stored>,
+    /// By slot, like `by_slot`; empty until something lies aside.
+    aside: Vec<Vec<u64>>,
+    aside_bytes: u64,
+    /// Messages in the mirror.
+    mirrored: u32,
+}
+
+impl Store {
+    pub(super) fn new(ring_bytes: u64, window: u32) -> Self {
+        Store {
+            mirror: vec![0; ring_bytes as usize / 8],
+            by_slot: vec![Stored::default(); window as usize],
+            aside: Vec::new(),
+            aside_bytes: 0,
+            mirrored: 0,
+        }
+    }
+
+    fn at(&self, slot: u64) -> usize {
+        slot as usize & (self.by_slot.len() - 1)
+    }
+
+    /// A message in the mirror, from `word` on: its groups, bytes of payload, and whether the client waits.
+    #[inline]
+    pub(super) fn put_mirrored(
+        &mut self,
+        slot: u64,
+        (groups, bytes, notify): (usize, usize, bool),
+        word: usize,
+        end: u64,
+    ) {
+        self.remove(slot);
+        let at = self.at(slot);
+        let header = Header::words(groups);
+        self.by_slot[at] = Stored { tag: slot + 1, word, header, bytes, end, notify, aside: false, released: false };
+        self.mirrored += 1;
+    }
+
+    /// A message that did not come through the ring as it is now: `words` are header and payload.
+    pub(super) fn put_aside(&mut self, slot: u64, header: &Header<'_>, words: Vec<u64>) {
+        self.remove(slot);
+        if self.aside.is_empty() {
+            self.aside = vec![Vec::new(); self.by_slot.len()];
+        }
+        let at = self.at(slot);
+        let (header_words, bytes) = (Header::words(header.groups()), header.payload_bytes);
+        let (tag, notify) = (slot + 1, header.notify);
+        self.by_slot[at] =
+            Stored { tag, word: 0, header: header_words, bytes, end: 0, notify, aside: true, released: false };
+        self.aside_bytes += words.len() as u64 * 8;
+        self.aside[at] = words;
+    }
+
+    /// Moves what is in the mirror aside, for slots from `first` on: the ring starts anew.
+    pub(super) fn move_aside(&mut self, first: u64) {
+        for slot in first..first + self.by_slot.len() as u64 {
+            let at = self.at(slot);
+            let stored = self.by_slot[at];
+            if stored.released {
+                // The ring's positions begin anew: nobody knows any more how long this will lie there.
+                self.by_slot[at].tag = 0;
+            }
+            if stored.tag != slot + 1 || stored.aside || stored.released {
+                continue;
+            }
+            if self.aside.is_empty() {
+                self.aside = vec![Vec::new(); self.by_slot.len()];
+            }
+            let words = self.words_of(&stored, at).to_vec();
+            self.aside_bytes += words.len() as u64 * 8;
+            self.aside[at] = words;
+            self.by_slot[at] = Stored { word: 0, end: 0, aside: true, ..stored };
+            self.mirrored -= 1;
+        }
+    }
+
+    fn words_of(&self, stored: &Stored, at: usize) -> &[u64] {
+        let words = stored.header + stored.bytes.div_ceil(8);
+        if stored.aside { &self.aside[at][..words] } else { &self.mirror[stored.word..stored.word + words] }
+    }
+
+    /// Header and payload of the message in a slot, if they are here still: those of a delivered message until the ring
+    /// comes round, which it has if the mirror may be written up to `reach`.
+    pub(super) fn record(&self, slot: u64, reach: u64, lap_cells: u64) -> Option<&[u64]> {
+        let at = self.at(slot);
+        let stored = &self.by_slot[at];
+        let words = stored.header + stored.bytes.div_ceil(8);
+        let intact = !stored.released || reach + record_cells(words * 8) as u64 <= stored.end + lap_cells;
+        (stored.tag == slot + 1 && intact).then(|| self.words_of(stored, at))
+    }
+
+    #[inline]
+    pub(super) fn has(&self, slot: u64) -> bool {
+        let stored = &self.by_slot[self.at(slot)];
+        stored.tag == slot + 1 && !stored.released
+    }
+
+    /// The payload of a message that is held, and whether the client waits for it.
+    #[inline]
+    pub(super) fn payload(&self, slot: u64) -> (&[u8], bool) {
+        let at = self.at(slot);
+        let stored = &self.by_slot[at];
+        let words = &self.words_of(stored, at)[stored.header..];
+        (&words.as_bytes()[..stored.bytes], stored.notify)
+    }
+
+    /// A message is delivered. Returns the ring position after it, if it is in the mirror.
+    #[inline]
+    pub(super) fn release(&mut self, slot: u64) -> Option<u64> {
+        let at = self.at(slot);
+        let stored = &mut self.by_slot[at];
+        if stored.tag != slot + 1 || stored.aside || stored.released {
+            return self.remove(slot);
+        }
+        stored.released = true;
+        self.mirrored -= 1;
+        Some(stored.end)
+    }
+
+    /// Forgets a message. Returns the ring position after it, if it was in the mirror.
+    #[inline]
+    pub(super) fn remove(&mut self, slot: u64) -> Option<u64> {
+        let at = self.at(slot);
+        let Stored { tag, aside, end, released, .. } = self.by_slot[at];
+        if tag == 0 {
+            return None;
+        }
+        self.by_slot[at].tag = 0;
+        if released {
+            return None;
+        }
+        if aside {
+            let words = std::mem::take(&mut self.aside[at]);
+            self.aside_bytes -= words.len() as u64 * 8;
+        } else {
+            self.mirrored -= 1;
+        }
+        (tag == slot + 1 && !aside).then_some(end)
+    }
+
+    /// Whether nothing is in the mirror, so that the ring may start anew or is free.
+    #[inline]
+    pub(super) fn is_mirror_empty(&self) -> bool {
+        self.mirrored == 0
+    }
+
+    /// Bytes that lie aside.
+    pub(super) fn aside_bytes(&self) -> u64 {
+        self.aside_bytes
+    }
+}

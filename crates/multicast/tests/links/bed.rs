@@ -1,0 +1,127 @@
+//! Members and clients on the simulator whose processes and connections the test itself ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Due, Fault, NetworkModel, SimConfig, SimFabric, World};
+use stentor_multicast::{
+    Client, ClientId, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError, Topology, Variant,
+    stateless,
+};
+
+pub(crate) const SALT: u64 = 11;
+/// Long enough for everything that is under way.
+pub(crate) const SETTLED_NS: u64 = 200_000;
+/// Long enough for a broken queue pair to be noticed and connected again.
+pub(crate) const RECONNECTED_NS: u64 = 6_000_000;
+
+pub(crate) struct Bed {
+    pub(crate) world: World,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) limits: Limits,
+    pub(crate) members: Vec<Member<SimFabric>>,
+    pub(crate) clients: Vec<Client<SimFabric>>,
+    /// By member: what its present process delivered.
+    pub(crate) delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
+    incarnation: u64,
+}
+
+impl Bed {
+    pub(crate) fn new(groups: &[usize], clients: u16, limits: Limits, network: NetworkModel, seed: u64) -> Bed {
+        let topology = Arc::new(Topology::new(groups, clients).expect("a possible cluster"));
+        let world = World::new(SimConfig::new(topology.processes(), seed, network));
+        let (members, delivered) = (Vec::new(), vec![Vec::new(); topology.all_members()]);
+        let mut bed = Bed { world, topology, limits, members, clients: Vec::new(), delivered, incarnation: 1 };
+        for process in (0..bed.topology.all_members() as u16).map(ProcessId) {
+            let member = bed.member_on(bed.world.fabric(process), process);
+            bed.members.push(member);
+        }
+        for client in (0..clients).map(ClientId) {
+            let client = bed.client_on(bed.world.fabric(bed.topology.client_process(client)), client);
+            bed.clients.push(client);
+        }
+        bed
+    }
+
+    fn member_on(&self, fabric: SimFabric, me: ProcessId) -> Member<SimFabric> {
+        let (topology, window) = (self.topology.clone(), self.limits.window);
+        let config = ReplicaConfig {
+            topology,
+            me,
+            variant: Variant::V2,
+            window,
+            patience: ReplicaConfig::PATIENCE,
+            plant: Plant::None,
+        };
+        let member = Member::new(fabric, config, self.limits, SALT, self.incarnation).expect("a possible member");
+        member
+    }
+
+    fn client_on(&self, fabric: SimFabric, client: ClientId) -> Client<SimFabric> {
+        Client::new(fabric, self.topology.clone(), client, self.limits, SALT, Plant::None, self.incarnation)
+            .expect("a possible client")
+    }
+
+    /// The process of a member dies, and another one takes its place, without memory.
+    pub(crate) fn restart_member(&mut self, member: usize) {
+        self.incarnation += 1;
+        let process = ProcessId(member as u16);
+        let fabric = self.world.restart(process);
+        self.members[member] = self.member_on(fabric, process);
+        self.delivered[member].clear();
+    }
+
+    pub(crate) fn restart_client(&mut self, client: u16) {
+        self.incarnation += 1;
+        let fabric = self.world.restart(self.topology.client_process(ClientId(client)));
+        self.clients[usize::from(client)] = self.client_on(fabric, ClientId(client));
+    }
+
+    /// Nothing gets through between two processes for a while, either way.
+    pub(crate) fn cut(&mut self, a: u16, b: u16, for_ns: u64) {
+        for (from, to) in [(a, b), (b, a)] {
+            let (from, to) = (ProcessId(from), ProcessId(to));
+            self.world.inject(self.world.now_ns(), Fault::Cut { from, to, for_ns });
+        }
+    }
+
+    pub(crate) fn run(&mut self, ns: u64) {
+        let until = self.world.now_ns() + ns;
+        while let Some(due) = self.world.next(until) {
+            let Due::Step { process, now_ns } = due else { continue };
+            let at = process.index();
+            let worked = if let Some(member) = self.members.get_mut(at) {
+                let delivered = &mut self.delivered[at];
+                let mut app = stateless(|message| delivered.push((message.id, message.payload.to_vec())));
+                member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut app)
+            } else {
+                let client = &mut self.clients[at - self.members.len()];
+                client.housekeep() | client.step()
+            };
+            self.world.stepped(process, worked);
+        }
+        self.world.advance(until - self.world.now_ns());
+    }
+
+    pub(crate) fn submit(&mut self, client: u16, to: &[u16], payload: &[u8]) -> Result<MessageId, SubmitError> {
+        let to: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
+        let submitted = self.clients[usize::from(client)].submit_synced(&to, payload, true)?;
+        self.world.wake_at(self.topology.client_process(ClientId(client)), self.world.now_ns());
+        Ok(submitted.id)
+    }
+
+    /// Has a member write a letter.
+    pub(crate) fn letter(&mut self, from: u16, to: u16, words: &[u64], tail: &[u8]) -> bool {
+        self.world.wake_at(ProcessId(from), self.world.now_ns());
+        self.members[usize::from(from)].send_foreign(ProcessId(to), words, tail)
+    }
+
+    pub(crate) fn rejected(&self) -> u64 {
+        self.members.iter().map(|member| member.counts().rejected).sum()
+    }
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits { message_bytes: 256, window: 16, body_ring_bytes: 8192, control_ring_bytes: 4096 }
+}

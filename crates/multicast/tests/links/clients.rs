@@ -1,0 +1,139 @@
+//! Links of clients.
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault, NetworkModel};
+use stentor_multicast::{GroupId, SubmitError};
+
+use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
+
+const G0: &[GroupId] = &[GroupId(0)];
+
+#[test]
+fn a_client_begins_with_majorities_when_told_to_and_skips_what_others_may_have_used() {
+    let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
+    bed.world.crash(ProcessId(2));
+    bed.run(RECONNECTED_NS);
+    assert!(!bed.clients[0].is_connected(G0));
+    assert_eq!(bed.submit(0, &[0], b"early"), Err(SubmitError::NotConnected { group: 0 }));
+    bed.clients[0].settle_by_majorities();
+    bed.world.wake_at(ProcessId(4), bed.world.now_ns());
+    bed.run(SETTLED_NS);
+    assert!(bed.clients[0].is_connected(G0));
+    let id = bed.submit(0, &[1], b"first").expect("majorities are there");
+    // The member that is not there may have seen a window per group.
+    assert_eq!(id.sequence, 2 * u64::from(bed.limits.window) + 1);
+    bed.world.crash(ProcessId(1));
+    assert!(bed.clients[0].is_connected(G0), "nobody knows yet");
+    let _ = bed.submit(0, &[0], b"into the void");
+    bed.run(RECONNECTED_NS);
+    assert!(!bed.clients[0].is_connected(G0), "one of three is no majority");
+    assert_eq!(bed.submit(0, &[0], b"late"), Err(SubmitError::NotConnected { group: 0 }));
+}
+
+#[test]
+fn synced_means_read_by_a_majority_of_every_destination_group() {
+    let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    // The leader of the second group does not run: nothing that is for it is delivered, but two others read it.
+    bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 40 * SETTLED_NS });
+    bed.run(1_000);
+    let id = bed.submit(0, &[0, 1], b"held").expect("all are connected");
+    bed.run(5 * SETTLED_NS);
+    assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
+    assert_eq!((bed.clients[0].delivered_up_to(), bed.delivered[0].len()), (0, 0));
+    // Of one of three that read it nobody concludes anything.
+    bed.world.inject(0, Fault::Stall { process: ProcessId(4), for_ns: 20 * SETTLED_NS });
+    bed.run(1_000);
+    let next = bed.submit(0, &[1], b"read by one").expect("there is room");
+    bed.run(5 * SETTLED_NS);
+    assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
+    bed.run(60 * SETTLED_NS);
+    assert_eq!((bed.clients[0].synced_up_to(), bed.clients[0].delivered_up_to()), (next.sequence, next.sequence));
+}
+
+#[test]
+fn a_member_counts_again_for_a_clients_window_when_it_comes_back() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let mut sent = Vec::new();
+    let mut submit = |bed: &mut Bed, times: usize| {
+        for _ in 0..times {
+            match bed.submit(0, &[0], &[7; 20]) {
+                Ok(id) => sent.push(id),
+                Err(error) => assert!(matches!(error, SubmitError::Busy { .. }), "{error}"),
+            }
+            bed.run(SETTLED_NS);
+        }
+        sent.len()
+    };
+    // The client and one follower lose each other with nothing under way, but for one message that breaks the link.
+    bed.cut(1, 3, RECONNECTED_NS);
+    assert!(submit(&mut bed, 80) > 60, "two of three go on");
+    // The one that missed messages is back, and does not hold anybody up; without a second one nothing goes on.
+    bed.run(3 * RECONNECTED_NS);
+    let before = submit(&mut bed, 40);
+    bed.cut(2, 3, 3 * RECONNECTED_NS);
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(2), for_ns: 2 * RECONNECTED_NS });
+    bed.run(SETTLED_NS);
+    let after = submit(&mut bed, 5);
+    assert!(after > before, "the window has room");
+    bed.run(6 * RECONNECTED_NS);
+    assert!(bed.clients[0].is_connected(G0), "the second one came back and had missed nothing that was free");
+    let count = submit(&mut bed, 5);
+    let leader: Vec<_> = bed.delivered[0].iter().map(|(id, _)| *id).collect();
+    assert_eq!((leader.len(), &leader), (count, &sent));
+}
+
+#[test]
+fn a_place_changes_hands_two_hundred_times_and_no_id_is_used_twice() {
+    for (seed, network) in (0..).zip([NetworkModel::adversarial(), NetworkModel::unordered()]) {
+        let mut bed = Bed::new(&[3, 1], 1, limits(), network, seed);
+        bed.run(RECONNECTED_NS);
+        let mut sent = Vec::new();
+        for round in 0..100_u64 {
+            for n in 0..(round % 5) {
+                let to: &[u16] = if n % 2 == 0 { &[0, 1] } else { &[0] };
+                if let Ok(id) = bed.submit(0, to, &[round as u8; 30]) {
+                    sent.push((id, vec![round as u8; 30]));
+                }
+            }
+            bed.run(10 * SETTLED_NS);
+            bed.restart_client(0);
+            bed.run(RECONNECTED_NS);
+        }
+        assert!(sent.len() > 150, "seed {seed}: {}", sent.len());
+        assert!(sent.windows(2).all(|pair| pair[0].0 < pair[1].0), "seed {seed}: ids rise");
+        for member in 0..3 {
+            assert_eq!(bed.delivered[member], sent, "seed {seed} member {member}");
+        }
+        assert_eq!(bed.rejected(), 0);
+    }
+}
+
+#[test]
+fn what_is_held_when_a_client_comes_back_is_delivered_though_its_places_are_written_again() {
+    let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::uniform(1_000), 1);
+    bed.run(RECONNECTED_NS);
+    // The other group does not answer, so everything is held; then the client's connections break and come back.
+    bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 20 * RECONNECTED_NS });
+    bed.run(1_000);
+    let mut sent = Vec::new();
+    for n in 0..8_u8 {
+        sent.push((bed.submit(0, &[0, 1], &[n; 200]).expect("within the window"), vec![n; 200]));
+    }
+    bed.run(SETTLED_NS);
+    for member in 0..3 {
+        bed.cut(member, 4, RECONNECTED_NS);
+    }
+    bed.run(3 * RECONNECTED_NS);
+    // A whole lap of the ring, over the places of what is held.
+    for n in 8..16_u8 {
+        if let Ok(id) = bed.submit(0, &[0, 1], &[n; 200]) {
+            sent.push((id, vec![n; 200]));
+        }
+        bed.run(SETTLED_NS);
+    }
+    bed.run(40 * RECONNECTED_NS);
+    assert!(sent.len() > 8, "{}", sent.len());
+    assert_eq!(bed.delivered[0], sent);
+}
