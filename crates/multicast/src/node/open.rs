@@ -133,7 +133,7 @@ impl<F: Fabric> Opener<'_, F> {
     ) -> Result<(Vec<Option<Stream>>, Outbound), NodeError> {
         let geometry = self.limits.stream_ring(self.topology);
         let me = self.fabric.me();
-        let mut outbound = self.outbound(Shape { geometry, serial: me.0, patient: true, catches_up: true })?;
+        let mut outbound = self.outbound(Shape { geometry, serial: me.0, patient: false, catches_up: true })?;
         let mut inbound: Vec<Option<Stream>> = peers.iter().map(|_| None).collect();
         for member in self.topology.members(group).filter(|member| *member != me) {
             let link = self.link(member, STREAMING)?;

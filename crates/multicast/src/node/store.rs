@@ -143,7 +143,10 @@ impl Store {
     pub(super) fn release(&mut self, slot: u64) -> Option<u64> {
         let at = self.at(slot);
         let stored = &mut self.by_slot[at];
-        if stored.tag != slot + 1 || stored.aside || stored.released {
+        if stored.tag != slot + 1 || stored.released {
+            return None;
+        }
+        if stored.aside {
             return self.remove(slot);
         }
         stored.released = true;

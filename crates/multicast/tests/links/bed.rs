@@ -6,13 +6,15 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, Fault, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
-    Client, ClientId, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError, Topology, Variant,
-    stateless,
+    Application, Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, SubmitError,
+    Topology, Variant,
 };
 
 pub(crate) const SALT: u64 = 11;
 /// Long enough for everything that is under way.
 pub(crate) const SETTLED_NS: u64 = 200_000;
+/// Between two looks at what makes no progress.
+const TICK_NS: u64 = 2_000_000;
 /// Long enough for a broken queue pair to be noticed and connected again.
 pub(crate) const RECONNECTED_NS: u64 = 6_000_000;
 
@@ -25,6 +27,8 @@ pub(crate) struct Bed {
     /// By member: what its present process delivered.
     pub(crate) delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
     incarnation: u64,
+    /// By member: when it is woken next to look at what makes no progress.
+    ticks: Vec<u64>,
 }
 
 impl Bed {
@@ -32,7 +36,8 @@ impl Bed {
         let topology = Arc::new(Topology::new(groups, clients).expect("a possible cluster"));
         let world = World::new(SimConfig::new(topology.processes(), seed, network));
         let (members, delivered) = (Vec::new(), vec![Vec::new(); topology.all_members()]);
-        let mut bed = Bed { world, topology, limits, members, clients: Vec::new(), delivered, incarnation: 1 };
+        let ticks = vec![0; topology.all_members()];
+        let mut bed = Bed { world, topology, limits, members, clients: Vec::new(), delivered, incarnation: 1, ticks };
         for process in (0..bed.topology.all_members() as u16).map(ProcessId) {
             let member = bed.member_on(bed.world.fabric(process), process);
             bed.members.push(member);
@@ -54,8 +59,8 @@ impl Bed {
             patience: ReplicaConfig::PATIENCE,
             plant: Plant::None,
         };
-        let member = Member::new(fabric, config, self.limits, SALT, self.incarnation).expect("a possible member");
-        member
+        let make = if self.incarnation == 1 { Member::new } else { Member::joining };
+        make(fabric, config, self.limits, SALT, self.incarnation).expect("a possible member")
     }
 
     fn client_on(&self, fabric: SimFabric, client: ClientId) -> Client<SimFabric> {
@@ -93,13 +98,19 @@ impl Bed {
             let at = process.index();
             let worked = if let Some(member) = self.members.get_mut(at) {
                 let delivered = &mut self.delivered[at];
-                let mut app = stateless(|message| delivered.push((message.id, message.payload.to_vec())));
-                member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut app)
+                let worked = member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut Log(delivered));
+                if now_ns >= self.ticks[at] {
+                    self.ticks[at] = now_ns + TICK_NS;
+                }
+                worked
             } else {
                 let client = &mut self.clients[at - self.members.len()];
                 client.housekeep() | client.step()
             };
             self.world.stepped(process, worked);
+            if let Some(tick) = self.ticks.get(at) {
+                self.world.wake_at(process, *tick);
+            }
         }
         self.world.advance(until - self.world.now_ns());
     }
@@ -119,6 +130,36 @@ impl Bed {
 
     pub(crate) fn rejected(&self) -> u64 {
         self.members.iter().map(|member| member.counts().rejected).sum()
+    }
+}
+
+/// An application whose state is what it was given.
+struct Log<'a>(&'a mut Vec<(MessageId, Vec<u8>)>);
+
+impl Application for Log<'_> {
+    fn deliver(&mut self, message: &Delivered<'_>) {
+        self.0.push((message.id, message.payload.to_vec()));
+    }
+
+    fn snapshot(&mut self, out: &mut Vec<u8>) {
+        for (id, payload) in &*self.0 {
+            out.extend_from_slice(&id.client.0.to_le_bytes());
+            out.extend_from_slice(&id.sequence.to_le_bytes());
+            out.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+            out.extend_from_slice(payload);
+        }
+    }
+
+    fn restore(&mut self, number: u64, mut state: &[u8]) {
+        self.0.clear();
+        while let Some((head, rest)) = state.split_at_checked(18) {
+            let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+            let client = ClientId(u16::from_le_bytes([head[0], head[1]]));
+            let (payload, rest) = rest.split_at(word(10) as usize);
+            self.0.push((MessageId { client, sequence: word(2) }, payload.to_vec()));
+            state = rest;
+        }
+        assert_eq!(number, self.0.len() as u64, "the state is that after as many deliveries");
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod bed;
 mod clients;
+mod failover;
 mod fences;
 mod letters;
 mod members;

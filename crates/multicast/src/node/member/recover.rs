@@ -244,14 +244,13 @@ impl<F: Fabric> Member<F> {
             // It is said again when the links are up.
             return;
         }
-        let fresh =
-            installs && self.stream_out.target_of(to).is_some_and(|at| !self.stream_out.targets[at].is_started());
-        let start = if fresh { self.start_stream(to) } else { None };
+        // Whoever has this state has everything that was written before: its stream begins anew behind that.
+        let start = if installs { self.start_stream(to) } else { None };
         let Start { position, generation } = start.unwrap_or(Start { position: 0, generation: 0 });
         words.extend_from_slice(&[LETTER, position, generation]);
         letter.encode(words);
         if !self.send_letter(to, words, tail)
-            && fresh
+            && installs
             && let Some(target) = self.stream_out.target_of(to)
         {
             self.stream_out.stop(target);

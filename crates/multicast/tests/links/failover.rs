@@ -1,0 +1,116 @@
+//! Leaders and followers that die under load, members that come back: the nodes on the simulator.
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault, NetworkModel};
+use stentor_multicast::MessageId;
+
+use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
+
+impl Bed {
+    fn crash(&mut self, member: usize) {
+        self.world.inject(self.world.now_ns(), Fault::Crash(ProcessId(member as u16)));
+    }
+
+    /// Multicasts as many messages, each as soon as there is room.
+    fn load(&mut self, to: &[u16], messages: u32) -> Vec<MessageId> {
+        let mut sent = Vec::new();
+        for n in 0..messages {
+            let mut tries = 0;
+            let id = loop {
+                match self.submit(0, to, &n.to_le_bytes()) {
+                    Ok(id) => break id,
+                    Err(error) => {
+                        assert!(tries < 20_000, "message {n}: {error}, after {tries} tries: {}", self.describe())
+                    }
+                }
+                tries += 1;
+                self.run(20_000);
+            };
+            sent.push(id);
+        }
+        sent
+    }
+
+    fn describe(&self) -> String {
+        let member = |member: &stentor_multicast::Member<_>| {
+            let replica = member.replica();
+            let (ballot, promised) = (replica.ballot(), replica.promised());
+            let state = (replica.is_leader(), replica.is_candidate(), replica.is_joining(), replica.delivered());
+            format!("ballot {ballot} of {promised} {state:?} {:?} connected {}", member.counts(), member.is_connected())
+        };
+        self.members.iter().map(member).collect::<Vec<_>>().join("\n")
+    }
+
+    fn agree(&self, members: &[usize], sent: &[MessageId], why: &str) {
+        for member in members {
+            let delivered: Vec<MessageId> = self.delivered[*member].iter().map(|(id, _)| *id).collect();
+            assert_eq!(delivered, sent, "{why}: member {member}");
+        }
+    }
+}
+
+#[test]
+fn a_follower_takes_over_and_the_old_leader_comes_back() {
+    for (seed, network) in (0..6).zip([NetworkModel::adversarial(), NetworkModel::unordered()].into_iter().cycle()) {
+        let mut bed = Bed::new(&[3], 1, limits(), network, seed);
+        bed.run(RECONNECTED_NS);
+        let mut sent = bed.load(&[0], 40);
+        for round in 0..3 {
+            let why = format!("seed {seed}, round {round}");
+            let (old, new) = ([0, 1, 2][round % 3], [1, 2, 0][round % 3]);
+            assert!(bed.members[old].replica().is_leader(), "{why}");
+            bed.crash(old);
+            bed.run(RECONNECTED_NS);
+            bed.members[new].campaign().expect("it is a member");
+            sent.extend(bed.load(&[0], 40));
+            bed.run(3 * RECONNECTED_NS);
+            assert!(bed.members[new].replica().is_leader(), "{why}");
+            bed.agree(&[new, [2, 0, 1][round % 3]], &sent, &why);
+            bed.restart_member(old);
+            sent.extend(bed.load(&[0], 40));
+            bed.run(8 * RECONNECTED_NS);
+            sent.extend(bed.load(&[0], 10));
+            bed.run(3 * RECONNECTED_NS);
+            assert!(!bed.members[old].replica().is_joining(), "{why}: it is taken in");
+            bed.agree(&[0, 1, 2], &sent, &why);
+        }
+    }
+}
+
+#[test]
+fn messages_to_two_groups_survive_both_leaders() {
+    for seed in 0..6 {
+        let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::adversarial(), seed);
+        bed.run(RECONNECTED_NS);
+        let mut sent = bed.load(&[0, 1], 30);
+        // Some are under way.
+        sent.extend(bed.load(&[0, 1], 8));
+        bed.run(SETTLED_NS / 10);
+        bed.crash(0);
+        bed.crash(3);
+        bed.run(RECONNECTED_NS);
+        bed.members[1].campaign().expect("it is a member");
+        bed.members[4].campaign().expect("it is a member");
+        sent.extend(bed.load(&[0, 1], 30));
+        bed.run(10 * RECONNECTED_NS);
+        bed.agree(&[1, 2, 4, 5], &sent, &format!("seed {seed}"));
+        bed.restart_member(0);
+        bed.restart_member(3);
+        sent.extend(bed.load(&[0, 1], 30));
+        bed.run(10 * RECONNECTED_NS);
+        bed.agree(&[0, 1, 2, 3, 4, 5], &sent, &format!("seed {seed}, with those who came back"));
+    }
+}
+
+#[test]
+fn a_leader_that_is_alive_hands_over() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), 4);
+    bed.run(RECONNECTED_NS);
+    let mut sent = bed.load(&[0], 20);
+    bed.members[0].hand_over(ProcessId(2));
+    bed.world.wake_at(ProcessId(0), bed.world.now_ns());
+    sent.extend(bed.load(&[0], 20));
+    bed.run(3 * RECONNECTED_NS);
+    assert!(bed.members[2].replica().is_leader() && !bed.members[0].replica().is_leader());
+    bed.agree(&[0, 1, 2], &sent, "after the change");
+}
