@@ -41,7 +41,7 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-campaign",
-        on: &["stentor-checker", "stentor-fabric", "stentor-fabric-sim", "stentor-multicast"],
+        on: &["stentor-checker", "stentor-election", "stentor-fabric", "stentor-fabric-sim", "stentor-multicast"],
         tests_on: &[],
     },
     Place {
