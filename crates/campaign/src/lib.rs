@@ -9,11 +9,13 @@ mod campaign;
 mod chance;
 mod counts;
 mod history;
+mod nemesis;
 mod run;
 mod scenario;
 
 pub use campaign::{Campaign, CampaignReport, Violation};
 pub use counts::{RoleCounts, count_writes};
+pub use nemesis::{Fault, Nemesis, NemesisCounts, Planned, Profile, Target, Told};
 pub use run::{RunReport, run_scenario, run_seed, trace_seed};
 pub use scenario::Scenario;
 pub use stentor_fabric_sim::FaultCounts;

@@ -41,7 +41,7 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-campaign",
-        on: &["stentor-checker", "stentor-fabric", "stentor-fabric-sim", "stentor-multicast"],
+        on: &["stentor-checker", "stentor-election", "stentor-fabric", "stentor-fabric-sim", "stentor-multicast"],
         tests_on: &[],
     },
     Place {
@@ -49,6 +49,7 @@ pub(crate) const MAP: &[Place] = &[
         on: &["stentor-fabric"],
         tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
+    Place { name: "stentor-election-zookeeper", on: &["stentor-election", "stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-election", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-checker", on: &[], tests_on: &[] },
     Place { name: "stentor-fabric-shm", on: &["stentor-fabric"], tests_on: &[] },

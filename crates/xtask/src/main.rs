@@ -15,6 +15,7 @@ mod source;
 mod steps;
 mod unsafety;
 mod workspace;
+mod zookeeper;
 
 use std::process::ExitCode;
 

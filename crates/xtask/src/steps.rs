@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::cargo::{Context, run};
 use crate::runner::{Outcome, Step};
 use crate::workspace::Workspace;
-use crate::{campaign, layers, lengths, licences, loom, purity, unsafety};
+use crate::{campaign, layers, lengths, licences, loom, purity, unsafety, zookeeper};
 
 /// Everything that must hold before a change is merged. Quick ones first.
 pub(crate) const TEST: &[Step] = &[
@@ -32,6 +32,7 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
     Step { name: "demo", what: "real processes, a real text, every property", run: campaign::demo },
+    Step { name: "zookeeper", what: "the election against a real ZooKeeper", run: zookeeper::step },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
     Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
 ];

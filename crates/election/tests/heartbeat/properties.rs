@@ -85,7 +85,7 @@ fn faults() -> impl Strategy<Value = (usize, Vec<(u64, Fault)>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn after_faults_there_is_one_leader_and_it_stays((members, faults) in faults(), quorum in any::<bool>()) {

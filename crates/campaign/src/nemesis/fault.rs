@@ -1,0 +1,162 @@
+//! What the nemesis does, as data, and how often it did it.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{ClientId, GroupId};
+
+/// Who is hit. Leaders change, so a plan names them by what they are at that time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// This process.
+    Process(ProcessId),
+    /// Whoever was last named leader of the group.
+    Leader(GroupId),
+}
+
+/// Something that goes wrong, with processes, with links or with the election. Times in ns of virtual time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The process and its memory are gone; it comes back later, or only when all faults are over.
+    Crash {
+        /// Who.
+        who: Target,
+        /// When it is restarted, counted from the crash; `None`: when all faults are over.
+        back_after_ns: Option<u64>,
+    },
+    /// The same, right after its n-th post from now.
+    CrashAtPost {
+        /// Who.
+        who: Target,
+        /// Posts until then, from 1.
+        post: u64,
+        /// When it is restarted, counted from the fault.
+        back_after_ns: Option<u64>,
+    },
+    /// A client crashes right after its n-th write from now; another process takes its place.
+    ClientCrashAfterWrite {
+        /// Which place.
+        client: ClientId,
+        /// Writes until then, from 1.
+        write: u64,
+        /// When the next process takes the place, counted from the fault.
+        back_after_ns: u64,
+    },
+    /// Nothing gets from `from` to `to`; the other way is open. `None` stands for everybody else.
+    Cut {
+        /// Senders.
+        from: Option<Target>,
+        /// Receivers.
+        to: Option<Target>,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Nothing gets to the process or from it.
+    Isolate {
+        /// Who.
+        who: Target,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The process does not run; its NIC goes on serving its memory.
+    Stall {
+        /// Who.
+        who: Target,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The election names this process, whether the last leader is gone or not, and whether this one is there or not.
+    Suspect {
+        /// In which group.
+        group: GroupId,
+        /// The new leader.
+        leader: ProcessId,
+    },
+    /// The election changes its mind every period, at each process as it likes.
+    Flap {
+        /// In which group.
+        group: GroupId,
+        /// How often.
+        period_ns: u64,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Somebody asks for another leader, for maintenance.
+    HandOver {
+        /// In which group.
+        group: GroupId,
+        /// The new leader.
+        to: ProcessId,
+    },
+}
+
+/// A fault and its time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Planned {
+    /// When, ns of virtual time.
+    pub at_ns: u64,
+    /// What.
+    pub fault: Fault,
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How often the nemesis did what, and what came of it.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct NemesisCounts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl NemesisCounts {
+            /// Names and values, in a fixed order.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+
+            /// Adds those of another run.
+            pub fn add(&mut self, other: &NemesisCounts) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counts! {
+    /// Leaders that crashed.
+    leader_crashes,
+    /// Other members that crashed.
+    follower_crashes,
+    /// Members that crashed between two posts of one step.
+    member_crashes_at_a_post,
+    /// Members that crashed while another of their group was down or had no memory yet.
+    double_crashes,
+    /// Members that crashed after another leader had been named and before one was ready.
+    crashes_during_recovery,
+    /// Members that were restarted, without memory.
+    member_restarts,
+    /// Members that got their group's state while clients were still sending.
+    rejoins_under_load,
+    /// Clients that crashed after one of their writes.
+    client_crashes,
+    /// Leaders to which nothing came: they write on, and nobody can tell them to stop.
+    deaf_leaders,
+    /// Leaders from which nothing got out.
+    mute_leaders,
+    /// Links that were cut in one direction.
+    cut_links,
+    /// Processes that were cut off, both ways.
+    isolations,
+    /// Leaders that did not run for some time.
+    slow_leaders,
+    /// Other processes that did not run for some time.
+    stalled_followers,
+    /// Leaders that were deposed although they were up.
+    false_suspicions,
+    /// Processes that were named although they were down or without memory.
+    dead_leaders_named,
+    /// Changes of mind of flapping elections.
+    flaps,
+    /// Leaders that were changed on request.
+    hand_overs,
+    /// Faults that were left out, because too much would have been down at once.
+    beyond_the_budget,
+}

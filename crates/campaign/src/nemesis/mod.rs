@@ -1,0 +1,487 @@
+//! What goes wrong with processes, links and elections in a run: a plan drawn from the seed, held to a budget.
+//!
+//! Of each group at most f = ⌊(n − 1)/2⌋ members are down or without memory at once; a fault that would take more is left
+//! out, and counted. Partitions, stalls and elections have no budget: they may never do harm. When the faults stop,
+//! everything heals, everybody comes back, and the election names one leader of each group for good.
+//!
+//! The election tells what the nemesis wants: after a crash it names another, later, as a real one would; it also suspects
+//! who is well, names who is gone, and changes its mind. To whom nothing gets through nobody tells anything.
+
+mod budget;
+mod elect;
+mod fault;
+mod plan;
+mod profile;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault as SimFault, World};
+use stentor_multicast::{GroupId, Place, Topology};
+
+use crate::chance::Chance;
+use budget::{Budget, Health};
+pub use elect::Told;
+pub use fault::{Fault, NemesisCounts, Planned, Target};
+use plan::UNTIL_NS;
+pub use profile::Profile;
+
+/// How long it takes until an election misses a leader, ns.
+const MISSED_NS: (u64, u64) = (20_000, 150_000);
+/// How long it takes until a process hears of a new leader, ns.
+const HEARD_NS: u64 = 20_000;
+/// The stream of choices of the nemesis; clients have those from 1 on.
+const STREAM: u64 = 500;
+
+/// What the nemesis does at some time.
+#[derive(Clone, Debug)]
+enum Act {
+    Fault(Fault),
+    /// Everybody in the group is told that this process leads.
+    Name(GroupId, ProcessId),
+    /// Somebody else is named, if the leader is still the same.
+    Depose(GroupId, ProcessId),
+    /// If the leader is not there, another one is named.
+    Watch(GroupId),
+    Flap {
+        group: GroupId,
+        period_ns: u64,
+        until_ns: u64,
+    },
+    Restart(ProcessId),
+}
+
+/// One process.
+struct Victim {
+    health: Health,
+    /// When it comes back if it crashes at a post.
+    back_after_ns: Option<u64>,
+    /// Nothing gets through to it until then, ns.
+    deaf_until_ns: u64,
+    /// It was told to crash at a post.
+    at_post: bool,
+}
+
+/// One group.
+struct Reign {
+    epoch: Rc<Cell<u64>>,
+    leader: ProcessId,
+    /// A leader was named, and none was ready since.
+    recovering: bool,
+}
+
+/// The nemesis of one run.
+pub struct Nemesis {
+    world: World,
+    topology: Arc<Topology>,
+    chance: Chance,
+    agenda: BTreeMap<(u64, u64), Act>,
+    serial: u64,
+    budget: Budget,
+    victims: Vec<Victim>,
+    reigns: Vec<Reign>,
+    elections: Vec<Told>,
+    counts: NemesisCounts,
+    /// What really happened, as text.
+    log: Vec<String>,
+    stopped: bool,
+}
+
+impl Nemesis {
+    /// When the faults of a drawn plan are over at the latest, ns.
+    pub const UNTIL_NS: u64 = UNTIL_NS;
+
+    /// With the plan of a seed.
+    ///
+    /// # Panics
+    /// Never: members come first in a topology.
+    #[must_use]
+    pub fn new(seed: u64, profile: Profile, topology: &Arc<Topology>, world: &World) -> Self {
+        let mut chance = Chance::new(seed, STREAM);
+        let plan = plan::draw(&mut chance, profile, topology);
+        let reigns: Vec<Reign> = topology.group_ids().map(|group| Reign::new(topology, group)).collect();
+        let election = |member: u16| match topology.place(ProcessId(member)) {
+            Some(Place::Member { group, .. }) => Told::new(ProcessId(member), &reigns[usize::from(group.0)].epoch),
+            _ => unreachable!("members come first"),
+        };
+        let elections = (0..topology.all_members() as u16).map(election).collect();
+        let victim = || Victim { health: Health::Well, back_after_ns: None, deaf_until_ns: 0, at_post: false };
+        let mut nemesis = Nemesis {
+            world: world.clone(),
+            topology: Arc::clone(topology),
+            chance,
+            agenda: BTreeMap::new(),
+            serial: 0,
+            budget: Budget::new(topology),
+            victims: (0..topology.processes()).map(|_| victim()).collect(),
+            reigns,
+            elections,
+            counts: NemesisCounts::default(),
+            log: Vec::new(),
+            stopped: false,
+        };
+        for planned in plan {
+            nemesis.plan(planned.at_ns, Act::Fault(planned.fault));
+        }
+        nemesis
+    }
+
+    /// A member's election.
+    ///
+    /// # Panics
+    /// If the process is no member.
+    #[must_use]
+    pub fn election(&self, member: ProcessId) -> Told {
+        self.elections[member.index()].clone()
+    }
+
+    /// When the nemesis acts next, ns.
+    #[must_use]
+    pub fn next_at(&self) -> Option<u64> {
+        self.agenda.keys().next().map(|(at, _)| *at)
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> NemesisCounts {
+        self.counts
+    }
+
+    /// What happened so far, in words.
+    #[must_use]
+    pub fn log(&self) -> &[String] {
+        &self.log
+    }
+
+    /// Whether the faults have stopped.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Does what is due first. Nothing else happens before that.
+    pub fn act(&mut self) {
+        let Some(((now, _), act)) = self.agenda.pop_first() else { return };
+        match act {
+            Act::Fault(fault) => self.fault(now, &fault),
+            Act::Name(group, leader) => self.name(now, group, leader),
+            Act::Depose(group, leader) => {
+                if self.reign(group).leader == leader
+                    && let Some(other) = self.somebody(group, Some(leader))
+                {
+                    self.counts.false_suspicions += u64::from(self.health(leader) == Health::Well);
+                    self.name(now, group, other);
+                }
+            }
+            Act::Watch(group) => {
+                let missed = matches!(self.health(self.reign(group).leader), Health::Down | Health::Memoryless);
+                if let Some(other) = self.somebody(group, None).filter(|_| missed) {
+                    self.name(now, group, other);
+                }
+            }
+            Act::Flap { group, period_ns, until_ns } => self.flap(now, group, period_ns, until_ns),
+            Act::Restart(process) => self.restart(now, process),
+        }
+    }
+
+    fn plan(&mut self, at_ns: u64, act: Act) {
+        self.serial += 1;
+        self.agenda.insert((at_ns, self.serial), act);
+    }
+
+    fn note(&mut self, now: u64, what: std::fmt::Arguments<'_>) {
+        self.log.push(format!("{:.1} µs: {what}", now as f64 / 1e3));
+    }
+
+    fn reign(&self, group: GroupId) -> &Reign {
+        &self.reigns[usize::from(group.0)]
+    }
+
+    fn health(&self, process: ProcessId) -> Health {
+        self.victims[process.index()].health
+    }
+
+    fn set(&mut self, process: ProcessId, health: Health) {
+        self.victims[process.index()].health = health;
+        if process.index() < self.topology.all_members() {
+            self.budget.set(process, health);
+        }
+    }
+
+    fn group_of(&self, process: ProcessId) -> Option<GroupId> {
+        match self.topology.place(process) {
+            Some(Place::Member { group, .. }) => Some(group),
+            _ => None,
+        }
+    }
+
+    fn leads(&self, process: ProcessId) -> bool {
+        self.group_of(process).is_some_and(|group| self.reign(group).leader == process)
+    }
+
+    /// A member that is well.
+    fn somebody(&mut self, group: GroupId, but: Option<ProcessId>) -> Option<ProcessId> {
+        let members = self.topology.members(group).filter(|member| Some(*member) != but);
+        let well: Vec<ProcessId> = members.filter(|member| self.health(*member) == Health::Well).collect();
+        (!well.is_empty()).then(|| self.chance.pick(&well))
+    }
+
+    fn resolve(&self, target: Target) -> ProcessId {
+        match target {
+            Target::Process(process) => process,
+            Target::Leader(group) => self.reign(group).leader,
+        }
+    }
+
+    fn fault(&mut self, now: u64, fault: &Fault) {
+        match *fault {
+            Fault::Crash { who, back_after_ns } => {
+                let who = self.resolve(who);
+                if self.doom(who, back_after_ns) {
+                    self.world.inject(now, SimFault::Crash(who));
+                }
+            }
+            Fault::CrashAtPost { who, post, back_after_ns } => {
+                let who = self.resolve(who);
+                if self.doom(who, back_after_ns) {
+                    self.victims[who.index()].at_post = true;
+                    self.note(now, format_args!("{who} will crash at post {post}"));
+                    self.world.inject(now, SimFault::CrashAtPost { process: who, post });
+                }
+            }
+            Fault::ClientCrashAfterWrite { client, write, back_after_ns } => {
+                let process = self.topology.client_process(client);
+                if self.health(process) == Health::Well {
+                    self.set(process, Health::Doomed);
+                    self.victims[process.index()].back_after_ns = Some(back_after_ns);
+                    self.note(now, format_args!("client {} will crash at write {write}", client.0));
+                    self.world.inject(now, SimFault::CrashAtPost { process, post: write });
+                }
+            }
+            Fault::Cut { from, to, for_ns } => self.cut(now, from, to, for_ns),
+            Fault::Isolate { who, for_ns } => {
+                let who = self.resolve(who);
+                self.counts.isolations += 1;
+                self.note(now, format_args!("{who} is isolated for {for_ns} ns"));
+                self.world.inject(now, SimFault::Partition { side: vec![who], one_way: false, for_ns });
+                self.deafen(now, who, for_ns);
+            }
+            Fault::Stall { who, for_ns } => {
+                let who = self.resolve(who);
+                *(if self.leads(who) { &mut self.counts.slow_leaders } else { &mut self.counts.stalled_followers }) +=
+                    1;
+                self.note(now, format_args!("{who} does not run for {for_ns} ns"));
+                self.world.inject(now, SimFault::Stall { process: who, for_ns });
+                self.maybe_deposed(now, who, for_ns);
+            }
+            Fault::Suspect { group, leader } => {
+                let last = self.reign(group).leader;
+                self.counts.false_suspicions += u64::from(last != leader && self.health(last) == Health::Well);
+                self.counts.dead_leaders_named +=
+                    u64::from(matches!(self.health(leader), Health::Down | Health::Memoryless));
+                self.name(now, group, leader);
+            }
+            Fault::Flap { group, period_ns, for_ns } => {
+                self.note(now, format_args!("the election of group {} flaps for {for_ns} ns", group.0));
+                self.flap(now, group, period_ns, now + for_ns);
+            }
+            Fault::HandOver { group, to } => {
+                if self.health(to) == Health::Well && self.reign(group).leader != to {
+                    self.counts.hand_overs += 1;
+                    self.name(now, group, to);
+                }
+            }
+        }
+    }
+
+    /// Whether this member may crash; then it counts as failed from now on.
+    fn doom(&mut self, who: ProcessId, back_after_ns: Option<u64>) -> bool {
+        if !self.budget.allows(who, &self.topology) {
+            self.counts.beyond_the_budget += 1;
+            return false;
+        }
+        self.set(who, Health::Doomed);
+        self.victims[who.index()].back_after_ns = back_after_ns;
+        true
+    }
+
+    fn cut(&mut self, now: u64, from: Option<Target>, to: Option<Target>, for_ns: u64) {
+        let (from, to) = (from.map(|from| self.resolve(from)), to.map(|to| self.resolve(to)));
+        let all = (0..self.topology.processes() as u16).map(ProcessId);
+        let fault = match (from, to) {
+            (Some(from), Some(to)) if from == to => return,
+            (Some(from), Some(to)) => {
+                self.counts.cut_links += 1;
+                SimFault::Cut { from, to, for_ns }
+            }
+            (Some(from), None) => {
+                self.counts.mute_leaders += 1;
+                SimFault::Partition { side: vec![from], one_way: true, for_ns }
+            }
+            (None, Some(to)) => {
+                self.counts.deaf_leaders += 1;
+                SimFault::Partition { side: all.filter(|other| *other != to).collect(), one_way: true, for_ns }
+            }
+            (None, None) => return,
+        };
+        self.note(now, format_args!("nothing gets from {from:?} to {to:?} for {for_ns} ns"));
+        self.world.inject(now, fault);
+        match (from, to) {
+            (Some(mute), None) => self.maybe_deposed(now, mute, for_ns),
+            (None, Some(deaf)) => self.deafen(now, deaf, for_ns),
+            _ => {}
+        }
+    }
+
+    /// Nobody can tell it anything for so long.
+    fn deafen(&mut self, now: u64, who: ProcessId, for_ns: u64) {
+        let until = &mut self.victims[who.index()].deaf_until_ns;
+        *until = (*until).max(now + for_ns);
+        self.maybe_deposed(now, who, for_ns);
+    }
+
+    /// The election may notice that a leader cannot be reached.
+    fn maybe_deposed(&mut self, now: u64, who: ProcessId, for_ns: u64) {
+        if let Some(group) = self.group_of(who).filter(|group| self.reign(*group).leader == who)
+            && self.chance.between(0, 2) > 0
+        {
+            let at = now + self.chance.between(0, for_ns);
+            self.plan(at, Act::Depose(group, who));
+        }
+    }
+
+    /// Everybody hears, sooner or later, that this process leads.
+    fn name(&mut self, now: u64, group: GroupId, leader: ProcessId) {
+        self.note(now, format_args!("{leader} is named leader of group {}", group.0));
+        let reign = &mut self.reigns[usize::from(group.0)];
+        reign.leader = leader;
+        reign.recovering = true;
+        for member in self.topology.clone().members(group) {
+            self.tell(now, member, Some(leader));
+        }
+        let missed = now + self.chance.between(MISSED_NS.0, MISSED_NS.1);
+        self.plan(missed, Act::Watch(group));
+    }
+
+    fn tell(&mut self, now: u64, member: ProcessId, leader: Option<ProcessId>) {
+        let at = now.max(self.victims[member.index()].deaf_until_ns) + self.chance.between(0, HEARD_NS);
+        self.elections[member.index()].tell(at, leader);
+        self.world.wake_at(member, at);
+    }
+
+    fn flap(&mut self, now: u64, group: GroupId, period_ns: u64, until_ns: u64) {
+        if now >= until_ns {
+            if let Some(leader) = self.somebody(group, None) {
+                self.name(now, group, leader);
+            }
+            return;
+        }
+        let members: Vec<ProcessId> = self.topology.members(group).collect();
+        let (told, anybody) = (self.chance.pick(&members), self.chance.pick(&members));
+        let leader = match self.chance.between(0, 7) {
+            0 => None,
+            1..=3 => Some(told),
+            _ => Some(anybody),
+        };
+        self.counts.flaps += 1;
+        self.reigns[usize::from(group.0)].recovering = true;
+        self.tell(now, told, leader);
+        self.plan(now + period_ns, Act::Flap { group, period_ns, until_ns });
+    }
+
+    fn restart(&mut self, now: u64, process: ProcessId) {
+        if self.health(process) == Health::Down {
+            self.world.inject(now, SimFault::Restart(process));
+        }
+    }
+
+    /// A process crashed.
+    pub fn crashed(&mut self, now: u64, process: ProcessId) {
+        self.note(now, format_args!("{process} crashed"));
+        if let Some(group) = self.group_of(process) {
+            let leads = self.leads(process);
+            let at_post = std::mem::take(&mut self.victims[process.index()].at_post);
+            self.counts.member_crashes_at_a_post += u64::from(at_post);
+            *(if leads { &mut self.counts.leader_crashes } else { &mut self.counts.follower_crashes }) += 1;
+            self.counts.double_crashes += u64::from(self.budget.failed(process, &self.topology) > 1);
+            self.counts.crashes_during_recovery += u64::from(self.reign(group).recovering);
+            if leads {
+                let missed = now + self.chance.between(MISSED_NS.0, MISSED_NS.1);
+                self.plan(missed, Act::Watch(group));
+            }
+        } else {
+            self.counts.client_crashes += 1;
+        }
+        self.set(process, Health::Down);
+        if let Some(after) = self.victims[process.index()].back_after_ns.take() {
+            self.plan(now + after, Act::Restart(process));
+        }
+    }
+
+    /// A process is up again, without memory.
+    pub fn restarted(&mut self, now: u64, process: ProcessId) {
+        self.note(now, format_args!("{process} is back"));
+        let Some(group) = self.group_of(process) else {
+            self.set(process, Health::Well);
+            return;
+        };
+        self.counts.member_restarts += 1;
+        self.set(process, Health::Memoryless);
+        self.elections[process.index()].forget();
+        let leader = self.reign(group).leader;
+        self.tell(now, process, Some(leader));
+    }
+
+    /// A process has its group's state again.
+    pub fn synced(&mut self, now: u64, process: ProcessId, under_load: bool) {
+        self.note(now, format_args!("{process} has its group's state"));
+        self.counts.rejoins_under_load += u64::from(under_load);
+        self.set(process, Health::Well);
+    }
+
+    /// A leader is ready.
+    pub fn ready(&mut self, now: u64, group: GroupId, leader: ProcessId) {
+        self.note(now, format_args!("{leader} leads group {}", group.0));
+        let reign = &mut self.reigns[usize::from(group.0)];
+        reign.recovering &= reign.leader != leader;
+    }
+
+    /// The end of the faults: partitions heal, who is down comes back, each group has one leader from now on.
+    pub fn stop(&mut self, now: u64) {
+        self.stopped = true;
+        self.agenda.clear();
+        self.world.stop_faults();
+        self.note(now, format_args!("the faults stop"));
+        for at in 0..self.victims.len() {
+            let process = ProcessId(at as u16);
+            self.victims[at].deaf_until_ns = 0;
+            match self.victims[at].health {
+                Health::Doomed => {
+                    self.victims[at].at_post = false;
+                    self.set(process, Health::Well);
+                }
+                Health::Down => {
+                    let back = now + self.chance.between(0, MISSED_NS.1);
+                    self.plan(back, Act::Restart(process));
+                }
+                Health::Well | Health::Memoryless => {}
+            }
+        }
+        for group in self.topology.clone().group_ids() {
+            if let Some(leader) = self.somebody(group, None) {
+                let at = now + self.chance.between(0, MISSED_NS.1);
+                self.plan(at, Act::Name(group, leader));
+            }
+        }
+    }
+}
+
+impl Reign {
+    fn new(topology: &Topology, group: GroupId) -> Self {
+        let first = topology.first_ballot(group);
+        Reign { epoch: Rc::new(Cell::new(first.number())), leader: first.leader(), recovering: false }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the nemesis will try, drawn from the seed before the run.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{ClientId, GroupId, Topology};
+
+use super::profile::Weights;
+use super::{Fault, Planned, Profile, Target};
+use crate::chance::Chance;
+
+/// When the first fault happens at the earliest, ns: connections are made by then.
+const FROM_NS: u64 = 60_000;
+/// How soon after a fault another one may follow on purpose, ns: less than it takes to recover.
+const SOON_NS: u64 = 80_000;
+
+/// When the faults stop, ns.
+pub(super) const UNTIL_NS: u64 = 3_000_000;
+
+type Draw = fn(&mut Drawing<'_>) -> Fault;
+
+/// The kinds of fault and how often they are drawn.
+fn kinds(weights: &Weights) -> [(u64, Draw); 13] {
+    [
+        (weights.crash_leader, |draw| Fault::Crash { who: draw.leader(), back_after_ns: draw.back_after() }),
+        (weights.crash_anybody, |draw| Fault::Crash { who: draw.anybody(), back_after_ns: draw.back_after() }),
+        (weights.crash_at_post, |draw| {
+            let who = if draw.chance.between(0, 1) == 0 { draw.leader() } else { draw.anybody() };
+            Fault::CrashAtPost { who, post: draw.chance.between(1, 30), back_after_ns: draw.back_after() }
+        }),
+        (weights.client_crash, |draw| Fault::ClientCrashAfterWrite {
+            client: ClientId(draw.chance.between(0, draw.topology.clients() as u64 - 1) as u16),
+            write: draw.chance.between(1, 16),
+            back_after_ns: draw.chance.between(20_000, 600_000),
+        }),
+        (weights.deafen, |draw| Fault::Cut { from: None, to: Some(draw.leader()), for_ns: draw.cut_ns() }),
+        (weights.mute, |draw| Fault::Cut { from: Some(draw.leader()), to: None, for_ns: draw.cut_ns() }),
+        (weights.cut_link, |draw| Fault::Cut {
+            from: Some(draw.anybody()),
+            to: Some(draw.anybody()),
+            for_ns: draw.cut_ns(),
+        }),
+        (weights.isolate, |draw| Fault::Isolate { who: draw.anybody(), for_ns: draw.cut_ns() }),
+        (weights.stall_leader, |draw| Fault::Stall { who: draw.leader(), for_ns: draw.chance.between(1_000, 500_000) }),
+        (weights.stall_anybody, |draw| Fault::Stall {
+            who: draw.anybody(),
+            for_ns: draw.chance.between(1_000, 500_000),
+        }),
+        (weights.suspect, |draw| {
+            let group = draw.group();
+            Fault::Suspect { group, leader: draw.member(group) }
+        }),
+        (weights.flap, |draw| Fault::Flap {
+            group: draw.group(),
+            period_ns: draw.chance.between(5_000, 60_000),
+            for_ns: draw.chance.between(50_000, 400_000),
+        }),
+        (weights.hand_over, |draw| {
+            let group = draw.group();
+            Fault::HandOver { group, to: draw.member(group) }
+        }),
+    ]
+}
+
+struct Drawing<'a> {
+    chance: &'a mut Chance,
+    topology: &'a Topology,
+    /// Groups that may lose somebody, or all if there is none.
+    groups: Vec<GroupId>,
+    /// The last group that was hit: the next fault is likely to hit it, too.
+    last: Option<GroupId>,
+}
+
+/// The plan of a seed, in order of time.
+pub(super) fn draw(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
+    let kinds = kinds(&profile.weights());
+    let total: u64 = kinds.iter().map(|(weight, _)| weight).sum();
+    if total == 0 {
+        return Vec::new();
+    }
+    let larger: Vec<GroupId> = topology.group_ids().filter(|group| topology.size(*group) > 2).collect();
+    let groups = if larger.is_empty() { topology.group_ids().collect() } else { larger };
+    let mut drawing = Drawing { chance, topology, groups, last: None };
+    let count = drawing.chance.between(3, 12);
+    let (mut plan, mut at_ns) = (Vec::new(), drawing.chance.between(FROM_NS, UNTIL_NS));
+    for _ in 0..count {
+        let mut pick = drawing.chance.between(0, total - 1);
+        let kind = kinds.iter().find(|(weight, _)| {
+            let hit = pick < *weight;
+            pick = pick.saturating_sub(*weight);
+            hit
+        });
+        let Some((_, fault)) = kind else { continue };
+        let fault = fault(&mut drawing);
+        plan.push(Planned { at_ns, fault });
+        // Half of them come while the one before is still felt, and often in the same group.
+        if drawing.chance.between(0, 1) == 0 {
+            at_ns = (at_ns + drawing.chance.between(0, SOON_NS)).min(UNTIL_NS);
+        } else {
+            at_ns = drawing.chance.between(FROM_NS, UNTIL_NS);
+            drawing.last = None;
+        }
+    }
+    plan.sort_by_key(|planned| planned.at_ns);
+    plan
+}
+
+impl Drawing<'_> {
+    fn group(&mut self) -> GroupId {
+        let again = self.last.filter(|_| self.chance.between(0, 3) > 0);
+        let group = again.unwrap_or_else(|| self.chance.pick(&self.groups));
+        self.last = Some(group);
+        group
+    }
+
+    fn leader(&mut self) -> Target {
+        Target::Leader(self.group())
+    }
+
+    fn member(&mut self, group: GroupId) -> ProcessId {
+        let members: Vec<ProcessId> = self.topology.members(group).collect();
+        self.chance.pick(&members)
+    }
+
+    fn anybody(&mut self) -> Target {
+        let group = self.group();
+        Target::Process(self.member(group))
+    }
+
+    fn cut_ns(&mut self) -> u64 {
+        // Some are over before a queue pair breaks, some are not.
+        match self.chance.between(0, 2) {
+            0 => self.chance.between(1_000, 100_000),
+            _ => self.chance.between(100_000, 1_200_000),
+        }
+    }
+
+    fn back_after(&mut self) -> Option<u64> {
+        match self.chance.between(0, 3) {
+            0 => None,
+            _ => Some(self.chance.between(5_000, 800_000)),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Which faults a campaign is about.
+
+use std::fmt;
+
+/// A mix of faults.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Profile {
+    /// Nothing but what the network does.
+    Calm,
+    /// Members crash, come back without memory, are suspected; leaders are slow, changed on request, or change all the
+    /// time.
+    Failover,
+    /// One-way and two-way partitions, also of leaders that write on.
+    Partition,
+    /// Clients crash after any of their writes; others take their places.
+    Clients,
+    /// All of it.
+    All,
+}
+
+/// How often each kind of fault is drawn, relative to the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Weights {
+    pub(super) crash_leader: u64,
+    pub(super) crash_anybody: u64,
+    pub(super) crash_at_post: u64,
+    pub(super) client_crash: u64,
+    pub(super) deafen: u64,
+    pub(super) mute: u64,
+    pub(super) cut_link: u64,
+    pub(super) isolate: u64,
+    pub(super) stall_leader: u64,
+    pub(super) stall_anybody: u64,
+    pub(super) suspect: u64,
+    pub(super) flap: u64,
+    pub(super) hand_over: u64,
+}
+
+const FAILOVER: Weights = Weights {
+    crash_leader: 4,
+    crash_anybody: 3,
+    crash_at_post: 6,
+    stall_leader: 3,
+    stall_anybody: 1,
+    suspect: 4,
+    flap: 2,
+    hand_over: 2,
+    client_crash: 0,
+    deafen: 0,
+    mute: 0,
+    cut_link: 0,
+    isolate: 0,
+};
+
+const PARTITION: Weights = Weights {
+    deafen: 4,
+    mute: 4,
+    cut_link: 4,
+    isolate: 3,
+    stall_anybody: 1,
+    suspect: 2,
+    flap: 1,
+    crash_leader: 0,
+    crash_anybody: 0,
+    crash_at_post: 0,
+    client_crash: 0,
+    stall_leader: 0,
+    hand_over: 0,
+};
+
+impl Profile {
+    /// All, in the order in which they are told.
+    pub const ALL: [Profile; 5] =
+        [Profile::Calm, Profile::Failover, Profile::Partition, Profile::Clients, Profile::All];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Calm => "calm",
+            Profile::Failover => "failover",
+            Profile::Partition => "partition",
+            Profile::Clients => "clients",
+            Profile::All => "all",
+        }
+    }
+
+    /// The profile of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Profile::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+
+    pub(super) fn weights(self) -> Weights {
+        match self {
+            Profile::Calm => Weights::default(),
+            Profile::Failover => FAILOVER,
+            Profile::Partition => PARTITION,
+            Profile::Clients => {
+                Weights { client_crash: 8, stall_leader: 1, stall_anybody: 1, suspect: 1, ..Weights::default() }
+            }
+            Profile::All => Weights {
+                client_crash: 8,
+                stall_anybody: 2,
+                suspect: 5,
+                deafen: PARTITION.deafen,
+                mute: PARTITION.mute,
+                cut_link: PARTITION.cut_link,
+                isolate: PARTITION.isolate,
+                ..FAILOVER
+            },
+        }
+    }
+
+    /// The kinds of fault, as [`NemesisCounts`](super::NemesisCounts) names them, that a campaign of this profile claims
+    /// to survive.
+    #[must_use]
+    pub fn claims(self) -> Vec<&'static str> {
+        const FAILOVER: [&str; 12] = [
+            "leader_crashes",
+            "follower_crashes",
+            "member_crashes_at_a_post",
+            "double_crashes",
+            "crashes_during_recovery",
+            "member_restarts",
+            "rejoins_under_load",
+            "slow_leaders",
+            "false_suspicions",
+            "dead_leaders_named",
+            "flaps",
+            "hand_overs",
+        ];
+        const PARTITION: [&str; 4] = ["deaf_leaders", "mute_leaders", "cut_links", "isolations"];
+        match self {
+            Profile::Calm => Vec::new(),
+            Profile::Failover => FAILOVER.to_vec(),
+            Profile::Partition => [&PARTITION[..], &["false_suspicions", "flaps"]].concat(),
+            Profile::Clients => vec!["client_crashes", "false_suspicions", "slow_leaders"],
+            Profile::All => [&FAILOVER[..], &PARTITION, &["client_crashes", "stalled_followers"]].concat(),
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,77 @@
+//! Why there is no session. The client says only that there is none.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Asks each server and tells in one line what is wrong with it. Off the runtime's thread: it blocks.
+pub(crate) async fn diagnose(servers: &[String], client: &str) -> String {
+    let asked = servers.to_vec();
+    let (sender, answer) = tokio::sync::oneshot::channel();
+    let ask = move || {
+        let found: Vec<_> = asked.iter().map(|server| format!("{server} {}", examine(server))).collect();
+        let _ = sender.send(found.join("; "));
+    };
+    let thread = std::thread::Builder::new().name("diagnose".into()).spawn(ask);
+    let found = match thread {
+        Ok(_) => answer.await.unwrap_or_else(|_| "the servers could not be asked".into()),
+        Err(error) => format!("the servers could not be asked: {error}"),
+    };
+    format!("no ZooKeeper session ({client}): {found}")
+}
+
+fn examine(server: &str) -> String {
+    let addresses = match server.to_socket_addrs() {
+        Ok(addresses) => addresses,
+        Err(error) => return format!("has no address ({error}): check its name"),
+    };
+    let mut last = "has no address: check its name".to_owned();
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return converse(stream),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                last = "refuses connections: is ZooKeeper running there?".into();
+            }
+            Err(error) => last = format!("cannot be reached ({error})"),
+        }
+    }
+    last
+}
+
+/// Asks for a session that cannot exist: a ZooKeeper answers that it has expired, and keeps nothing.
+fn converse(mut stream: TcpStream) -> String {
+    let ready = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+    if let Err(error) = ready.and_then(|()| stream.write_all(&request())) {
+        return format!("hangs up ({error}): is that a ZooKeeper?");
+    }
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length) {
+        Ok(()) => {}
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            return "accepts connections and is silent: it is overloaded, stopped, or no ZooKeeper".into();
+        }
+        Err(_) => return "hangs up: it serves nobody at present (no quorum?), or is no ZooKeeper".into(),
+    }
+    // The answer to a request for a session has 36 bytes, one more from servers that know the read-only mode.
+    match u32::from_be_bytes(length) {
+        36 | 37 => "answers, but gave no session in time: is it overloaded?".into(),
+        _ => format!("answers nonsense (it begins with {length:02x?}): is that a ZooKeeper?"),
+    }
+}
+
+/// Length, protocol version, last zxid, timeout, session id, password.
+fn request() -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend(0_i32.to_be_bytes());
+    body.extend(0_i64.to_be_bytes());
+    body.extend(1000_i32.to_be_bytes());
+    body.extend(1_i64.to_be_bytes());
+    body.extend(16_i32.to_be_bytes());
+    body.extend([0; 16]);
+    let mut request = (body.len() as u32).to_be_bytes().to_vec();
+    request.extend(body);
+    request
+}

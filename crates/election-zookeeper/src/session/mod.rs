@@ -1,0 +1,224 @@
+//! One session: round after round until it ends.
+
+mod lead;
+mod place;
+mod request;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use tokio::time::{Instant, sleep_until};
+use zookeeper_client::{Client, EventType, SessionState, StateWatcher, WatchedEvent};
+
+use crate::line::{Place, line};
+use crate::worker::{Command, Pause, Worker};
+
+/// Rounds in a row that may be repeated at once because somebody else was quicker.
+const HASTE: u32 = 20;
+/// The first pause before the line is read again because its first has not come forward yet.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// Why a round did not come to its end.
+#[derive(Debug)]
+enum Fault {
+    /// The line changed meanwhile: look again.
+    Again,
+    /// A request failed; the next may not.
+    Failed(String),
+    /// The session is over.
+    Ended(String),
+}
+
+/// The node of this process in this session.
+#[derive(Debug)]
+struct Mine {
+    name: String,
+    czxid: i64,
+}
+
+/// The one node that is watched.
+struct Watch {
+    path: String,
+    changed: Pin<Box<dyn Future<Output = WatchedEvent> + Send>>,
+}
+
+pub(crate) struct Session<'a> {
+    client: &'a Client,
+    worker: &'a mut Worker,
+    state: StateWatcher,
+    /// Where the line is.
+    path: String,
+    /// What the servers granted.
+    timeout: Duration,
+    mine: Option<Mine>,
+    /// Whether the node was seen to be this session's since the last reconnection.
+    verified: bool,
+    /// The epoch under which this process has come forward.
+    claimed: Option<u64>,
+    hand_over: Option<ProcessId>,
+    watch: Option<Watch>,
+    glance: Duration,
+    /// When the last round began that was answered in full.
+    heard_at: Instant,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(client: &'a Client, worker: &'a mut Worker) -> Self {
+        let timeout = client.session_timeout();
+        worker.status(|status| {
+            status.session = client.session_id().0;
+            status.session_timeout = timeout;
+            status.sessions += 1;
+        });
+        Session {
+            path: worker.config.path(),
+            state: client.state_watcher(),
+            client,
+            worker,
+            timeout,
+            mine: None,
+            verified: false,
+            claimed: None,
+            hand_over: None,
+            watch: None,
+            glance: GLANCE,
+            heard_at: Instant::now(),
+        }
+    }
+
+    /// Until it ends; why, if the owner did not end it.
+    pub(crate) async fn serve(mut self) -> Option<String> {
+        let (mut pause, mut hurried) = (Pause::new(), 0);
+        while !self.worker.stopped {
+            if self.heard_at.elapsed() > self.timeout {
+                self.step_down();
+            }
+            if self.heard_at.elapsed() > self.timeout * 4 {
+                return Some(format!("nothing was answered for {:?}: a new session", self.heard_at.elapsed()));
+            }
+            let begun = Instant::now();
+            let wait = match self.round().await {
+                Ok(wait) => {
+                    (self.heard_at, pause, hurried) = (begun, Pause::new(), 0);
+                    self.worker.status(|status| status.connected = true);
+                    wait
+                }
+                Err(Fault::Again) if hurried < HASTE => {
+                    hurried += 1;
+                    continue;
+                }
+                Err(Fault::Again) => pause.next(),
+                Err(Fault::Failed(what)) => {
+                    self.worker.report(format!("{what} (ZooKeeper {})", self.worker.config.servers.join(" or ")));
+                    pause.next()
+                }
+                Err(Fault::Ended(what)) => return Some(what),
+            };
+            if let Err(end) = self.wait(wait).await {
+                return Some(end);
+            }
+        }
+        None
+    }
+
+    /// One look at the line, and what follows from it. How long until the next, if nothing happens.
+    async fn round(&mut self) -> Result<Duration, Fault> {
+        let children = self.list().await?;
+        let (line, foreign) = line(children, &self.worker.config.members);
+        let own = self.find_own(&line).await?;
+        self.worker.status(|status| {
+            status.rounds += 1;
+            status.line = line.iter().map(|place| place.process).collect();
+            status.error = foreign.first().map(|name| {
+                format!("{}/{name} belongs to no member of this group: give each cluster a root of its own", self.path)
+            });
+        });
+        match own {
+            Some(0) => self.lead(&line).await,
+            own => self.follow(&line, own).await,
+        }
+    }
+
+    /// Watches the place before the own one, and tells who is first.
+    async fn follow(&mut self, line: &[Place], own: Option<usize>) -> Result<Duration, Fault> {
+        if self.claimed.is_some() {
+            self.step_down();
+        }
+        let Some(first) = line.first() else {
+            self.worker.teller.pending();
+            return Ok(self.refresh());
+        };
+        if let Some(own) = own {
+            let before = format!("{}/{}", self.path, line[own - 1].name);
+            self.watch(before).await?;
+        }
+        let path = format!("{}/{}", self.path, first.name);
+        let epoch = self.claim_in(&path).await?;
+        if epoch != 0 && self.worker.teller.acceptable(epoch, first.process) {
+            self.worker.teller.leader(epoch, first.process);
+            self.glance = GLANCE;
+            return Ok(self.refresh());
+        }
+        self.worker.teller.pending();
+        if epoch != 0 {
+            self.raise(epoch).await?;
+        }
+        let glance = self.glance.min(self.refresh());
+        self.glance = glance * 2;
+        Ok(glance)
+    }
+
+    /// How often the line is read although nothing is known to have changed.
+    fn refresh(&self) -> Duration {
+        self.timeout / 3
+    }
+
+    /// This process leads no longer, as far as it is concerned.
+    fn step_down(&mut self) {
+        self.claimed = None;
+        self.hand_over = None;
+        self.worker.teller.pending();
+    }
+
+    /// Until something happens or the time is over. An error says that the session is.
+    async fn wait(&mut self, at_most: Duration) -> Result<(), String> {
+        let until = Instant::now() + at_most;
+        loop {
+            let changed = async {
+                match &mut self.watch {
+                    Some(watch) => watch.changed.as_mut().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                event = changed => {
+                    self.watch = None;
+                    let node = event.event_type != EventType::Session;
+                    self.worker.status(|status| status.wakes += u64::from(node));
+                    return Ok(());
+                }
+                state = self.state.changed() => match state {
+                    SessionState::SyncConnected => {
+                        self.verified = false;
+                        return Ok(());
+                    }
+                    SessionState::Disconnected | SessionState::ConnectedReadOnly => {
+                        self.worker.report(format!("no connection to {}", self.worker.config.servers.join(" or ")));
+                    }
+                    ended => return Err(format!("the session has ended ({ended}): a new one")),
+                },
+                command = self.worker.commands.recv() => {
+                    match command {
+                        Some(Command::HandOver(to)) => self.hand_over = self.claimed.map(|_| to),
+                        other => self.worker.note(other.as_ref()),
+                    }
+                    return Ok(());
+                }
+                () = sleep_until(until) => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Requests: with a time limit each, and errors that say what was asked.
+
+use std::future::Future;
+
+use stentor_election::Claim;
+use tokio::time::timeout;
+use zookeeper_client::{Acls, CreateMode, Error, MultiWriteError, MultiWriter};
+
+use super::{Fault, Session, Watch};
+use crate::line::{Register, claimed};
+
+impl Session<'_> {
+    /// Carries out a request. That the line has changed meanwhile is told apart from other failures.
+    pub(super) async fn ask<T>(&self, what: &str, request: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
+        self.worker.status(|status| status.requests += 1);
+        match timeout(self.timeout / 2, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Error::NoNode | Error::NodeExists | Error::BadVersion)) => Err(Fault::Again),
+            Ok(Err(error @ (Error::SessionExpired | Error::AuthFailed | Error::ClientClosed))) => {
+                Err(Fault::Ended(format!("{what}: {error}")))
+            }
+            Ok(Err(Error::NoAuth)) => {
+                Err(Fault::Failed(format!("{what}: not allowed: give everybody the rights to it")))
+            }
+            Ok(Err(error)) => Err(Fault::Failed(format!("{what}: {error}"))),
+            Err(_) => Err(Fault::Failed(format!("{what}: no answer within {:?}", self.timeout / 2))),
+        }
+    }
+
+    /// The nodes in line; makes the place for them if it is not there.
+    pub(super) async fn list(&self) -> Result<Vec<String>, Fault> {
+        let what = format!("cannot list {}", self.path);
+        match self.ask(&what, self.client.list_children(&self.path)).await {
+            Err(Fault::Again) => {
+                let what = format!("cannot create {}", self.path);
+                let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+                self.ask(&what, self.client.mkdir(&self.path, &persistent)).await?;
+                Ok(Vec::new())
+            }
+            answer => answer,
+        }
+    }
+
+    /// What is beside the line, and its version.
+    pub(super) async fn register(&self) -> Result<(Register, i32), Fault> {
+        let (data, stat) = self.ask(&format!("cannot read {}", self.path), self.client.get_data(&self.path)).await?;
+        Ok((self.parse(&data)?, stat.version))
+    }
+
+    fn parse(&self, data: &[u8]) -> Result<Register, Fault> {
+        Register::parse(data).ok_or_else(|| {
+            let text = String::from_utf8_lossy(&data[..data.len().min(40)]).into_owned();
+            Fault::Failed(format!("{} holds {text:?}, which is no epoch: remove it, or use another root", self.path))
+        })
+    }
+
+    /// The epoch in the first node of the line.
+    pub(super) async fn claim_in(&self, path: &str) -> Result<u64, Fault> {
+        let (data, _) = self.ask(&format!("cannot read {path}"), self.client.get_data(path)).await?;
+        claimed(&data).ok_or_else(|| Fault::Failed(format!("{path} holds no epoch: who else writes there?")))
+    }
+
+    /// Watches a node instead of what was watched; nothing is asked if it is watched already.
+    pub(super) async fn watch(&mut self, path: String) -> Result<(), Fault> {
+        if self.watch.as_ref().is_some_and(|watch| watch.path == path) {
+            return Ok(());
+        }
+        self.watch = None;
+        let what = format!("cannot watch {path}");
+        let (_, _, watcher) = self.ask(&what, self.client.get_and_watch_data(&path)).await?;
+        self.watch = Some(Watch { path, changed: Box::pin(watcher.changed()) });
+        Ok(())
+    }
+
+    pub(super) fn exhausted(&self) -> Fault {
+        Fault::Failed(format!("{}: epochs have reached {}: use another root", self.path, Claim::EPOCH_LIMIT))
+    }
+
+    /// All of several writes or none.
+    pub(super) async fn commit(&self, what: &str, mut writes: MultiWriter<'_>) -> Result<(), Fault> {
+        let done = writes.commit();
+        let done = async {
+            match done.await {
+                Ok(_) => Ok(()),
+                Err(MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. }) => {
+                    Err(source)
+                }
+            }
+        };
+        self.ask(what, done).await
+    }
+
+    pub(super) fn refused(error: &Error) -> Fault {
+        Fault::Failed(format!("the client refuses a request: {error}"))
+    }
+}

@@ -1,0 +1,207 @@
+//! The thread: sessions one after the other, with a bounded back-off, whatever the client or the servers do.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep, timeout};
+use zookeeper_client::{Client, SessionState};
+
+use crate::diagnose::diagnose;
+use crate::handle::Shared;
+use crate::session::Session;
+use crate::teller::Teller;
+use crate::{Status, ZookeeperConfig};
+
+/// The first pause after a failure; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// No pause is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long the end of a session is waited for before the thread ends.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// What the owner wants.
+#[derive(Debug)]
+pub(crate) enum Command {
+    HandOver(ProcessId),
+    Witness(u64, ProcessId),
+    Stand(bool),
+    Stop,
+}
+
+/// Pauses that grow.
+#[derive(Debug)]
+pub(crate) struct Pause(Duration);
+
+impl Pause {
+    pub(crate) fn new() -> Self {
+        Pause(FIRST_PAUSE)
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
+/// What lives longer than a session.
+pub(crate) struct Worker {
+    pub config: ZookeeperConfig,
+    pub teller: Teller,
+    pub commands: UnboundedReceiver<Command>,
+    pub shared: Arc<Shared>,
+    pub stands: bool,
+    pub stopped: bool,
+    polls: u64,
+    polled_at: Option<Instant>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        config: ZookeeperConfig,
+        mut teller: Teller,
+        commands: UnboundedReceiver<Command>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        teller.pending();
+        Worker { config, teller, commands, shared, stands: true, stopped: false, polls: 0, polled_at: None }
+    }
+
+    /// Until it is told to stop. The client may panic on what a server sends; that ends a session like any other fault.
+    pub(crate) fn run(mut self) {
+        while !self.stopped {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    self.report(format!("no runtime for the ZooKeeper client: {error}"));
+                    std::thread::sleep(LONGEST_PAUSE);
+                    continue;
+                }
+            };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| runtime.block_on(self.serve()))) {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned();
+                self.shared.status(|status| status.panics += 1);
+                self.report(format!(
+                    "the ZooKeeper client panicked on what {} sent ({text}): is that a ZooKeeper?",
+                    self.config.servers.join(" or ")
+                ));
+                self.teller.pending();
+                std::thread::sleep(LONGEST_PAUSE);
+            }
+        }
+        self.teller.pending();
+    }
+
+    async fn serve(&mut self) {
+        let mut pause = Pause::new();
+        while !self.stopped {
+            let begun = Instant::now();
+            match self.connect().await {
+                Ok(client) => {
+                    let end = Session::new(&client, self).serve().await;
+                    self.teller.pending();
+                    if let Some(error) = end {
+                        self.report(error);
+                    }
+                    goodbye(client).await;
+                }
+                Err(error) => self.report(error),
+            }
+            if begun.elapsed() > self.config.session_timeout {
+                pause = Pause::new();
+            }
+            let until = Instant::now() + pause.next();
+            while !self.stopped && Instant::now() < until {
+                tokio::select! {
+                    () = tokio::time::sleep_until(until) => {}
+                    command = self.commands.recv() => self.note(command.as_ref()),
+                }
+            }
+        }
+    }
+
+    /// A session, or why there is none.
+    async fn connect(&mut self) -> Result<Client, String> {
+        let servers = self.config.servers.join(",");
+        let session = self.config.session_timeout;
+        // Eagerly: the pauses between attempts are ours.
+        let connector = Client::connector().with_session_timeout(session).with_fail_eagerly();
+        let attempt = timeout(session + LONGEST_PAUSE, connector.connect(&servers));
+        tokio::pin!(attempt);
+        let result = loop {
+            tokio::select! {
+                result = &mut attempt => break result,
+                command = self.commands.recv() => {
+                    self.note(command.as_ref());
+                    if self.stopped {
+                        return Err("stopped".into());
+                    }
+                }
+            }
+        };
+        match result {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(error)) => Err(diagnose(&self.config.servers, &error.to_string()).await),
+            Err(_) => Err(diagnose(&self.config.servers, "no session in time").await),
+        }
+    }
+
+    /// A command while there is no session to carry it out in.
+    pub(crate) fn note(&mut self, command: Option<&Command>) {
+        match command {
+            Some(Command::HandOver(_)) => {}
+            Some(&Command::Witness(epoch, process)) => self.teller.witness(epoch, process),
+            Some(&Command::Stand(stands)) => self.stands = stands,
+            Some(Command::Stop) | None => self.stopped = true,
+        }
+    }
+
+    pub(crate) fn report(&self, error: String) {
+        self.shared.status(|status| {
+            status.connected = false;
+            status.error = Some(error);
+        });
+    }
+
+    pub(crate) fn status(&self, change: impl FnOnce(&mut Status)) {
+        self.shared.status(change);
+    }
+
+    /// Whether the owner still polls. Before its first poll it has time.
+    pub(crate) fn owner_polls(&mut self, session: Duration) -> bool {
+        let polls = self.shared.polls.load(Ordering::Relaxed);
+        if polls != self.polls || self.polled_at.is_none() {
+            self.polls = polls;
+            self.polled_at = Some(Instant::now());
+        }
+        self.polls == 0 || self.polled_at.is_some_and(|at| at.elapsed() < session)
+    }
+}
+
+/// Closes a session and waits until that is said: the node is gone then.
+async fn goodbye(client: Client) {
+    let mut state = client.state_watcher();
+    drop(client);
+    let closed = async { while !matches!(state.changed().await, SessionState::Closed | SessionState::Expired) {} };
+    let _ = timeout(GOODBYE, closed).await;
+    // What was written is on its way.
+    sleep(Duration::ZERO).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound() {
+        let mut pause = Pause::new();
+        let pauses: Vec<_> = std::iter::repeat_with(|| pause.next().as_millis()).take(9).collect();
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000, 1000]);
+    }
+}

@@ -1,0 +1,106 @@
+//! The server is killed: with its data kept, and with its data lost.
+
+use std::time::Duration;
+
+use crate::candidate::{Candidate, Group, config};
+use crate::zookeeper::{Zookeeper, free_port};
+
+#[test]
+fn a_server_that_restarts_in_time_changes_nothing() {
+    let server = Zookeeper::start();
+    let session = Duration::from_secs(30);
+    let mut group = Group::in_line(3, &[&server.address()], "/stentor/restart", session);
+    let sessions: Vec<i64> = group.0.iter().map(|candidate| candidate.election.status().session).collect();
+    let requests = group.0[0].election.status().requests;
+    let told: Vec<usize> = group.0.iter().map(|candidate| candidate.log.len()).collect();
+    let server = group.meanwhile(move || server.restart());
+    let disconnected = "no connection to";
+    group.until("all are connected again", |group| {
+        let status = |candidate: &Candidate| candidate.election.status();
+        group.0.iter().map(status).all(|s| s.connected && !s.error.is_some_and(|error| error.contains(disconnected)))
+    });
+    group.run(Duration::from_millis(500));
+    assert_eq!(group.agreed(), Some((1, 0)));
+    let now: Vec<usize> = group.0.iter().map(|candidate| candidate.log.len()).collect();
+    assert_eq!(now, told, "a change was told: {:?}", group.0[0].log);
+    let same: Vec<i64> = group.0.iter().map(|candidate| candidate.election.status().session).collect();
+    assert_eq!(same, sessions);
+    assert!(group.0[0].election.status().requests > requests, "the node was not looked at again");
+    // And the line works.
+    drop(group.0.remove(0));
+    assert_eq!(group.agree(), (2, 1));
+    drop(server);
+}
+
+#[test]
+fn a_server_that_is_away_too_long_has_its_leader_resign_and_elects_anew() {
+    let mut server = Zookeeper::start();
+    let session = Duration::from_secs(1);
+    let mut group = Group::in_line(3, &[&server.address()], "/stentor/away", session);
+    server.kill();
+    let took = group.until("nobody leads", |group| group.0.iter().all(|candidate| candidate.leader().is_none()));
+    println!("without a server everybody knows of no leader after {took:?}, session {session:?}");
+    assert!(took < session * 3, "{took:?}");
+    group.run(Duration::from_secs(2));
+    let error = group.0[0].election.status().error.unwrap_or_default();
+    assert!(error.contains("refuses connections") || error.contains("no connection"), "{error}");
+    let server = group.meanwhile(move || server.restart());
+    let (epoch, _) = group.agree();
+    assert!(epoch > 1);
+    drop(server);
+}
+
+#[test]
+fn a_server_that_lost_its_data_does_not_take_the_epochs_back() {
+    let mut old = Zookeeper::start();
+    let session = Duration::from_secs(1);
+    let port = free_port();
+    let (first, second) = (old.address(), format!("127.0.0.1:{port}"));
+    // Epochs far ahead at the one server that is there.
+    let mut ahead = config(0, &[&first, &second], "/stentor/data", session);
+    ahead.floor = 40;
+    let mut group = Group(vec![Candidate::start(ahead)]);
+    assert_eq!(group.agree(), (41, 0));
+    // Then one that knows nothing of them and has a leader of its own.
+    let new = group.meanwhile(move || Zookeeper::on(port));
+    group.0.push(Candidate::start(config(1, &[&first], "/stentor/data", session)));
+    group.0.push(Candidate::start(config(2, &[&second], "/stentor/data", session)));
+    group.until("each server has its leader", |group| {
+        let leaders: Vec<_> = group.0.iter().map(Candidate::leader).collect();
+        leaders == [Some((41, 0)), Some((41, 0)), Some((1, 2))]
+    });
+    let alone = group.0.remove(1);
+    old.kill();
+    drop(alone);
+    let (leader, _) = group.agree_anew((0, 0));
+    assert!(leader.0 > 41 && leader.1 == 2, "{leader:?}");
+    drop(new);
+    for candidate in &group.0 {
+        println!("p{}: {:?}", candidate.me, candidate.log);
+    }
+}
+
+#[test]
+fn the_same_server_with_its_data_gone_elects_above_all_that_was() {
+    let server = Zookeeper::start();
+    let address = server.address();
+    let session = Duration::from_secs(1);
+    let mut group = Group::in_line(3, &[&address], "/stentor/gone", session);
+    for leaves in 0..2 {
+        drop(group.0.remove(0));
+        let leader = group.agree();
+        assert_eq!(leader, (leaves + 2, leaves as u16 + 1));
+        let me = leaves as u16;
+        group.0.push(Candidate::start(config(me, &[&address], "/stentor/gone", session)));
+        group.until("it is in line", |group| group.agreed() == Some(leader));
+    }
+    let before = group.agree();
+    let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    drop(server);
+    let server = group.meanwhile(move || Zookeeper::on(port));
+    let (leader, _) = group.agree_anew(before);
+    println!("after the data was lost: {leader:?} instead of {before:?}");
+    assert!(leader.0 > before.0, "{leader:?} after {before:?}");
+    drop(group);
+    drop(server);
+}
