@@ -18,6 +18,7 @@ pub(crate) struct Shared {
 }
 
 /// A member or a client.
+#[expect(clippy::large_enum_variant, reason = "a few per run, and nobody moves them")]
 pub(crate) enum Actor {
     Member(MemberActor),
     Client(ClientActor),

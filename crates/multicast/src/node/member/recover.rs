@@ -179,9 +179,8 @@ impl<F: Fabric> Member<F> {
         }
         match fenced {
             Some(Fencing::Letter(letter, received)) => {
-                if self.hand_letter(&letter, &received, app).is_none() {
-                    self.outputs.counts.rejected += 1;
-                }
+                let taken = self.hand_letter(&letter, &received, app).is_some();
+                self.outputs.counts.rejected += u64::from(!taken);
             }
             Some(Fencing::Campaign) => self.start_campaign(app),
             None => {}

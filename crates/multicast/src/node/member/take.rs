@@ -71,7 +71,10 @@ impl<F: Fabric> Member<F> {
         let slot = match self.replica.admit(client, &header) {
             Ok(Some(slot)) => slot,
             // Held already, or delivered.
-            Ok(None) => return Some(self.note_held(client, sequence, sync)),
+            Ok(None) => {
+                self.note_held(client, sequence, sync);
+                return Some(());
+            }
             Err(_) => return None,
         };
         let sizes = (header.groups(), header.payload_bytes, header.notify);
