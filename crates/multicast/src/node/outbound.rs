@@ -306,9 +306,9 @@ impl Outbound {
         self.geometry.lap_cells()
     }
 
-    /// Cells that the first target has not freed.
+    /// Cells that the first target has not freed, if what it says is possible.
     pub(super) fn in_use(&self) -> u64 {
-        self.targets.first().map_or(0, |target| self.writer.position() - target.freed)
+        self.targets.first().map_or(0, |target| self.writer.position().saturating_sub(target.freed))
     }
 
     /// Where a record lies in the staging region.

@@ -69,17 +69,11 @@ fn a_member_counts_again_for_a_clients_window_when_it_comes_back() {
     // The client and one follower lose each other with nothing under way, but for one message that breaks the link.
     bed.cut(1, 3, RECONNECTED_NS);
     assert!(submit(&mut bed, 80) > 60, "two of three go on");
-    // The one that missed messages is back, and does not hold anybody up; without a second one nothing goes on.
+    // The one that missed messages is back. It counts when it has delivered what is free, and holds nobody up before.
     bed.run(3 * RECONNECTED_NS);
-    let before = submit(&mut bed, 40);
-    bed.cut(2, 3, 3 * RECONNECTED_NS);
-    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(2), for_ns: 2 * RECONNECTED_NS });
-    bed.run(SETTLED_NS);
-    let after = submit(&mut bed, 5);
-    assert!(after > before, "the window has room");
-    bed.run(6 * RECONNECTED_NS);
-    assert!(bed.clients[0].is_connected(G0), "the second one came back and had missed nothing that was free");
-    let count = submit(&mut bed, 5);
+    let before = submit(&mut bed, 1);
+    let count = submit(&mut bed, 40);
+    assert_eq!((count, bed.clients[0].is_connected(G0)), (before + 40, true));
     let leader: Vec<_> = bed.delivered[0].iter().map(|(id, _)| *id).collect();
     assert_eq!((leader.len(), &leader), (count, &sent));
 }

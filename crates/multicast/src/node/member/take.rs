@@ -38,6 +38,8 @@ impl<F: Fabric> Member<F> {
             worked = true;
             if self.take_body(client, record, app).is_none() {
                 self.outputs.counts.rejected += 1;
+                // Its place is free at once, and nothing that is delivered will say so.
+                self.outputs.touch(client);
             }
         }
         worked
