@@ -7,20 +7,18 @@ mod post;
 mod recover;
 mod take;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_fabric::{Completion, Fabric, Opcode, ProcessId, QpId, Status};
 
-use self::fence::Fence;
-use self::recover::Fencing;
+use self::recover::Recovery;
 use super::NodeError;
 use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
 use super::effects::Outputs;
 use super::greeting::Seals;
-use super::letters::{Mail, Received};
+use super::letters::Mail;
 use super::links::Links;
 use super::open::{Body, Opener, Peer, Stream};
 use super::outbound::{Outbound, scratch};
@@ -30,8 +28,6 @@ use crate::{ClientId, GroupId, Limits, MemoryUse, Place, Replica, ReplicaConfig,
 
 /// Records taken from one ring in one step, so that no ring starves the others.
 const RECORDS_PER_STEP: usize = 64;
-/// Time between ticks of the state machine.
-const TICK: Duration = Duration::from_millis(2);
 
 /// A member of a group: delivers messages in the global order.
 #[derive(Debug)]
@@ -47,23 +43,13 @@ pub struct Member<F: Fabric> {
     /// By process; `None` at this process.
     peers: Vec<Option<Peer>>,
     mails: Vec<Mail>,
-    received: VecDeque<Received>,
     letter_bytes: u64,
     /// By process; of other members of the group.
     streams: Vec<Option<Stream>>,
     /// Whose stream is read.
     reads: Option<ProcessId>,
     stream_out: Outbound,
-    fence: Fence,
-    /// Members whose links came up since the last step.
-    fresh: Vec<ProcessId>,
-    /// Letters of the caller's.
-    foreign: VecDeque<Received>,
-    /// What waits for the fence.
-    fencing: Option<Fencing>,
-    /// Time between ticks of the state machine.
-    tick: Duration,
-    ticked: Duration,
+    recovery: Recovery,
     outputs: Outputs,
     /// Outboxes that did not go out wholly.
     unsent: Vec<ProcessId>,
@@ -135,7 +121,6 @@ impl<F: Fabric> Member<F> {
         Ok(Member {
             stores: bodies.iter().map(|_| Store::new(body_ring, window)).collect(),
             mails: peers.iter().map(|_| Mail::new()).collect(),
-            received: VecDeque::new(),
             letter_bytes: limits.letter_bytes(&topology),
             outputs: Outputs::new(&topology, me, group),
             unsent: Vec::with_capacity(topology.all_members()),
@@ -143,12 +128,7 @@ impl<F: Fabric> Member<F> {
             scratch: scratch(&control),
             completions: [NO_COMPLETION; 16],
             reads: (leader != me).then_some(leader),
-            fence: Fence::default(),
-            fresh: Vec::new(),
-            foreign: VecDeque::new(),
-            fencing: None,
-            tick: TICK,
-            ticked: Duration::ZERO,
+            recovery: Recovery::default(),
             fabric,
             replica,
             group,
@@ -185,7 +165,7 @@ impl<F: Fabric> Member<F> {
 
     /// Sets the time between two ticks, at which what makes no progress is looked at; 2 ms if it is not set.
     pub fn set_tick(&mut self, tick: Duration) {
-        self.tick = tick;
+        self.recovery.tick = tick;
     }
 
     /// Records every remote operation by message, for checking genuineness (M7). Allocates per message.
@@ -243,7 +223,7 @@ impl<F: Fabric> Member<F> {
     /// Returns whether there was anything to do. `now` is the time since any fixed moment, and never goes back. `app`
     /// gets the messages in the global order.
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
-        if now.saturating_sub(self.ticked) < self.tick && self.quiet.skips(&mut self.fabric) {
+        if now.saturating_sub(self.recovery.ticked) < self.recovery.tick && self.quiet.skips(&mut self.fabric) {
             return false;
         }
         let mut worked = self.poll_completions();

@@ -356,6 +356,12 @@ impl Replica {
         matches!(self.stage, Stage::Campaigning(_) | Stage::Preparing)
     }
 
+    /// The largest number of a client that this member has heard of.
+    #[must_use]
+    pub fn last_sequence(&self, client: ClientId) -> u64 {
+        self.windows.get(usize::from(client.0)).map_or(0, Window::last_sequence)
+    }
+
     /// The client's number for the message in a retained slot.
     #[must_use]
     pub fn sequence_of(&self, client: ClientId, slot: u64) -> Option<u64> {

@@ -88,6 +88,12 @@ impl Window {
         (self.base..end).find(|slot| self.slot(*slot).sequence == sequence)
     }
 
+    /// The largest sequence that is or was named here.
+    pub(super) fn last_sequence(&self) -> u64 {
+        let named = self.slots.iter().map(|slot| slot.sequence).max().unwrap_or(0);
+        named.max(self.freed).max(self.done)
+    }
+
     /// Where a body belongs; `None` if it is there already, or delivered. `wire`: the slot as it came over the wire. Bodies
     /// may come in any order (some are forwarded), but a client's sequences rise with its slots.
     pub(super) fn admit(&self, client: ClientId, wire: u64, sequence: u64) -> Result<Option<u64>, Rejected> {

@@ -20,7 +20,7 @@ impl Bed {
                 match self.submit(0, to, &n.to_le_bytes()) {
                     Ok(id) => break id,
                     Err(error) => {
-                        assert!(tries < 20_000, "message {n}: {error}, after {tries} tries: {}", self.describe())
+                        assert!(tries < 20_000, "message {n}: {error}, after {tries} tries: {}", self.describe());
                     }
                 }
                 tries += 1;

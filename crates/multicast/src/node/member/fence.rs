@@ -27,12 +27,12 @@ impl<F: Fabric> Member<F> {
             if stream.granted {
                 stream.granted = self.fabric.revoke(stream.ring.region, process).is_err();
                 if !stream.granted {
-                    self.fence.pending.push(stream.ring.region);
+                    self.recovery.fence.pending.push(stream.ring.region);
                 }
             }
             all &= !stream.granted;
         }
-        all && self.fence.pending.is_empty()
+        all && self.recovery.fence.pending.is_empty()
     }
 
     /// Lets a member write its stream here.
@@ -40,7 +40,7 @@ impl<F: Fabric> Member<F> {
     pub fn grant_stream(&mut self, to: ProcessId) {
         let Some(Some(stream)) = self.streams.get_mut(to.index()) else { return };
         // A revocation that is under way would take the new access away, too.
-        let pending = self.fence.pending.contains(&stream.ring.region);
+        let pending = self.recovery.fence.pending.contains(&stream.ring.region);
         if !stream.granted && !pending && self.fabric.grant(stream.ring.region, to, Access::Write).is_ok() {
             stream.granted = true;
         }

@@ -20,7 +20,7 @@ impl<F: Fabric> Member<F> {
         while let Some(event) = self.fabric.next_event() {
             any = true;
             if let Event::Revoked { region, .. } = event {
-                self.fence.revoked(region);
+                self.recovery.fence.revoked(region);
             }
             if let Some(news) = self.links.happened(&mut self.fabric, &event) {
                 self.hear(news);
@@ -129,14 +129,14 @@ impl<F: Fabric> Member<F> {
         let streaming = peer.streaming.is_none_or(|link| self.links[link].ready);
         if !peer.connected && streaming && self.links[peer.main].is_met() {
             peer.connected = true;
-            self.fresh.push(process);
+            self.recovery.fresh.push(process);
         }
     }
 
     /// Members whose links came up get what they need.
     pub(super) fn meet_peers<A: Application>(&mut self, app: &mut A) -> bool {
-        let any = !self.fresh.is_empty();
-        while let Some(process) = self.fresh.pop() {
+        let any = !self.recovery.fresh.is_empty();
+        while let Some(process) = self.recovery.fresh.pop() {
             if self.is_connected_to(process) {
                 self.peer_connected(process, app);
             }

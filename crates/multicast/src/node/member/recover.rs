@@ -5,15 +5,18 @@
 //!   written is processed. Meanwhile everything else goes on: nothing is promised yet.
 //! - A state that is to be installed and the place where the stream goes on travel in one letter.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use stentor_fabric::seal::record_cells;
 use stentor_fabric::{Fabric, ProcessId};
 
-use super::{Member, Received};
+use super::Member;
+use super::fence::Fence;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
 use crate::node::greeting::Start;
+use crate::node::letters::Received;
 use crate::{Ballot, ClientId, Header, Letter, Rejected, Replica};
 
 /// First word of what goes as a letter: a letter of the state machine; a body; words of the caller's.
@@ -22,6 +25,40 @@ const BODY: u64 = 2;
 const FOREIGN: u64 = 3;
 /// Words of an envelope: what it is; the stream's position and generation, or the client and 0.
 const ENVELOPE: usize = 3;
+
+/// Time between ticks of the state machine.
+const TICK: Duration = Duration::from_millis(2);
+
+/// What a member keeps for the time when something fails.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    pub(super) fence: Fence,
+    /// What waits for the fence.
+    pub(super) fencing: Option<Fencing>,
+    /// Members whose links came up since the last step.
+    pub(super) fresh: Vec<ProcessId>,
+    /// Letters that came.
+    pub(super) received: VecDeque<Received>,
+    /// Those of them that are the caller's.
+    pub(super) foreign: VecDeque<Received>,
+    /// Time between ticks of the state machine.
+    pub(super) tick: Duration,
+    pub(super) ticked: Duration,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Recovery {
+            fence: Fence::default(),
+            fencing: None,
+            fresh: Vec::new(),
+            received: VecDeque::new(),
+            foreign: VecDeque::new(),
+            tick: TICK,
+            ticked: Duration::ZERO,
+        }
+    }
+}
 
 /// What waits for the fence.
 #[derive(Debug)]
@@ -43,8 +80,8 @@ impl<F: Fabric> Member<F> {
             return Err(Rejected::Joining);
         }
         self.quiet.disturb();
-        if self.fencing.is_none() {
-            self.fencing = Some(Fencing::Campaign);
+        if self.recovery.fencing.is_none() {
+            self.recovery.fencing = Some(Fencing::Campaign);
         }
         Ok(())
     }
@@ -58,17 +95,17 @@ impl<F: Fabric> Member<F> {
     /// Letters, fences and ticks. Returns whether there was anything.
     pub(super) fn recover<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let mut worked = self.meet_peers(app);
-        while let Some(received) = self.received.pop_front() {
+        while let Some(received) = self.recovery.received.pop_front() {
             worked = true;
             if self.take_letter(received, app).is_none() {
                 self.outputs.counts.rejected += 1;
             }
         }
-        if self.fencing.is_some() {
+        if self.recovery.fencing.is_some() {
             worked |= self.go_on_fencing(app);
         }
-        if now.saturating_sub(self.ticked) >= self.tick {
-            self.ticked = now;
+        if now.saturating_sub(self.recovery.ticked) >= self.recovery.tick {
+            self.recovery.ticked = now;
             self.tick(app);
         }
         self.send_outgoing();
@@ -106,7 +143,7 @@ impl<F: Fabric> Member<F> {
                 self.hand_letter(&letter, &received, app)
             }
             FOREIGN => {
-                self.foreign.push_back(received);
+                self.recovery.foreign.push_back(received);
                 Some(())
             }
             _ => None,
@@ -124,18 +161,18 @@ impl<F: Fabric> Member<F> {
     /// The next words and bytes that came from another member's caller.
     #[doc(hidden)]
     pub fn next_foreign(&mut self) -> Option<(ProcessId, Vec<u64>, Vec<u8>)> {
-        let received = self.foreign.pop_front()?;
+        let received = self.recovery.foreign.pop_front()?;
         Some((received.from, received.words()[ENVELOPE..].to_vec(), received.tail().to_vec()))
     }
 
     /// The letter waits for the fence; of two that fence, the one with the larger ballot counts.
     fn fence_first(&mut self, letter: Letter, received: Received) {
-        let waiting = match &self.fencing {
+        let waiting = match &self.recovery.fencing {
             Some(Fencing::Letter(waiting, _)) => waiting.fences(),
             _ => None,
         };
         if waiting <= letter.fences() {
-            self.fencing = Some(Fencing::Letter(letter, received));
+            self.recovery.fencing = Some(Fencing::Letter(letter, received));
         }
     }
 
@@ -143,6 +180,10 @@ impl<F: Fabric> Member<F> {
         let (from, ballot) = (received.from, self.replica.ballot());
         let done = self.with_replica(app, received.tail(), |replica, out| replica.on_letter(from, letter, out));
         done.ok()?;
+        // Whoever takes a client's place must not use its numbers again, also those that came with a state.
+        for (client, body) in self.bodies.iter_mut().enumerate() {
+            body.last_sequence = body.last_sequence.max(self.replica.last_sequence(ClientId(client as u16)));
+        }
         self.follow(ballot);
         if let (Letter::Install { ballot, .. }, [_, position, generation, ..]) = (letter, received.words())
             && *generation != 0
@@ -163,7 +204,7 @@ impl<F: Fabric> Member<F> {
 
     /// Hands over what waits for the fence, if it holds.
     fn go_on_fencing<A: Application>(&mut self, app: &mut A) -> bool {
-        let leader = match &self.fencing {
+        let leader = match &self.recovery.fencing {
             Some(Fencing::Letter(letter, _)) => letter.fences().map(Ballot::leader),
             Some(Fencing::Campaign) => None,
             None => return false,
@@ -173,7 +214,7 @@ impl<F: Fabric> Member<F> {
         }
         // What was written before the fence counts; what waits for a body by then does not.
         while self.take_stream(app) {}
-        let fenced = self.fencing.take();
+        let fenced = self.recovery.fencing.take();
         if let Some(leader) = leader {
             self.grant_stream(leader);
         }

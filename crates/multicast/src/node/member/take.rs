@@ -192,7 +192,7 @@ impl<F: Fabric> Member<F> {
     fn take_piece(&mut self, from: ProcessId, end: usize) {
         let piece = &self.inbox[HEADER_WORDS..end];
         match self.mails[from.index()].take(from, piece, self.letter_bytes) {
-            Ok(letter) => self.received.extend(letter),
+            Ok(letter) => self.recovery.received.extend(letter),
             Err(()) => self.outputs.counts.rejected += 1,
         }
         self.count_rare_bytes();
