@@ -43,10 +43,11 @@ pub struct Entry {
     pub sequence: u64,
     /// Its destinations; none of a void slot whose message nobody has seen.
     pub destinations: Vec<Destination>,
-    /// The own group's time; 0 of a void slot that was never assigned.
-    pub time: u64,
-    /// All times, if the stream is processed through the vector.
-    pub vector: Option<Vec<u64>>,
+    /// Per destination, the time as far as the stream is processed; 0 is unknown. The own group's is known, but of a void
+    /// slot that was never assigned.
+    pub times: Vec<u64>,
+    /// The stream is processed through the vector.
+    pub vector: bool,
     /// Known to be decided at the vector.
     pub decided: bool,
     /// Never to be delivered.
@@ -113,32 +114,29 @@ impl Entry {
     fn encode(&self, out: &mut Vec<u64>) {
         let flags = if self.decided { DECIDED } else { 0 }
             | if self.void { VOID } else { 0 }
-            | if self.vector.is_some() { VECTOR } else { 0 };
-        out.extend_from_slice(&[self.sequence, self.time, flags, self.destinations.len() as u64]);
+            | if self.vector { VECTOR } else { 0 };
+        out.extend_from_slice(&[self.sequence, flags, self.destinations.len() as u64]);
         out.extend(self.destinations.iter().map(|to| to.to_word()));
-        if let Some(vector) = &self.vector {
-            out.extend_from_slice(vector);
-        }
+        out.extend_from_slice(&self.times);
     }
 
     fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
-        let (sequence, time, flags) = (words.next()?, words.next()?, words.next()?);
+        let (sequence, flags) = (words.next()?, words.next()?);
         if flags & !(DECIDED | VOID | VECTOR) != 0 {
             return Err(LetterError::Value("flag"));
         }
         let groups = words.length()?;
         let destinations: Vec<Destination> =
             words.take(groups)?.iter().map(|word| Destination::from_word(*word)).collect();
-        let vector = if flags & VECTOR == 0 { None } else { Some(words.take(groups)?.to_vec()) };
-        let (decided, void) = (flags & DECIDED != 0, flags & VOID != 0);
-        let times = [time].into_iter().chain(vector.iter().flatten().copied());
-        if times.clone().any(|time| time >> 63 != 0) || (decided && vector.is_none()) {
+        let times = words.take(groups)?.to_vec();
+        let (decided, void, vector) = (flags & DECIDED != 0, flags & VOID != 0, flags & VECTOR != 0);
+        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector) {
             return Err(LetterError::Value("time"));
         }
-        if !void && (groups == 0 || time == 0 || sequence == 0 || vector.iter().flatten().any(|time| *time == 0)) {
+        if !void && (groups == 0 || sequence == 0) {
             return Err(LetterError::Value("entry"));
         }
-        Ok(Entry { sequence, destinations, time, vector, decided, void })
+        Ok(Entry { sequence, destinations, times, vector, decided, void })
     }
 
     /// Position of a group among the destinations.

@@ -42,7 +42,8 @@ impl From<Kind> for Step {
         match kind {
             Kind::Assign => Step::Assign,
             Kind::Timestamp => Step::Timestamp,
-            Kind::Vector | Kind::Remote | Kind::Void | Kind::Begin => Step::Vector,
+            Kind::Vector | Kind::Remote | Kind::Void => Step::Vector,
+            Kind::Begin => Step::Letter,
             Kind::Ack => Step::Ack,
         }
     }

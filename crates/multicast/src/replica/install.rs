@@ -39,7 +39,7 @@ impl Replica {
         for entry in state.clients.iter().flat_map(|client| &client.entries) {
             let known = entry.destinations.iter().all(|to| topology.has_group(to.group));
             let rising = entry.destinations.is_sorted_by(|a, b| a.group < b.group);
-            let ours = entry.void || entry.position(self.group).is_some();
+            let ours = entry.void || entry.position(self.group).is_some_and(|own| entry.times[own] != 0);
             if !(known && rising && ours) {
                 return Err(Rejected::State("a message that is not this group's"));
             }
@@ -207,6 +207,8 @@ impl Replica {
     pub(super) fn install_at<E: Effects>(&mut self, to: ProcessId, snapshot: bool, effects: &mut E) {
         let (ballot, counter, state) = (self.ballot, self.counter, self.state());
         let admits = self.admitted.clone();
+        // Sent again until it is known to be installed.
+        self.installed &= !self.config.topology.member_bit(self.group, to).unwrap_or(0);
         effects.letter(to, &Letter::Install { ballot, counter, state, admits, snapshot });
         effects.begin_stream(ballot);
     }

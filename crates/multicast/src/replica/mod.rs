@@ -306,7 +306,7 @@ impl Replica {
         let first = self.config.topology.first_ballot(self.group);
         (self.promised, self.ballot, self.stream_ballot, self.joining) = (first, first, first, None);
         if first.leader() == self.config.me {
-            (self.leads, self.stage, self.installed) = (true, Stage::Leading, u64::MAX);
+            (self.leads, self.stage, self.installed) = (true, Stage::Leading, self.bit);
         }
     }
 

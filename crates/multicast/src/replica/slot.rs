@@ -186,18 +186,16 @@ impl Slot {
             self.own = entry.position(group).unwrap_or(0);
         }
         self.void = entry.void;
-        if entry.void || entry.time == 0 {
+        if entry.void {
             return;
         }
-        self.stamp(self.own, Ballot::NONE, entry.time);
+        for (position, time) in entry.times.iter().enumerate().filter(|(_, time)| **time != 0) {
+            self.stamp(position, Ballot::NONE, *time);
+        }
         self.ordered = true;
-        if let Some(vector) = &entry.vector {
-            self.times.copy_from_slice(vector);
-            self.ballots.fill(0);
-            self.vector = true;
-            if entry.decided {
-                self.decided = Some(self.latest(Times::new(vector)));
-            }
+        self.vector = entry.vector;
+        if entry.decided {
+            self.decided = Some(self.latest(Times::new(&entry.times)));
         }
     }
 }

@@ -285,8 +285,8 @@ impl Slot {
         Entry {
             sequence: self.sequence,
             destinations: self.destinations.clone(),
-            time: self.destinations.get(self.own).map_or(0, |_| self.times().time(self.own)),
-            vector: complete.then(|| self.times().words().to_vec()),
+            times: if self.destinations.is_empty() { Vec::new() } else { self.times().words().to_vec() },
+            vector: complete,
             decided: complete && self.is_settled(),
             void: self.void,
         }

@@ -28,7 +28,13 @@ fn a_majority_of_every_group_decides_at_the_larger_pair() {
 fn another_vector_decides_nothing() {
     let mut follower = acknowledged();
     assert_eq!(follower.ack(4, AT, 1, &[2, 3]), Ok(vec![]));
-    assert_eq!(follower.ack(2, AT, 0, &[2, 3]), Ok(vec![delivery(1, 0, 3, 1, 1)]), "a majority of both groups");
+    assert_eq!(
+        follower.ack(2, AT, 0, &[2, 3]),
+        Ok(vec![]),
+        "a majority of both groups, but not of what the stream gave"
+    );
+    let effects = follower.vector(AT, 3, &[2, 3]).expect("the vector that is decided");
+    assert_eq!(effects.last(), Some(&delivery(1, 0, 3, 1, 1)), "processed through its entry");
 }
 
 #[test]
