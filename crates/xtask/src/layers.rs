@@ -52,6 +52,7 @@ pub(crate) const MAP: &[Place] = &[
     Place { name: "stentor-election-zookeeper", on: &["stentor-election", "stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-election", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-checker", on: &[], tests_on: &[] },
+    Place { name: "stentor-fabric-roce", on: &["stentor-fabric", "stentor-wire"], tests_on: &[] },
     Place { name: "stentor-fabric-shm", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric", on: &[], tests_on: &[] },

@@ -1,0 +1,90 @@
+//! The suite that every fabric passes, over real sockets on 127.x.y.z:4791: on a good network, on a bad one, and with the
+//! largest packets.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric::conformance::{self, Testbed};
+use stentor_fabric_roce::driver::Chances;
+use stentor_fabric_roce::{RoceConfig, RoceFabric};
+
+/// Bootstrap connections.
+const TCP_PORT: u16 = 4791;
+
+/// Addresses of this host that no other test has: by process and by testbed.
+fn addresses(count: usize) -> Vec<Option<SocketAddr>> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let bed = NEXT.fetch_add(1, Ordering::Relaxed);
+    let second = 64 + (std::process::id() % 128) as u8;
+    let [high, low] = bed.to_be_bytes();
+    let address = |n: usize| Ipv4Addr::new(127, second, low, high << 6 | (n as u8 + 1));
+    (0..count).map(|n| Some(SocketAddr::new(address(n).into(), TCP_PORT))).collect()
+}
+
+struct Bed {
+    fabrics: Vec<RoceFabric>,
+    slow: bool,
+}
+
+impl Bed {
+    fn new(count: usize, change: impl Fn(&mut RoceConfig)) -> Bed {
+        let addresses = addresses(count);
+        let start = |n: usize| {
+            let mut config = RoceConfig::new("test", ProcessId(n as u16), addresses.clone());
+            config.key = b"a key of this test".to_vec();
+            // Cases wait for a queue pair that gives up.
+            config.rnr_timeout = Duration::from_millis(60);
+            config.seed = n as u64;
+            change(&mut config);
+            RoceFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
+        };
+        Bed { fabrics: (0..count).map(start).collect(), slow: false }
+    }
+}
+
+impl Testbed for Bed {
+    type F = RoceFabric;
+
+    fn processes(&self) -> usize {
+        self.fabrics.len()
+    }
+
+    fn fabric(&mut self, process: ProcessId) -> &mut RoceFabric {
+        &mut self.fabrics[process.index()]
+    }
+
+    /// What NICs do while processes do something else.
+    fn advance(&mut self) {
+        self.fabrics.iter_mut().for_each(RoceFabric::drive);
+        if self.slow {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    fn patience(&self) -> usize {
+        400_000
+    }
+}
+
+#[test]
+fn the_suite() {
+    conformance::suite(|count| Bed::new(count, |_| {})).assert_ok();
+}
+
+#[test]
+fn the_suite_with_the_largest_packets() {
+    conformance::suite(|count| Bed::new(count, |config| config.mtu = 4096)).assert_ok();
+}
+
+/// What takes its time (a queue pair that gives up) is left out here, and so is what needs unreliable connections to be
+/// in order.
+#[test]
+fn the_suite_on_a_bad_network() {
+    let chances = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.02, delay: 0 };
+    let topics = ["write::", "read::", "ring::", "send::all", "atomic::", "imm::data", "queue::one", "source::"];
+    let make = |count| Bed { slow: true, ..Bed::new(count, |config| config.chances = chances) };
+    let report = conformance::suite_of(make, |name| topics.iter().any(|topic| name.starts_with(topic)));
+    report.assert_ok();
+}
