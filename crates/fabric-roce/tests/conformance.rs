@@ -24,23 +24,18 @@ fn addresses(count: usize) -> Vec<Option<SocketAddr>> {
 }
 
 struct Bed {
-    fabrics: Vec<RoceFabric>,
+    fabrics: Vec<Option<RoceFabric>>,
+    addresses: Vec<Option<SocketAddr>>,
+    change: fn(&mut RoceConfig),
     slow: bool,
 }
 
 impl Bed {
-    fn new(count: usize, change: impl Fn(&mut RoceConfig)) -> Bed {
-        let addresses = addresses(count);
-        let start = |n: usize| {
-            let mut config = RoceConfig::new("test", ProcessId(n as u16), addresses.clone());
-            config.key = b"a key of this test".to_vec();
-            // Cases wait for a queue pair that gives up.
-            config.rnr_timeout = Duration::from_millis(60);
-            config.seed = n as u64;
-            change(&mut config);
-            RoceFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
-        };
-        Bed { fabrics: (0..count).map(start).collect(), slow: false }
+    fn new(count: usize, change: fn(&mut RoceConfig)) -> Bed {
+        let fabrics = (0..count).map(|_| None).collect();
+        let mut bed = Bed { fabrics, addresses: addresses(count), change, slow: false };
+        (0..count as u16).for_each(|process| bed.restart(ProcessId(process)));
+        bed
     }
 }
 
@@ -52,15 +47,30 @@ impl Testbed for Bed {
     }
 
     fn fabric(&mut self, process: ProcessId) -> &mut RoceFabric {
-        &mut self.fabrics[process.index()]
+        self.fabrics[process.index()].as_mut().expect("it is up")
     }
 
     /// What NICs do while processes do something else.
     fn advance(&mut self) {
-        self.fabrics.iter_mut().for_each(RoceFabric::drive);
+        self.fabrics.iter_mut().flatten().for_each(RoceFabric::drive);
         if self.slow {
             std::thread::sleep(Duration::from_micros(50));
         }
+    }
+
+    /// As far as that goes inside one process.
+    fn crash(&mut self, process: ProcessId) {
+        self.fabrics[process.index()] = None;
+    }
+
+    fn restart(&mut self, process: ProcessId) {
+        let mut config = RoceConfig::new("test", process, self.addresses.clone());
+        config.key = b"a key of this test".to_vec();
+        // Cases wait for a queue pair that gives up.
+        config.rnr_timeout = Duration::from_millis(60);
+        config.seed = process.0.into();
+        (self.change)(&mut config);
+        self.fabrics[process.index()] = Some(RoceFabric::start(config).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn patience(&self) -> usize {
@@ -78,13 +88,14 @@ fn the_suite_with_the_largest_packets() {
     conformance::suite(|count| Bed::new(count, |config| config.mtu = 4096)).assert_ok();
 }
 
+const BAD: Chances = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.02, delay: 0 };
+
 /// What takes its time (a queue pair that gives up) is left out here, and so is what needs unreliable connections to be
 /// in order.
 #[test]
 fn the_suite_on_a_bad_network() {
-    let chances = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.02, delay: 0 };
     let topics = ["write::", "read::", "ring::", "send::all", "atomic::", "imm::data", "queue::one", "source::"];
-    let make = |count| Bed { slow: true, ..Bed::new(count, |config| config.chances = chances) };
+    let make = |count| Bed { slow: true, ..Bed::new(count, |config| config.chances = BAD) };
     let report = conformance::suite_of(make, |name| topics.iter().any(|topic| name.starts_with(topic)));
     report.assert_ok();
 }

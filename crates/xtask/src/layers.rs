@@ -28,6 +28,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-campaign",
             "stentor-checker",
             "stentor-fabric",
+            "stentor-fabric-roce",
             "stentor-fabric-shm",
             "stentor-fabric-sim",
             "stentor-multicast",

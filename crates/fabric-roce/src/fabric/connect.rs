@@ -77,6 +77,7 @@ impl RoceFabric {
     }
 
     pub(super) fn reset_qp(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        self.report_broken();
         let own = self.connections.get_mut(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
         if own.state != QpState::Error {
             return Err(ConnectError::NotBroken { qp, state: own.state });
@@ -289,7 +290,6 @@ impl RoceFabric {
 
     fn tell_broken(&mut self, index: usize) {
         let own = &mut self.connections[index];
-        let was_ready = own.state == QpState::Ready;
         (own.state, own.withdrawn) = (QpState::Error, None);
         let (peer, service, epoch) = (own.peer, own.service, own.epoch);
         // The peer's offer was for this life alone.
@@ -301,9 +301,7 @@ impl RoceFabric {
         if peer != self.config.me {
             self.control.tell(peer, &Message::Withdraw { service, epoch });
         }
-        if was_ready {
-            self.control.events.push_back(Event::Disconnected { qp: QpId(index as u32), peer });
-        }
+        self.control.events.push_back(Event::Disconnected { qp: QpId(index as u32), peer });
     }
 
     /// The state as posts see it: a queue pair may have broken a moment ago.

@@ -116,10 +116,11 @@ impl Control {
         let mut heard = Vec::new();
         self.accept();
         self.dial();
-        self.hear_newcomers(&mut heard);
+        // Peers first: who died and came back may be among the newcomers already.
         for n in 0..self.peers.len() {
             self.hear_peer(ProcessId(n as u16), &mut heard);
         }
+        self.hear_newcomers(&mut heard);
         heard
     }
 

@@ -214,7 +214,7 @@ impl Fabric for RoceFabric {
     }
 
     fn state(&self, qp: QpId) -> QpState {
-        self.connections[qp.index()].state
+        self.state_of(qp).expect("a queue pair of this process")
     }
 
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
