@@ -61,7 +61,7 @@ fn eventful_shapes() -> impl Strategy<Value = Shape> {
         }
         shape.batch = shape.batch.max(2);
         shape.messages[1].0 = shape.messages[0].0;
-        shape.to_all_groups();
+        shape.send_first_to_all();
         shape
     })
 }
@@ -71,7 +71,7 @@ fn shapes_of_groups() -> impl Strategy<Value = Shape> {
     eventful_shapes().prop_map(|mut shape| {
         if shape.sizes.len() == 1 {
             shape.sizes.push(1);
-            shape.to_all_groups();
+            shape.send_first_to_all();
         }
         shape
     })
@@ -142,7 +142,7 @@ impl Shape {
     }
 
     /// Sends the first two messages to all groups.
-    fn to_all_groups(&mut self) {
+    fn send_first_to_all(&mut self) {
         let all = (1 << self.sizes.len()) - 2;
         self.messages[..2].iter_mut().for_each(|message| message.1 = all);
     }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod roce;
 mod run;
 mod sim;
 
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 pub(crate) use bench::{BenchCommand, BenchFabric, BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
+pub(crate) use roce::{Network, Pingpong, RoceCommand, Taking};
 pub(crate) use run::{Cast, Demo, Node, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast};
 
@@ -52,6 +54,9 @@ pub(crate) enum Command {
     /// Measure, each figure beside the floor that it stands against, measured in the same run
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// RoCEv2 in user space, with NICs, Soft-RoCE or itself
+    #[command(subcommand)]
+    Roce(RoceCommand),
     /// Look at this machine: what it can do, which fabrics work here, and what to change
     Doctor,
     /// Print the completions for a shell

@@ -35,8 +35,13 @@ pub enum Status {
     LocalLength = 1,
     /// The queue pair was in the error state before the operation could start (`IBV_WC_WR_FLUSH_ERR`).
     Flushed = 5,
+    /// The responder refused the request as wrong in itself, such as a SEND longer than the receive
+    /// (`IBV_WC_REM_INV_REQ_ERR`).
+    RemoteInvalidRequest = 9,
     /// The responder refused: outside the region, or the access was revoked (`IBV_WC_REM_ACCESS_ERR`).
     RemoteAccess = 10,
+    /// The responder could not, for reasons of its own (`IBV_WC_REM_OP_ERR`).
+    RemoteOperational = 11,
     /// No acknowledgement within the retries (`IBV_WC_RETRY_EXC_ERR`).
     RetryExceeded = 12,
     /// The responder had no receive posted within the retries (`IBV_WC_RNR_RETRY_EXC_ERR`).

@@ -10,6 +10,7 @@ mod licences;
 mod loom;
 mod nightly;
 mod purity;
+mod roce;
 mod runner;
 mod source;
 mod steps;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::cargo::{Context, run};
 use crate::runner::{Outcome, Step};
 use crate::workspace::Workspace;
-use crate::{campaign, layers, lengths, licences, loom, purity, unsafety, zookeeper};
+use crate::{campaign, layers, lengths, licences, loom, purity, roce, unsafety, zookeeper};
 
 /// Everything that must hold before a change is merged. Quick ones first.
 pub(crate) const TEST: &[Step] = &[
@@ -33,6 +33,9 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
     Step { name: "demo", what: "real processes, a real text, every property", run: campaign::demo },
     Step { name: "zookeeper", what: "the election against a real ZooKeeper", run: zookeeper::step },
+    Step { name: "roce-peer", what: "RoCEv2 with the Linux kernel's Soft-RoCE as the peer", run: roce::peer },
+    Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
+    Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
     Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
 ];

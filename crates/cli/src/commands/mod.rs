@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod man;
 mod node;
+mod roce;
 mod sim;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Check(args) => check::run(args, output),
         Command::Sim(command) => sim::run(command, output),
         Command::Bench(command) => bench::run(command, output),
+        Command::Roce(command) => roce::run(command, output),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),
         Command::Man { output: directory } => man::run(directory.as_deref(), output),

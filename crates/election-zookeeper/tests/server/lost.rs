@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use stentor_election::Change;
+use zookeeper_client::{Acls, Client, CreateMode};
+
 use crate::candidate::{Candidate, Group, config};
 use crate::zookeeper::{Zookeeper, free_port};
 
@@ -103,4 +106,39 @@ fn the_same_server_with_its_data_gone_elects_above_all_that_was() {
     assert!(leader.0 > before.0, "{leader:?} after {before:?}");
     drop(group);
     drop(server);
+}
+
+/// Puts another session's node in the place of the first in line, at once.
+fn usurp(address: &str, path: &str) -> (tokio::runtime::Runtime, Client) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let usurper = runtime.block_on(async {
+        // Nobody keeps it alive, so it must be long: it outlives what the test waits for.
+        let minute = Client::connector().with_session_timeout(Duration::from_secs(60));
+        let usurper = minute.connect(address).await.expect("a session");
+        let first = usurper.list_children(path).await.expect("the line").into_iter().min().expect("somebody in line");
+        let node = format!("{path}/{first}");
+        let (data, _) = usurper.get_data(&node).await.expect("the first node");
+        let mut writes = usurper.new_multi_writer();
+        writes.add_delete(&node, None).expect("a deletion");
+        let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+        writes.add_create(&node, &data, &ephemeral).expect("a creation");
+        writes.commit().await.expect("both at once");
+        usurper
+    });
+    (runtime, usurper)
+}
+
+#[test]
+fn a_node_of_the_same_name_is_not_taken_for_the_own_one_after_a_reconnection() {
+    let server = Zookeeper::start();
+    let root = "/stentor/usurped";
+    let mut group = Group::in_line(1, &[&server.address()], root, Duration::from_secs(30));
+    assert_eq!(group.agree(), (1, 0));
+    let (runtime, usurper) = usurp(&server.address(), &format!("{root}/election/g1"));
+    let server = group.meanwhile(move || server.restart());
+    // It finds out, removes what bears its name and is not its own, and leads by a node of its own.
+    group.until("p0 leads anew", |group| group.0[0].leader() == Some((2, 0)));
+    assert!(group.0[0].log.contains(&Change::Resigned { epoch: 1 }));
+    assert_eq!(group.0[0].election.status().sessions, 1);
+    drop((runtime, usurper, server));
 }

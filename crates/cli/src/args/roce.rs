@@ -1,0 +1,86 @@
+//! `stentor roce`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum RoceCommand {
+    /// Play ping-pong with a NIC, with Soft-RoCE or with this command: speaks the handshake of `ibv_rc_pingpong -g`
+    ///
+    /// Server without HOST, client with it. The other side: `ibv_rc_pingpong -g GID_INDEX [HOST]`, with the index of an
+    /// IPv4-mapped GID, and the same -n, -s, -m and -p.
+    Pingpong(Pingpong),
+}
+
+/// How packets are taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Taking {
+    /// From a raw socket where that is permitted, otherwise from a plain one; the report says which
+    Auto,
+    /// From a raw socket: the ICRC is checked whole (CAP_NET_RAW)
+    Raw,
+    /// From a plain UDP socket, unprivileged: the ICRC is checked but for the IPv4 identification
+    Plain,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Pingpong {
+    /// The server; without it this is the server
+    #[arg(value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Round trips
+    #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iterations: u32,
+    /// Bytes of a message
+    #[arg(short, long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub(crate) size: u32,
+    /// Path MTU: 256, 512, 1024, 2048 or 4096
+    #[arg(short, long, value_name = "BYTES", default_value_t = 1024)]
+    pub(crate) mtu: u16,
+    /// TCP port of the handshake
+    #[arg(short, long, value_name = "PORT", default_value_t = 18515)]
+    pub(crate) port: u16,
+    /// This side's address [default: the one with a route to HOST; a server must name it]
+    #[arg(long, value_name = "ADDR", required_unless_present = "host")]
+    pub(crate) bind: Option<IpAddr>,
+    /// How packets are taken in
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) mode: Taking,
+    #[command(flatten)]
+    pub(crate) network: Network,
+}
+
+/// A capture, and a bad network.
+#[derive(Args, Debug)]
+pub(crate) struct Network {
+    /// Write every packet to a capture for Wireshark
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Lose packets of both directions with this chance
+    #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
+    pub(crate) drop_chance: f64,
+    /// Repeat packets with this chance
+    #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
+    pub(crate) duplicate_chance: f64,
+    /// Let later packets overtake with this chance
+    #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
+    pub(crate) reorder_chance: f64,
+    /// Damage a bit of packets with this chance
+    #[arg(long, value_name = "0..1", default_value_t = 0.0, value_parser = chance)]
+    pub(crate) corrupt_chance: f64,
+    /// Delay every packet, microseconds
+    #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub(crate) delay: u64,
+    /// Seed of the bad network
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+fn chance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(chance) if (0.0..=1.0).contains(&chance) => Ok(chance),
+        _ => Err("a chance is a number from 0 to 1".to_owned()),
+    }
+}

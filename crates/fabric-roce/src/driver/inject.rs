@@ -1,0 +1,111 @@
+//! A bad network on purpose: loss, repetition, reordering, damage, delay.
+
+use std::collections::VecDeque;
+
+use stentor_wire::Envelope;
+
+use crate::endpoint::Check;
+
+/// What happens to a packet, each with a chance from 0 to 1.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Chances {
+    /// It is lost.
+    pub drop: f64,
+    /// It comes twice.
+    pub duplicate: f64,
+    /// Up to four later ones overtake it.
+    pub reorder: f64,
+    /// One bit is wrong.
+    pub corrupt: f64,
+    /// Every packet is this much later, nanoseconds.
+    pub delay: u64,
+}
+
+impl Chances {
+    /// Whether anything happens at all.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        *self != Chances::default()
+    }
+}
+
+/// A packet that is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Parcel {
+    pub(crate) envelope: Envelope,
+    pub(crate) transport: Vec<u8>,
+    pub(crate) check: Check,
+}
+
+/// How long a packet waits for others to overtake it, nanoseconds.
+const OVERTAKEN: u64 = 2_000_000;
+
+/// One direction of a bad network.
+#[derive(Debug)]
+pub struct Injector {
+    chances: Chances,
+    state: u64,
+    waiting: VecDeque<(u64, u32, Parcel)>,
+    /// Packets lost, repeated, reordered, damaged.
+    pub counts: [u64; 4],
+}
+
+impl Injector {
+    /// The seed decides everything.
+    #[must_use]
+    pub fn new(chances: Chances, seed: u64) -> Injector {
+        Injector { chances, state: seed, waiting: VecDeque::new(), counts: [0; 4] }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn happens(&mut self, chance: f64) -> bool {
+        chance > 0.0 && ((self.random() >> 11) as f64) < chance * (1_u64 << 53) as f64
+    }
+
+    /// Takes a packet in.
+    pub(crate) fn push(&mut self, now: u64, mut parcel: Parcel) {
+        // Whoever waits to be overtaken has been overtaken by one more.
+        for (_, overtakers, _) in &mut self.waiting {
+            *overtakers = overtakers.saturating_sub(1);
+        }
+        if self.happens(self.chances.drop) {
+            self.counts[0] += 1;
+            return;
+        }
+        if self.happens(self.chances.corrupt) {
+            self.counts[3] += 1;
+            let bit = self.random() as usize % (parcel.transport.len().max(1) * 8);
+            if let Some(byte) = parcel.transport.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+        if self.happens(self.chances.duplicate) {
+            self.counts[1] += 1;
+            self.waiting.push_back((now + self.chances.delay, 0, parcel.clone()));
+        }
+        let overtakers = if self.happens(self.chances.reorder) { 1 + self.random() as u32 % 4 } else { 0 };
+        self.counts[2] += u64::from(overtakers > 0);
+        self.waiting.push_back((now + self.chances.delay, overtakers, parcel));
+    }
+
+    /// The next packet that is due.
+    pub(crate) fn pop(&mut self, now: u64) -> Option<Parcel> {
+        let due = |(at, overtakers, _): &(u64, u32, Parcel)| {
+            *at <= now && (*overtakers == 0 || at.saturating_add(OVERTAKEN) <= now)
+        };
+        let place = self.waiting.iter().position(due)?;
+        self.waiting.remove(place).map(|(_, _, parcel)| parcel)
+    }
+
+    /// When [`pop`](Injector::pop) gives something by the passing of time alone.
+    pub(crate) fn next(&self) -> Option<u64> {
+        let when = |(at, overtakers, _): &(u64, u32, Parcel)| if *overtakers == 0 { *at } else { at + OVERTAKEN };
+        self.waiting.iter().map(when).min()
+    }
+}

@@ -1,0 +1,12 @@
+//! Packets to and from the kernel: sockets, and what may be put between them and the endpoint.
+
+mod inject;
+mod pcap;
+mod port;
+mod pump;
+mod sys;
+
+pub use inject::{Chances, Injector};
+pub use pcap::Pcap;
+pub use port::{Mode, Port, PortError, source_address};
+pub use pump::Pump;

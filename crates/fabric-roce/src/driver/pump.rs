@@ -1,0 +1,152 @@
+//! Between sockets and endpoint: takes in, lets time pass, sends out.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::inject::{Chances, Injector, Parcel};
+use super::pcap::Pcap;
+use super::port::Port;
+use crate::endpoint::{Arrival, Check, Endpoint, Outbox};
+
+/// Batches that are taken in before something is sent.
+const ROUNDS: usize = 4;
+/// Packets of one batch that goes out.
+const OUTBOX: usize = 32;
+/// Batches that are sent before something is taken in.
+const BURSTS: usize = 8;
+
+/// Drives an endpoint over sockets.
+#[derive(Debug)]
+pub struct Pump {
+    port: Port,
+    out: Outbox,
+    begin: Instant,
+    pcap: Option<Pcap>,
+    /// What a bad network does to what goes and to what comes.
+    injectors: Option<Box<[Injector; 2]>>,
+}
+
+impl Pump {
+    /// Over these sockets.
+    #[must_use]
+    pub fn new(port: Port) -> Pump {
+        Pump { port, out: Outbox::new(OUTBOX), begin: Instant::now(), pcap: None, injectors: None }
+    }
+
+    /// Writes everything that goes or comes to a capture.
+    pub fn capture(&mut self, pcap: Pcap) {
+        self.pcap = Some(pcap);
+    }
+
+    /// The capture, to finish it.
+    pub fn pcap_mut(&mut self) -> Option<&mut Pcap> {
+        self.pcap.as_mut()
+    }
+
+    /// Makes the network bad, in both directions.
+    pub fn inject(&mut self, chances: Chances, seed: u64) {
+        let other = seed ^ 0x5eed_5eed;
+        self.injectors =
+            chances.is_any().then(|| Box::new([Injector::new(chances, seed), Injector::new(chances, other)]));
+    }
+
+    /// Lost, repeated, reordered, damaged so far.
+    #[must_use]
+    pub fn injected(&self) -> [u64; 4] {
+        self.injectors.as_ref().map_or([0; 4], |both| {
+            let [out, incoming] = &**both;
+            std::array::from_fn(|n| out.counts[n] + incoming.counts[n])
+        })
+    }
+
+    /// The sockets.
+    #[must_use]
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// Nanoseconds since the beginning.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    /// Takes in what is there; returns whether there was anything.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn receive(&mut self, endpoint: &mut Endpoint) -> io::Result<bool> {
+        let mut any = false;
+        for _ in 0..ROUNDS {
+            let now = self.now();
+            let Pump { port, pcap, injectors, .. } = self;
+            let count = port.receive(|arrival| {
+                if let Some(pcap) = pcap {
+                    pcap.write(&arrival.envelope, arrival.transport);
+                }
+                match injectors {
+                    None => endpoint.receive(now, arrival),
+                    Some(both) => both[1].push(now, parcel(arrival)),
+                }
+            })?;
+            if let Some(both) = injectors {
+                while let Some(parcel) = both[1].pop(now) {
+                    let Parcel { envelope, transport, check } = parcel;
+                    endpoint.receive(now, &Arrival { envelope, transport: &transport, check });
+                }
+            }
+            any |= count > 0;
+            if count < super::sys::BATCH {
+                break;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Lets time pass and sends what is due.
+    pub fn send(&mut self, endpoint: &mut Endpoint) {
+        let now = self.now();
+        if endpoint.next_deadline().is_some_and(|deadline| deadline <= now) {
+            endpoint.tick(now);
+        }
+        for _ in 0..BURSTS {
+            let more = endpoint.transmit(now, &mut self.out);
+            if self.out.is_empty() {
+                break;
+            }
+            if let Some(pcap) = &mut self.pcap {
+                self.out.packets().for_each(|(envelope, bytes)| pcap.write(envelope, bytes));
+            }
+            match &mut self.injectors {
+                None => self.port.send(&self.out),
+                Some(both) => {
+                    for (envelope, bytes) in self.out.packets() {
+                        let (envelope, transport) = (*envelope, bytes.to_vec());
+                        both[0].push(now, Parcel { envelope, transport, check: Check::Whole });
+                    }
+                }
+            }
+            self.out.clear();
+            if !more {
+                break;
+            }
+        }
+        if let Some(both) = &mut self.injectors {
+            let due: Vec<_> = std::iter::from_fn(|| both[0].pop(now)).collect();
+            self.port.send_all(&due.iter().map(|parcel| (&parcel.envelope, &parcel.transport[..])));
+        }
+    }
+
+    /// How long nothing happens by the passing of time alone, at most `longest`.
+    #[must_use]
+    pub fn idle(&self, endpoint: &Endpoint, longest: Duration) -> Duration {
+        let held = self.injectors.iter().flat_map(|both| both.iter()).filter_map(Injector::next);
+        let next = endpoint.next_deadline().into_iter().chain(held).min();
+        next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(self.now())).min(longest))
+    }
+}
+
+fn parcel(arrival: &Arrival<'_>) -> Parcel {
+    Parcel { envelope: arrival.envelope, transport: arrival.transport.to_vec(), check: arrival.check }
+}

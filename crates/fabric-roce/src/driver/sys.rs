@@ -1,0 +1,227 @@
+//! The system calls that no safe crate has: batches of datagrams, and a few socket options. All `unsafe` of the crate.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::{null_mut, read_unaligned};
+
+use libc::{c_int, c_uint, c_void};
+
+/// Datagrams in one system call.
+pub(crate) const BATCH: usize = 32;
+/// Room for a datagram: the longest transport part behind an IP and a UDP header.
+pub(crate) const ROOM: usize = stentor_wire::MAX_TRANSPORT_BYTES + 60 + 8;
+/// Room for the one control message that is asked for, the type of service.
+const CONTROL: usize = 64;
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A non-blocking socket.
+pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; the descriptor that comes back is ours alone.
+    unsafe {
+        let fd = check(libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, protocol))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Sets an option that is a number.
+pub(crate) fn set(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    let at = (&raw const value).cast::<c_void>();
+    // SAFETY: `at` points to a c_int, whose size is given.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, size_of::<c_int>() as u32) }).map(|_| ())
+}
+
+/// Lets only UDP datagrams to a port through a raw IPv4 socket.
+pub(crate) fn only_port(fd: &OwnedFd, port: u16) -> io::Result<()> {
+    let code = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // The half word at 22 is the destination port behind an IP header of 20 bytes.
+    let mut program =
+        [code(0x28, 0, 0, 22), code(0x15, 0, 1, port.into()), code(0x06, 0, 0, 0xffff), code(0x06, 0, 0, 0)];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let at = (&raw const filter).cast::<c_void>();
+    let bytes = size_of::<libc::sock_fprog>() as u32;
+    // SAFETY: `filter` and the program that it points to live until the call returns; the kernel copies both.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, at, bytes) }).map(|_| ())
+}
+
+/// An address as the kernel takes it.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    storage: libc::sockaddr_storage,
+    bytes: u32,
+}
+
+impl std::fmt::Debug for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.address())
+    }
+}
+
+impl Name {
+    pub(crate) fn new(address: IpAddr, port: u16) -> Name {
+        // SAFETY: all zeroes is a valid `sockaddr_storage`.
+        let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+        let place = &raw mut storage;
+        let bytes = match address {
+            IpAddr::V4(ip) => {
+                let name = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as u16,
+                    sin_port: port.to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from(ip).to_be() },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: a `sockaddr_storage` is large and aligned enough for every address.
+                unsafe { place.cast::<libc::sockaddr_in>().write(name) };
+                size_of::<libc::sockaddr_in>()
+            }
+            IpAddr::V6(ip) => {
+                let name = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as u16,
+                    sin6_port: port.to_be(),
+                    sin6_flowinfo: 0,
+                    sin6_addr: libc::in6_addr { s6_addr: ip.octets() },
+                    sin6_scope_id: 0,
+                };
+                // SAFETY: as above.
+                unsafe { place.cast::<libc::sockaddr_in6>().write(name) };
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        Name { storage, bytes: bytes as u32 }
+    }
+
+    /// Address and port; `None` for another family.
+    pub(crate) fn address(&self) -> Option<(IpAddr, u16)> {
+        let place = &raw const self.storage;
+        match c_int::from(self.storage.ss_family) {
+            libc::AF_INET => {
+                // SAFETY: the family says which address is there, and the storage is large and aligned enough.
+                let name = unsafe { place.cast::<libc::sockaddr_in>().read() };
+                Some((Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr)).into(), u16::from_be(name.sin_port)))
+            }
+            libc::AF_INET6 => {
+                // SAFETY: as above.
+                let name = unsafe { place.cast::<libc::sockaddr_in6>().read() };
+                Some((Ipv6Addr::from(name.sin6_addr.s6_addr).into(), u16::from_be(name.sin6_port)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Gives a socket an address.
+pub(crate) fn bind(fd: &OwnedFd, address: IpAddr, port: u16) -> io::Result<()> {
+    let name = Name::new(address, port);
+    let at = (&raw const name.storage).cast::<libc::sockaddr>();
+    // SAFETY: `at` points to an address of the length that is given.
+    check(unsafe { libc::bind(fd.as_raw_fd(), at, name.bytes) }).map(|_| ())
+}
+
+/// Sends up to [`BATCH`] datagrams; returns how many the kernel took.
+pub(crate) fn send<'a>(fd: &OwnedFd, datagrams: impl Iterator<Item = (&'a Name, &'a [u8])>) -> io::Result<usize> {
+    let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+    let mut count = 0;
+    for ((name, bytes), (vector, header)) in datagrams.zip(vectors.iter_mut().zip(&mut headers)) {
+        // The kernel only reads from here.
+        let vector = vector.write(libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() });
+        // SAFETY: all zeroes is a valid `msghdr`.
+        let mut msg_hdr: libc::msghdr = unsafe { zeroed() };
+        (msg_hdr.msg_name, msg_hdr.msg_namelen) = ((&raw const name.storage) as *mut c_void, name.bytes);
+        (msg_hdr.msg_iov, msg_hdr.msg_iovlen) = (vector, 1);
+        header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
+        count += 1;
+    }
+    if count == 0 {
+        return Ok(0);
+    }
+    let first = headers.as_mut_ptr().cast::<libc::mmsghdr>();
+    // SAFETY: the first `count` headers are written; they point to vectors in this frame, and to names and bytes that the
+    // caller's borrow keeps alive until the call has returned.
+    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), first, count as c_uint, libc::MSG_DONTWAIT) };
+    check(sent).map(|sent| sent as usize)
+}
+
+/// Room for a batch of datagrams that come in.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    buffers: Vec<[u8; ROOM]>,
+    names: Vec<Name>,
+    control: Vec<[u64; CONTROL / 8]>,
+    /// Length and type of service of each datagram of the last batch.
+    taken: Vec<(usize, u8)>,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Inbox {
+        Inbox {
+            buffers: vec![[0; ROOM]; BATCH],
+            names: vec![Name::new(Ipv4Addr::UNSPECIFIED.into(), 0); BATCH],
+            control: vec![[0; CONTROL / 8]; BATCH],
+            taken: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Takes what is there, up to [`BATCH`] datagrams. Nothing there is 0.
+    pub(crate) fn fill(&mut self, fd: &OwnedFd) -> io::Result<usize> {
+        self.taken.clear();
+        let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+        for n in 0..BATCH {
+            let bytes = &mut self.buffers[n];
+            let vector = vectors[n].write(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: ROOM });
+            // SAFETY: all zeroes is a valid `msghdr`.
+            let mut msg_hdr: libc::msghdr = unsafe { zeroed() };
+            let name = &raw mut self.names[n].storage;
+            (msg_hdr.msg_name, msg_hdr.msg_namelen) = (name.cast(), size_of::<libc::sockaddr_storage>() as u32);
+            (msg_hdr.msg_iov, msg_hdr.msg_iovlen) = (vector, 1);
+            (msg_hdr.msg_control, msg_hdr.msg_controllen) = (self.control[n].as_mut_ptr().cast(), CONTROL);
+            headers[n].write(libc::mmsghdr { msg_hdr, msg_len: 0 });
+        }
+        let first = headers.as_mut_ptr().cast::<libc::mmsghdr>();
+        // SAFETY: all `BATCH` headers are written; they point to vectors in this frame and to buffers, names and control
+        // room of `self`, which nobody else touches meanwhile.
+        let got = unsafe { libc::recvmmsg(fd.as_raw_fd(), first, BATCH as c_uint, libc::MSG_DONTWAIT, null_mut()) };
+        let got = match check(got) {
+            Ok(got) => got as usize,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        for header in &headers[..got] {
+            // SAFETY: all headers were written above, and the kernel filled in the first `got`.
+            let header = unsafe { header.assume_init_ref() };
+            self.taken.push((header.msg_len as usize, type_of_service(&header.msg_hdr)));
+        }
+        Ok(got)
+    }
+
+    /// Datagram `n` of the last batch: sender, bytes, type of service.
+    pub(crate) fn datagram(&self, n: usize) -> (Option<(IpAddr, u16)>, &[u8], u8) {
+        let (bytes, tos) = self.taken[n];
+        (self.names[n].address(), &self.buffers[n][..bytes.min(ROOM)], tos)
+    }
+}
+
+/// The type of service or traffic class among the control messages, 0 if it is not there.
+fn type_of_service(header: &libc::msghdr) -> u8 {
+    // SAFETY: the kernel wrote well-formed control messages into the room that `header` names, and set their length; the
+    // macros stay inside. The data of these two kinds is a byte or an int.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            let data = libc::CMSG_DATA(message);
+            match ((*message).cmsg_level, (*message).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_TOS) => return *data,
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => return read_unaligned(data.cast::<c_int>()) as u8,
+                _ => message = libc::CMSG_NXTHDR(header, message),
+            }
+        }
+    }
+    0
+}

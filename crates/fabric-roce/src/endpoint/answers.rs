@@ -1,0 +1,76 @@
+//! Making a responder's packets.
+
+use stentor_wire::{Aeth, Bth, Headers, NakCode, Position, Psn, Repr, Response, Syndrome};
+
+use super::memory::{ProtectionDomain, Right};
+use super::responder::{Answer, Broken, Reading, Responder};
+use super::transmit::Making;
+
+impl Responder {
+    /// Makes the next packet, if one is due. `out` has room.
+    pub(crate) fn answer(&mut self, domain: ProtectionDomain, making: &mut Making<'_>) -> Result<bool, Broken> {
+        let Some(front) = self.answers.front_mut() else { return Ok(false) };
+        match front {
+            Answer::Acknowledge { psn, syndrome, msn } => {
+                let aeth = Aeth { syndrome: *syndrome, msn: *msn };
+                make(making, *psn, Response::Acknowledge(aeth));
+                self.answers.pop_front();
+            }
+            Answer::Atomic { psn, value, msn } => {
+                make(making, *psn, Response::Atomic(Aeth { syndrome: Syndrome::ACK, msn: *msn }, *value));
+                self.answers.pop_front();
+            }
+            Answer::Read(reading) => {
+                if make_read(making, domain, reading).is_err() {
+                    // The access was taken away while the answer was being sent.
+                    let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
+                    let psn = reading.first.plus(reading.packet);
+                    make(making, psn, Response::Acknowledge(Aeth { syndrome, msn: reading.msn }));
+                    making.counters.access_errors += 1;
+                    self.answers.clear();
+                    return Err(Broken);
+                }
+                reading.packet += 1;
+                if reading.packet == reading.packets {
+                    self.answers.pop_front();
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn repr(making: &Making<'_>, psn: Psn, response: Response, payload_bytes: usize) -> Repr {
+    Repr { bth: Bth::new(making.path.dest_qp, psn), headers: Headers::Response(response), payload_bytes }
+}
+
+fn make(making: &mut Making<'_>, psn: Psn, response: Response) {
+    let repr = repr(making, psn, response, 0);
+    making.counters.sent += 1;
+    making.out.push(&making.path.envelope, &repr, |_| {});
+}
+
+fn make_read(making: &mut Making<'_>, domain: ProtectionDomain, reading: &Reading) -> Result<(), Broken> {
+    let aeth = Aeth { syndrome: Syndrome::ACK, msn: reading.msn };
+    let response = match Position::of(reading.packet, reading.packets) {
+        Position::First => Response::ReadFirst(aeth),
+        Position::Middle => Response::ReadMiddle,
+        Position::Last => Response::ReadLast(aeth),
+        Position::Only => Response::ReadOnly(aeth),
+    };
+    let mtu = u32::from(making.path.mtu);
+    let offset = reading.packet * mtu;
+    let bytes = (reading.bytes - offset).min(mtu);
+    let psn = reading.first.plus(reading.packet);
+    if bytes == 0 {
+        make(making, psn, response);
+        return Ok(());
+    }
+    let source = (reading.va.wrapping_add(offset.into()), reading.rkey);
+    let span = making.memory.resolve(domain, source, bytes, Right::Read).ok_or(Broken)?;
+    let repr = repr(making, psn, response, bytes as usize);
+    making.counters.sent += 1;
+    let memory = making.memory;
+    making.out.push(&making.path.envelope, &repr, |to| memory.load(span.region, span.offset, to));
+    Ok(())
+}

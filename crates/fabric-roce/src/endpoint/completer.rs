@@ -1,0 +1,255 @@
+//! What a requester hears: acknowledgements, answers, time.
+
+use stentor_fabric::Status;
+use stentor_wire::{NakCode, Packet, Psn, Response, RnrTimer, Syndrome};
+
+use super::completions::CompletionQueue;
+use super::counters::Counters;
+use super::memory::Memory;
+use super::requester::{Kind, Place, READ_PIECE, Requester};
+
+/// What hearing takes.
+pub(crate) struct Hearing<'a> {
+    pub(crate) now: u64,
+    pub(crate) mtu: u16,
+    pub(crate) memory: &'a Memory,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) completions: &'a mut CompletionQueue,
+}
+
+/// What becomes of the queue pair.
+pub(crate) type Verdict = Result<(), Status>;
+
+impl Requester {
+    /// An acknowledgement or answer. An error breaks the queue pair.
+    pub(crate) fn hear(
+        &mut self,
+        psn: Psn,
+        response: Response,
+        packet: &Packet<&[u8]>,
+        hearing: &mut Hearing<'_>,
+    ) -> Verdict {
+        // A sequence error may name the packet behind the last one that was sent: everything came, and was a repetition.
+        if psn.distance(self.sent) > 0 || psn == self.sent && !is_sequence_error(response) {
+            hearing.counters.ghost_responses += 1;
+            return Ok(());
+        }
+        if psn.is_before(self.una) {
+            hearing.counters.stale_responses += 1;
+            return Ok(());
+        }
+        match response {
+            Response::Acknowledge(aeth) => match aeth.syndrome {
+                Syndrome::Ack(_) => self.acknowledge(psn, hearing),
+                Syndrome::RnrNak(timer) => return self.not_ready(psn, timer, hearing),
+                Syndrome::Nak(NakCode::PsnSequence) => self.sequence_error(psn, hearing),
+                Syndrome::Nak(code) => {
+                    self.retire(psn, hearing.completions);
+                    return Err(match code {
+                        NakCode::InvalidRequest => Status::RemoteInvalidRequest,
+                        NakCode::RemoteAccess => Status::RemoteAccess,
+                        _ => Status::RemoteOperational,
+                    });
+                }
+                Syndrome::Reserved(_) => hearing.counters.wrong_responses += 1,
+            },
+            Response::Atomic(_, value) => self.answer(psn, &value.to_ne_bytes(), true, hearing),
+            _ => self.answer(psn, packet.payload(), false, hearing),
+        }
+        Ok(())
+    }
+
+    /// Everything up to `psn` was carried out.
+    fn acknowledge(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
+        if !self.retire(psn.next(), hearing.completions) {
+            // The answer of an earlier READ or atomic is missing: this acknowledgement came behind it.
+            self.lost(self.una, hearing);
+        }
+        self.progress(hearing.now);
+    }
+
+    fn sequence_error(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
+        hearing.counters.sequence_naks_received += 1;
+        let before = self.una;
+        self.retire(psn, hearing.completions);
+        if before != self.una {
+            self.progress(hearing.now);
+        }
+        self.lost(self.una, hearing);
+    }
+
+    /// Goes back, once per loss.
+    fn lost(&mut self, psn: Psn, hearing: &mut Hearing<'_>) {
+        if self.recovering || self.timers.rnr.is_some() {
+            return;
+        }
+        self.window = (self.window / 2).max(2).min(self.sending.window);
+        self.go_back(psn);
+        self.timers.probe = Some(hearing.now + self.timers.patience);
+    }
+
+    fn not_ready(&mut self, psn: Psn, timer: RnrTimer, hearing: &mut Hearing<'_>) -> Verdict {
+        hearing.counters.rnr_received += 1;
+        let before = self.una;
+        self.retire(psn, hearing.completions);
+        if before != self.una {
+            self.progress(hearing.now);
+        }
+        if self.timers.rnr.is_some() {
+            return Ok(());
+        }
+        match self.rnr_retries {
+            0 => return Err(Status::RnrRetryExceeded),
+            7 if self.sending.rnr_retries == 7 => {}
+            _ => self.rnr_retries -= 1,
+        }
+        self.go_back(self.una);
+        self.recovering = false;
+        self.timers.rnr = Some(hearing.now + timer.duration().as_nanos() as u64);
+        (self.timers.retry, self.timers.probe) = (None, None);
+        Ok(())
+    }
+
+    /// A packet of a READ's data, or an atomic's old value.
+    fn answer(&mut self, psn: Psn, data: &[u8], atomic: bool, hearing: &mut Hearing<'_>) {
+        // It comes behind everything before it.
+        let complete = self.retire(psn, hearing.completions);
+        if !complete {
+            self.lost(self.una, hearing);
+            return;
+        }
+        let Some(wqe) = self.queue.front_mut() else { return };
+        let offset = wqe.answered * u32::from(hearing.mtu);
+        let expected = match wqe.kind {
+            Kind::Read if !atomic => wqe.bytes.saturating_sub(offset).min(hearing.mtu.into()),
+            Kind::CompareSwap { .. } | Kind::FetchAdd { .. } if atomic => 8,
+            _ => u32::MAX,
+        };
+        let Place::Local(span) = wqe.place else {
+            hearing.counters.wrong_responses += 1;
+            return;
+        };
+        if wqe.first.plus(wqe.answered) != psn || data.len() != expected as usize {
+            hearing.counters.wrong_responses += 1;
+            return;
+        }
+        hearing.memory.store(span.region, span.offset + u64::from(offset), data);
+        wqe.answered += 1;
+        let (answered, packets) = (wqe.answered, wqe.packets);
+        if answered == packets || answered.is_multiple_of(READ_PIECE) {
+            self.asked = self.asked.saturating_sub(1);
+        }
+        self.move_una(psn.next());
+        if answered == packets {
+            self.finish(hearing.completions);
+        }
+        self.catch_up();
+        self.progress(hearing.now);
+    }
+
+    fn move_una(&mut self, psn: Psn) {
+        let count = psn.distance(self.una);
+        if count > 0 {
+            self.una = psn;
+            self.acknowledged += count as u32;
+        }
+    }
+
+    /// Takes everything before `until` off the queue. False if an answer before that is missing; `una` is then there.
+    fn retire(&mut self, until: Psn, completions: &mut CompletionQueue) -> bool {
+        let mut complete = true;
+        let mut una = until;
+        while let Some(front) = self.queue.front() {
+            let reached = if front.wants_answer() { front.answered } else { front.packets };
+            let done = front.first.plus(reached);
+            if until.is_before(done) || until == front.first {
+                break;
+            }
+            if reached < front.packets {
+                complete = until == done;
+                una = done;
+                break;
+            }
+            self.finish(completions);
+        }
+        self.move_una(una);
+        self.catch_up();
+        complete
+    }
+
+    /// What was acknowledged is not sent again.
+    fn catch_up(&mut self) {
+        if self.cursor_psn().is_before(self.una) || self.cursor.number < self.head {
+            self.seek(self.una);
+        }
+    }
+
+    /// Something new was acknowledged.
+    fn progress(&mut self, now: u64) {
+        (self.retries, self.rnr_retries) = (self.sending.retries, self.sending.rnr_retries);
+        self.recovering = false;
+        if let Some((psn, since)) = self.timers.timed
+            && psn.is_before(self.una)
+        {
+            let took = now.saturating_sub(since).max(1);
+            let before = self.timers.round_trip;
+            self.timers.round_trip = if before == 0 { took } else { before - before / 8 + took / 8 };
+            self.timers.timed = None;
+        }
+        if self.acknowledged >= self.window {
+            self.acknowledged = 0;
+            self.window = (self.window + 1).min(self.sending.window);
+        }
+        self.timers.patience = self.timers.rested();
+        self.restart_timers(now);
+    }
+
+    fn restart_timers(&mut self, now: u64) {
+        let waiting = self.is_waiting();
+        self.timers.retry = self.sending.timeout_ns().filter(|_| waiting).map(|timeout| now + timeout);
+        self.timers.probe = waiting.then(|| now + self.timers.patience);
+    }
+
+    /// The network is congested: half the window.
+    pub(crate) fn congested(&mut self) {
+        (self.window, self.acknowledged) = ((self.window / 2).max(1), 0);
+    }
+
+    /// Time passes. An error breaks the queue pair.
+    pub(crate) fn tick(&mut self, now: u64, counters: &mut Counters) -> Verdict {
+        let due = |timer: Option<u64>| timer.is_some_and(|at| at <= now);
+        if due(self.timers.rnr) {
+            self.timers.rnr = None;
+            self.timers.retry = self.sending.timeout_ns().map(|timeout| now + timeout);
+        }
+        if due(self.timers.retry) {
+            self.timers.retry = None;
+            if self.is_waiting() {
+                counters.timeouts += 1;
+                self.retries = self.retries.checked_sub(1).ok_or(Status::RetryExceeded)?;
+                self.window = (self.window / 2).max(1);
+                self.go_back(self.una);
+                self.restart_timers(now);
+            }
+        }
+        if due(self.timers.probe) {
+            self.timers.probe = None;
+            if self.is_waiting() {
+                if self.recovering {
+                    // What was sent again is lost again, or the peer's word on it.
+                    self.go_back(self.una);
+                } else {
+                    self.timers.probing = true;
+                }
+                let longest = self.sending.timeout_ns().unwrap_or(1 << 30);
+                self.timers.patience = (2 * self.timers.patience).min(longest);
+                self.timers.probe = Some(now + self.timers.patience);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_sequence_error(response: Response) -> bool {
+    matches!(response, Response::Acknowledge(aeth) if aeth.syndrome == Syndrome::Nak(NakCode::PsnSequence))
+}

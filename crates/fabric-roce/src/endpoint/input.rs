@@ -1,0 +1,167 @@
+//! Packets that come in.
+
+use stentor_wire::{Envelope, Headers, IpRepr, Opcode, Packet, Repr, Service, icrc};
+
+use super::Endpoint;
+use super::completer::Hearing;
+use super::outbox::Outbox;
+use super::qp::{CNP_PAUSE, State};
+use super::responder::{Broken, Request, Serving};
+
+/// How the ICRC of a packet can be checked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Check {
+    /// The whole header is known.
+    Whole,
+    /// All but the IPv4 identification, which a plain UDP socket does not show: one that makes the ICRC right must exist.
+    /// One damaged packet in 65 536 passes.
+    UnknownId,
+}
+
+/// A packet that came.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The headers around it, as far as they are known. Time to live and checksums do not matter.
+    pub envelope: Envelope,
+    /// From the base transport header to the ICRC.
+    pub transport: &'a [u8],
+    /// How much of it is known.
+    pub check: Check,
+}
+
+const CONGESTION_EXPERIENCED: u8 = 3;
+/// Membership does not count when partitions are compared.
+const PKEY_MASK: u16 = 0x7fff;
+
+impl Endpoint {
+    /// Takes a packet in. Nothing that a peer can send panics or reaches memory that it was not granted.
+    pub fn receive(&mut self, now: u64, arrival: &Arrival<'_>) {
+        self.counters.received += 1;
+        let Ok(packet) = Packet::new_checked(arrival.transport) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Ok(repr) = Repr::parse(&packet) else { return };
+        let number = packet.dest_qp();
+        let Ok(place) = self.numbers.binary_search_by_key(&number, |(number, _)| *number) else {
+            self.counters.unknown_qp += 1;
+            return;
+        };
+        let index = self.numbers[place].1 as usize;
+        if !self.is_expected(index, arrival, &packet) {
+            return;
+        }
+        if arrival.envelope.ip.ecn() == CONGESTION_EXPERIENCED {
+            self.counters.congested += 1;
+            self.owe_notice(now, index);
+        }
+        self.hand_over(now, index, &repr, &packet);
+        if !self.qps[index].responder.answers.is_empty() || self.qps[index].state == State::ReadyToSend {
+            self.list(index);
+        }
+    }
+
+    /// Whether a packet is for this queue pair, from its peer and undamaged. Counts why not.
+    fn is_expected(&mut self, index: usize, arrival: &Arrival<'_>, packet: &Packet<&[u8]>) -> bool {
+        let (qp, counters) = (&self.qps[index], &mut self.counters);
+        let service = if qp.is_reliable() { Service::Rc } else { Service::Uc };
+        let opcode = packet.opcode();
+        if opcode.service() != service && opcode != Opcode::Cnp {
+            counters.wrong_service += 1;
+            return false;
+        }
+        let Some(path) = qp.path.as_ref().filter(|_| !matches!(qp.state, State::Reset | State::Init)) else {
+            counters.not_ready += 1;
+            return false;
+        };
+        if arrival.envelope.ip.source() != path.peer() {
+            counters.wrong_source += 1;
+            return false;
+        }
+        if packet.bth().pkey & PKEY_MASK != stentor_wire::DEFAULT_PKEY & PKEY_MASK {
+            counters.wrong_pkey += 1;
+            return false;
+        }
+        if !is_intact(arrival, packet.icrc()) {
+            counters.bad_icrc += 1;
+            return false;
+        }
+        true
+    }
+
+    fn hand_over(&mut self, now: u64, index: usize, repr: &Repr, packet: &Packet<&[u8]>) {
+        let Endpoint { qps, memory, completions, counters, .. } = self;
+        let qp = &mut qps[index];
+        let Some(path) = qp.path else { return };
+        match repr.headers {
+            Headers::Cnp => {
+                counters.cnp_received += 1;
+                qp.requester.congested();
+            }
+            // Answers are heard in every state but the error state, where nothing waits for them.
+            Headers::Response(response) if qp.state == State::ReadyToSend => {
+                let mut hearing = Hearing { now, mtu: path.mtu, memory, counters, completions };
+                let verdict = qp.requester.hear(repr.bth.psn, response, packet, &mut hearing);
+                self.landed |= !self.completions.is_empty();
+                if let Err(status) = verdict {
+                    self.fail(index, status);
+                }
+            }
+            Headers::Response(_) => counters.not_ready += 1,
+            _ if qp.state == State::Error => counters.not_ready += 1,
+            headers => {
+                let request = Request {
+                    psn: repr.bth.psn,
+                    headers,
+                    payload: packet.payload(),
+                    ack_req: repr.bth.ack_req,
+                    solicited: repr.bth.solicited,
+                };
+                let mut serving = Serving { domain: qp.domain, path: &path, memory, counters, completions };
+                let served = if qp.is_reliable() {
+                    qp.responder.serve(&request, &mut serving)
+                } else {
+                    qp.responder.serve_unreliable(&request, &mut serving);
+                    Ok(())
+                };
+                self.landed = true;
+                // A queue pair that is its own peer breaks when it hears its own refusal, and so with the right status.
+                let is_own_peer = path.dest_qp == qp.number && path.peer() == path.envelope.ip.source();
+                if served == Err(Broken) && !is_own_peer {
+                    self.fail(index, stentor_fabric::Status::Flushed);
+                }
+            }
+        }
+    }
+
+    fn owe_notice(&mut self, now: u64, index: usize) {
+        let qp = &mut self.qps[index];
+        if qp.notified_at.is_none_or(|at| now.saturating_sub(at) >= CNP_PAUSE) {
+            qp.notified_at = Some(now);
+            self.notices.push_back(index as u32);
+        }
+    }
+
+    /// Makes the congestion notifications that are due.
+    pub(super) fn notify(&mut self, out: &mut Outbox) {
+        while out.room() > 0
+            && let Some(index) = self.notices.pop_front()
+        {
+            let Some(path) = self.qps[index as usize].path else { continue };
+            let mut bth = stentor_wire::Bth::new(path.dest_qp, stentor_wire::Psn::new(0));
+            bth.becn = true;
+            self.counters.cnp_sent += 1;
+            out.push(&path.envelope, &Repr { bth, headers: Headers::Cnp, payload_bytes: 0 }, |_| {});
+        }
+    }
+}
+
+fn is_intact(arrival: &Arrival<'_>, icrc: u32) -> bool {
+    let known: &Envelope = &arrival.envelope;
+    match (arrival.check, known.ip) {
+        (Check::UnknownId, IpRepr::V4(_)) => {
+            known.icrc(arrival.transport) == icrc || icrc::solve_ip_id(known, arrival.transport, icrc).is_some()
+        }
+        _ => known.icrc(arrival.transport) == icrc,
+    }
+}

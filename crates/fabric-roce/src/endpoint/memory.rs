@@ -1,0 +1,246 @@
+//! Registered memory: keys, protection domains, bounds, rights.
+
+use stentor_fabric::memory::{Ordering, WORD, Word};
+use stentor_fabric::{Access, RegionId, Span};
+
+/// Keys have their place in a table in their low bits, so that they are found without a search.
+const INDEX_BITS: u32 = 16;
+const INDEX: u32 = (1 << INDEX_BITS) - 1;
+
+/// A group of queue pairs and regions that may be used together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ProtectionDomain(pub u32);
+
+/// What a request needs to be allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Right {
+    Read,
+    Write,
+    Atomic,
+}
+
+#[derive(Debug)]
+struct Region {
+    words: Box<[Word]>,
+    va: u64,
+}
+
+/// What a peer holds: one region, used from one protection domain, in one way.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    region: RegionId,
+    domain: ProtectionDomain,
+    access: Access,
+    value: u32,
+    live: bool,
+}
+
+/// All regions of one endpoint, and the keys to them.
+#[derive(Debug, Default)]
+pub struct Memory {
+    regions: Vec<Region>,
+    keys: Vec<Key>,
+}
+
+impl Memory {
+    /// The most keys, dead ones not counted.
+    pub const MAX_KEYS: usize = 1 << INDEX_BITS;
+
+    /// Zeroed memory at a virtual address that peers name.
+    pub fn register(&mut self, words: usize, va: u64) -> RegionId {
+        let region = RegionId(self.regions.len() as u32);
+        self.regions.push(Region { words: (0..words).map(|_| Word::new(0)).collect(), va });
+        region
+    }
+
+    /// The words of a region.
+    ///
+    /// # Panics
+    /// If there is no such region.
+    #[inline]
+    #[must_use]
+    pub fn words(&self, region: RegionId) -> &[Word] {
+        &self.regions[region.index()].words
+    }
+
+    /// Makes a key to a region for the queue pairs of a protection domain. `entropy` keeps keys of different lives of a
+    /// process apart. `None` if [`MAX_KEYS`](Memory::MAX_KEYS) are in use.
+    ///
+    /// # Panics
+    /// If there is no such region.
+    pub fn grant(&mut self, region: RegionId, domain: ProtectionDomain, access: Access, entropy: u16) -> Option<u32> {
+        assert!(region.index() < self.regions.len(), "{region:?} is not registered");
+        let dead = self.keys.iter().position(|key| !key.live);
+        let index = dead.unwrap_or(self.keys.len());
+        if index >= Memory::MAX_KEYS {
+            return None;
+        }
+        // A place that is used again has another key each time.
+        let before = self.keys.get(index).map_or(u32::from(entropy), |key| (key.value >> INDEX_BITS) + 1);
+        let value = before << INDEX_BITS | index as u32;
+        let key = Key { region, domain, access, value, live: true };
+        match self.keys.get_mut(index) {
+            Some(place) => *place = key,
+            None => self.keys.push(key),
+        }
+        Some(value)
+    }
+
+    /// Kills a key, at once. Nothing happens if it is dead already.
+    pub fn revoke(&mut self, key: u32) {
+        if let Some(own) = self.keys.get_mut((key & INDEX) as usize)
+            && own.value == key
+        {
+            own.live = false;
+        }
+    }
+
+    /// The virtual address of a region.
+    #[must_use]
+    pub fn va(&self, region: RegionId) -> Option<u64> {
+        Some(self.regions.get(region.index())?.va)
+    }
+
+    /// All bytes that are registered.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.regions.iter().map(|region| (region.words.len() * WORD) as u64).sum()
+    }
+
+    /// Whether a span is inside its region.
+    #[must_use]
+    pub fn contains(&self, span: Span) -> bool {
+        self.regions.get(span.region.index()).is_some_and(|region| {
+            let bytes = (region.words.len() * WORD) as u64;
+            span.offset.checked_add(span.bytes.into()).is_some_and(|end| end <= bytes)
+        })
+    }
+
+    /// Where a peer's request goes, if the key, the domain, the bounds and the rights allow it (InfiniBand
+    /// specification 9.7.4.1.4).
+    pub(crate) fn resolve(
+        &self,
+        domain: ProtectionDomain,
+        (va, key): (u64, u32),
+        bytes: u32,
+        right: Right,
+    ) -> Option<Span> {
+        let own = self.keys.get((key & INDEX) as usize)?;
+        let allowed = match right {
+            Right::Read => true,
+            Right::Write => own.access != Access::Read,
+            Right::Atomic => own.access == Access::Atomic,
+        };
+        let offset = va.checked_sub(self.va(own.region)?)?;
+        let span = Span { region: own.region, offset, bytes };
+        (own.live && own.value == key && own.domain == domain && allowed && self.contains(span)).then_some(span)
+    }
+
+    /// Copies out of a region. The span was checked.
+    pub(crate) fn load(&self, region: RegionId, offset: u64, to: &mut [u8]) {
+        let words = &self.regions[region.index()].words;
+        let (mut at, mut to) = (offset as usize, to);
+        let head = (at.wrapping_neg() % WORD).min(to.len());
+        if head > 0 {
+            let word = words[at / WORD].load(Ordering::Relaxed).to_ne_bytes();
+            to[..head].copy_from_slice(&word[at % WORD..at % WORD + head]);
+            (at, to) = (at + head, &mut to[head..]);
+        }
+        let mut chunks = to.chunks_exact_mut(WORD);
+        for (chunk, word) in (&mut chunks).zip(words.get(at / WORD..).unwrap_or(&[])) {
+            chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+            at += WORD;
+        }
+        let tail = chunks.into_remainder();
+        if !tail.is_empty() {
+            let word = words[at / WORD].load(Ordering::Relaxed).to_ne_bytes();
+            let count = tail.len();
+            tail.copy_from_slice(&word[..count]);
+        }
+    }
+
+    /// Copies into a region. The span was checked. Only the bytes themselves change.
+    pub(crate) fn store(&self, region: RegionId, offset: u64, from: &[u8]) {
+        let words = &self.regions[region.index()].words;
+        let (mut at, mut from) = (offset as usize, from);
+        let head = (at.wrapping_neg() % WORD).min(from.len());
+        if head > 0 {
+            patch(&words[at / WORD], at % WORD, &from[..head]);
+            (at, from) = (at + head, &from[head..]);
+        }
+        let (chunks, tail) = from.as_chunks::<WORD>();
+        for (chunk, word) in chunks.iter().zip(words.get(at / WORD..).unwrap_or(&[])) {
+            word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+        }
+        if !tail.is_empty() {
+            patch(&words[at / WORD + chunks.len()], 0, tail);
+        }
+    }
+
+    /// The word of an atomic operation. The span was checked.
+    pub(crate) fn word(&self, span: Span) -> &Word {
+        &self.regions[span.region.index()].words[span.offset as usize / WORD]
+    }
+}
+
+/// Changes some bytes of a word.
+fn patch(word: &Word, at: usize, bytes: &[u8]) {
+    let mut value = word.load(Ordering::Relaxed).to_ne_bytes();
+    value[at..at + bytes.len()].copy_from_slice(bytes);
+    word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOMAIN: ProtectionDomain = ProtectionDomain(1);
+    const VA: u64 = 0x1000;
+
+    #[test]
+    fn bytes_go_in_and_out_at_every_offset_and_nothing_else_changes() {
+        let mut memory = Memory::default();
+        let region = memory.register(8, VA);
+        for offset in 0..20_usize {
+            for bytes in 0..30_usize {
+                memory.store(region, 0, &[0xee; 64]);
+                let data: Vec<u8> = (1..=bytes as u8).collect();
+                memory.store(region, offset as u64, &data);
+                let mut expected = [0xee; 64];
+                expected[offset..offset + bytes].copy_from_slice(&data);
+                let mut all = [0; 64];
+                memory.load(region, 0, &mut all);
+                assert_eq!(all, expected, "{bytes} bytes at {offset}");
+                let mut part = vec![0; bytes];
+                memory.load(region, offset as u64, &mut part);
+                assert_eq!(part, data);
+            }
+        }
+    }
+
+    #[test]
+    fn key_domain_bounds_and_rights_all_count() {
+        let mut memory = Memory::default();
+        let other = memory.register(8, VA);
+        let region = memory.register(8, VA);
+        memory.grant(other, ProtectionDomain(9), Access::Atomic, 7).unwrap();
+        let key = memory.grant(region, DOMAIN, Access::Write, 7).unwrap();
+        let resolve = |memory: &Memory, va, key, bytes, right| memory.resolve(DOMAIN, (va, key), bytes, right);
+        assert_eq!(resolve(&memory, VA + 8, key, 56, Right::Write), Some(Span { region, offset: 8, bytes: 56 }));
+        for (va, bytes) in [(VA + 8, 57), (VA - 1, 1), (VA + 65, 0), (u64::MAX, 8), (0, 8)] {
+            assert_eq!(resolve(&memory, va, key, bytes, Right::Read), None, "{bytes} bytes at {va:#x}");
+        }
+        assert_eq!(resolve(&memory, VA, key, 8, Right::Atomic), None);
+        assert_eq!(resolve(&memory, VA, key ^ 1, 8, Right::Read), None, "of another domain");
+        assert_eq!(resolve(&memory, VA, key ^ 1 << 20, 8, Right::Read), None);
+        assert_eq!(memory.resolve(ProtectionDomain(2), (VA, key), 8, Right::Read), None);
+        memory.revoke(key ^ 1 << 20);
+        assert!(resolve(&memory, VA, key, 8, Right::Read).is_some(), "another key was revoked");
+        memory.revoke(key);
+        assert_eq!(resolve(&memory, VA, key, 8, Right::Read), None);
+        let fresh = memory.grant(region, DOMAIN, Access::Read, 7).unwrap();
+        assert_ne!(fresh, key);
+        assert_eq!(resolve(&memory, VA, key, 8, Right::Read), None, "the old key is dead");
+        assert_eq!(resolve(&memory, VA, fresh, 8, Right::Write), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! Packets on their way out.
+
+use stentor_wire::{Envelope, MAX_TRANSPORT_BYTES, Repr};
+
+#[derive(Debug)]
+struct Slot {
+    envelope: Envelope,
+    bytes: Box<[u8; MAX_TRANSPORT_BYTES]>,
+    len: usize,
+}
+
+/// A bounded batch of packets. Allocates only while it is made.
+#[derive(Debug)]
+pub struct Outbox {
+    slots: Vec<Slot>,
+    used: usize,
+}
+
+impl Outbox {
+    /// Room for so many packets.
+    #[must_use]
+    pub fn new(packets: usize) -> Outbox {
+        let nowhere = Envelope::plain([0; 4].into(), 0, [0; 4].into()).expect("one family");
+        let slot = || Slot { envelope: nowhere, bytes: Box::new([0; MAX_TRANSPORT_BYTES]), len: 0 };
+        Outbox { slots: (0..packets).map(|_| slot()).collect(), used: 0 }
+    }
+
+    /// Packets that still fit.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.slots.len() - self.used
+    }
+
+    /// Whether there is none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// The packets, each from its base transport header to its ICRC, and the headers around it.
+    pub fn packets(&self) -> impl ExactSizeIterator<Item = (&Envelope, &[u8])> + Clone {
+        self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes[..slot.len]))
+    }
+
+    /// Empties it.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// Adds a packet; `fill` writes the payload. There must be room.
+    #[inline]
+    pub(crate) fn push(&mut self, envelope: &Envelope, repr: &Repr, fill: impl FnOnce(&mut [u8])) {
+        let slot = &mut self.slots[self.used];
+        let len = repr.packet_bytes();
+        fill(repr.emit(&mut slot.bytes[..]).expect("a payload of at most 4096 bytes"));
+        (slot.envelope, slot.len) = (*envelope, len);
+        envelope.seal(&mut slot.bytes[..len]);
+        self.used += 1;
+    }
+}

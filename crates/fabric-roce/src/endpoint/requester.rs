@@ -1,0 +1,288 @@
+//! The sending half of a queue pair: work requests, packets, what has been heard of them.
+//!
+//! Every work request has its PSNs from the moment it is posted: `first` and `packets`. A cursor says which packet is
+//! made next; going back is moving the cursor. `una` is the oldest PSN that has not been acknowledged (or, of a READ or
+//! atomic, answered), `sent` the one behind the newest that was ever sent.
+//!
+//! Invariants: una ≤ sent ≤ next_psn; una ≤ cursor; the queue's front is not done; PSNs of the queue are without gaps.
+
+use std::collections::VecDeque;
+
+use stentor_fabric::{Opcode, QpConfig, QpId, Span, Status};
+use stentor_wire::Psn;
+
+use super::completions::CompletionQueue;
+use super::qp::Sending;
+use super::work::{Data, Remote, Request, Work};
+
+/// Packets of one READ request: longer READs are asked for piece by piece, so that answers do not flood a socket.
+pub(crate) const READ_PIECE: u32 = 32;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Send,
+    Write,
+    Read,
+    CompareSwap { expected: u64, new: u64 },
+    FetchAdd { add: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// In the requester's inline bytes, counted from the beginning of time.
+    Inline(u64),
+    /// In a region. For READs and atomics that is where the answer goes.
+    Local(Span),
+}
+
+/// A work request in the send queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wqe {
+    pub(crate) id: u64,
+    pub(crate) kind: Kind,
+    pub(crate) signalled: bool,
+    pub(crate) solicited: bool,
+    pub(crate) bytes: u32,
+    pub(crate) place: Place,
+    pub(crate) remote: Remote,
+    pub(crate) imm: Option<u32>,
+    pub(crate) first: Psn,
+    pub(crate) packets: u32,
+    /// Packets of the answer that came.
+    pub(crate) answered: u32,
+}
+
+impl Wqe {
+    /// READs and atomics are done when their answer came, everything else when it was acknowledged.
+    pub(crate) fn wants_answer(&self) -> bool {
+        !matches!(self.kind, Kind::Send | Kind::Write)
+    }
+
+    fn opcode(&self) -> Opcode {
+        match self.kind {
+            Kind::Send => Opcode::Send,
+            Kind::Write => Opcode::Write,
+            Kind::Read => Opcode::Read,
+            Kind::CompareSwap { .. } | Kind::FetchAdd { .. } => Opcode::Atomic,
+        }
+    }
+}
+
+/// Which packet is made next: of which work request (counted from the beginning of time), and which of its packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cursor {
+    pub(crate) number: u64,
+    pub(crate) packet: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Requester {
+    pub(crate) qp: QpId,
+    pub(crate) config: QpConfig,
+    pub(crate) sending: Sending,
+    pub(crate) queue: VecDeque<Wqe>,
+    /// Number of the queue's front, from 1.
+    pub(crate) head: u64,
+    /// Number up to which places are free again.
+    pub(crate) freed: u64,
+    pub(crate) inline: VecDeque<u8>,
+    /// Inline bytes that are gone.
+    pub(crate) inline_gone: u64,
+    pub(crate) next_psn: Psn,
+    pub(crate) una: Psn,
+    pub(crate) sent: Psn,
+    pub(crate) cursor: Cursor,
+    /// READs and atomics that were asked for and not answered.
+    pub(crate) asked: u32,
+    /// Packets since an acknowledgement was asked for.
+    pub(crate) unasked: u32,
+    /// Went back and has heard of no progress since.
+    pub(crate) recovering: bool,
+    pub(crate) retries: u8,
+    pub(crate) rnr_retries: u8,
+    pub(crate) window: u32,
+    /// Packets acknowledged since the window grew.
+    pub(crate) acknowledged: u32,
+    pub(crate) timers: Timers,
+}
+
+/// Deadlines, nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    /// The transport timeout.
+    pub(crate) retry: Option<u64>,
+    /// When to ask how far the peer is.
+    pub(crate) probe: Option<u64>,
+    /// The end of a wait after "receiver not ready".
+    pub(crate) rnr: Option<u64>,
+    /// How long a probe waits; doubles with each.
+    pub(crate) patience: u64,
+    /// Smoothed round-trip time, 0 if unknown.
+    pub(crate) round_trip: u64,
+    /// A packet whose acknowledgement is timed.
+    pub(crate) timed: Option<(Psn, u64)>,
+    /// A probe is due.
+    pub(crate) probing: bool,
+}
+
+/// Probes wait at least this long, nanoseconds.
+const MIN_PATIENCE: u64 = 500_000;
+/// And so long while no round trip was measured.
+const FIRST_PATIENCE: u64 = 4_000_000;
+
+impl Timers {
+    pub(crate) fn rested(&self) -> u64 {
+        if self.round_trip == 0 { FIRST_PATIENCE } else { (4 * self.round_trip).max(MIN_PATIENCE) }
+    }
+}
+
+impl Requester {
+    pub(crate) fn new(qp: QpId, config: QpConfig) -> Requester {
+        Requester {
+            qp,
+            config,
+            sending: Sending::new(Psn::new(0)),
+            queue: VecDeque::with_capacity((config.send_depth as usize).min(1024)),
+            head: 1,
+            freed: 0,
+            inline: VecDeque::new(),
+            inline_gone: 0,
+            next_psn: Psn::new(0),
+            una: Psn::new(0),
+            sent: Psn::new(0),
+            cursor: Cursor { number: 1, packet: 0 },
+            asked: 0,
+            unasked: 0,
+            recovering: false,
+            retries: 0,
+            rnr_retries: 0,
+            window: 1,
+            acknowledged: 0,
+            timers: Timers::default(),
+        }
+    }
+
+    /// The queue pair became ready to send.
+    pub(crate) fn start(&mut self, sending: Sending) {
+        let psn = sending.first_psn;
+        (self.next_psn, self.una, self.sent) = (psn, psn, psn);
+        (self.retries, self.rnr_retries, self.window) = (sending.retries, sending.rnr_retries, sending.window);
+        self.sending = sending;
+        self.timers = Timers { patience: FIRST_PATIENCE, ..Timers::default() };
+    }
+
+    /// Number of the work request that is posted next.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.head + self.queue.len() as u64
+    }
+
+    /// Whether the send queue has no place. Places are free when the completion of the request, or of a later one, was
+    /// polled.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.next_number() - 1 - self.freed >= u64::from(self.config.send_depth)
+    }
+
+    /// Takes a request that was checked.
+    #[inline]
+    pub(crate) fn post(&mut self, work: &Work<'_>, mtu: u16) {
+        let nowhere = Remote::default();
+        let (kind, place, bytes, remote, imm) = match work.request {
+            Request::Send { data, imm } => (Kind::Send, self.place(data), data.bytes(), nowhere, imm),
+            Request::Write { data, remote, imm } => (Kind::Write, self.place(data), data.bytes(), remote, imm),
+            Request::Read { local, remote } => (Kind::Read, Place::Local(local), local.bytes as usize, remote, None),
+            Request::CompareSwap { local, remote, expected, new } => {
+                (Kind::CompareSwap { expected, new }, Place::Local(local), 8, remote, None)
+            }
+            Request::FetchAdd { local, remote, add } => (Kind::FetchAdd { add }, Place::Local(local), 8, remote, None),
+        };
+        // Even an empty message is a packet.
+        let packets = (bytes as u32).div_ceil(mtu.into()).max(1);
+        self.queue.push_back(Wqe {
+            id: work.id,
+            kind,
+            signalled: work.signalled,
+            solicited: work.solicited,
+            bytes: bytes as u32,
+            place,
+            remote,
+            imm,
+            first: self.next_psn,
+            packets,
+            answered: 0,
+        });
+        self.next_psn = self.next_psn.plus(packets);
+    }
+
+    fn place(&mut self, data: Data<'_>) -> Place {
+        match data {
+            Data::Inline(bytes) => {
+                let at = self.inline_gone + self.inline.len() as u64;
+                self.inline.extend(bytes);
+                Place::Inline(at)
+            }
+            Data::Local(span) => Place::Local(span),
+        }
+    }
+
+    pub(crate) fn at(&self, number: u64) -> Option<&Wqe> {
+        self.queue.get(number.checked_sub(self.head)? as usize)
+    }
+
+    /// The PSN of the packet that the cursor is at.
+    pub(crate) fn cursor_psn(&self) -> Psn {
+        self.at(self.cursor.number).map_or(self.next_psn, |wqe| wqe.first.plus(self.cursor.packet))
+    }
+
+    /// Moves the cursor to a PSN of the queue, or behind its end.
+    pub(crate) fn seek(&mut self, psn: Psn) {
+        let mut number = self.head;
+        for wqe in &self.queue {
+            let packet = psn.distance(wqe.first);
+            if packet < wqe.packets as i32 {
+                self.cursor = Cursor { number, packet: packet.max(0) as u32 };
+                return;
+            }
+            number += 1;
+        }
+        self.cursor = Cursor { number, packet: 0 };
+    }
+
+    /// Takes the front off the queue, done.
+    pub(crate) fn finish(&mut self, completions: &mut CompletionQueue) {
+        let Some(wqe) = self.queue.pop_front() else { return };
+        if wqe.signalled {
+            completions.send(self.qp, wqe.id, wqe.opcode(), Status::Success, self.head);
+        }
+        self.head += 1;
+        if let Place::Inline(_) = wqe.place {
+            self.inline.drain(..wqe.bytes as usize);
+            self.inline_gone += u64::from(wqe.bytes);
+        }
+    }
+
+    /// Breaks: the front gets a status, everything behind it is flushed.
+    pub(crate) fn fail(&mut self, first: Status, completions: &mut CompletionQueue) {
+        let mut status = first;
+        for wqe in self.queue.drain(..) {
+            completions.send(self.qp, wqe.id, wqe.opcode(), status, self.head);
+            self.head += 1;
+            status = Status::Flushed;
+        }
+        self.inline_gone += self.inline.len() as u64;
+        self.inline.clear();
+        self.cursor = Cursor { number: self.head, packet: 0 };
+        (self.timers.retry, self.timers.probe, self.timers.rnr, self.timers.probing) = (None, None, None, false);
+        (self.una, self.sent, self.asked) = (self.next_psn, self.next_psn, 0);
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        [self.timers.retry, self.timers.probe, self.timers.rnr].into_iter().flatten().min()
+    }
+
+    /// Whether something was sent and has not been acknowledged.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.una != self.sent
+    }
+}

@@ -1,0 +1,120 @@
+//! Making queue pairs and moving them from state to state.
+
+use stentor_fabric::{QpConfig, QpId, Status};
+
+use super::Endpoint;
+use super::memory::ProtectionDomain;
+use super::qp::{Path, Qp, Sending, State, TransitionError};
+use super::requester::Requester;
+use super::responder::Responder;
+
+impl Endpoint {
+    /// Makes a queue pair with a number of its own (24 bits). It is [`State::Reset`]. `None` if the number is taken.
+    pub fn create(&mut self, number: u32, domain: ProtectionDomain, config: QpConfig) -> Option<QpId> {
+        let number = number & 0xff_ffff;
+        let Err(place) = self.numbers.binary_search_by_key(&number, |(number, _)| *number) else { return None };
+        let id = QpId(self.qps.len() as u32);
+        self.numbers.insert(place, (number, id.0));
+        self.qps.push(Qp::new(id, number, domain, config));
+        Some(id)
+    }
+
+    /// Gives a queue pair in the state [`State::Reset`] another number, so that what still comes for its former life
+    /// finds nobody. False if the number is taken or the queue pair is in use.
+    pub fn renumber(&mut self, id: QpId, number: u32) -> bool {
+        let number = number & 0xff_ffff;
+        let Some(qp) = self.qps.get_mut(id.index()) else { return false };
+        if qp.state != State::Reset || self.numbers.iter().any(|(taken, _)| *taken == number) {
+            return false;
+        }
+        qp.number = number;
+        self.numbers.retain(|(_, index)| *index != id.0);
+        let place = self.numbers.partition_point(|(other, _)| *other < number);
+        self.numbers.insert(place, (number, id.0));
+        true
+    }
+
+    /// State of a queue pair; `None` if there is no such one.
+    #[must_use]
+    pub fn state(&self, id: QpId) -> Option<State> {
+        Some(self.qps.get(id.index())?.state)
+    }
+
+    /// Number of a queue pair.
+    #[must_use]
+    pub fn number(&self, id: QpId) -> Option<u32> {
+        Some(self.qps.get(id.index())?.number)
+    }
+
+    /// How a queue pair was made.
+    #[must_use]
+    pub fn config(&self, id: QpId) -> Option<QpConfig> {
+        Some(self.qps.get(id.index())?.config)
+    }
+
+    fn qp_mut(&mut self, id: QpId) -> Result<&mut Qp, TransitionError> {
+        self.qps.get_mut(id.index()).ok_or(TransitionError::UnknownQp(id))
+    }
+
+    /// Reset → Init: receives may be posted.
+    ///
+    /// # Errors
+    /// See [`TransitionError`]; the same for the following.
+    pub fn init(&mut self, id: QpId) -> Result<(), TransitionError> {
+        let qp = self.qp_mut(id)?;
+        qp.moves(State::Init, State::Reset)?;
+        qp.state = State::Init;
+        Ok(())
+    }
+
+    /// Init → ReadyToReceive.
+    ///
+    /// # Errors
+    /// See [`TransitionError`].
+    pub fn ready_to_receive(&mut self, id: QpId, path: Path) -> Result<(), TransitionError> {
+        let qp = self.qp_mut(id)?;
+        qp.moves(State::ReadyToReceive, State::Init)?;
+        path.check()?;
+        qp.responder.start(&path);
+        (qp.path, qp.state) = (Some(path), State::ReadyToReceive);
+        Ok(())
+    }
+
+    /// ReadyToReceive → ReadyToSend.
+    ///
+    /// # Errors
+    /// See [`TransitionError`].
+    pub fn ready_to_send(&mut self, id: QpId, sending: Sending) -> Result<(), TransitionError> {
+        let qp = self.qp_mut(id)?;
+        qp.moves(State::ReadyToSend, State::ReadyToReceive)?;
+        sending.check()?;
+        qp.requester.start(sending);
+        qp.state = State::ReadyToSend;
+        Ok(())
+    }
+
+    /// Anything → Error: outstanding work is flushed. Not reported by [`next_broken`](Endpoint::next_broken).
+    ///
+    /// # Errors
+    /// [`TransitionError::UnknownQp`].
+    pub fn break_qp(&mut self, id: QpId, first: Status) -> Result<(), TransitionError> {
+        self.qp_mut(id)?;
+        let told = self.broken.len();
+        self.fail(id.index(), first);
+        self.broken.truncate(told);
+        Ok(())
+    }
+
+    /// Anything → Reset: queues are emptied without completions, also those that were not polled yet keep no place.
+    ///
+    /// # Errors
+    /// [`TransitionError::UnknownQp`].
+    pub fn reset(&mut self, id: QpId) -> Result<(), TransitionError> {
+        let qp = self.qp_mut(id)?;
+        (qp.state, qp.path, qp.notified_at) = (State::Reset, None, None);
+        qp.requester = Requester::new(id, qp.config);
+        qp.responder = Responder::new(id, qp.config);
+        self.completions.forget_places(id);
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! Making a requester's packets.
+
+use stentor_wire::{AtomicEth, Bth, Headers, Message, Position, Psn, Repr, Reth};
+
+use super::completions::CompletionQueue;
+use super::counters::Counters;
+use super::memory::Memory;
+use super::outbox::Outbox;
+use super::qp::Path;
+use super::requester::{Cursor, Kind, Place, READ_PIECE, Requester, Wqe};
+
+/// What making a packet takes.
+pub(crate) struct Making<'a> {
+    pub(crate) now: u64,
+    pub(crate) reliable: bool,
+    pub(crate) path: &'a Path,
+    pub(crate) memory: &'a Memory,
+    pub(crate) out: &'a mut Outbox,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) completions: &'a mut CompletionQueue,
+}
+
+impl Requester {
+    /// Makes the next packet, if there is one and it may go. `out` has room.
+    pub(crate) fn transmit(&mut self, making: &mut Making<'_>) -> bool {
+        if self.timers.rnr.is_some() {
+            return false;
+        }
+        if std::mem::take(&mut self.timers.probing) && self.probe(making) {
+            return true;
+        }
+        let Some(wqe) = self.at(self.cursor.number).copied() else { return false };
+        let packet = self.cursor.packet;
+        let psn = wqe.first.plus(packet);
+        if !making.reliable {
+            self.make(making, &wqe, packet, false);
+            self.step(making, &wqe, 1);
+            return true;
+        }
+        let ahead = psn.distance(self.una) as u32;
+        if ahead >= self.window || wqe.wants_answer() && self.asked >= self.sending.max_rd_atomic.into() {
+            return false;
+        }
+        let packets = if wqe.kind == Kind::Read { piece(&wqe, packet) } else { 1 };
+        let ends = packet + packets >= wqe.packets;
+        // An acknowledgement is asked for where a completion waits for one, and often enough to keep the window open.
+        let ask = ends && wqe.signalled || self.unasked + 1 >= (self.window / 4).max(1) || ahead + 1 >= self.window;
+        self.make(making, &wqe, packet, ask);
+        self.asked += u32::from(wqe.wants_answer());
+        if psn.is_before(self.sent) {
+            making.counters.retransmitted += 1;
+        } else if ask && self.timers.timed.is_none() {
+            self.timers.timed = Some((psn, making.now));
+        }
+        self.step(making, &wqe, packets);
+        let timeout = self.sending.timeout_ns();
+        if self.timers.retry.is_none() {
+            self.timers.retry = timeout.map(|timeout| making.now + timeout);
+        }
+        self.timers.probe = Some(making.now + self.timers.patience);
+        true
+    }
+
+    /// Moves on by some packets of a work request.
+    fn step(&mut self, making: &mut Making<'_>, wqe: &Wqe, packets: u32) {
+        self.cursor.packet += packets;
+        let psn = wqe.first.plus(self.cursor.packet);
+        if self.sent.is_before(psn) {
+            self.sent = psn;
+        }
+        if self.cursor.packet >= wqe.packets {
+            self.cursor = Cursor { number: self.cursor.number + 1, packet: 0 };
+            if !making.reliable {
+                self.una = psn;
+                self.finish(making.completions);
+            }
+        }
+    }
+
+    /// Sends the last packet again, or asks again for the answer that is missing, so that the peer says how far it is.
+    fn probe(&mut self, making: &mut Making<'_>) -> bool {
+        let before = match self.cursor {
+            Cursor { number, packet: 0 } => {
+                let Some(wqe) = number.checked_sub(1).and_then(|number| self.at(number)) else { return false };
+                Cursor { number: number - 1, packet: wqe.packets - 1 }
+            }
+            Cursor { number, packet } => Cursor { number, packet: packet - 1 },
+        };
+        let Some(wqe) = self.at(before.number).copied() else { return false };
+        let packet = if wqe.wants_answer() { wqe.answered } else { before.packet };
+        self.make(making, &wqe, packet, true);
+        making.counters.probes += 1;
+        true
+    }
+
+    /// Makes one packet.
+    fn make(&mut self, making: &mut Making<'_>, wqe: &Wqe, packet: u32, ask: bool) {
+        let mtu = u32::from(making.path.mtu);
+        let position = Position::of(packet, wqe.packets);
+        let offset = packet * mtu;
+        let (headers, payload) = match wqe.kind {
+            Kind::Send | Kind::Write => {
+                let message = message(wqe, position);
+                let headers = if making.reliable { Headers::Rc(message) } else { Headers::Uc(message) };
+                (headers, (wqe.bytes - offset).min(mtu))
+            }
+            Kind::Read => (read(wqe, packet, mtu), 0),
+            Kind::CompareSwap { expected, new } => (Headers::CompareSwap(atomic(wqe, new, expected)), 0),
+            Kind::FetchAdd { add } => (Headers::FetchAdd(atomic(wqe, add, 0)), 0),
+        };
+        let mut bth = Bth::new(making.path.dest_qp, wqe.first.plus(packet));
+        bth.ack_req = ask || making.reliable && wqe.wants_answer();
+        bth.solicited = wqe.solicited && position.ends();
+        self.unasked = if bth.ack_req { 0 } else { self.unasked + 1 };
+        let repr = Repr { bth, headers, payload_bytes: payload as usize };
+        making.counters.sent += 1;
+        making.out.push(&making.path.envelope, &repr, |to| match wqe.place {
+            Place::Local(span) => making.memory.load(span.region, span.offset + u64::from(offset), to),
+            Place::Inline(at) => self.copy_inline(at + u64::from(offset), to),
+        });
+    }
+
+    fn copy_inline(&self, at: u64, to: &mut [u8]) {
+        let at = (at - self.inline_gone) as usize;
+        let (front, back) = self.inline.as_slices();
+        let from_front = front.len().saturating_sub(at).min(to.len());
+        let (first, second) = to.split_at_mut(from_front);
+        if from_front > 0 {
+            first.copy_from_slice(&front[at..at + from_front]);
+        }
+        if !second.is_empty() {
+            let at = at.saturating_sub(front.len());
+            second.copy_from_slice(&back[at..at + second.len()]);
+        }
+    }
+
+    /// Goes back to a PSN: everything from there on is sent again.
+    pub(crate) fn go_back(&mut self, psn: Psn) {
+        self.seek(psn);
+        (self.recovering, self.asked, self.timers.timed) = (true, 0, None);
+    }
+}
+
+/// Packets of a READ that one request asks for, from `packet` on.
+pub(crate) fn piece(wqe: &Wqe, packet: u32) -> u32 {
+    (READ_PIECE - packet % READ_PIECE).min(wqe.packets - packet)
+}
+
+fn message(wqe: &Wqe, position: Position) -> Message {
+    let reth = Reth { va: wqe.remote.va, rkey: wqe.remote.rkey, bytes: wqe.bytes };
+    match (wqe.kind == Kind::Write, position, wqe.imm) {
+        (false, Position::First, _) => Message::SendFirst,
+        (false, Position::Middle, _) => Message::SendMiddle,
+        (false, Position::Last, None) => Message::SendLast,
+        (false, Position::Last, Some(imm)) => Message::SendLastImm(imm),
+        (false, Position::Only, None) => Message::SendOnly,
+        (false, Position::Only, Some(imm)) => Message::SendOnlyImm(imm),
+        (true, Position::First, _) => Message::WriteFirst(reth),
+        (true, Position::Middle, _) => Message::WriteMiddle,
+        (true, Position::Last, None) => Message::WriteLast,
+        (true, Position::Last, Some(imm)) => Message::WriteLastImm(imm),
+        (true, Position::Only, None) => Message::WriteOnly(reth),
+        (true, Position::Only, Some(imm)) => Message::WriteOnlyImm(reth, imm),
+    }
+}
+
+fn read(wqe: &Wqe, packet: u32, mtu: u32) -> Headers {
+    let offset = packet * mtu;
+    let bytes = (wqe.bytes - offset).min(piece(wqe, packet) * mtu);
+    Headers::ReadRequest(Reth { va: wqe.remote.va.wrapping_add(offset.into()), rkey: wqe.remote.rkey, bytes })
+}
+
+fn atomic(wqe: &Wqe, swap_add: u64, compare: u64) -> AtomicEth {
+    AtomicEth { va: wqe.remote.va, rkey: wqe.remote.rkey, swap_add, compare }
+}

@@ -1,0 +1,101 @@
+//! What is posted.
+
+use stentor_fabric::Span;
+
+/// Where the data of a SEND or WRITE comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data<'a> {
+    /// Copied while posting.
+    Inline(&'a [u8]),
+    /// Read when a packet is made, and again when it is sent again.
+    Local(Span),
+}
+
+impl Data<'_> {
+    /// Length, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Data::Inline(data) => data.len(),
+            Data::Local(span) => span.bytes as usize,
+        }
+    }
+}
+
+/// A place in the peer's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Remote {
+    /// Virtual address.
+    pub va: u64,
+    /// Key.
+    pub rkey: u32,
+}
+
+/// An operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request<'a> {
+    /// SEND, perhaps with an immediate.
+    Send {
+        /// What.
+        data: Data<'a>,
+        /// The immediate.
+        imm: Option<u32>,
+    },
+    /// WRITE; with an immediate it consumes a receive of the peer.
+    Write {
+        /// What.
+        data: Data<'a>,
+        /// Where to.
+        remote: Remote,
+        /// The immediate.
+        imm: Option<u32>,
+    },
+    /// READ.
+    Read {
+        /// Where to.
+        local: Span,
+        /// Where from.
+        remote: Remote,
+    },
+    /// Compare-and-swap; the old value goes to `local` (8 bytes).
+    CompareSwap {
+        /// Where the old value goes.
+        local: Span,
+        /// The word.
+        remote: Remote,
+        /// Swap if it equals this.
+        expected: u64,
+        /// The new value.
+        new: u64,
+    },
+    /// Fetch-and-add; the old value goes to `local` (8 bytes).
+    FetchAdd {
+        /// Where the old value goes.
+        local: Span,
+        /// The word.
+        remote: Remote,
+        /// What is added.
+        add: u64,
+    },
+}
+
+/// A work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Work<'a> {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// What to do.
+    pub request: Request<'a>,
+    /// Whether success is reported.
+    pub signalled: bool,
+    /// Whether the peer's completion is a solicited event (SE).
+    pub solicited: bool,
+}
+
+impl<'a> Work<'a> {
+    /// A signalled request.
+    #[must_use]
+    pub fn signalled(id: u64, request: Request<'a>) -> Work<'a> {
+        Work { id, request, signalled: true, solicited: false }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a process must know to start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use thiserror::Error;
+
+use crate::driver::{Chances, Mode, PortError};
+
+/// Configuration of one process.
+#[derive(Clone, Debug)]
+pub struct RoceConfig {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The cluster's key: whoever does not have it gets nothing. Equal at every process.
+    pub key: Vec<u8>,
+    /// Of the cluster's configuration; equal at every process.
+    pub fingerprint: u64,
+    /// Of the protocols above; equal at every process.
+    pub version: u16,
+    /// This process.
+    pub me: ProcessId,
+    /// Where each process listens for bootstrap connections; its packets go to UDP port 4791 of the same address. `None`
+    /// for processes that only dial: of two processes the one with the larger id dials, so the others need no address in
+    /// the table. This process's own address must be there.
+    pub addresses: Vec<Option<SocketAddr>>,
+    /// Payload of a packet, bytes; the smaller of the two ends counts. 1024 fits an Ethernet MTU of 1500, 4096 one of 4200.
+    pub mtu: u16,
+    /// Packets of one queue pair that are on their way at the same time.
+    pub window: u32,
+    /// Limit of all memory that this process registers, bytes.
+    pub max_bytes: u64,
+    /// Limit of one message or write, bytes.
+    pub message_bytes: u32,
+    /// How packets are taken in.
+    pub mode: Mode,
+    /// A capture of everything.
+    pub pcap: Option<PathBuf>,
+    /// A bad network, and the seed of its badness.
+    pub chances: Chances,
+    /// See `chances`.
+    pub seed: u64,
+    /// About how long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    pub rnr_timeout: Duration,
+}
+
+impl RoceConfig {
+    /// Path MTU 1024, a window of 32 packets, 4 GiB, messages of 256 KiB, a plain socket.
+    #[must_use]
+    pub fn new(cluster: &str, me: ProcessId, addresses: Vec<Option<SocketAddr>>) -> RoceConfig {
+        RoceConfig {
+            cluster: cluster.to_owned(),
+            key: Vec::new(),
+            fingerprint: 0,
+            version: 1,
+            me,
+            addresses,
+            mtu: 1024,
+            window: 32,
+            max_bytes: 4 << 30,
+            message_bytes: 256 << 10,
+            mode: Mode::Plain,
+            pcap: None,
+            chances: Chances::default(),
+            seed: 1,
+            rnr_timeout: Duration::from_millis(250),
+        }
+    }
+}
+
+/// Why a process could not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// No address for this process.
+    #[error("{0} has no address in the table of {1} processes")]
+    NoAddress(ProcessId, usize),
+    /// Not a path MTU.
+    #[error("path MTU {0}: it is one of 256, 512, 1024, 2048, 4096")]
+    Mtu(u16),
+    /// A name that is too long.
+    #[error("cluster name {0:?}: it has 1 to 64 bytes")]
+    Name(String),
+    /// The sockets for packets.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The socket for bootstrap connections.
+    #[error("cannot listen for bootstrap connections at {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The capture.
+    #[error("cannot write the capture {path}: {source}")]
+    Pcap {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The system said no.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

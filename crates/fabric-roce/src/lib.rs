@@ -1,0 +1,17 @@
+//! RoCEv2 in user space.
+//!
+//! - [`endpoint`] is the InfiniBand transport as a state machine: packets, posted work and the time go in; packets,
+//!   completions and the next deadline come out. It does no I/O and reads no clock.
+//! - [`driver`] moves its packets over UDP sockets (port 4791), without privileges, or takes them from a raw socket. There
+//!   are captures, and a bad network on purpose.
+//! - [`peer`] talks to NICs and to Linux Soft-RoCE as rdma-core's examples do.
+//! - [`RoceFabric`] is the contract of `stentor-fabric` on both; peers meet over TCP, each showing that it has the cluster's
+//!   key.
+#![deny(unsafe_code)]
+
+pub mod driver;
+pub mod endpoint;
+mod fabric;
+pub mod peer;
+
+pub use fabric::{RoceConfig, RoceFabric, StartError};

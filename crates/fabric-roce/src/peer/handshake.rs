@@ -1,0 +1,153 @@
+//! The TCP handshake of `ibv_rc_pingpong`: each side sends `LID:QPN:PSN:GID` in hexadecimal, the client first.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use super::PeerError;
+
+/// `0000:000000:000000:` and 32 digits, and the zero byte behind them.
+const BYTES: usize = 52;
+/// How long the other side has for one line.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What one side tells the other of its queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Destination {
+    /// Local identifier; 0 on Ethernet.
+    pub lid: u16,
+    /// Queue pair, 24 bits.
+    pub number: u32,
+    /// First PSN, 24 bits.
+    pub psn: u32,
+    /// The GID: an IPv4 address as `::ffff:a.b.c.d`.
+    pub address: IpAddr,
+}
+
+impl Destination {
+    fn encode(&self) -> [u8; BYTES] {
+        let gid = match self.address {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let text =
+            format!("{:04x}:{:06x}:{:06x}:{:032x}", self.lid, self.number & 0xff_ffff, self.psn, u128::from(gid));
+        let mut bytes = [0; BYTES];
+        bytes[..BYTES - 1].copy_from_slice(text.as_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; BYTES]) -> Option<Destination> {
+        let text = std::str::from_utf8(bytes).ok()?.trim_end_matches('\0');
+        let mut fields = text.split(':');
+        let mut field = |digits: usize| fields.next().filter(|field| field.len() == digits);
+        let lid = u16::from_str_radix(field(4)?, 16).ok()?;
+        let number = u32::from_str_radix(field(6)?, 16).ok()?;
+        let psn = u32::from_str_radix(field(6)?, 16).ok()?;
+        let gid = Ipv6Addr::from(u128::from_str_radix(field(32)?, 16).ok()?);
+        let address = gid.to_ipv4_mapped().map_or(IpAddr::V6(gid), IpAddr::V4);
+        fields.next().is_none().then_some(Destination { lid, number, psn, address })
+    }
+}
+
+/// The connection over which queue pairs are told of.
+#[derive(Debug)]
+pub struct Meeting {
+    stream: TcpStream,
+    place: String,
+    client: bool,
+}
+
+/// Waits for a client.
+///
+/// # Errors
+/// [`PeerError::Tcp`].
+pub fn listen(address: SocketAddr) -> Result<Meeting, PeerError> {
+    let failed = |what| move |source| PeerError::Tcp { what, place: address.to_string(), source };
+    let listener = TcpListener::bind(address).map_err(failed("listen at"))?;
+    let (stream, from) = listener.accept().map_err(failed("accept at"))?;
+    Ok(Meeting { stream, place: from.to_string(), client: false })
+}
+
+/// Goes to a server, which may start up to `patience` later.
+///
+/// # Errors
+/// [`PeerError::Tcp`].
+pub fn meet(host: &str, port: u16, patience: Duration) -> Result<Meeting, PeerError> {
+    let failed = |what| move |source| PeerError::Tcp { what, place: format!("{host}:{port}"), source };
+    let since = Instant::now();
+    loop {
+        let mut addresses = (host, port).to_socket_addrs().map_err(failed("find"))?;
+        let address = addresses.next().ok_or_else(|| failed("find")(std::io::ErrorKind::NotFound.into()))?;
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(Meeting { stream, place: address.to_string(), client: true }),
+            Err(error) if since.elapsed() > patience => return Err(failed("connect to")(error)),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+impl Meeting {
+    fn failed(&self, what: &'static str) -> impl Fn(std::io::Error) -> PeerError {
+        let place = self.place.clone();
+        move |source| PeerError::Tcp { what, place: place.clone(), source }
+    }
+
+    fn hear(&mut self) -> Result<Destination, PeerError> {
+        let mut bytes = [0; BYTES];
+        self.stream.set_read_timeout(Some(PATIENCE)).map_err(self.failed("wait for"))?;
+        self.stream.read_exact(&mut bytes).map_err(self.failed("hear"))?;
+        let said = || PeerError::Handshake {
+            place: self.place.clone(),
+            said: String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned(),
+        };
+        Destination::decode(&bytes).ok_or_else(said)
+    }
+
+    /// Tells of one queue pair and hears of the other; `ready` connects before the other side is told that it may send.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub fn exchange(
+        &mut self,
+        own: &Destination,
+        ready: impl FnOnce(&Destination) -> Result<(), PeerError>,
+    ) -> Result<Destination, PeerError> {
+        let other;
+        if self.client {
+            self.stream.write_all(&own.encode()).map_err(self.failed("tell"))?;
+            other = self.hear()?;
+            ready(&other)?;
+            self.stream.write_all(b"done\0").map_err(self.failed("tell"))?;
+        } else {
+            other = self.hear()?;
+            ready(&other)?;
+            self.stream.write_all(&own.encode()).map_err(self.failed("tell"))?;
+            let mut done = [0; 5];
+            self.stream.read_exact(&mut done).map_err(self.failed("hear"))?;
+        }
+        Ok(other)
+    }
+
+    /// The stream, for whoever has more to say.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_stock_example() {
+        let own = Destination { lid: 0, number: 0x11, psn: 0xabcdef, address: [10, 9, 0, 1].into() };
+        let bytes = own.encode();
+        assert_eq!(&bytes[..51], b"0000:000011:abcdef:00000000000000000000ffff0a090001");
+        assert_eq!(Destination::decode(&bytes), Some(own));
+        let mut wrong = bytes;
+        wrong[4] = b'-';
+        assert_eq!(Destination::decode(&wrong), None);
+        assert_eq!(Destination::decode(&[0xff; BYTES]), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! What this endpoint sends for an operation is what the Linux kernel's rxe sends, byte for byte.
+//!
+//! Free, and therefore not compared: the IPv4 identification (rxe counts, a plain UDP socket sends 0) with what follows
+//! from it (IPv4 header checksum, ICRC). Everything else is: lengths, ports, opcode, flags, AckReq, PSNs, keys, addresses,
+//! syndromes, MSNs, payloads, pads.
+
+mod common;
+
+use common::{DOMAIN, MS, Setup, Side, VA, golden};
+use stentor_fabric::{Access, Span, Status};
+use stentor_fabric_roce::endpoint::{Arrival, Check, Data, Remote, Request};
+use stentor_wire::{Envelope, Headers, IpPacket, IpRepr, Message, Packet, Repr, Reth};
+
+const LENGTHS: [u32; 12] = [0, 1, 2, 3, 4, 8, 64, 1024, 1025, 2048, 3000, 8192];
+const SETUP: Setup = Setup {
+    kind: stentor_fabric::QpKind::Reliable,
+    mtu: 1024,
+    psn_a: 0,
+    psn_b: 0,
+    window: 32,
+    timeout: 14,
+    retries: 7,
+    rnr_retries: 7,
+    rd_atomic: 16,
+    rnr_code: 14,
+    words: 2048,
+};
+
+/// Without what is free.
+fn comparable(envelope: &Envelope, transport: &[u8]) -> (Envelope, Vec<u8>, String) {
+    let mut envelope = *envelope;
+    if let IpRepr::V4(ip) = &mut envelope.ip {
+        ip.id = 0;
+    }
+    let text = Packet::new_checked(transport).unwrap().to_string();
+    (envelope, transport[..transport.len() - 4].to_vec(), text)
+}
+
+fn same(file: &str, n: usize, ours: &(Envelope, Vec<u8>), theirs: &IpPacket<'_>) {
+    let ours = comparable(&ours.0, &ours.1);
+    let theirs = comparable(&theirs.envelope, theirs.packet.as_bytes());
+    assert_eq!(ours.2, theirs.2, "{file} packet {n}");
+    assert_eq!(ours, theirs, "{file} packet {n}");
+}
+
+fn is_from_a(packet: &IpPacket<'_>) -> bool {
+    packet.envelope.ip.source() == common::address(1)
+}
+
+/// The connections of a capture, by the two queue pair numbers that they have.
+fn connections<'a>(packets: &'a [Vec<u8>]) -> Vec<Vec<IpPacket<'a>>> {
+    let mut all: Vec<(u32, Vec<IpPacket<'a>>)> = Vec::new();
+    for bytes in packets {
+        let packet = IpPacket::new_checked(bytes).unwrap();
+        // In these captures both ends have the same number.
+        let number = packet.packet.dest_qp();
+        match all.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, list)) => list.push(packet),
+            None => all.push((number, vec![packet])),
+        }
+    }
+    all.into_iter().map(|(_, list)| list).collect()
+}
+
+fn data(bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|i| (bytes + 7 * i) as u8).collect()
+}
+
+/// Posts operation `n`; false behind the last one.
+type Operations<'a> = &'a dyn Fn(&mut Side, usize) -> bool;
+
+/// Our requester, with the kernel as responder.
+fn as_requester(file: &str, packets: &[IpPacket<'_>], operations: Operations<'_>, ends: Status) {
+    let first = &packets[0];
+    let number = first.packet.dest_qp();
+    let mut a = Side::new(number, &SETUP);
+    let psn = first.packet.psn().get();
+    a.ready(first.envelope_like_ours(), number, (psn, 0), &SETUP);
+    let (mut now, mut posted, mut ours) = (0, 0, std::collections::VecDeque::new());
+    for (n, packet) in packets.iter().enumerate() {
+        if !is_from_a(packet) {
+            a.take(now, &(packet.envelope, packet.packet.as_bytes().to_vec()));
+            continue;
+        }
+        if ours.is_empty() {
+            ours.extend(a.packets(now));
+        }
+        while ours.is_empty() && a.completions().len() == usize::from(posted > 0) && operations(&mut a, posted) {
+            posted += 1;
+            ours.extend(a.packets(now));
+        }
+        while ours.is_empty() {
+            // Only "receiver not ready" makes us wait.
+            now = a.endpoint.next_deadline().unwrap_or_else(|| panic!("{file} packet {n}: we would send nothing"));
+            a.endpoint.tick(now);
+            ours.extend(a.packets(now));
+        }
+        same(file, n, &ours.pop_front().unwrap(), packet);
+    }
+    let last: Vec<_> = a.completions().iter().map(|completion| completion.status).collect();
+    assert_eq!(last, [ends], "{file}: the last operation");
+    assert!(!operations(&mut a, posted), "{file}: the capture has fewer operations");
+    assert!(now <= 10 * MS);
+}
+
+/// Our responder, with the kernel as requester.
+fn as_responder(file: &str, packets: &[IpPacket<'_>], receives: &[usize]) -> Side {
+    let number = packets[0].packet.dest_qp();
+    let mut b = Side::new(number, &SETUP);
+    let answer = packets.iter().find(|packet| !is_from_a(packet)).unwrap();
+    b.ready(answer.envelope_like_ours(), number, (0, packets[0].packet.psn().get()), &SETUP);
+    b.fill(b.shared, 0, &(0..8192_u32).map(|i| (3 + 7 * i) as u8).collect::<Vec<_>>());
+    let mut ours = std::collections::VecDeque::new();
+    for (n, packet) in packets.iter().enumerate() {
+        if receives.contains(&n) {
+            let span = b.span(0, 8192);
+            b.endpoint.post_receive(b.qp, span, n as u64).unwrap();
+        }
+        if is_from_a(packet) {
+            let bytes = with_our_key(packet, b.key);
+            b.take(0, &(packet.envelope, bytes));
+            ours.extend(b.packets(0));
+        } else {
+            let packet_of_ours = ours.pop_front().unwrap_or_else(|| panic!("{file} packet {n}: we would not answer"));
+            same(file, n, &packet_of_ours, packet);
+        }
+    }
+    assert!(ours.is_empty(), "{file}: we would say more");
+    b
+}
+
+/// The key is the responder's choice. A wrong one stays wrong.
+fn with_our_key(packet: &IpPacket<'_>, key: u32) -> Vec<u8> {
+    let mut bytes = packet.packet.as_bytes().to_vec();
+    let mut view = Packet::new_checked(&mut bytes[..]).unwrap();
+    if let Some(reth) = view.reth() {
+        view.set_reth(Reth { rkey: if reth.rkey & 0xffff == WRONG_KEY & 0xffff { WRONG_KEY } else { key }, ..reth });
+    }
+    packet.envelope.seal(&mut bytes);
+    bytes
+}
+
+/// `rxe_nak.pcap` asks for memory with a key that is not the one it was given.
+const WRONG_KEY: u32 = 0xdead_beef;
+
+trait LikeOurs {
+    /// The headers with which we would send this packet.
+    fn envelope_like_ours(&self) -> Envelope;
+}
+
+impl LikeOurs for IpPacket<'_> {
+    fn envelope_like_ours(&self) -> Envelope {
+        let ip = &self.envelope.ip;
+        Envelope::plain(ip.source(), self.envelope.source_port, ip.destination()).unwrap()
+    }
+}
+
+/// The key and address that a capture's requests name.
+fn target(packets: &[IpPacket<'_>]) -> Remote {
+    let reth = packets.iter().find_map(|packet| packet.packet.reth());
+    reth.map_or(Remote::default(), |reth| Remote { va: reth.va, rkey: reth.rkey })
+}
+
+#[test]
+fn sends() {
+    let packets = golden("rxe_send.pcap");
+    let packets = &connections(&packets)[0];
+    let operations = |a: &mut Side, n: usize| {
+        let Some(bytes) = LENGTHS.get(n) else { return false };
+        a.fill(a.local, 0, &data(*bytes));
+        let data = Data::Local(a.span(0, *bytes));
+        a.post(n as u64, Request::Send { data, imm: None });
+        true
+    };
+    as_requester("rxe_send", packets, &operations, Status::Success);
+    let every: Vec<_> = (0..packets.len()).filter(|n| is_from_a(&packets[*n])).collect();
+    let mut b = as_responder("rxe_send", packets, &every);
+    let received: Vec<_> = b.completions().iter().map(|completion| completion.bytes).collect();
+    assert_eq!(received, LENGTHS);
+    assert_eq!(b.bytes(b.local)[..8192], data(8192));
+}
+
+#[test]
+fn writes() {
+    for (file, imm) in [("rxe_write.pcap", None), ("rxe_writeimm.pcap", Some(0xdead_beef_u32))] {
+        let packets = golden(file);
+        let packets = &connections(&packets)[0];
+        let remote = target(packets);
+        let operations = |a: &mut Side, n: usize| {
+            let inline = [data(16)];
+            let bytes = LENGTHS.get(n).copied();
+            let data = match (bytes, imm) {
+                (Some(bytes), _) => {
+                    a.fill(a.local, 0, &data(bytes));
+                    Data::Local(a.span(0, bytes))
+                }
+                (None, None) if n == LENGTHS.len() => Data::Inline(&inline[0]),
+                _ => return false,
+            };
+            // A WRITE without data names no memory in this capture's first operation.
+            a.post(n as u64, Request::Write { data, remote, imm });
+            true
+        };
+        as_requester(file, packets, &operations, Status::Success);
+        let every: Vec<_> = (0..packets.len()).filter(|n| imm.is_some() && is_from_a(&packets[*n])).collect();
+        let mut b = as_responder(file, packets, &every);
+        let received: Vec<_> = b.completions().iter().map(|completion| (completion.bytes, completion.imm)).collect();
+        let expected: Vec<_> = LENGTHS.iter().filter(|_| imm.is_some()).map(|bytes| (*bytes, imm)).collect();
+        assert_eq!(received, expected);
+        assert_eq!(b.bytes(b.shared)[16..8192], data(8192)[16..]);
+    }
+}
+
+#[test]
+fn reads() {
+    let packets = golden("rxe_read.pcap");
+    let packets = &connections(&packets)[0];
+    let remote = target(packets);
+    let operations = |a: &mut Side, n: usize| {
+        let Some(bytes) = LENGTHS.get(n + 1) else { return false };
+        let local = a.span(0, *bytes);
+        a.post(n as u64, Request::Read { local, remote });
+        true
+    };
+    as_requester("rxe_read", packets, &operations, Status::Success);
+    as_responder("rxe_read", packets, &[]);
+}
+
+#[test]
+fn receiver_not_ready() {
+    let packets = golden("rxe_rnr.pcap");
+    let packets = &connections(&packets)[0];
+    let payload = packets[0].packet.payload();
+    let operations = |a: &mut Side, n: usize| {
+        if n == 0 {
+            a.post(0, common::inline_send(payload));
+        }
+        n == 0
+    };
+    as_requester("rxe_rnr", packets, &operations, Status::Success);
+    let b = as_responder("rxe_rnr", packets, &[4]);
+    assert_eq!(b.endpoint.counters().rnr_sent, 2);
+}
+
+#[test]
+fn remote_access_errors() {
+    let packets = golden("rxe_nak.pcap");
+    for packets in connections(&packets) {
+        let Ok(Repr { headers, .. }) = Repr::parse(&packets[0].packet) else { panic!("not a packet") };
+        let payload = packets[0].packet.payload();
+        let operations = |a: &mut Side, n: usize| {
+            let request = match headers {
+                Headers::Rc(Message::WriteOnly(Reth { va, rkey, .. })) => {
+                    common::inline_write(payload, Remote { va, rkey })
+                }
+                Headers::ReadRequest(Reth { va, rkey, bytes }) => {
+                    Request::Read { local: Span { region: a.local, offset: 0, bytes }, remote: Remote { va, rkey } }
+                }
+                other => panic!("{other}"),
+            };
+            if n == 0 {
+                a.post(0, request);
+            }
+            n == 0
+        };
+        as_requester("rxe_nak", &packets, &operations, Status::RemoteAccess);
+        // To us: a key of another protection domain, and memory outside the region.
+        let number = packets[0].packet.dest_qp();
+        let mut b = Side::new(number, &SETUP);
+        b.ready(packets[1].envelope_like_ours(), number, (0, packets[0].packet.psn().get()), &SETUP);
+        let other = stentor_fabric_roce::endpoint::ProtectionDomain(DOMAIN.0 + 1);
+        let foreign = b.endpoint.memory_mut().grant(b.shared, other, Access::Atomic, 9).unwrap();
+        let key = if matches!(headers, Headers::ReadRequest(_)) { b.key } else { foreign };
+        let bytes = with_our_key(&packets[0], key);
+        b.endpoint.receive(0, &Arrival { envelope: packets[0].envelope, transport: &bytes, check: Check::Whole });
+        same("rxe_nak", 1, &b.packets(0)[0], &packets[1]);
+        assert_eq!(b.endpoint.counters().access_errors, 1);
+        assert!(b.bytes(b.shared).iter().all(|byte| *byte == 0));
+        let _ = VA;
+    }
+}

@@ -1,0 +1,357 @@
+//! One endpoint, one event, what comes of it: each test reads like a script of one connection.
+
+mod common;
+
+use common::{MS, Setup, Side, inline_send, inline_write, pair, settle};
+use stentor_fabric::{Access, Opcode, QpConfig, QpId, QpKind, Status};
+use stentor_fabric_roce::endpoint::{
+    Data, Endpoint, PostError, ProtectionDomain, Request, State, TransitionError, Work,
+};
+use stentor_wire::{Headers, IpRepr, NakCode, Packet, Psn, Repr, Response, Syndrome};
+
+fn headers(packet: &common::Flying) -> Headers {
+    Repr::parse(&Packet::new_checked(&packet.1[..]).unwrap()).unwrap().headers
+}
+
+fn syndrome(packet: &common::Flying) -> Syndrome {
+    match headers(packet) {
+        Headers::Response(Response::Acknowledge(aeth)) => aeth.syndrome,
+        other => panic!("{other}"),
+    }
+}
+
+fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
+    side.completions().iter().map(|completion| (completion.id, completion.status)).collect()
+}
+
+#[test]
+fn a_gap_is_complained_about_once_and_everything_from_there_is_sent_again() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let remote = b.remote(0);
+    for n in 0..4 {
+        a.post(n, inline_write(&[n as u8 + 1; 8], remote));
+    }
+    let sent = a.packets(0);
+    assert_eq!(sent.len(), 4);
+    for packet in &sent[1..] {
+        b.take(0, packet);
+    }
+    let answers = b.packets(0);
+    assert_eq!(answers.len(), 1, "one complaint for three packets");
+    assert_eq!(syndrome(&answers[0]), Syndrome::Nak(NakCode::PsnSequence));
+    a.take(1, &answers[0]);
+    let again = a.packets(1);
+    assert_eq!(again.len(), 4);
+    again.iter().for_each(|packet| b.take(1, packet));
+    let answers = b.packets(1);
+    assert_eq!(answers.len(), 1, "four acknowledgements become one");
+    a.take(2, &answers[0]);
+    assert_eq!(statuses(&mut a), (0..4).map(|n| (n, Status::Success)).collect::<Vec<_>>());
+    assert_eq!(b.bytes(b.shared)[..8], [4; 8]);
+}
+
+#[test]
+fn a_lost_tail_is_found_by_a_probe_long_before_the_timeout() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let remote = b.remote(0);
+    a.post(1, inline_write(&[1; 8], remote));
+    a.packets(0);
+    let probe = a.endpoint.next_deadline().unwrap();
+    assert!(probe < 20 * MS, "{probe}");
+    a.endpoint.tick(probe);
+    settle(probe, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(1, Status::Success)]);
+    assert_eq!((a.endpoint.counters().probes, a.endpoint.counters().timeouts), (1, 0));
+    assert_eq!(a.endpoint.next_deadline(), None, "nothing is outstanding, no timer runs");
+}
+
+#[test]
+fn retries_run_out() {
+    let (mut a, b) = pair(&Setup { retries: 2, timeout: 10, ..Setup::default() });
+    let remote = b.remote(0);
+    a.post(1, inline_write(&[1; 8], remote));
+    a.post(2, inline_write(&[2; 8], remote));
+    a.packets(0);
+    let timeout = 4096 << 10;
+    let mut now = 0;
+    while let Some(next) = a.endpoint.next_deadline() {
+        now = next;
+        a.endpoint.tick(now);
+        a.packets(now);
+    }
+    assert_eq!(statuses(&mut a), [(1, Status::RetryExceeded), (2, Status::Flushed)]);
+    assert_eq!(a.endpoint.next_broken(), Some(a.qp));
+    assert_eq!(a.endpoint.counters().timeouts, 3, "the first and two retries");
+    assert!(now >= 3 * timeout && now <= 12 * timeout, "between T and 4 T each: {now}");
+    assert_eq!(a.endpoint.state(a.qp), Some(State::Error));
+}
+
+#[test]
+fn receiver_not_ready_waits_and_runs_out() {
+    let (mut a, mut b) = pair(&Setup { rnr_retries: 1, rnr_code: 14, ..Setup::default() });
+    a.post(1, inline_send(b"hello"));
+    settle(0, &mut a, &mut b);
+    assert_eq!(a.endpoint.next_deadline(), Some(1_280_000), "code 14");
+    assert!(a.packets(1_000_000).is_empty(), "it waits");
+    a.endpoint.tick(1_280_000);
+    settle(1_280_000, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(1, Status::RnrRetryExceeded)]);
+}
+
+#[test]
+fn receiver_not_ready_without_end_is_7() {
+    let (mut a, mut b) = pair(&Setup { rnr_retries: 7, ..Setup::default() });
+    a.post(1, inline_send(b"hello"));
+    let mut now = 0;
+    for _ in 0..50 {
+        settle(now, &mut a, &mut b);
+        now = a.endpoint.next_deadline().unwrap();
+        a.endpoint.tick(now);
+    }
+    let span = b.span(0, 64);
+    b.endpoint.post_receive(b.qp, span, 7).unwrap();
+    settle(now, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(1, Status::Success)]);
+    assert_eq!(b.completions()[0].bytes, 5);
+}
+
+#[test]
+fn an_atomic_that_is_repeated_gives_its_old_answer() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let (local, remote) = (a.span(0, 8), b.remote(8));
+    a.post(1, Request::FetchAdd { local, remote, add: 5 });
+    let request = a.packets(0);
+    b.take(0, &request[0]);
+    let first = b.packets(0);
+    b.take(1, &request[0]);
+    let second = b.packets(1);
+    assert_eq!(first[0].1, second[0].1, "the same answer, bit for bit");
+    assert_eq!(b.bytes(b.shared)[8..16], 5_u64.to_ne_bytes(), "added once");
+    a.take(1, &second[0]);
+    assert_eq!(statuses(&mut a), [(1, Status::Success)]);
+    let mut old = request[0].clone();
+    for n in 0..10 {
+        a.post(10 + n, Request::FetchAdd { local, remote, add: 0 });
+        settle(2, &mut a, &mut b);
+    }
+    old.0 = request[0].0;
+    b.take(3, &old);
+    assert!(b.packets(3).is_empty(), "what is not kept any more is not answered");
+    assert_eq!(b.endpoint.counters().unrepeatable, 1);
+}
+
+#[test]
+fn a_part_of_a_read_that_is_missing_is_asked_for_alone() {
+    let (mut a, mut b) = pair(&Setup::default());
+    b.fill(b.shared, 0, &(0..=255).cycle().take(1000).collect::<Vec<u8>>());
+    let (local, remote) = (a.span(0, 1000), b.remote(0));
+    a.post(1, Request::Read { local, remote });
+    let request = a.packets(0);
+    assert_eq!(request.len(), 1);
+    b.take(0, &request[0]);
+    let answers = b.packets(0);
+    assert_eq!(answers.len(), 4);
+    a.take(0, &answers[0]);
+    a.take(0, &answers[3]);
+    let again = a.packets(1);
+    let Headers::ReadRequest(reth) = headers(&again[0]) else { panic!("a READ request") };
+    assert_eq!((reth.va, reth.bytes), (remote.va + 256, 744), "from the first packet that is missing");
+    b.take(1, &again[0]);
+    settle(1, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(1, Status::Success)]);
+    assert_eq!(a.bytes(a.local)[..1000], b.bytes(b.shared)[..1000]);
+}
+
+#[test]
+fn a_message_longer_than_the_receive_breaks_both_ends() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let span = b.span(0, 16);
+    b.endpoint.post_receive(b.qp, span, 7).unwrap();
+    b.endpoint.post_receive(b.qp, span, 8).unwrap();
+    a.post(1, inline_send(&[5; 17]));
+    a.post(2, inline_send(&[5; 1]));
+    settle(0, &mut a, &mut b);
+    assert_eq!(statuses(&mut b), [(7, Status::LocalLength), (8, Status::Flushed)]);
+    assert_eq!(statuses(&mut a), [(1, Status::RemoteInvalidRequest), (2, Status::Flushed)]);
+    assert!(b.bytes(b.local).iter().all(|byte| *byte == 0));
+    let both = [a.endpoint.state(a.qp), b.endpoint.state(b.qp)];
+    assert_eq!(both, [Some(State::Error), Some(State::Error)]);
+}
+
+#[test]
+fn access_taken_away_in_the_middle_of_a_read_ends_it() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let (local, remote) = (a.span(0, 1000), b.remote(0));
+    a.post(1, Request::Read { local, remote });
+    let request = a.packets(0);
+    b.take(0, &request[0]);
+    let key = b.key;
+    b.endpoint.memory_mut().revoke(key);
+    settle(0, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(1, Status::RemoteAccess)]);
+}
+
+#[test]
+fn congestion_is_answered_with_a_notification_that_halves_the_window() {
+    let (mut a, mut b) = pair(&Setup { window: 16, ..Setup::default() });
+    let remote = b.remote(0);
+    a.post(0, inline_write(&[1; 8], remote));
+    for mut packet in a.packets(0) {
+        let IpRepr::V4(ip) = &mut packet.0.ip else { panic!("IPv4") };
+        ip.tos = 3;
+        b.take(0, &packet);
+        b.take(1, &packet);
+    }
+    let answers = b.packets(1);
+    let notices = answers.iter().filter(|packet| headers(packet) == Headers::Cnp).count();
+    assert_eq!(notices, 1, "one per 50 µs");
+    answers.iter().for_each(|packet| a.take(2, packet));
+    let data = vec![1; 256 * 20];
+    a.post(1, inline_write(&data, remote));
+    assert_eq!(a.packets(3).len(), 8, "half of 16");
+}
+
+#[test]
+fn solicited_messages_wake_those_who_wait_for_them() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let span = b.span(0, 64);
+    for n in 0..2 {
+        b.endpoint.post_receive(b.qp, span, n).unwrap();
+    }
+    let request = inline_send(b"x");
+    a.post(1, request);
+    settle(0, &mut a, &mut b);
+    assert!(!b.endpoint.take_solicited() && b.endpoint.take_landed());
+    let work = Work { id: 2, request, signalled: true, solicited: true };
+    a.endpoint.post_send(a.qp, &work).unwrap();
+    settle(0, &mut a, &mut b);
+    assert!(b.endpoint.take_solicited());
+}
+
+#[test]
+fn strangers_are_counted_by_cause_and_change_nothing() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let remote = b.remote(0);
+    a.post(1, inline_write(&[1; 8], remote));
+    let good = a.packets(0).remove(0);
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut packet = good.clone();
+        change(&mut packet.1);
+        packet.0.seal(&mut packet.1);
+        packet
+    };
+    b.take(0, &changed(&|bytes| bytes[0] = 0x1f));
+    b.take(0, &changed(&|bytes| bytes[0] = 0x2a));
+    b.take(0, &changed(&|bytes| bytes[2] = 0x12));
+    b.take(0, &changed(&|bytes| bytes[7] ^= 1));
+    b.take(0, &changed(&|bytes| bytes[10] ^= 0x40));
+    let mut damaged = good.clone();
+    damaged.1[30] ^= 1;
+    b.take(0, &damaged);
+    let mut elsewhere = good.clone();
+    elsewhere.0 = stentor_wire::Envelope::plain(common::address(9), 0xc190, common::address(2)).unwrap();
+    elsewhere.0.seal(&mut elsewhere.1);
+    b.take(0, &elsewhere);
+    let counters = *b.endpoint.counters();
+    let seen = [
+        counters.malformed,
+        counters.wrong_service,
+        counters.wrong_pkey,
+        counters.unknown_qp,
+        counters.out_of_order,
+        counters.bad_icrc,
+        counters.wrong_source,
+    ];
+    assert_eq!((seen, counters.received), ([1; 7], 7));
+    assert!(b.bytes(b.shared).iter().all(|byte| *byte == 0));
+    b.packets(0);
+    b.take(0, &good);
+    settle(0, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(1, Status::Success)]);
+}
+
+#[test]
+fn transitions_that_are_not_there_are_refused_with_both_states() {
+    let mut endpoint = Endpoint::new();
+    let config = QpConfig { kind: QpKind::Reliable, send_depth: 4, recv_depth: 4 };
+    let qp = endpoint.create(17, ProtectionDomain(1), config).unwrap();
+    assert_eq!(endpoint.create(17, ProtectionDomain(1), config), None, "the number is taken");
+    let (side, _) = pair(&Setup::default());
+    let path = side.path();
+    let error = endpoint.ready_to_receive(qp, path).unwrap_err();
+    assert_eq!(error, TransitionError::State { qp, from: State::Reset, to: State::ReadyToReceive, needs: State::Init });
+    assert!(error.to_string().contains("only from Init can it become ReadyToReceive"), "{error}");
+    let span = stentor_fabric::Span { region: stentor_fabric::RegionId(0), offset: 0, bytes: 0 };
+    assert_eq!(endpoint.post_receive(qp, span, 1), Err(PostError::State { qp, state: State::Reset }));
+    endpoint.init(qp).unwrap();
+    let wrong = stentor_fabric_roce::endpoint::Path { mtu: 1000, ..path };
+    assert_eq!(endpoint.ready_to_receive(qp, wrong), Err(TransitionError::Mtu(1000)));
+    endpoint.ready_to_receive(qp, path).unwrap();
+    let sending = stentor_fabric_roce::endpoint::Sending::new(Psn::new(1));
+    let wrong = stentor_fabric_roce::endpoint::Sending { retries: 8, ..sending };
+    let range = TransitionError::Range { field: "retries", value: 8, min: 0, max: 7 };
+    assert_eq!(endpoint.ready_to_send(qp, wrong), Err(range));
+    endpoint.ready_to_send(qp, sending).unwrap();
+    assert_eq!(endpoint.init(QpId(9)), Err(TransitionError::UnknownQp(QpId(9))));
+}
+
+#[test]
+fn what_may_not_be_posted() {
+    let (mut a, b) = pair(&Setup { kind: QpKind::Unreliable, ..Setup::default() });
+    let (local, remote) = (a.span(0, 8), b.remote(0));
+    let read = Work::signalled(1, Request::Read { local, remote });
+    assert_eq!(a.endpoint.post_send(a.qp, &read), Err(PostError::Unreliable(a.qp)));
+    let outside = a.span(2048 * 8 - 4, 8);
+    let send = Work::signalled(1, Request::Send { data: Data::Local(outside), imm: None });
+    assert_eq!(a.endpoint.post_send(a.qp, &send), Err(PostError::OutsideRegion(outside)));
+    let (mut a, b) = pair(&Setup::default());
+    let odd = Work::signalled(1, Request::FetchAdd { local, remote: b.remote(4), add: 1 });
+    assert!(matches!(a.endpoint.post_send(a.qp, &odd), Err(PostError::Misaligned { .. })));
+    for n in 0..128 {
+        a.post(n, inline_write(&[1; 8], remote));
+    }
+    let one = Work::signalled(1, inline_write(&[1; 8], remote));
+    assert_eq!(a.endpoint.post_send(a.qp, &one), Err(PostError::SendQueueFull { qp: a.qp, depth: 128 }));
+}
+
+#[test]
+fn an_unreliable_message_that_lost_a_packet_leaves_its_receive_to_the_next() {
+    let (mut a, mut b) = pair(&Setup { kind: QpKind::Unreliable, ..Setup::default() });
+    let span = b.span(0, 1024);
+    b.endpoint.post_receive(b.qp, span, 7).unwrap();
+    a.post(1, inline_send(&[1; 600]));
+    a.post(2, inline_send(&[2; 600]));
+    let packets = a.packets(0);
+    assert_eq!(packets.len(), 6);
+    for (n, packet) in packets.iter().enumerate() {
+        if n != 1 {
+            b.take(0, packet);
+        }
+    }
+    let received = b.completions();
+    assert_eq!(received.len(), 1);
+    assert_eq!((received[0].id, received[0].opcode, received[0].bytes), (7, Opcode::Recv, 600));
+    assert_eq!(b.bytes(b.local)[..600], [2; 600]);
+    assert_eq!(statuses(&mut a), [(1, Status::Success), (2, Status::Success)], "the sender never knows");
+    assert!(b.packets(0).is_empty(), "and nobody tells it");
+}
+
+#[test]
+fn rights_end_where_they_were_given() {
+    for (access, write, atomic) in
+        [(Access::Read, false, false), (Access::Write, true, false), (Access::Atomic, true, true)]
+    {
+        for (request_is_atomic, allowed) in [(false, write), (true, atomic)] {
+            let (mut a, mut b) = pair(&Setup::default());
+            let old = b.key;
+            b.endpoint.memory_mut().revoke(old);
+            b.key = b.endpoint.memory_mut().grant(b.shared, common::DOMAIN, access, 1).unwrap();
+            let (local, remote) = (a.span(0, 8), b.remote(0));
+            let add = Request::FetchAdd { local, remote, add: 1 };
+            a.post(1, if request_is_atomic { add } else { inline_write(&[1; 8], remote) });
+            settle(0, &mut a, &mut b);
+            let status = if allowed { Status::Success } else { Status::RemoteAccess };
+            assert_eq!(statuses(&mut a), [(1, status)], "{access:?}");
+        }
+    }
+}

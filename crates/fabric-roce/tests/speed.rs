@@ -1,0 +1,230 @@
+//! How fast it is, beside plain UDP sockets in the same run. Ignored unless asked for; two cores, nobody else on them, and
+//! a release build: `cargo test --release -p stentor-fabric-roce --test speed -- --ignored --nocapture --test-threads 1`.
+//!
+//! Everything is on the loopback device, all sides poll, figures are medians of interleaved rounds.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::{Access, RegionId, Span};
+use stentor_fabric_roce::driver::{Mode, Port};
+use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
+use stentor_fabric_roce::peer::{DOMAIN, Peer, PeerConfig};
+use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
+
+const ROUNDS: usize = 7;
+const TURNS: u64 = 20_000;
+
+/// Whoever measures on two cores measures alone.
+fn address(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 211, 7, last)
+}
+
+struct Half {
+    peer: Peer,
+    shared: RegionId,
+    key: u32,
+}
+
+/// Two connected peers with memory for each other.
+fn halves(mtu: u16, window: u32, bytes: usize) -> (Half, Half) {
+    let make = |last| {
+        let mut config = PeerConfig::new(address(last).into());
+        (config.mtu, config.window, config.mode) = (mtu, window, Some(Mode::Plain));
+        let mut peer = Peer::open(config, 256).expect("sockets");
+        let shared = peer.endpoint.memory_mut().register(bytes / 8, 0);
+        let key = peer.endpoint.memory_mut().grant(shared, DOMAIN, Access::Write, 1).expect("a key");
+        Half { peer, shared, key }
+    };
+    let (mut a, mut b) = (make(1), make(2));
+    let (to_a, to_b) = (a.peer.destination(), b.peer.destination());
+    a.peer.connect(&to_b).expect("connects");
+    b.peer.connect(&to_a).expect("connects");
+    (a, b)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// WRITEs 8 bytes and waits until the other side wrote 8 bytes. Returns µs for there and back.
+fn play(half: &mut Half, key: u32, begins: bool, turns: u64) -> f64 {
+    let since = Instant::now();
+    for turn in 1..=turns {
+        if begins {
+            write(half, key, turn);
+        }
+        loop {
+            half.peer.drive().expect("drives");
+            if half.peer.endpoint.memory().words(half.shared)[0].load(Ordering::Acquire) == turn {
+                break;
+            }
+        }
+        if !begins {
+            write(half, key, turn);
+        }
+    }
+    since.elapsed().as_secs_f64() * 1e6 / turns as f64
+}
+
+fn write(half: &mut Half, key: u32, turn: u64) {
+    let data = turn.to_ne_bytes();
+    let request = Request::Write { data: Data::Inline(&data), remote: Remote { va: 0, rkey: key }, imm: None };
+    let signalled = turn.is_multiple_of(32);
+    half.peer
+        .endpoint
+        .post_send(half.peer.qp, &Work { id: turn, request, signalled, solicited: false })
+        .expect("posts");
+    half.peer.pump.send(&mut half.peer.endpoint);
+    while half.peer.endpoint.poll().is_some() {}
+}
+
+fn round_trip() -> f64 {
+    let (mut a, mut b) = halves(1024, 32, 64);
+    let (key_a, key_b) = (a.key, b.key);
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            play(&mut b, key_a, false, TURNS);
+            b.peer.linger(Duration::from_millis(20)).expect("lingers");
+        });
+        let time = play(&mut a, key_b, true, TURNS);
+        other.join().expect("the other side");
+        time
+    })
+}
+
+/// The same packets' size over bare sockets.
+fn plain_round_trip() -> f64 {
+    const BYTES: usize = 12 + 16 + 8 + 4;
+    let socket = |last| {
+        let socket = UdpSocket::bind((address(last), 4791)).expect("a socket");
+        socket.set_nonblocking(true).expect("non-blocking");
+        socket
+    };
+    let (a, b) = (socket(1), socket(2));
+    let take = |socket: &UdpSocket| {
+        let mut buffer = [0; 2048];
+        while socket.recv_from(&mut buffer).is_err() {}
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..TURNS {
+                take(&b);
+                b.send_to(&[0; BYTES], (address(1), 4791)).expect("sends");
+            }
+        });
+        let since = Instant::now();
+        for _ in 0..TURNS {
+            a.send_to(&[0; BYTES], (address(2), 4791)).expect("sends");
+            take(&a);
+        }
+        since.elapsed().as_secs_f64() * 1e6 / TURNS as f64
+    })
+}
+
+#[test]
+#[ignore = "measures: see the top of the file"]
+fn a_write_answered_by_a_write_beside_a_plain_datagram() {
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        plain.push(plain_round_trip());
+        ours.push(round_trip());
+    }
+    let (ours, plain) = (median(ours), median(plain));
+    println!(
+        "8 B WRITE answered by a WRITE: {ours:.2} us; plain UDP: {plain:.2} us; ratio {:.2} (bar 1.5)",
+        ours / plain
+    );
+    assert!(ours <= 1.5 * plain);
+}
+
+const STREAM: Duration = Duration::from_millis(800);
+const MESSAGE: usize = 64 << 10;
+
+/// Bytes per second of WRITEs of 64 KiB in packets of 4096.
+fn bandwidth() -> f64 {
+    let (mut a, mut b) = halves(4096, 48, 1 << 20);
+    let source = a.peer.endpoint.memory_mut().register(MESSAGE / 8, 0);
+    let (stop, key) = (AtomicBool::new(false), b.key);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                b.peer.drive().expect("drives");
+            }
+        });
+        let (since, mut posted, mut done) = (Instant::now(), 0_u64, 0_u64);
+        while since.elapsed() < STREAM {
+            while posted - done < 8 {
+                let remote = Remote { va: posted % 16 * MESSAGE as u64, rkey: key };
+                let data = Data::Local(Span { region: source, offset: 0, bytes: MESSAGE as u32 });
+                let work = Work::signalled(posted, Request::Write { data, remote, imm: None });
+                a.peer.endpoint.post_send(a.peer.qp, &work).expect("posts");
+                posted += 1;
+            }
+            a.peer.drive().expect("drives");
+            while let Some(completion) = a.peer.endpoint.poll() {
+                assert_eq!(completion.status, stentor_fabric::Status::Success);
+                done += 1;
+            }
+        }
+        let rate = done as f64 * MESSAGE as f64 / since.elapsed().as_secs_f64();
+        stop.store(true, Ordering::Relaxed);
+        println!("  sender: {}", a.peer.counters());
+        rate
+    })
+}
+
+/// Bytes per second of payload that arrive when datagrams of the same size are sent with the same batches, with a CRC over
+/// the payload on both sides and nothing else.
+fn plain_bandwidth() -> f64 {
+    let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("sockets");
+    let mut to = Port::open(address(2).into(), Mode::Plain, 2).expect("sockets");
+    let envelope: Envelope = from.envelope(address(2).into()).expect("one family");
+    let reth = Reth { va: 0, rkey: 0, bytes: 4096 };
+    let headers = Headers::Rc(Message::WriteOnly(reth));
+    let repr = Repr { bth: Bth::new(2, Psn::new(0)), headers, payload_bytes: 4096 };
+    let mut packets = vec![vec![0_u8; repr.packet_bytes()]; 32];
+    let (stop, arrived) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let taken = to.receive(|arrival| {
+                    let payload = &arrival.transport[28..28 + 4096];
+                    assert_ne!(crc32fast::hash(payload), 1);
+                    arrived.fetch_add(4096, Ordering::Relaxed);
+                });
+                taken.expect("receives");
+            }
+        });
+        let since = Instant::now();
+        while since.elapsed() < STREAM {
+            for packet in &mut packets {
+                let crc = crc32fast::hash(&packet[28..28 + 4096]);
+                packet[4124..4128].copy_from_slice(&crc.to_le_bytes());
+            }
+            from.send_all(&packets.iter().map(|packet| (&envelope, &packet[..])));
+        }
+        let rate = arrived.load(Ordering::Relaxed) as f64 / since.elapsed().as_secs_f64();
+        stop.store(true, Ordering::Relaxed);
+        rate
+    })
+}
+
+#[test]
+#[ignore = "measures: see the top of the file"]
+fn bandwidth_beside_plain_datagrams() {
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        plain.push(plain_bandwidth() / 1e6);
+        ours.push(bandwidth() / 1e6);
+    }
+    let (ours, plain) = (median(ours), median(plain));
+    println!(
+        "4096 B packets: {ours:.0} MB/s; plain UDP with a CRC: {plain:.0} MB/s; {:.0} % (bar 60 %)",
+        100.0 * ours / plain
+    );
+    assert!(ours >= 0.6 * plain);
+}

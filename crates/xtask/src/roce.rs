@@ -1,0 +1,107 @@
+//! RoCEv2 against the world: the Linux kernel's Soft-RoCE as the peer, Wireshark's dissector, fuzzing.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::cargo::{Context, capture, run};
+use crate::runner::Outcome;
+
+/// What the guest runs and is built with, as Debian names it.
+const PACKAGES: [&str; 8] = [
+    "rdma-core",
+    "ibverbs-utils",
+    "ibverbs-providers",
+    "libibverbs-dev",
+    "busybox-static",
+    "iproute2",
+    "tshark",
+    "gcc",
+];
+/// A program of each, to see whether they are there.
+const PROGRAMS: [&str; 6] = ["rdma", "ibv_rc_pingpong", "busybox", "ip", "tshark", "gcc"];
+/// Seconds for each fuzz target.
+const FUZZ_SECONDS: &str = "15";
+
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|dir| dir.join(program).is_file())
+}
+
+/// Installs what is missing, if this is root on a Debian; otherwise says what to install.
+fn programs() -> Result<()> {
+    let missing: Vec<_> = PROGRAMS.into_iter().filter(|program| !has(program)).collect();
+    let header = PathBuf::from("/usr/include/infiniband/verbs.h").is_file();
+    if missing.is_empty() && header {
+        return Ok(());
+    }
+    let remedy = format!("apt-get install --no-install-recommends {}", PACKAGES.join(" "));
+    let (_, user) = capture(Command::new("id").arg("-u"))?;
+    if user.trim() != "0" || !has("apt-get") {
+        bail!("not installed: {} {}; run: {remedy}", missing.join(" "), if header { "" } else { "libibverbs-dev" });
+    }
+    run(Command::new("apt-get").args(["update", "-qq"]))?;
+    let arguments = ["install", "-y", "-qq", "--no-install-recommends"];
+    run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments).args(PACKAGES))?;
+    let missing: Vec<_> = PROGRAMS.into_iter().filter(|program| !has(program)).collect();
+    if missing.is_empty() { Ok(()) } else { bail!("still not there: {}; run: {remedy}", missing.join(" ")) }
+}
+
+/// The kernel with Soft-RoCE: beside the repository, or where `STENTOR_RXE` says.
+fn rxe(context: &Context) -> Result<PathBuf> {
+    let beside = context.root.join("../shared/rxe");
+    let folder = std::env::var_os("STENTOR_RXE").map_or(beside, PathBuf::from);
+    if !folder.join("uml-run").is_file() || !folder.join("linux-uml.xz").is_file() {
+        bail!(
+            "no User-Mode Linux with Soft-RoCE at {}: set STENTOR_RXE to a folder with `uml-run` and `linux-uml.xz` (Linux \
+             with CONFIG_RDMA_RXE, CONFIG_UML_NET_VECTOR and hostfs)",
+            folder.display()
+        );
+    }
+    Ok(folder.canonicalize()?)
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(default)]
+    executable: Option<PathBuf>,
+}
+
+/// Builds something and says where it is.
+fn executable(context: &Context, arguments: &[&str]) -> Result<PathBuf> {
+    let (good, text) = capture(context.cargo(arguments).args(["--message-format", "json-render-diagnostics"]))?;
+    if !good {
+        bail!("does not compile; the message is above");
+    }
+    let mut built = text.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable);
+    built.next_back().context("cargo did not say where the program is")
+}
+
+/// The stock ping-pong and a program of ours on the kernel's Soft-RoCE, as our peer.
+pub(crate) fn peer(context: &Context) -> Result<Outcome> {
+    programs()?;
+    let rxe = rxe(context)?;
+    let stentor = executable(context, &["build", "-p", "stentor-cli", "--bin", "stentor"])?;
+    let test = executable(context, &["test", "--no-run", "-p", "stentor-fabric-roce", "--test", "real_peer"])?;
+    let script = context.root.join("crates/fabric-roce/tests/peer/run.sh");
+    run(Command::new("unshare").arg("-rn").arg(script).arg(rxe).arg(stentor).arg(test))?;
+    Ok(Outcome::Passed)
+}
+
+/// Wireshark's dissector on a capture of every operation.
+pub(crate) fn tshark(context: &Context) -> Result<Outcome> {
+    programs()?;
+    run(&mut context.cargo(["test", "-p", "stentor-fabric-roce", "--test", "tshark", "--", "--ignored"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// Mutated packets and an adversary.
+pub(crate) fn fuzz(context: &Context) -> Result<Outcome> {
+    for package in ["stentor-wire", "stentor-fabric-roce"] {
+        let mut command = context.cargo(["test", "-p", package, "--test", "fuzz", "--", "--nocapture"]);
+        run(command.env("STENTOR_FUZZ_SECONDS", FUZZ_SECONDS))?;
+    }
+    Ok(Outcome::Passed)
+}
