@@ -98,8 +98,8 @@ impl<F: Fabric> Member<F> {
         let mains = topology.all_members() - 1 + topology.clients();
         let links = Links::new(&mut fabric, mains, seals, incarnation)?;
         let registered = mains as u64 * super::INBOX_BYTES;
-        let (topology_, limits_) = (&*topology, &limits);
-        let mut opener = Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, registered };
+        let (shape, sizes) = (&*topology, &limits);
+        let mut opener = Opener { fabric: &mut fabric, links, topology: shape, limits: sizes, seals, registered };
         let mut peers: Vec<Option<Peer>> = (0..topology.all_members() as u16)
             .map(ProcessId)
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())
@@ -110,14 +110,9 @@ impl<F: Fabric> Member<F> {
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
         let (links, registered) = (opener.links, opener.registered);
         let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
-        let memory = MemoryUse {
-            regions: registered,
-            region_limit: plan.registered,
-            most_queued: 0,
-            queue_limit: plan.all_queues(),
-        };
-        let body_ring = limits.body_ring(&topology).bytes();
-        let control = limits.control_ring(&topology);
+        let (region_limit, queue_limit) = (plan.registered, plan.all_queues());
+        let memory = MemoryUse { regions: registered, region_limit, most_queued: 0, queue_limit };
+        let (body_ring, control) = (limits.body_ring(&topology).bytes(), limits.control_ring(&topology));
         Ok(Member {
             stores: bodies.iter().map(|_| Store::new(body_ring, window)).collect(),
             mails: peers.iter().map(|_| Mail::new()).collect(),

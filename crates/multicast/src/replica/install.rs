@@ -233,6 +233,11 @@ impl Replica {
                 // The last words of a process without memory: whoever has not heard that all are there hears it now.
                 self.join(effects);
                 self.begin_life();
+                if self.leads {
+                    for member in self.others() {
+                        self.install_at(member, false, effects);
+                    }
+                }
                 for client in 0..self.windows.len() as u16 {
                     self.settle(ClientId(client), effects);
                 }
