@@ -99,7 +99,7 @@ pub(crate) struct Demo {
     /// Keep the histories in this directory; it must be empty or absent [default: a new one for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) keep: Option<PathBuf>,
-    /// Kill no process; without it nothing is killed either, in this version
+    /// Kill no process; without it the leader of the first group is killed half-way, if groups have three processes
     #[arg(long)]
     pub(crate) no_kill: bool,
 }
