@@ -104,6 +104,7 @@ impl Limits {
         let (control, stream) = (self.control_ring(topology), self.stream_ring(topology));
         let staged = record_cells(control.max_payload()) as u64 * LINE as u64 > u64::from(inline_bytes);
         // The stream's is always there: a follower that comes back gets from it what it missed meanwhile.
+        let pulses = if followers > 0 { group_size as u64 * LINE as u64 } else { 0 };
         let staging = stream.bytes() + if staged { others * control.bytes() } else { 0 };
         let longest = self.body_ring(topology).max_payload().next_multiple_of(WORD) as u64;
         MemoryPlan {
@@ -111,6 +112,7 @@ impl Limits {
                 + others * (CREDIT_CELLS_BYTES + control.bytes())
                 + followers * stream.bytes()
                 + (others + clients) * INBOX_BYTES
+                + pulses
                 + staging,
             mirrors: clients * body,
             queues: self.queue_bytes(topology, others + followers),
@@ -148,7 +150,7 @@ fn longest_batch(topology: &Topology) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryPlan {
     /// Regions: per client a body ring, per other member a control ring with credits, per other member of the own group a
-    /// stream ring; receives for greetings and letters per client and other member; and staging, for the stream and where
+    /// stream ring and a line for heartbeats; receives for greetings and letters per client and other member; and staging, for the stream and where
     /// records may be too long for inline.
     pub registered: u64,
     /// Private copies of the messages: per client one body ring.

@@ -59,7 +59,7 @@ fn member(plan: &Plan, me: ProcessId, directory: PathBuf, stop: &Stop, sink: Sin
     let mut member = plan.member(me, directory).expect("starts");
     let mut recorder = Recorder::new(plan, me, sink).expect("records");
     let deliver = |delivered: &stentor::runtime::Delivered<'_>| recorder.deliver(now_ns(), delivered).expect("records");
-    run_member(&mut member, WaitMode::ADAPTIVE, stop, stateless(deliver), |_, _| ()).expect("runs");
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(deliver), |_, _, _| ()).expect("runs");
     recorder.complete().expect("records");
     assert_eq!(member.counts().rejected, 0);
 }

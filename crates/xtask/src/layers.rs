@@ -27,6 +27,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor",
             "stentor-campaign",
             "stentor-checker",
+            "stentor-election",
             "stentor-fabric",
             "stentor-fabric-roce",
             "stentor-fabric-shm",
@@ -37,7 +38,14 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor",
-        on: &["stentor-checker", "stentor-fabric", "stentor-fabric-shm", "stentor-fabric-sim", "stentor-multicast"],
+        on: &[
+            "stentor-checker",
+            "stentor-election",
+            "stentor-fabric",
+            "stentor-fabric-shm",
+            "stentor-fabric-sim",
+            "stentor-multicast",
+        ],
         tests_on: &[],
     },
     Place {

@@ -56,6 +56,9 @@ pub(crate) struct Node {
     /// Which member of a group this is
     #[arg(long, value_name = "ID")]
     pub(crate) id: String,
+    /// Which life of this process its history records, from 1: larger after every restart
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "history", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) life: u32,
     /// Stop when standard input ends, as well as on SIGINT and SIGTERM
     #[arg(long)]
     pub(crate) until_eof: bool,
@@ -96,7 +99,7 @@ pub(crate) struct Demo {
     /// Keep the histories in this directory; it must be empty or absent [default: a new one for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) keep: Option<PathBuf>,
-    /// Kill no process; without it nothing is killed either, in this version
+    /// Kill no process; without it the leader of the first group is killed half-way, if groups have three processes
     #[arg(long)]
     pub(crate) no_kill: bool,
 }

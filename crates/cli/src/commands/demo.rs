@@ -1,6 +1,7 @@
 //! `stentor demo`: real processes on shared memory, a real text, every property checked.
 
 mod cluster;
+mod drama;
 mod janitor;
 mod load;
 mod outcome;
@@ -19,6 +20,7 @@ use crate::live::{Interrupt, Joining, unstarted};
 use crate::output::Output;
 use cluster::Nodes;
 use load::Sent;
+use drama::Drama;
 use outcome::Outcome;
 use report::Shown;
 use stage::Stage;
@@ -36,7 +38,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let mut nodes = Nodes::start(&plan, &stage, args.wait)?;
     let sent = send(args, &plan, &stage, &nodes, &text, &interrupt, output)?;
     let served = nodes.stop(&interrupt)?;
-    let report = check_files(&stage.histories(&plan), true)?;
+    let report = check_files(&stage.histories(&plan, sent.crash.map(|crash| crash.process)), true)?;
     let outcome = Outcome::read(&plan, &stage, &sent)?;
     stage.keep();
     let shown = Shown::new(&plan, &stage, &text, &sent, &served, &report, &outcome);
@@ -66,7 +68,10 @@ fn send(
     };
     let joined = joining.join(None, |text| output.note(text))?;
     let bar = output.progress_count("multicasting", text.lines().len() as u64);
-    let sent = load::Loader::new(plan, stage, joined, args.wait.into())?.run(text, &check, &bar);
+    // A smaller group would not survive it.
+    let kills = !args.no_kill && args.replicas >= 3;
+    let drama = kills.then(|| Drama { plan, stage, nodes, wait: args.wait, crash: None });
+    let sent = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?.run(text, &check, &bar);
     bar.finish_and_clear();
     sent
 }

@@ -8,7 +8,8 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use stentor::runtime::{Member, Plan, ShmFabric, Stop, run_member, stateless};
+use stentor::runtime::{Keeper, Member, Plan, ShmFabric, Stop, run_member};
+use stentor_election::Heartbeat;
 use stentor_fabric::ProcessId;
 
 use crate::args;
@@ -17,7 +18,7 @@ use crate::live::{self, Interrupt, stop_at_end_of_input, unstarted};
 use crate::output::Output;
 use crate::style::bytes;
 pub(super) use report::Served;
-use sink::Sink;
+use sink::{Sink, Told};
 use talk::Talk;
 
 pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure> {
@@ -27,14 +28,14 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let interrupt = Interrupt::catch()?;
     let stop = Arc::new(Stop::default());
     let directory = live::directory(meeting.directory.as_ref());
-    let mut member = plan.member(me, directory).map_err(|error| unstarted(error, &meeting.config))?;
+    let mut member = plan.joining(me, directory).map_err(|error| unstarted(error, &meeting.config))?;
     // Only now: another process with this id may be writing that file.
     let history = meeting.history.as_deref();
     let stopping = {
         let (interrupt, stop) = (interrupt.clone(), Arc::clone(&stop));
         Box::new(move || interrupt.came() || stop.is_stopped())
     };
-    let mut sink = Sink::new(&plan, me, history, !output.is_json(), stopping)?;
+    let mut sink = Sink::new(&plan, me, history, args.life, !output.is_json(), stopping)?;
     sink.memory(&member.memory_use());
     output.note(&announce(&plan, &member, me));
     if meeting.operations {
@@ -43,8 +44,11 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     if args.until_eof {
         stop_at_end_of_input(Arc::clone(&stop));
     }
+    let mut keeper = Keeper::heartbeat(&plan, me).map_err(|error| {
+        Failure::usage(error, meeting.config.display(), "change timeout_min_ms and timeout_max_ms in [election]")
+    })?;
     let mut talk = Talk::new(&plan, me, output);
-    serve(&mut member, &mut sink, &mut talk, args, &stop, &interrupt)?;
+    serve(&mut member, &mut sink, &mut talk, &mut keeper, args, &stop, &interrupt)?;
     sink.memory(&member.memory_use());
     let deliveries = sink.finish()?;
     let served = Served::new(&args.id, deliveries, &member);
@@ -72,14 +76,24 @@ fn serve(
     member: &mut Member<ShmFabric>,
     sink: &mut Sink,
     talk: &mut Talk<'_>,
+    keeper: &mut Keeper<Heartbeat>,
     args: &args::Node,
     stop: &Stop,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let operations = args.meeting.operations;
     let sink = RefCell::new(sink);
-    let round = |member: &mut Member<ShmFabric>, worked: bool| {
+    let mut led = None;
+    let round = |member: &mut Member<ShmFabric>, now, worked: bool| {
+        keeper.round(now, member);
         let mut sink = sink.borrow_mut();
+        let replica = member.replica();
+        let leads = replica.is_leader().then(|| replica.ballot());
+        if leads != led {
+            led = leads;
+            leads.into_iter().for_each(|ballot| sink.epoch(ballot));
+        }
+        talk.epoch(member);
         if operations {
             sink.operations(&member.take_operations());
         }
@@ -91,9 +105,8 @@ fn serve(
             stop.stop();
         }
     };
-    let deliver = |delivered: &stentor::runtime::Delivered<'_>| sink.borrow_mut().deliver(delivered);
     let wait = args.meeting.wait.into();
-    run_member(member, wait, stop, stateless(deliver), round).map_err(|error| unwaited(&error, &args.id))
+    run_member(member, wait, stop, &mut Told(&sink), round).map_err(|error| unwaited(&error, &args.id))
 }
 
 fn unwaited(error: &impl std::fmt::Display, id: &str) -> Failure {

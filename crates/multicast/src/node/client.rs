@@ -217,6 +217,16 @@ impl<F: Fabric> Client<F> {
             && self.topology.group_ids().any(|group| matches!(self.settled(group), Err(SubmitError::Unfinished { .. })))
     }
 
+    /// Whether this member counts: it has all that was delivered when it came (back), and messages are not regarded as
+    /// delivered before they are at it.
+    #[must_use]
+    pub fn counts_on(&self, member: ProcessId) -> bool {
+        match self.topology.place(member) {
+            Some(Place::Member { group, index }) => self.sender.counts(group, usize::from(index)),
+            _ => false,
+        }
+    }
+
     /// The cluster.
     #[must_use]
     pub fn topology(&self) -> &Topology {

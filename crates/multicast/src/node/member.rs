@@ -23,11 +23,26 @@ use super::links::Links;
 use super::open::{Body, Opener, Peer, Stream};
 use super::outbound::{Outbound, scratch};
 use super::posting::Quiet;
+use super::pulse::Pulses;
 use super::store::Store;
 use crate::{ClientId, GroupId, Limits, MemoryUse, Place, Replica, ReplicaConfig, Topology, Variant};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
 const RECORDS_PER_STEP: usize = 64;
+
+/// What was read last of another member's words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pulse {
+    /// Each word is whole; together they need not be of one moment. `None`: nothing was read yet.
+    pub words: Option<[u64; Pulse::WORDS]>,
+    /// Whether the link that it is read over is up.
+    pub connected: bool,
+}
+
+impl Pulse {
+    /// Words that a member publishes: one cache line.
+    pub const WORDS: usize = 8;
+}
 
 /// A member of a group: delivers messages in the global order.
 #[derive(Debug)]
@@ -50,6 +65,7 @@ pub struct Member<F: Fabric> {
     reads: Option<ProcessId>,
     stream_out: Outbound,
     recovery: Recovery,
+    pulses: Pulses,
     outputs: Outputs,
     /// Outboxes that did not go out wholly.
     unsent: Vec<ProcessId>,
@@ -106,6 +122,7 @@ impl<F: Fabric> Member<F> {
             .collect::<Result<_, _>>()?;
         let leader = replica.ballot().leader();
         let (streams, stream_out) = opener.streams(group, leader, &mut peers)?;
+        let pulses = Pulses::open(&mut opener, group, &peers)?;
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
         let (links, registered) = (opener.links, opener.registered);
@@ -124,6 +141,7 @@ impl<F: Fabric> Member<F> {
             completions: [NO_COMPLETION; 16],
             reads: (leader != me).then_some(leader),
             recovery: Recovery::default(),
+            pulses,
             fabric,
             replica,
             group,
@@ -212,6 +230,20 @@ impl<F: Fabric> Member<F> {
     #[must_use]
     pub fn is_connected_to(&self, member: ProcessId) -> bool {
         self.peers.get(member.index()).and_then(Option::as_ref).is_some_and(|peer| peer.connected)
+    }
+
+    /// Lets the other members of the group read these words, as a sign of life; from now on this member reads theirs at
+    /// every tick. Zeros are what they read of a process that has published nothing.
+    pub fn publish(&mut self, words: &[u64; Pulse::WORDS]) {
+        self.pulses.publish(&self.fabric, words);
+    }
+
+    /// What was read last of another member of the group; `None` if it is none, or the fabric lets no two processes read
+    /// one region.
+    #[must_use]
+    pub fn pulse(&self, member: ProcessId) -> Option<Pulse> {
+        let (main, words) = self.pulses.last(member)?;
+        Some(Pulse { words, connected: self.links[main].ready })
     }
 
     /// One round: takes what came, does what follows from it, delivers what is due, writes what is to be written.

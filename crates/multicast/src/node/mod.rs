@@ -18,6 +18,7 @@ mod open;
 mod outbound;
 mod outbox;
 mod posting;
+mod pulse;
 mod store;
 
 pub use app::{Application, Stateless, stateless};
@@ -28,7 +29,7 @@ pub use effects::Delivered;
 pub use greeting::forged_hello;
 pub use letters::Received;
 pub use links::INBOX_BYTES;
-pub use member::Member;
+pub use member::{Member, Pulse};
 
 use stentor_fabric::seal::record_words;
 use stentor_fabric::{AccessError, Capabilities, ConnectError, Purpose, RegisterError, Service};
@@ -44,6 +45,10 @@ pub(crate) const STREAM: Purpose = Purpose(2);
 pub(crate) const BODY: Purpose = Purpose(3);
 /// Own memory that records too long for inline are posted from.
 pub(crate) const STAGING: Purpose = Purpose(16);
+/// Words that the other members of the group read.
+pub(crate) const PULSE: Purpose = Purpose(5);
+/// Own memory where what is read of theirs lands.
+pub(crate) const PULSES: Purpose = Purpose(6);
 /// Own memory for greetings.
 pub(crate) const INBOX: Purpose = Purpose(4);
 

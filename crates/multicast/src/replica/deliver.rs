@@ -48,7 +48,7 @@ impl Replica {
         message.finish();
         let id = MessageId { client, sequence: message.sequence };
         window.pass_delivered();
-        effects.deliver(&Delivery { id, slot, timestamp, number: self.delivered });
+        effects.deliver(&Delivery { id, slot, timestamp, number: self.delivered, ballot: self.ballot });
     }
 
     /// For the planted bugs that order a message as soon as it is decided.

@@ -120,6 +120,8 @@ pub struct Delivery {
     pub timestamp: Timestamp,
     /// Number of this delivery at this process, from 1.
     pub number: u64,
+    /// The own group's ballot; the message was decided under it, or was known by then to be decided.
+    pub ballot: Ballot,
 }
 
 /// Why an input was refused. The state did not change. It was sealed, so it is not a torn write but a peer that does not

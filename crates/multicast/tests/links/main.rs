@@ -11,3 +11,4 @@ mod failover;
 mod fences;
 mod letters;
 mod members;
+mod pulse;

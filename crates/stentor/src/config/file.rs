@@ -27,6 +27,8 @@ pub(super) struct File {
 #[serde(deny_unknown_fields)]
 pub(super) struct Election {
     pub(super) kind: Spanned<String>,
+    pub(super) timeout_min_ms: Option<Spanned<i64>>,
+    pub(super) timeout_max_ms: Option<Spanned<i64>>,
     /// Known, so that the refusal of `zookeeper` comes before one of its own keys.
     #[serde(rename = "servers")]
     pub(super) _servers: Option<Vec<String>>,

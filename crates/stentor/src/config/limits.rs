@@ -17,6 +17,8 @@ pub const MAX_FILE_BYTES: u64 = 16 << 20;
 pub const MESSAGE_BYTES: RangeInclusive<u32> = 1..=16 << 20;
 /// Messages that one client may have in flight at one group; a power of two.
 pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
+/// Shortest silence of a leader that is suspicious, and longest that is not, ms: at least four looks.
+pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=60_000;
 /// Places for clients.
 pub const CLIENTS: RangeInclusive<u16> = 1..=1024;
 /// Size of a control ring between two members, KiB.

@@ -7,6 +7,8 @@
 //!
 //! [election]
 //! kind = "heartbeat"
+//! timeout_min_ms = 50            # a silence shorter than this is never suspicious
+//! timeout_max_ms = 100           # a longer one always is
 //!
 //! [limits]
 //! message_bytes = 65536          # longest payload
@@ -38,6 +40,7 @@ mod validate;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::Topology;
@@ -90,7 +93,7 @@ pub enum KeySource {
 /// How leaders are found.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ElectionKind {
-    /// Heartbeats in the fabric itself. In this version no election runs yet: the first process of each group leads.
+    /// Heartbeats in the fabric itself.
     Heartbeat,
 }
 
@@ -101,6 +104,26 @@ impl ElectionKind {
         match self {
             ElectionKind::Heartbeat => "heartbeat",
         }
+    }
+}
+
+/// How patient the election is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ElectionTimes {
+    /// A silence shorter than this is never suspicious.
+    pub min: Duration,
+    /// A longer one always is.
+    pub max: Duration,
+}
+
+impl ElectionTimes {
+    /// How often members look at each other.
+    pub const INTERVAL: Duration = Duration::from_millis(5);
+}
+
+impl Default for ElectionTimes {
+    fn default() -> Self {
+        ElectionTimes { min: Duration::from_millis(50), max: Duration::from_millis(100) }
     }
 }
 
@@ -159,6 +182,7 @@ pub struct ClusterConfig {
     fabric: FabricKind,
     key: Option<KeySource>,
     election: ElectionKind,
+    times: ElectionTimes,
     limits: Limits,
     groups: Vec<GroupConfig>,
 }
@@ -212,6 +236,12 @@ impl ClusterConfig {
     #[must_use]
     pub fn election(&self) -> ElectionKind {
         self.election
+    }
+
+    /// How patient the election is.
+    #[must_use]
+    pub fn election_times(&self) -> ElectionTimes {
+        self.times
     }
 
     /// The sizes that are fixed at start.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use toml::Spanned;
 
 use super::error::{Place, Problem};
 use super::file::{Election, File, FileLimits, Group, Misplaced, Process};
-use super::limits::{BODY_RING_KIB, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, WINDOW};
-use super::{ClusterConfig, ElectionKind, FabricKind, GroupConfig, KeySource, MemberConfig, address, names};
+use super::limits::{BODY_RING_KIB, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, TIMEOUT_MS, WINDOW};
+use super::{ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, address, names};
 
 /// Fabrics of the design that this version does not have; `ofi:…` beside them.
 const ABSENT_FABRICS: [&str; 2] = ["roce", "verbs"];
@@ -20,9 +21,10 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let fabric = at(&file.fabric, fabric(file.fabric.as_ref()))?;
     let key = file.key.map(|key| at(&key, key_source(key.as_ref()))).transpose()?;
     let election = file.election.as_ref().map_or(Ok(ElectionKind::Heartbeat), election)?;
+    let times = file.election.as_ref().map_or(Ok(ElectionTimes::default()), times)?;
     let limits = limits(&file.limits)?;
     let groups = groups(file.group, text)?;
-    Ok(ClusterConfig { cluster: file.cluster.into_inner(), fabric, key, election, limits, groups })
+    Ok(ClusterConfig { cluster: file.cluster.into_inner(), fabric, key, election, times, limits, groups })
 }
 
 fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {
@@ -57,6 +59,16 @@ fn election(election: &Election) -> Result<ElectionKind, Misplaced> {
         _ => Err(Problem::UnknownElection { name }),
     };
     at(&election.kind, kind)
+}
+
+fn times(election: &Election) -> Result<ElectionTimes, Misplaced> {
+    let default = ElectionTimes::default();
+    let ms = |time: Duration| time.as_millis() as u32;
+    let max = number("timeout_max_ms", election.timeout_max_ms.as_ref(), &TIMEOUT_MS, ms(default.max))?;
+    let range = *TIMEOUT_MS.start()..=max;
+    let min = number("timeout_min_ms", election.timeout_min_ms.as_ref(), &range, ms(default.min).min(max))?;
+    let time = |ms| Duration::from_millis(u64::from(ms));
+    Ok(ElectionTimes { min: time(min), max: time(max) })
 }
 
 fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {

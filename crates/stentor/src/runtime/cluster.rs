@@ -34,6 +34,9 @@ pub enum StartError {
     Node(#[from] NodeError),
 }
 
+/// Makes a member.
+type Make = fn(ShmFabric, ReplicaConfig, Limits, u64, u64) -> Result<Member<ShmFabric>, NodeError>;
+
 /// A configuration with everything that follows from it.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -132,11 +135,23 @@ impl Plan {
         Ok(ShmFabric::start(config)?)
     }
 
-    /// A member of a group on shared memory.
+    /// A member of a group on shared memory, which begins its life together with all the others.
     ///
     /// # Errors
     /// See [`StartError`].
     pub fn member(&self, me: ProcessId, directory: PathBuf) -> Result<Member<ShmFabric>, StartError> {
+        self.start(me, directory, Member::new)
+    }
+
+    /// The same for a process that may come back: its group takes it in, or begins its life when all its members are there.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn joining(&self, me: ProcessId, directory: PathBuf) -> Result<Member<ShmFabric>, StartError> {
+        self.start(me, directory, Member::joining)
+    }
+
+    fn start(&self, me: ProcessId, directory: PathBuf, make: Make) -> Result<Member<ShmFabric>, StartError> {
         if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
             return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
         }
@@ -149,7 +164,7 @@ impl Plan {
             patience: ReplicaConfig::PATIENCE,
             plant: Plant::None,
         };
-        Ok(Member::new(fabric, replica, self.limits(), self.config.salt(), incarnation())?)
+        Ok(make(fabric, replica, self.limits(), self.config.salt(), incarnation())?)
     }
 
     /// A client on shared memory.

@@ -9,6 +9,8 @@ use thiserror::Error;
 
 /// Longest sleep of an idle process; a peer's write wakes it earlier.
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+/// The same of a member, which looks after what makes no progress and is looked at by others.
+const LONGEST_MEMBER_SLEEP: Duration = Duration::from_millis(2);
 /// How often a busy process looks after its connections.
 const HOUSEKEEPING: Duration = Duration::from_millis(2);
 /// Busy rounds between two looks at the clock.
@@ -84,7 +86,7 @@ impl Housekeeper {
 }
 
 /// Runs a member until `stop`; `app` gets every message in the global order, `round` is called after every round
-/// with whether it worked.
+/// with the time since the start and whether it worked.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -92,18 +94,18 @@ pub fn run_member<F: Fabric>(
     member: &mut Member<F>,
     mode: WaitMode,
     stop: &Stop,
-    mut app: impl Application,
-    mut round: impl FnMut(&mut Member<F>, bool),
+    app: &mut impl Application,
+    mut round: impl FnMut(&mut Member<F>, Duration, bool),
 ) -> Result<(), RunError> {
     let mut backoff = Backoff::new(mode);
     let mut housekeeper = Housekeeper::default();
     while !stop.is_stopped() {
-        let mut worked = member.step(housekeeper.now(), &mut app);
+        let mut worked = member.step(housekeeper.now(), app);
         if housekeeper.is_due(worked) {
             worked |= member.housekeep();
         }
-        round(member, worked);
-        backoff.pause(member.fabric_mut(), worked, LONGEST_SLEEP)?;
+        round(member, housekeeper.now(), worked);
+        backoff.pause(member.fabric_mut(), worked, LONGEST_MEMBER_SLEEP)?;
     }
     Ok(())
 }

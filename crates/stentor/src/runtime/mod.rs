@@ -2,11 +2,13 @@
 
 mod clock;
 mod cluster;
+mod keeper;
 mod looping;
 mod recorder;
 
 pub use clock::now_ns;
 pub use cluster::{Plan, StartError};
+pub use keeper::Keeper;
 pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
 pub use recorder::Recorder;
 

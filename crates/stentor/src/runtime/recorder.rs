@@ -5,15 +5,20 @@ use std::io::{self, Write};
 use stentor_checker as checker;
 use stentor_checker::{Cluster, EventKind, HistoryWriter};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Delivered, GroupId, MemoryUse, MessageId, RemoteOp};
+use stentor_multicast::{Ballot, Delivered, GroupId, MemoryUse, MessageId, RemoteOp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Plan;
+
+fn ballot_of(ballot: Ballot) -> checker::Ballot {
+    checker::Ballot { number: ballot.number(), by: checker::Process(u32::from(ballot.leader().0)) }
+}
 
 /// Writes the history of one process. Times are the caller's, so that recording adds no clock to a polling loop.
 pub struct Recorder<W: Write> {
     writer: HistoryWriter<W>,
     me: checker::Process,
+    incarnation: u32,
     group: Option<checker::Group>,
     first_client: u32,
     labels: Vec<checker::Label>,
@@ -33,11 +38,18 @@ impl<W: Write> Recorder<W> {
         Ok(Recorder {
             writer: HistoryWriter::new(output, &cluster)?,
             me: checker::Process(u32::from(me.0)),
+            incarnation: 1,
             group: cluster.group_of(checker::Process(u32::from(me.0))),
             first_client: plan.topology().all_members() as u32,
             labels,
             memory,
         })
+    }
+
+    /// In which life this process is, from 1; larger after every restart.
+    #[must_use]
+    pub fn in_life(self, incarnation: u32) -> Self {
+        Recorder { incarnation, ..self }
     }
 
     fn message(&self, id: MessageId) -> checker::MessageId {
@@ -48,7 +60,7 @@ impl<W: Write> Recorder<W> {
     }
 
     fn event(&mut self, t: u64, kind: EventKind) -> io::Result<()> {
-        self.writer.event(&checker::Event { t, process: self.me, incarnation: 1, kind })
+        self.writer.event(&checker::Event { t, process: self.me, incarnation: self.incarnation, kind })
     }
 
     /// A client multicasts. `t` is a time before the first write: take it before `submit`.
@@ -80,9 +92,36 @@ impl<W: Write> Recorder<W> {
             ts,
             hash: xxh3_64(delivered.payload),
             len: Some(delivered.payload.len() as u32),
-            ballot: None,
+            ballot: Some(ballot_of(delivered.ballot)),
         };
         self.event(t, EventKind::Deliver(deliver))
+    }
+
+    /// This process leads its group, and is ready. `t` is a time at or after that.
+    ///
+    /// # Errors
+    /// What writing says; also if this process is not a member of a group.
+    pub fn epoch(&mut self, t: u64, ballot: Ballot) -> io::Result<()> {
+        let Some(group) = self.group else { return Err(io::Error::other("a client does not lead")) };
+        let checker::Ballot { number: ballot, by } = ballot_of(ballot);
+        self.event(t, EventKind::Epoch { group, ballot, by, leader: by, carried: None })
+    }
+
+    /// This process has its group's state again, that after `from` deliveries.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn recover(&mut self, t: u64, from: u64) -> io::Result<()> {
+        self.event(t, EventKind::Recover { from })
+    }
+
+    /// Another process was killed in its life `incarnation`.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn crash(&mut self, t: u64, process: ProcessId, incarnation: u32) -> io::Result<()> {
+        let process = checker::Process(u32::from(process.0));
+        self.writer.event(&checker::Event { t, process, incarnation, kind: EventKind::Crash })
     }
 
     /// Remote operations on behalf of messages.

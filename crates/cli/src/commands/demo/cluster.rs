@@ -26,33 +26,55 @@ const LOOK: Duration = Duration::from_millis(2);
 struct Node {
     name: String,
     child: Child,
+    /// It was killed on purpose.
+    killed: bool,
 }
 
-/// All of them. None outlives this.
+/// All of them, by process. None outlives this.
 pub(super) struct Nodes(RefCell<Vec<Node>>);
+
+fn spawn(plan: &Plan, stage: &Stage, wait: Wait, process: ProcessId, life: u32) -> Result<Node, Failure> {
+    let program = std::env::current_exe().map_err(|error| unstarted("stentor", &error))?;
+    let name = plan.name(process);
+    let mut command = Command::new(program);
+    command.args(["node", "--json", "--quiet", "--operations", "--until-eof", "--id", name]);
+    command.args(["--wait", wait.to_possible_value().expect("none is skipped").get_name()]);
+    command.arg("--config").arg(stage.config()).arg("--directory").arg(stage.sockets());
+    command.arg("--history").arg(stage.history(plan, process, life)).arg("--life").arg(life.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A signal from the terminal is for us: we end them in order.
+    let child = command.process_group(0).spawn().map_err(|error| unstarted(name, &error))?;
+    Ok(Node { name: name.to_owned(), child, killed: false })
+}
 
 impl Nodes {
     pub(super) fn start(plan: &Plan, stage: &Stage, wait: Wait) -> Result<Self, Failure> {
-        let program = std::env::current_exe().map_err(|error| unstarted("stentor", &error))?;
         let nodes = Nodes(RefCell::new(Vec::new()));
         for process in (0..plan.topology().all_members() as u16).map(ProcessId) {
-            let name = plan.name(process);
-            let mut command = Command::new(&program);
-            command.args(["node", "--json", "--quiet", "--operations", "--until-eof", "--id", name]);
-            command.args(["--wait", wait.to_possible_value().expect("none is skipped").get_name()]);
-            command.arg("--config").arg(stage.config()).arg("--directory").arg(stage.sockets());
-            command.arg("--history").arg(stage.history(plan, process));
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            // A signal from the terminal is for us: we end them in order.
-            let child = command.process_group(0).spawn().map_err(|error| unstarted(name, &error))?;
-            nodes.0.borrow_mut().push(Node { name: name.to_owned(), child });
+            let node = spawn(plan, stage, wait, process, 1)?;
+            nodes.0.borrow_mut().push(node);
         }
         Ok(nodes)
     }
 
-    /// Fails if one of them is gone.
+    /// Kills a process as `kill -9` does. Returns once it is gone.
+    pub(super) fn kill(&self, process: ProcessId) -> Result<(), Failure> {
+        let mut nodes = self.0.borrow_mut();
+        let node = &mut nodes[process.index()];
+        node.killed = true;
+        node.child.kill().and_then(|()| node.child.wait()).map(drop).map_err(|error| unstarted(&node.name, &error))
+    }
+
+    /// Starts a process that was killed again, in its second life.
+    pub(super) fn restart(&self, plan: &Plan, stage: &Stage, wait: Wait, process: ProcessId) -> Result<(), Failure> {
+        let node = spawn(plan, stage, wait, process, 2)?;
+        self.0.borrow_mut()[process.index()] = node;
+        Ok(())
+    }
+
+    /// Fails if one of them is gone that should not be.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        for node in self.0.borrow_mut().iter_mut() {
+        for node in self.0.borrow_mut().iter_mut().filter(|node| !node.killed) {
             if let Ok(Some(status)) = node.child.try_wait() {
                 return Err(node.gone(status));
             }

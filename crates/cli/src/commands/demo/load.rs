@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use stentor::runtime::{
@@ -11,6 +11,7 @@ use stentor::runtime::{
 use stentor_fabric::Backoff;
 
 use super::TIMEOUT;
+use super::drama::{Crash, Drama};
 use super::stage::Stage;
 use super::text::{Text, destinations};
 use crate::failure::Failure;
@@ -20,6 +21,8 @@ use crate::live::{Joined, absent, new_history};
 const ALONE: usize = 1000;
 /// Of these, how many go before the ones that count, if there are that many more.
 const WARM_UP: usize = 100;
+/// Time between messages while somebody is missing.
+const PACE: Duration = Duration::from_millis(1);
 /// Rounds between two looks at the other processes.
 const ROUNDS_PER_LOOK: u32 = 4096;
 
@@ -33,7 +36,14 @@ pub(super) struct Sent {
     /// Sequences of messages that were sent as fast as possible; empty if the text is short.
     pub(super) windowed: std::ops::RangeInclusive<u64>,
     pub(super) counts: Counts,
+    /// Who was killed.
+    pub(super) crash: Option<Crash>,
+    /// When everything was delivered everywhere.
+    pub(super) ended: u64,
 }
+
+/// Looks after the other processes.
+type Check<'a> = &'a dyn Fn() -> Result<(), Failure>;
 
 /// A client with its history.
 pub(super) struct Loader<'a> {
@@ -44,47 +54,47 @@ pub(super) struct Loader<'a> {
     backoff: Backoff,
     housekeeper: Housekeeper,
     rounds: u32,
+    drama: Option<Drama<'a>>,
     /// When a message was sent or delivered last.
     progress: Instant,
     delivered: u64,
 }
 
 impl<'a> Loader<'a> {
-    pub(super) fn new(plan: &'a Plan, stage: &'a Stage, joined: Joined, wait: WaitMode) -> Result<Self, Failure> {
+    pub(super) fn new(plan: &'a Plan, stage: &'a Stage, joined: Joined, wait: WaitMode, drama: Option<Drama<'a>>) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
-        let path = stage.history(plan, me);
+        let path = stage.history(plan, me, 1);
         let recorder =
             Recorder::new(plan, me, new_history(&path)?).map_err(|error| Failure::cannot_write(&path, &error))?;
         let mut client = joined.client;
         client.record_operations();
         let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());
         let progress = Instant::now();
-        Ok(Loader { plan, stage, client, recorder, backoff, housekeeper, rounds: 0, progress, delivered: 0 })
+        Ok(Loader { plan, stage, client, recorder, backoff, housekeeper, rounds: 0, drama, progress, delivered: 0 })
     }
 
     pub(super) fn run(
         mut self,
         text: &Text,
-        check: &dyn Fn() -> Result<(), Failure>,
+        check: Check<'_>,
         bar: &ProgressBar,
     ) -> Result<Sent, Failure> {
         let lines = text.lines();
         let groups = self.plan.topology().groups();
         let sets: Vec<Vec<GroupId>> = lines.iter().map(|line| destinations(line, groups)).collect();
         let alone = lines.len().min(ALONE);
-        for (line, to) in lines[..alone].iter().zip(&sets) {
-            self.send(to, line, true, check, bar)?;
-            while self.client.outstanding() > 0 {
+        let notify = last_of_each_group(&sets);
+        for (n, line) in lines.iter().enumerate() {
+            self.play(n, lines.len(), check, bar)?;
+            self.send(&sets[n], line, n < alone || notify.contains(&n), check, bar)?;
+            while n < alone && self.client.outstanding() > 0 {
                 self.round(false, check, bar)?;
             }
         }
-        let notify = last_of_each_group(&sets);
-        for (n, line) in lines.iter().enumerate().skip(alone) {
-            self.send(&sets[n], line, notify.contains(&n), check, bar)?;
-        }
-        while self.client.outstanding() > 0 {
+        while self.client.outstanding() > 0 || !self.is_back() {
             self.round(false, check, bar)?;
         }
+        let ended = now_ns();
         self.recorder.complete().map_err(|error| self.unwritten(&error))?;
         let warm_up = if alone >= 2 * WARM_UP { WARM_UP } else { 0 };
         Ok(Sent {
@@ -93,7 +103,31 @@ impl<'a> Loader<'a> {
             alone: warm_up as u64 + 1..=alone as u64,
             windowed: alone as u64 + 1..=lines.len() as u64,
             counts: *self.client.counts(),
+            crash: self.drama.and_then(|drama| drama.crash),
+            ended,
         })
+    }
+
+    /// What happens before message `n` of `all`: half-way the leader is killed, later it is started again. What follows
+    /// goes slowly until it is back, so that it comes back under load; the last tenth waits for it.
+    fn play(&mut self, n: usize, all: usize, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
+        let Some(drama) = &mut self.drama else { return Ok(()) };
+        if n == all / 2 {
+            return drama.kill(&mut self.recorder);
+        }
+        if n == all / 2 + all / 4 {
+            return drama.restart();
+        }
+        let since = Instant::now();
+        while !self.is_back() && (since.elapsed() < PACE || n >= all - all / 10) {
+            self.round(false, check, bar)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nobody is missing who was killed and started again.
+    fn is_back(&mut self) -> bool {
+        self.drama.as_mut().is_none_or(|drama| drama.is_back(&self.client))
     }
 
     fn send(
@@ -101,7 +135,7 @@ impl<'a> Loader<'a> {
         to: &[GroupId],
         line: &[u8],
         notify: bool,
-        check: &dyn Fn() -> Result<(), Failure>,
+        check: Check<'_>,
         bar: &ProgressBar,
     ) -> Result<(), Failure> {
         loop {
@@ -124,7 +158,7 @@ impl<'a> Loader<'a> {
     fn round(
         &mut self,
         submitted: bool,
-        check: &dyn Fn() -> Result<(), Failure>,
+        check: Check<'_>,
         bar: &ProgressBar,
     ) -> Result<(), Failure> {
         let worked = client_round(&mut self.client, &mut self.backoff, &mut self.housekeeper, submitted)

@@ -23,8 +23,10 @@ struct Times {
 pub(super) struct Outcome {
     /// By process, as the plan numbers them.
     pub(super) deliveries: Vec<u64>,
-    /// Times that a process learnt of a new leader.
+    /// Leaders after the first one of each group, until everything was delivered.
     pub(super) leader_changes: u64,
+    /// From the kill to the next leader's first delivery, and from the restart until the process was back, ns.
+    pub(super) outage: Option<(u64, u64)>,
     /// From the multicast to the last delivery, one message at a time.
     pub(super) latency: Latency,
     /// The windowed messages, from the first multicast to the last delivery; if there are none, those that were alone.
@@ -48,11 +50,13 @@ impl Outcome {
     pub(super) fn read(plan: &Plan, stage: &Stage, sent: &Sent) -> Result<Self, Failure> {
         let mut times = vec![Times::default(); sent.messages as usize + 1];
         let mut deliveries = vec![0; plan.topology().processes()];
-        let mut leader_changes = 0;
-        for path in stage.histories(plan) {
+        let mut leaders = 0;
+        let mut takeover = Takeover::default();
+        for path in stage.histories(plan, sent.crash.map(|crash| crash.process)) {
             let file =
                 File::open(&path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
             let input = BufReader::with_capacity(256 << 10, file);
+            takeover.begun = false;
             let (mut reader, mut cluster) = Reader::open(path.display().to_string(), input)?;
             while let Some(Event { t, process, kind, .. }) = reader.next_event(&mut cluster)? {
                 match kind {
@@ -64,14 +68,39 @@ impl Outcome {
                         deliveries[process.index()] += 1;
                         let times = times.get_mut(deliver.m.sequence as usize);
                         times.into_iter().for_each(|times| times.last_delivery = times.last_delivery.max(Some(t)));
+                        takeover.delivered(t);
                     }
-                    EventKind::Epoch { .. } => leader_changes += 1,
+                    EventKind::Epoch { group, .. } if t <= sent.ended => {
+                        leaders += 1;
+                        let after = sent.crash.is_some_and(|crash| t > crash.killed && group.index() == 0);
+                        takeover.begun = takeover.begun || after;
+                    }
                     _ => {}
                 }
             }
         }
         let latency = latency(&times, sent);
-        Ok(Outcome { deliveries, leader_changes, latency, rate: rate(&times, sent) })
+        let outage = sent.crash.zip(takeover.first);
+        let outage =
+            outage.map(|(crash, first)| (first - crash.killed, crash.back.saturating_sub(crash.restarted)));
+        let leader_changes = u64::saturating_sub(leaders, plan.topology().groups() as u64);
+        Ok(Outcome { deliveries, leader_changes, outage, latency, rate: rate(&times, sent) })
+    }
+}
+
+/// The first delivery of a leader that came after the kill.
+#[derive(Default)]
+struct Takeover {
+    /// The process at hand leads since then.
+    begun: bool,
+    first: Option<u64>,
+}
+
+impl Takeover {
+    fn delivered(&mut self, t: u64) {
+        if self.begun && self.first.is_none_or(|first| t < first) {
+            self.first = Some(t);
+        }
     }
 }
 

@@ -33,6 +33,12 @@ pub(super) struct Shown {
     msgs_per_s: f64,
     writes_per_message: f64,
     leader_changes: u64,
+    /// Who was killed and started again.
+    killed: Option<String>,
+    /// From the kill to the next leader's first delivery, ms.
+    outage_ms: Option<f64>,
+    /// From the restart until the process had what the others have, ms.
+    rejoin_ms: Option<f64>,
     history: PathBuf,
     input: String,
     groups: usize,
@@ -53,8 +59,8 @@ pub(super) struct Shown {
 /// Properties about leader changes and processes that come back: without any, nothing can be told about them.
 const OF_FAILURES: [&str; 2] = ["M10", "M11"];
 
-fn is_good(property: &str, verdict: &str) -> bool {
-    verdict == "ok" || (verdict == "not_checked" && OF_FAILURES.contains(&property))
+fn is_good(property: &str, verdict: &str, killed: bool) -> bool {
+    verdict == "ok" || (verdict == "not_checked" && !killed && OF_FAILURES.contains(&property))
 }
 
 impl Shown {
@@ -87,8 +93,12 @@ impl Shown {
         let members = plan.topology().all_members();
         let delivered = outcome.deliveries[..members].iter().zip(0..);
         let windowed = &sent.windowed;
+        let killed = sent.crash.is_some();
         Shown {
-            ok: rejected == 0 && properties.iter().all(|(name, verdict)| is_good(name, verdict)),
+            // What a process wrote before it was killed may be refused after that.
+            ok: (rejected == 0 || killed)
+                && sent.crash.is_none_or(|crash| crash.back > 0 && outcome.outage.is_some())
+                && properties.iter().all(|(name, verdict)| is_good(name, verdict, killed)),
             properties,
             counter_example: report.counter_example.clone(),
             messages: sent.messages,
@@ -97,6 +107,9 @@ impl Shown {
             msgs_per_s: outcome.rate.per_second(),
             writes_per_message: protocol as f64 / sent.messages as f64,
             leader_changes: outcome.leader_changes,
+            killed: sent.crash.map(|crash| plan.name(crash.process).to_owned()),
+            outage_ms: outcome.outage.map(|(outage, _)| outage as f64 / 1e6),
+            rejoin_ms: outcome.outage.map(|(_, rejoin)| rejoin as f64 / 1e6),
             history: stage.path().to_owned(),
             input: text.source().to_owned(),
             groups: plan.topology().groups(),
@@ -156,10 +169,15 @@ impl Human for Shown {
         text += &columns(&rows.collect::<Vec<_>>());
         text += &self.figures();
         let changes = self.leader_changes;
-        let _ = writeln!(
-            text,
-            "leaders     {changes} changes; nothing is killed: leaders do not fail over in this version\n"
-        );
+        let _ = match (&self.killed, self.outage_ms, self.rejoin_ms) {
+            (Some(killed), Some(outage), Some(rejoin)) => writeln!(
+                text,
+                "leaders     {changes} changes; {killed} led and was killed half-way: {outage:.0} ms to the next \
+                 leader's first delivery; started again, it was back in {rejoin:.0} ms\n"
+            ),
+            (Some(killed), ..) => writeln!(text, "leaders     {changes} changes; {killed} was killed, nobody led\n"),
+            (None, ..) => writeln!(text, "leaders     {changes} changes; nothing is killed\n"),
+        };
         for (property, verdict) in in_order(&self.properties) {
             let verdict = match verdict {
                 "ok" => style.good("ok"),

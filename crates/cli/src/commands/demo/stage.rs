@@ -81,13 +81,16 @@ impl Stage {
         short.unwrap_or_else(|| Path::new("/tmp").join(name))
     }
 
-    pub(super) fn history(&self, plan: &Plan, process: ProcessId) -> PathBuf {
-        self.path.join(format!("{}.jsonl", plan.name(process)))
+    /// Of a process in one of its lives.
+    pub(super) fn history(&self, plan: &Plan, process: ProcessId, life: u32) -> PathBuf {
+        let life = if life > 1 { format!(".{life}") } else { String::new() };
+        self.path.join(format!("{}{life}.jsonl", plan.name(process)))
     }
 
-    /// Of all processes.
-    pub(super) fn histories(&self, plan: &Plan) -> Vec<PathBuf> {
-        (0..plan.topology().processes() as u16).map(|process| self.history(plan, ProcessId(process))).collect()
+    /// Of all processes, and of the second life of the one that was killed.
+    pub(super) fn histories(&self, plan: &Plan, killed: Option<ProcessId>) -> Vec<PathBuf> {
+        let first = (0..plan.topology().processes() as u16).map(|process| self.history(plan, ProcessId(process), 1));
+        first.chain(killed.map(|process| self.history(plan, process, 2))).collect()
     }
 
     /// From here on the directory stays.

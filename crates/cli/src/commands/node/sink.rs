@@ -1,5 +1,6 @@
 //! Where the deliveries of a node go: standard output, its history.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use serde::Serialize;
-use stentor::runtime::{Delivered, Plan, Recorder, now_ns};
+use stentor::runtime::{Application, Delivered, Plan, Recorder, now_ns};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{MemoryUse, RemoteOp};
+use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
 
 use super::unwritten;
 use crate::failure::Failure;
@@ -63,6 +64,7 @@ impl Sink {
         plan: &Plan,
         me: ProcessId,
         history: Option<&Path>,
+        life: u32,
         prints: bool,
         stopping: Box<dyn Fn() -> bool>,
     ) -> Result<Self, Failure> {
@@ -70,7 +72,7 @@ impl Sink {
         let recorder = |path: &Path| {
             let file = new_history(path)?;
             let recorder = Recorder::new(plan, me, file).map_err(|error| unwritten(path, &error))?;
-            Ok::<_, Failure>((path.to_owned(), recorder))
+            Ok::<_, Failure>((path.to_owned(), recorder.in_life(life)))
         };
         let client = |n| plan.name(topology.client_process(stentor::runtime::ClientId(n))).to_owned();
         Ok(Sink {
@@ -150,6 +152,24 @@ impl Sink {
         }
     }
 
+    /// This member leads its group from here on, in this ballot.
+    pub(super) fn epoch(&mut self, ballot: Ballot) {
+        self.record(|recorder| recorder.epoch(now_ns(), ballot));
+        // Whoever looks at the history of a process that is killed finds what it said.
+        self.record(Recorder::flush);
+    }
+
+    /// The state goes to another member: what was delivered before must be in the history by then.
+    fn hand_over(&mut self) {
+        self.record(Recorder::flush);
+    }
+
+    /// This process goes on after so many deliveries.
+    fn restore(&mut self, number: u64) {
+        self.record(|recorder| recorder.recover(now_ns(), number));
+        self.record(Recorder::flush);
+    }
+
     pub(super) fn memory(&mut self, used: &MemoryUse) {
         self.record(|recorder| recorder.memory(now_ns(), used));
     }
@@ -180,6 +200,23 @@ impl Sink {
         self.print();
         self.record(Recorder::flush);
         self.failed.map_or(Ok(self.deliveries), Err)
+    }
+}
+
+/// The application of a node: it has delivered so many messages, and keeps nothing else.
+pub(super) struct Told<'a, 'b>(pub(super) &'a RefCell<&'b mut Sink>);
+
+impl Application for Told<'_, '_> {
+    fn deliver(&mut self, delivered: &Delivered<'_>) {
+        self.0.borrow_mut().deliver(delivered);
+    }
+
+    fn snapshot(&mut self, _: &mut Vec<u8>) {
+        self.0.borrow_mut().hand_over();
+    }
+
+    fn restore(&mut self, number: u64, _: &[u8]) {
+        self.0.borrow_mut().restore(number);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use stentor::runtime::{Member, Plan, ShmFabric};
 use stentor_fabric::ProcessId;
-use stentor_multicast::Place;
+use stentor_multicast::{Ballot, Place};
 
 use crate::output::Output;
 
@@ -29,6 +29,9 @@ pub(super) struct Talk<'a> {
     peers: Vec<Peer>,
     ready: bool,
     stranded: bool,
+    /// The ballot that was told last.
+    ballot: Ballot,
+    joining: bool,
     refusal: String,
     looked: Instant,
     /// When a member came or went last.
@@ -45,6 +48,8 @@ impl<'a> Talk<'a> {
             peers: members.map(|process| Peer { process, pid: None, here: false }).collect(),
             ready: false,
             stranded: false,
+            ballot: Ballot::NONE,
+            joining: true,
             refusal: String::new(),
             looked: Instant::now(),
             changed: Instant::now(),
@@ -70,6 +75,20 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// Looks whether the group has another leader. Cheap if not.
+    pub(super) fn epoch(&mut self, member: &Member<ShmFabric>) {
+        let replica = member.replica();
+        if self.ballot == replica.ballot() && self.joining == replica.is_joining() {
+            return;
+        }
+        if !replica.is_joining() && self.joining && replica.delivered() > 0 {
+            self.say(&format!("taken in by its group, which has delivered {}", replica.delivered()));
+        }
+        (self.ballot, self.joining) = (replica.ballot(), replica.is_joining());
+        let leader = self.plan.name(self.ballot.leader());
+        self.say(&format!("epoch {}: {leader} leads", self.ballot.number()));
+    }
+
     fn say(&self, text: &str) {
         self.output.note(&format!("{}: {text}", self.name));
     }
@@ -87,8 +106,7 @@ impl<'a> Talk<'a> {
             match (pid, now) {
                 (Some(old), None) => self.say(&format!("lost {name}, pid {old}; {}", self.consequence(process))),
                 (Some(_), Some(new)) => self.say(&format!(
-                    "{name} was started again, as pid {new}, and stays out: in this version processes do not come back; \
-                     start all members again"
+                    "{name} was started again, as pid {new}"
                 )),
                 (None, _) => {}
             }
@@ -97,19 +115,15 @@ impl<'a> Talk<'a> {
         if !self.ready && !self.stranded && all_here && self.changed.elapsed() > CONNECTING {
             self.stranded = true;
             self.say(
-                "all members are there, but not all connect: if this one was started again, start the others again, \
-                 too; in this version processes do not come back",
+                "all members are there, but not all connect: look at what they say",
             );
         }
     }
 
     /// What it means that a member is gone.
     fn consequence(&self, process: ProcessId) -> String {
-        let Some(Place::Member { group, index }) = self.plan.topology().place(process) else { return String::new() };
+        let Some(Place::Member { group, .. }) = self.plan.topology().place(process) else { return String::new() };
         let name = self.plan.config().groups()[usize::from(group.0)].id();
-        if index == 0 {
-            return format!("it leads {name}, which delivers nothing from here on");
-        }
-        format!("{name} goes on while it has a majority; no client can begin until all members are started again")
+        format!("{name} goes on while it has a majority; start it again with the same command")
     }
 }

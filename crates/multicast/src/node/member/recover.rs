@@ -106,6 +106,7 @@ impl<F: Fabric> Member<F> {
         }
         if now.saturating_sub(self.recovery.ticked) >= self.recovery.tick {
             self.recovery.ticked = now;
+            self.pulses.tick(&mut self.fabric, &mut self.links);
             self.tick(app);
         }
         self.send_outgoing();

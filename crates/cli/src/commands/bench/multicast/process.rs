@@ -167,14 +167,14 @@ fn member(
         let at = sample(cluster, samples.len(), usize::from(client.0), sequence);
         samples[at].store(now(), Ordering::Relaxed);
     };
-    let round = |member: &mut Member<ShmFabric>, worked: bool| {
+    let round = |member: &mut Member<ShmFabric>, _, worked: bool| {
         if stage.is_over(phase) {
             stop.stop();
         } else if !worked && ready.load(Ordering::Relaxed) == 0 && member.is_connected() {
             ready.store(1, Ordering::Release);
         }
     };
-    run_member(member, mode(cluster.wait), &stop, stateless(deliver), round).map_err(ended)
+    run_member(member, mode(cluster.wait), &stop, &mut stateless(deliver), round).map_err(ended)
 }
 
 /// A client's loops.

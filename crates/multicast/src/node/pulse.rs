@@ -1,0 +1,102 @@
+//! Heartbeats in the fabric: a few words that every member keeps in its own memory and that the others of its group READ
+//! one-sided. What they mean is the caller's; they cost the owner a store, and a reader one READ per tick and member.
+//!
+//! # Invariants
+//! - At most one READ per member is under way. What it brought is looked at when it has completed, and never if the link
+//!   broke meanwhile.
+//! - Nothing is read before something was published: who runs no election pays nothing.
+
+use stentor_fabric::memory::{Ordering, WORD};
+use stentor_fabric::{Access, Fabric, ProcessId, RegionId, RegionSpec, RemoteSpan, Span, Verb};
+
+use super::links::Links;
+use super::open::{Opener, Peer};
+use super::{NodeError, PULSE, PULSES};
+use crate::{GroupId, Pulse};
+
+/// Bytes of one member's words.
+const BYTES: u64 = (Pulse::WORDS * WORD) as u64;
+
+/// What is known of another member's words.
+#[derive(Debug)]
+struct Reading {
+    process: ProcessId,
+    /// The link it is read over.
+    main: usize,
+    /// The life of the link and the number of the request.
+    pending: Option<(u32, u64)>,
+    last: Option<[u64; Pulse::WORDS]>,
+}
+
+/// The own words and those of the other members of the group; nothing in a group of one, or where a region has one
+/// reader at most.
+#[derive(Debug, Default)]
+pub(super) struct Pulses {
+    /// The own words, and where those of the others land.
+    regions: Option<(RegionId, RegionId)>,
+    readings: Vec<Reading>,
+    published: bool,
+}
+
+impl Pulses {
+    pub(super) fn open<F: Fabric>(
+        opener: &mut Opener<'_, F>,
+        group: GroupId,
+        peers: &[Option<Peer>],
+    ) -> Result<Self, NodeError> {
+        let me = opener.fabric.me();
+        let others = opener.topology.members(group).filter_map(|process| Some((process, peers[process.index()].as_ref()?)));
+        let readings: Vec<Reading> =
+            others.map(|(process, peer)| Reading { process, main: peer.main, pending: None, last: None }).collect();
+        if readings.is_empty() || !opener.fabric.capabilities().many_readers {
+            return Ok(Pulses::default());
+        }
+        let own = opener.fabric.register(RegionSpec { purpose: PULSE, writer: me, bytes: BYTES })?;
+        for reading in &readings {
+            opener.fabric.grant(own, reading.process, Access::Read)?;
+        }
+        let bytes = BYTES * readings.len() as u64;
+        let landing = opener.fabric.register(RegionSpec { purpose: PULSES, writer: me, bytes })?;
+        opener.registered += BYTES + bytes;
+        Ok(Pulses { regions: Some((own, landing)), readings, published: false })
+    }
+
+    /// Lets the others read these words from now on.
+    pub(super) fn publish<F: Fabric>(&mut self, fabric: &F, words: &[u64; Pulse::WORDS]) {
+        let Some((own, _)) = self.regions else { return };
+        self.published = true;
+        for (cell, word) in fabric.memory(own).iter().zip(words) {
+            cell.store(*word, Ordering::Release);
+        }
+    }
+
+    /// What was read of another member last.
+    pub(super) fn last(&self, process: ProcessId) -> Option<(usize, Option<[u64; Pulse::WORDS]>)> {
+        let reading = self.readings.iter().find(|reading| reading.process == process)?;
+        Some((reading.main, reading.last))
+    }
+
+    /// Takes what was read, and reads again.
+    pub(super) fn tick<F: Fabric>(&mut self, fabric: &mut F, links: &mut Links) {
+        let Some((_, landing)) = self.regions.filter(|_| self.published) else { return };
+        for (at, reading) in self.readings.iter_mut().enumerate() {
+            let link = &mut links[reading.main];
+            if let Some((_, id)) = reading.pending.filter(|(life, _)| *life == link.life) {
+                if link.queue.done() < id {
+                    continue;
+                }
+                let cells = &fabric.memory(landing)[at * Pulse::WORDS..][..Pulse::WORDS];
+                reading.last = Some(std::array::from_fn(|word| cells[word].load(Ordering::Acquire)));
+            }
+            reading.pending = None;
+            let region = fabric.resolve(reading.process, PULSE).filter(|region| region.bytes >= BYTES);
+            if let Some(region) = region
+                && link.can_post()
+            {
+                let local = Span { region: landing, offset: at as u64 * BYTES, bytes: BYTES as u32 };
+                let verb = Verb::Read { local, remote: RemoteSpan { region, offset: 0 } };
+                reading.pending = link.post(fabric, verb, true).map(|id| (link.life, id));
+            }
+        }
+    }
+}
