@@ -169,11 +169,9 @@ fn a_line_that_is_too_long_is_refused_and_nothing_before_it_is_lost() {
     assert_eq!(running.delivered("g1.1", 2).len(), 2);
     let again = running.cast(b"four\n", &["--to", "g1", "--client", "c0", "-q"]);
     assert_eq!((again.code, again.stdout.as_str(), again.stderr.as_str()), (0, "", ""));
-    assert_eq!(
-        running.delivered("g1.1", 3)[2]["m"],
-        serde_json::json!(["c0", 3]),
-        "the place goes on where it was left"
-    );
+    let message = running.delivered("g1.1", 3)[2]["m"].clone();
+    assert_eq!(message[0], "c0");
+    assert!(message[1].as_u64() > Some(2), "{message}: no number of the process before is used again");
 }
 
 #[test]
@@ -250,13 +248,10 @@ fn members_tell_who_is_gone_who_is_back_and_what_follows() {
     running.signal("g1.2", Signal::KILL);
     running.until("g1.1", "err", |text| text.contains("g1.1: lost g1.2, pid ") && text.contains("g1 goes on while"));
     running.start("g1.2", &[]);
-    running.until("g2.1", "err", |text| text.contains("g1.2 was started again, as pid ") && text.contains("stays out"));
-    running.until("g1.2", "err", |text| text.contains("start the others again"));
-    let stranded = running.cast(b"x\n", &["--to", "g1", "--timeout", "1"]);
-    assert!(stranded.stderr.contains("start all of them again"), "{}", stranded.stderr);
-    assert_eq!(running.cast(b"x\n", &["--to", "g2"]).code, 0, "the other group goes on");
-    running.signal("g1.1", Signal::KILL);
-    running.until("g2.1", "err", |text| text.contains("it leads g1, which delivers nothing from here on"));
+    running.until("g2.1", "err", |text| text.contains("g1.2 was started again, as pid "));
+    running.until("g1.2", "err", |text| text.contains("all members are connected") && text.contains("leads"));
+    assert_eq!(running.cast(b"x\n", &["--to", "g1,g2"]).code, 0, "who came back counts");
+    assert_eq!(running.cast(b"x\n", &["--to", "g2"]).code, 0);
 }
 
 #[test]
