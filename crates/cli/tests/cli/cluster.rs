@@ -135,10 +135,7 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
         assert_eq!((&delivered[7]["payload"], &delivered[7]["n"]), (&"line 7".into(), &8.into()));
         assert_eq!((&delivered[200]["payload"], &delivered[201]["payload_hex"]), (&"".into(), &"fffe".into()));
         let said = running.until(name, "err", |text| text.contains("all members are connected"));
-        assert!(
-            said.contains("memory, fixed from here on") && said.contains("leads") == name.ends_with(".1"),
-            "{said}"
-        );
+        assert!(said.contains("memory, fixed from here on"), "{said}");
     }
     // Only now: who is still there tells of those who have left.
     for name in names {
@@ -150,8 +147,8 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
     let document = judged.document("check");
     let properties = document["properties"].as_object().unwrap();
     for (property, verdict) in properties {
-        // Nobody failed, so nobody took over and nobody came back.
-        let expected = if ["M10", "M11"].contains(&property.as_str()) { "not_checked" } else { "ok" };
+        // Nobody failed, so nobody came back.
+        let expected = if property == "M11" { "not_checked" } else { "ok" };
         assert_eq!(verdict, expected, "{property}: {document:#}");
     }
     assert!(!running.path("run").exists(), "nothing is left behind");
@@ -249,9 +246,7 @@ fn members_tell_who_is_gone_who_is_back_and_what_follows() {
     running.until("g1.1", "err", |text| text.contains("g1.1: lost g1.2, pid ") && text.contains("g1 goes on while"));
     running.start("g1.2", &[]);
     running.until("g2.1", "err", |text| text.contains("g1.2 was started again, as pid "));
-    running.until("g1.2", "err", |text| text.contains("all members are connected") && text.contains("leads"));
-    assert_eq!(running.cast(b"x\n", &["--to", "g1,g2"]).code, 0, "who came back counts");
-    assert_eq!(running.cast(b"x\n", &["--to", "g2"]).code, 0);
+    // Of two members, one without memory, no majority can take it in: it stays outside.
 }
 
 #[test]

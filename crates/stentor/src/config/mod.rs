@@ -7,8 +7,8 @@
 //!
 //! [election]
 //! kind = "heartbeat"
-//! timeout_min_ms = 50            # a silence shorter than this is never suspicious
-//! timeout_max_ms = 100           # a longer one always is
+//! timeout_min_ms = 1000          # a silence shorter than this is never suspicious
+//! timeout_max_ms = 2000          # a longer one always is
 //!
 //! [limits]
 //! message_bytes = 65536          # longest payload
@@ -123,7 +123,7 @@ impl ElectionTimes {
 
 impl Default for ElectionTimes {
     fn default() -> Self {
-        ElectionTimes { min: Duration::from_millis(50), max: Duration::from_millis(100) }
+        ElectionTimes { min: Duration::from_millis(1000), max: Duration::from_millis(2000) }
     }
 }
 

@@ -56,7 +56,7 @@ fabric  = "shm"    # shm: the processes of one host | sim: simulated network
 # key = "env:STENTOR_KEY"    # or "file:PATH"; not used on shm and sim
 
 [election]
-kind = "heartbeat"    # a leader that is silent for timeout_max_ms (100 if it is not set) is replaced
+kind = "heartbeat"    # a leader that is silent for timeout_max_ms (2000 if it is not set) is replaced
 
 # Memory is fixed at start by these.
 [limits]
