@@ -38,7 +38,7 @@ pub(crate) const MAP: &[Place] = &[
     Place {
         name: "stentor",
         on: &["stentor-checker", "stentor-fabric", "stentor-fabric-shm", "stentor-fabric-sim", "stentor-multicast"],
-        tests_on: &[],
+        tests_on: &["stentor-fabric-roce"],
     },
     Place {
         name: "stentor-campaign",
