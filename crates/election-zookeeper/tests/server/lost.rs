@@ -61,8 +61,8 @@ fn a_leader_whose_server_is_silent_resigns_before_the_client_gives_up() {
     server.stop();
     let took = group.until("it resigns", |group| group.0[0].leader().is_none());
     println!("with a silent server a leader resigns after {took:?}, session {session:?}");
-    // One and a half, and what a busy machine adds. The client alone takes longer.
-    assert!(took > session / 2 && took < session * 7 / 4, "{took:?}");
+    // The session's timeout, and what a busy machine adds. The client alone takes 1.7 times that.
+    assert!(took > session / 2 && took < session * 7 / 5, "{took:?}");
 }
 
 #[test]
