@@ -17,8 +17,8 @@
 //! - **Hand-over.** The leader writes whom it prefers beside the epoch and removes its node, in one transaction, and goes
 //!   to the end of the line. Whoever comes first and is not the preferred one goes behind too, if that one stands in
 //!   line. So only neighbours wake, and nothing waits for a timeout.
-//! - **Silence.** A leader that got no answer for longer than the session's timeout resigns, at the latest after one and
-//!   a half of it. One whose owner stops polling for so long leaves the line: a heart that beats in a thread of its own
+//! - **Silence.** A leader that got no answer for the session's timeout resigns; by then the ensemble may have given its
+//!   place away. One whose owner stops polling for so long leaves the line: a heart that beats in a thread of its own
 //!   proves nothing about the process.
 //!
 //! Candidates further back learn who leads when they read the line again: when the node before theirs changes, and every

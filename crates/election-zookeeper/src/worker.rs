@@ -184,8 +184,11 @@ impl Worker {
     }
 }
 
-/// Closes a session and waits until that is said: the node is gone then.
+/// Closes a session and waits until that is said: the node is gone then. One that has ended says nothing any more.
 async fn goodbye(client: Client) {
+    if client.state().is_terminated() {
+        return;
+    }
     let mut state = client.state_watcher();
     drop(client);
     let closed = async { while !matches!(state.changed().await, SessionState::Closed | SessionState::Expired) {} };

@@ -21,8 +21,8 @@ use crate::socket;
 const MAX_PATH: usize = 107;
 /// How long another process of the cluster may take to start.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// How long what looks like a second process may take to go away.
-const LINGER: Duration = Duration::from_millis(50);
+/// How long what looks like a second process may take to go away: it may have been killed just now.
+const LINGER: Duration = Duration::from_millis(500);
 /// How often the directory may be removed under our feet by a process that leaves.
 const ATTEMPTS: usize = 50;
 
@@ -145,13 +145,17 @@ fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError>
 
 fn refuse_second(config: &ShmConfig, cluster: &Path) -> Result<(), StartError> {
     let since = Instant::now();
-    while let Some(pid) = find_second(cluster, config.me)? {
+    let (mut pid, mut pause) = (0, Duration::from_millis(2));
+    while let Some(found) = find_second(cluster, config.me)? {
+        pid = if found == 0 { pid } else { found };
         // A child that a dying process was just starting holds its sockets for a moment.
         if since.elapsed() > LINGER {
             let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());
             return Err(StartError::AlreadyRunning { name, me, cluster, pid });
         }
-        std::thread::sleep(Duration::from_millis(2));
+        // Each look is a connection to a process that may be alive and well.
+        std::thread::sleep(pause);
+        pause *= 2;
     }
     Ok(())
 }

@@ -13,6 +13,11 @@
 //!   copy; what is not, fails there.
 //! - **SEND, RECV and immediates** go through a bounded queue per queue pair and direction in shared memory.
 //! - **Waiting** is a futex on a word that the peers may write, or the control sockets ([`Fabric::raw_fd`]).
+//! - **Crashes and returns**: the end of a process is the end of its control sockets. A peer that hears of it breaks the
+//!   queue pairs, forgets that process's regions and keeps its own, which the next life gets when it connects. While both
+//!   live, a queue pair that breaks at one end is withdrawn at the other, and offered anew by each end after its reset,
+//!   with a fresh queue; an end that was withdrawn stores nothing any more, so nothing old lands once both have offered.
+//!   Peers that are gone are looked for every 20 ms, by whoever has the larger id.
 //! - **Nobody else gets in**: sockets live in a 0700 directory, both ends check the other's user id, and a handshake
 //!   compares format, version, cluster, configuration and process id.
 //!

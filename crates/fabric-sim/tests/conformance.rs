@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::bed;
-use stentor_fabric::conformance::{Report, suite};
+use common::{SimBed, bed};
+use stentor_fabric::conformance::{Report, suite, suite_of};
 use stentor_fabric_sim::NetworkModel;
 
 fn seeds() -> u64 {
@@ -70,5 +70,17 @@ fn each_liberty_alone() {
     ];
     for (name, model) in modes {
         run(name, &model);
+    }
+}
+
+/// What must work any number of times, 200 times in one world.
+#[test]
+fn two_hundred_times() {
+    let topics = ["restart::", "link::", "fence::", "heartbeat::", "imm::goes_on_after_the_limit"];
+    for model in [NetworkModel::calm(), NetworkModel::adversarial(), NetworkModel::unordered()] {
+        let make = |processes| SimBed { repeats: 200, ..bed(processes, 77, &model) };
+        let report = suite_of(make, |case| topics.iter().any(|topic| case.starts_with(topic)));
+        report.assert_ok();
+        assert!(report.skipped().is_empty(), "{report}");
     }
 }

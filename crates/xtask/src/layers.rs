@@ -46,7 +46,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-fabric-sim",
             "stentor-multicast",
         ],
-        tests_on: &[],
+        tests_on: &["stentor-fabric-roce"],
     },
     Place {
         name: "stentor-campaign",

@@ -1,6 +1,7 @@
 //! Requests: with a time limit each, and errors that say what was asked.
 
 use std::future::Future;
+use std::time::Duration;
 
 use stentor_election::Claim;
 use tokio::time::timeout;
@@ -13,7 +14,8 @@ impl Session<'_> {
     /// Carries out a request. That the line has changed meanwhile is told apart from other failures.
     pub(super) async fn ask<T>(&self, what: &str, request: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
         self.worker.status(|status| status.requests += 1);
-        match timeout(self.timeout / 2, request).await {
+        let limit = self.limit();
+        match timeout(limit, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(Error::NoNode | Error::NodeExists | Error::BadVersion)) => Err(Fault::Again),
             Ok(Err(error @ (Error::SessionExpired | Error::AuthFailed | Error::ClientClosed))) => {
@@ -23,8 +25,15 @@ impl Session<'_> {
                 Err(Fault::Failed(format!("{what}: not allowed: give everybody the rights to it")))
             }
             Ok(Err(error)) => Err(Fault::Failed(format!("{what}: {error}"))),
-            Err(_) => Err(Fault::Failed(format!("{what}: no answer within {:?}", self.timeout / 2))),
+            Err(_) => Err(Fault::Failed(format!("{what}: no answer within {limit:?}"))),
         }
+    }
+
+    /// How long a request may take: not longer than until a silence is one.
+    fn limit(&self) -> Duration {
+        let left = self.timeout.saturating_sub(self.heard_at.elapsed());
+        let usual = self.timeout / 2;
+        if left.is_zero() { usual } else { usual.min(left + Duration::from_millis(1)) }
     }
 
     /// The nodes in line; makes the place for them if it is not there.

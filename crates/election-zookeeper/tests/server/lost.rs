@@ -54,6 +54,18 @@ fn a_server_that_is_away_too_long_has_its_leader_resign_and_elects_anew() {
 }
 
 #[test]
+fn a_leader_whose_server_is_silent_resigns_before_the_client_gives_up() {
+    let server = Zookeeper::start();
+    let session = Duration::from_secs(3);
+    let mut group = Group::in_line(1, &[&server.address()], "/stentor/silent", session);
+    server.stop();
+    let took = group.until("it resigns", |group| group.0[0].leader().is_none());
+    println!("with a silent server a leader resigns after {took:?}, session {session:?}");
+    // The session's timeout, and what a busy machine adds. The client alone takes 1.7 times that.
+    assert!(took > session / 2 && took < session * 7 / 5, "{took:?}");
+}
+
+#[test]
 fn a_server_that_lost_its_data_does_not_take_the_epochs_back() {
     let mut old = Zookeeper::start();
     let session = Duration::from_secs(1);

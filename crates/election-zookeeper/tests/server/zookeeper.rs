@@ -125,6 +125,13 @@ impl Zookeeper {
         }
     }
 
+    /// It keeps its connections and answers nothing.
+    pub(crate) fn stop(&self) {
+        let id = self.child.as_ref().map(|child| child.id().to_string()).expect("a running server");
+        let stopped = Command::new("kill").args(["-STOP", &id]).status();
+        assert!(stopped.is_ok_and(|status| status.success()), "kill -STOP {id}");
+    }
+
     /// Killed and started again on the same data.
     pub(crate) fn restart(mut self) -> Self {
         self.kill();

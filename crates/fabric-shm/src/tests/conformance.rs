@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric::conformance::{Testbed, suite};
+use stentor_fabric::conformance::{Testbed, suite, suite_of};
 
 use super::support::{TestDirectory, config};
 use crate::{ShmConfig, ShmFabric};
@@ -11,12 +11,13 @@ use crate::{ShmConfig, ShmFabric};
 struct Host {
     fabrics: Vec<Option<ShmFabric>>,
     directory: TestDirectory,
+    repeats: u64,
 }
 
 impl Host {
-    fn new(processes: usize) -> Self {
+    fn new(processes: usize, repeats: u64) -> Self {
         let fabrics = (0..processes).map(|_| None).collect();
-        let mut host = Host { fabrics, directory: TestDirectory::new() };
+        let mut host = Host { fabrics, directory: TestDirectory::new(), repeats };
         (0..processes as u16).for_each(|process| host.restart(ProcessId(process)));
         host
     }
@@ -34,7 +35,16 @@ impl Testbed for Host {
     }
 
     fn advance(&mut self) {
-        std::thread::yield_now();
+        // Nobody else has to run for something to happen: all processes are in this thread.
+        std::hint::spin_loop();
+    }
+
+    fn patience(&self) -> usize {
+        400_000
+    }
+
+    fn repeats(&self) -> u64 {
+        self.repeats
     }
 
     /// As far as that goes inside one process: see `restart.rs` for processes that are killed.
@@ -51,8 +61,15 @@ impl Testbed for Host {
 
 #[test]
 fn the_suite_passes_and_skips_only_tagged_messages() {
-    let report = suite(Host::new);
+    let report = suite(|processes| Host::new(processes, 8));
     report.assert_ok();
     let skipped = ["link::survives_a_cut", "tagged::exact_and_masked", "tagged::unexpected_messages_wait"];
     assert_eq!(report.skipped(), skipped);
+}
+
+#[test]
+fn what_must_work_any_number_of_times_works_200_times() {
+    let topics = ["restart::", "link::", "fence::", "heartbeat::"];
+    let wanted = |case: &str| topics.iter().any(|topic| case.starts_with(topic));
+    suite_of(|processes| Host::new(processes, 200), wanted).assert_ok();
 }

@@ -13,13 +13,13 @@ use crate::message::{FORMAT, Identity, Message};
 use crate::socket::{self, Received};
 
 /// A peer by hand.
-struct Raw {
-    socket: OwnedFd,
-    fabric: ShmFabric,
-    directory: TestDirectory,
+pub(super) struct Raw {
+    pub(super) socket: OwnedFd,
+    pub(super) fabric: ShmFabric,
+    pub(super) directory: TestDirectory,
 }
 
-fn hello() -> Identity {
+pub(super) fn hello() -> Identity {
     Identity {
         format: FORMAT,
         version: 1,
@@ -32,7 +32,7 @@ fn hello() -> Identity {
 }
 
 impl Raw {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = TestDirectory::new();
         let mut fabric = ShmFabric::start(config(&directory.0, 0, 3)).unwrap();
         fabric.connect(ProcessId(1), SERVICE, QpConfig::reliable(4, 4)).unwrap();
@@ -40,13 +40,13 @@ impl Raw {
         Raw { socket, fabric, directory }
     }
 
-    fn send(&self, message: &Message, fds: &[&OwnedFd]) {
+    pub(super) fn send(&self, message: &Message, fds: &[&OwnedFd]) {
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
         assert_eq!(socket::send(&self.socket, &message.encode(), &fds), Ok(true));
     }
 
     /// As far as being connected.
-    fn connected() -> Self {
+    pub(super) fn connected() -> Self {
         let mut raw = Raw::new();
         raw.send(&Message::Hello(hello()), &[]);
         let (wait, control) = (memfd::create("wait", 4096).unwrap(), memfd::create("control", 64).unwrap());
@@ -88,7 +88,7 @@ impl Raw {
     }
 }
 
-fn dial(directory: &TestDirectory) -> OwnedFd {
+pub(super) fn dial(directory: &TestDirectory) -> OwnedFd {
     socket::dial(&sockets_of(&directory.0.join("test"), ProcessId(0)).unwrap()[0]).unwrap()
 }
 

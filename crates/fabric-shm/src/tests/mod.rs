@@ -5,6 +5,7 @@ mod child;
 mod conformance;
 mod crash;
 mod distrust;
+mod relink;
 mod revoke;
 mod support;
 mod verbs;

@@ -10,13 +10,14 @@ use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 /// All processes of one world; every `advance` is 300 ns.
 pub(crate) struct SimBed {
     pub(crate) world: World,
-    fabrics: Vec<SimFabric>,
+    pub(crate) repeats: u64,
+    pub(crate) fabrics: Vec<SimFabric>,
 }
 
 pub(crate) fn bed(processes: usize, seed: u64, network: &NetworkModel) -> SimBed {
     let world = World::new(SimConfig::new(processes, seed, network.clone()));
     let fabrics = (0..processes as u16).map(|p| world.fabric(ProcessId(p))).collect();
-    SimBed { world, fabrics }
+    SimBed { world, repeats: 8, fabrics }
 }
 
 impl Testbed for SimBed {
@@ -40,6 +41,10 @@ impl Testbed for SimBed {
 
     fn restart(&mut self, process: ProcessId) {
         self.fabrics[process.index()] = self.world.restart(process);
+    }
+
+    fn repeats(&self) -> u64 {
+        self.repeats
     }
 
     fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {

@@ -88,6 +88,10 @@ impl<T: Testbed> Bed<T> {
         })
     }
 
+    pub(super) fn repeats(&self) -> u64 {
+        self.testbed.repeats()
+    }
+
     pub(super) fn processes(&self) -> usize {
         self.testbed.processes()
     }

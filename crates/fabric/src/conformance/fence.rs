@@ -45,7 +45,7 @@ pub(super) fn only_what_was_revoked<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
     let mut next = 1_u64;
-    for round in 0..20 {
+    for round in 0..2 * bed.repeats() {
         let remote = bed.resolve(A, B, 1)?;
         let (mut done, mut failed, mut fenced) = (Vec::new(), Vec::new(), None);
         for turn in 0.. {
@@ -63,7 +63,7 @@ pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
                 break;
             }
             check(turn < 40_000, || format!("round {round}: the stream goes on after the fence"))?;
-            if turn == 3 + round {
+            if turn == 3 + round % 30 {
                 called("revoke", bed.at(B).revoke(region, A))?;
             }
             let data = next.to_ne_bytes();
@@ -97,7 +97,7 @@ pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 
 pub(super) fn contents_are_the_owners<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
-    for round in 1..6_u64 {
+    for round in 1..=bed.repeats() {
         let remote = bed.resolve(A, B, 1)?;
         bed.write_and_see((A, link.a), (B, region), (remote, 0), round)?;
         bed.store(B, region, 1, &[round]);
@@ -121,7 +121,7 @@ pub(super) fn without_a_break<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (region, link) = setup(bed)?;
     let mut remote = bed.resolve(A, B, 1)?;
     let mut keys = vec![remote.key];
-    for round in 1..20_u64 {
+    for round in 1..=2 * bed.repeats() {
         revoke(bed, region)?;
         called("grant", bed.at(B).grant(region, A, Access::Write))?;
         let old = remote.key;

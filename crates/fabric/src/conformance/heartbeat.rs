@@ -45,7 +45,7 @@ pub(super) fn counts_up<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 
 pub(super) fn stops_with_the_process<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (local, mut counter, mut link, mut remote) = setup(bed)?;
-    for life in 1..4_u64 {
+    for life in 1..=bed.repeats() {
         bed.store(B, counter, 0, &[life]);
         let read = |bed: &mut Bed<T>, link: Link, remote, id| {
             bed.try_post(A, link.a, id, Verb::Read { local: span(local, 0, 1), remote: place(remote, 0) }, true)

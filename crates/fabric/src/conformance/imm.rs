@@ -123,7 +123,7 @@ pub(super) fn late_but_not_lost<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 /// The limit breaks the queue pair and nothing else: after a reset on both sides notifications come again.
 pub(super) fn goes_on_after_the_limit<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (_, link, _) = setup(bed)?;
-    for round in 0..3 {
+    for round in 0..bed.repeats() {
         let remote = bed.resolve(A, B, 1)?;
         notify(bed, link, 0, (remote, 0))?;
         bed.expect(A, link.a, 0, (Opcode::Write, Status::RnrRetryExceeded))?;

@@ -69,6 +69,11 @@ pub trait Testbed {
         let _ = (from, to);
     }
 
+    /// How often what must work any number of times is tried.
+    fn repeats(&self) -> u64 {
+        8
+    }
+
     /// How many [`advance`](Testbed::advance)s to wait for something before giving up. The longest wait is for a queue
     /// pair that breaks after its retries.
     fn patience(&self) -> usize {

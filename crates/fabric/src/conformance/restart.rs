@@ -38,7 +38,7 @@ fn replace<T: Testbed>(bed: &mut Bed<T>, a: QpId) -> Outcome<(RegionId, Link)> {
 
 pub(super) fn the_next_life_connects<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (_, mut at_b, mut link) = setup(bed)?;
-    for life in 1..6 {
+    for life in 1..=bed.repeats() {
         let Some(remote) = bed.at(A).resolve(B, crate::Purpose(1)) else {
             return check(false, || format!("life {life}: granted before connecting, not resolved after Connected"));
         };
@@ -64,14 +64,15 @@ pub(super) fn the_next_life_connects<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 
 pub(super) fn granted_regions_stay_granted<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (at_a, _, mut link) = setup(bed)?;
-    for life in 1..5 {
+    for life in 1..=bed.repeats() {
         let Some(remote) = bed.at(B).resolve(A, crate::Purpose(1)) else {
             return check(false, || format!("life {life} of B cannot resolve what A granted to B before"));
         };
         let before = bed.words(A, at_a);
-        bed.write_and_see((B, link.b), (A, at_a), (remote, life as usize), life)?;
+        let word = life as usize % WORDS;
+        bed.write_and_see((B, link.b), (A, at_a), (remote, word), life)?;
         let mut expected = before;
-        expected[life as usize] = life;
+        expected[word] = life;
         same("what all lives of B wrote at A", &bed.words(A, at_a), &expected)?;
         (_, link) = replace(bed, link.a)?;
     }
@@ -97,14 +98,14 @@ pub(super) fn old_regions_are_refused<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
 /// B dies with writes under way, and they end before its next life is connected.
 pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (at_a, _, mut link) = setup(bed)?;
-    for round in 1..9_u64 {
+    for round in 1..=bed.repeats() {
         let remote = bed.resolve(B, A, 1)?;
         for n in 0..60 {
             let value = round * 100 + n;
             let posted = bed.try_post(B, link.b, n, write(&value.to_ne_bytes(), remote, n as usize), n % 16 == 15);
             called("post", posted)?;
         }
-        for _ in 0..round {
+        for _ in 0..round % 8 {
             bed.pass();
         }
         bed.crash(B);
@@ -128,7 +129,7 @@ pub(super) fn nothing_late_after_connected<T: Testbed>(bed: &mut Bed<T>) -> Outc
 /// The survivor fences what is dead, clears its memory, and gives it to the next life.
 pub(super) fn fresh_after_revoke_and_grant<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (at_a, _, mut link) = setup(bed)?;
-    for round in 1..5_u64 {
+    for round in 1..=bed.repeats() {
         let remote = bed.resolve(B, A, 1)?;
         bed.write_and_see((B, link.b), (A, at_a), (remote, 63), round)?;
         for n in 0..50_usize {
@@ -157,7 +158,7 @@ pub(super) fn fresh_after_revoke_and_grant<T: Testbed>(bed: &mut Bed<T>) -> Outc
 pub(super) fn services_come_back_one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (_, _, main) = setup(bed)?;
     let side = bed.connect((A, B), SIDE, CONFIG)?;
-    for _ in 0..4 {
+    for _ in 0..bed.repeats() {
         bed.crash(B);
         bed.broken(A, main.a, B)?;
         bed.broken(A, side.a, B)?;
@@ -178,7 +179,7 @@ pub(super) fn services_come_back_one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Out
 
 pub(super) fn everybody_at_once<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     setup(bed)?;
-    for round in 0..4 {
+    for round in 0..bed.repeats() {
         for process in [A, B] {
             bed.crash(process);
             // The first one may be back before the second one goes.

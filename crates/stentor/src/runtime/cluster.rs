@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use stentor_checker::Cluster;
-use stentor_fabric::ProcessId;
+use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
 use stentor_multicast::{
     Client, ClientId, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Topology, TopologyError, Variant,
@@ -155,7 +155,17 @@ impl Plan {
         if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
             return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
         }
-        let fabric = self.shm(me, directory)?;
+        self.member_on(self.shm(me, directory)?, me)
+    }
+
+    /// A member of a group on a fabric that has started, with `me` as its process.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn member_on<F: Fabric>(&self, fabric: F, me: ProcessId) -> Result<Member<F>, StartError> {
+        if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
+            return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
+        }
         let replica = ReplicaConfig {
             topology: self.topology.clone(),
             me,
@@ -172,15 +182,15 @@ impl Plan {
     /// # Errors
     /// See [`StartError`].
     pub fn client(&self, client: ClientId, directory: PathBuf) -> Result<Client<ShmFabric>, StartError> {
-        let fabric = self.shm(self.topology.client_process(client), directory)?;
-        Ok(Client::new(
-            fabric,
-            self.topology.clone(),
-            client,
-            self.limits(),
-            self.config.salt(),
-            Plant::None,
-            incarnation(),
-        )?)
+        self.client_on(self.shm(self.topology.client_process(client), directory)?, client)
+    }
+
+    /// A client on a fabric that has started, with the client as its process.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn client_on<F: Fabric>(&self, fabric: F, client: ClientId) -> Result<Client<F>, StartError> {
+        let (limits, salt) = (self.limits(), self.config.salt());
+        Ok(Client::new(fabric, self.topology.clone(), client, limits, salt, Plant::None, incarnation())?)
     }
 }

@@ -1,0 +1,171 @@
+//! A stranger on the port, over real sockets: everything wrong is counted under its cause and changes nothing, and the
+//! connection goes on, also while the port is flooded.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::{Access, RegionId, Status};
+use stentor_fabric_roce::driver::Mode;
+use stentor_fabric_roce::endpoint::{Counters, Data, Remote, Request, Work};
+use stentor_fabric_roce::peer::{DOMAIN, Destination, Peer, PeerConfig};
+use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
+
+/// Of each kind.
+const EACH: u64 = 150;
+
+fn address(net: u8, last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 64 + (std::process::id() % 128) as u8, net, last)
+}
+
+struct Side {
+    peer: Peer,
+    shared: RegionId,
+    key: u32,
+    destination: Destination,
+}
+
+/// A, and B who is bothered.
+fn sides(net: u8) -> (Side, Side) {
+    let make = |last| {
+        let config = PeerConfig { mode: Some(Mode::Plain), ..PeerConfig::new(address(net, last).into()) };
+        let mut peer = Peer::open(config, 256).expect("sockets");
+        let shared = peer.endpoint.memory_mut().register(512, 0);
+        let key = peer.endpoint.memory_mut().grant(shared, DOMAIN, Access::Write, 1).expect("a key");
+        let destination = peer.destination();
+        Side { peer, shared, key, destination }
+    };
+    let (mut a, mut b) = (make(1), make(2));
+    a.peer.connect(&b.destination).expect("connects");
+    b.peer.connect(&a.destination).expect("connects");
+    (a, b)
+}
+
+/// One WRITE that works.
+fn write(a: &mut Side, b: &mut Side, value: u64) {
+    let data = value.to_ne_bytes();
+    let request = Request::Write { data: Data::Inline(&data), remote: Remote { va: 0, rkey: b.key }, imm: None };
+    a.peer.endpoint.post_send(a.peer.qp, &Work::signalled(value, request)).expect("posts");
+    let since = Instant::now();
+    loop {
+        a.peer.drive().expect("drives");
+        b.peer.drive().expect("drives");
+        if let Some(completion) = a.peer.endpoint.poll() {
+            assert_eq!((completion.id, completion.status), (value, Status::Success));
+            break;
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "the connection is dead: {}", b.peer.counters());
+    }
+    assert_eq!(b.peer.endpoint.memory().words(b.shared)[0].load(Ordering::Relaxed), value);
+}
+
+/// Somebody else's sockets: at an address of its own, and at A's address with another source port.
+struct Stranger {
+    socket: UdpSocket,
+    envelope: Envelope,
+}
+
+impl Stranger {
+    fn new(from: Ipv4Addr, to: Ipv4Addr) -> Stranger {
+        let socket = UdpSocket::bind((from, 0)).expect("a socket");
+        let port = socket.local_addr().expect("bound").port();
+        Stranger { socket, envelope: Envelope::plain(from.into(), port, to.into()).expect("one family") }
+    }
+
+    fn packet(&self, bth: Bth, reth: Reth, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+        let repr = Repr { bth, headers: Headers::Rc(Message::WriteOnly(reth)), payload_bytes: reth.bytes as usize };
+        let mut bytes = vec![0; repr.packet_bytes()];
+        repr.emit(&mut bytes).expect("room").fill(0x66);
+        change(&mut bytes);
+        self.envelope.seal(&mut bytes);
+        bytes
+    }
+
+    fn send(&self, bytes: &[u8]) -> bool {
+        self.socket.send_to(bytes, (self.envelope.ip.destination(), 4791)).is_ok()
+    }
+}
+
+#[test]
+fn every_wrong_packet_is_counted_under_its_cause() {
+    let (mut a, mut b) = sides(221);
+    write(&mut a, &mut b, 1);
+    let at_b = address(221, 2);
+    let (far, near) = (Stranger::new(address(221, 3), at_b), Stranger::new(address(221, 1), at_b));
+    let next = Psn::new(a.destination.psn).plus(1);
+    let bth = Bth::new(b.destination.number, next);
+    let reth = Reth { va: 0, rkey: b.key, bytes: 64 };
+    let nothing = |_: &mut Vec<u8>| ();
+    type Count = fn(&Counters) -> u64;
+    let kinds: [(&str, &Stranger, Vec<u8>, Count); 9] = [
+        ("source address", &far, far.packet(bth, reth, nothing), |c| c.wrong_source),
+        ("queue pair", &near, near.packet(Bth { dest_qp: bth.dest_qp ^ 1, ..bth }, reth, nothing), |c| c.unknown_qp),
+        ("partition", &near, near.packet(Bth { pkey: 0x1234, ..bth }, reth, nothing), |c| c.wrong_pkey),
+        ("service", &near, near.packet(bth, reth, |bytes| bytes[0] |= 0x20), |c| c.wrong_service),
+        ("opcode", &near, near.packet(bth, reth, |bytes| bytes[0] = 0x1f), |c| c.malformed),
+        ("PSN and key", &near, near.packet(Bth { psn: next.plus(9), ..bth }, Reth { rkey: 7, ..reth }, nothing), |c| {
+            c.out_of_order
+        }),
+        ("old PSN", &near, near.packet(Bth { psn: next.minus(1), ..bth }, reth, nothing), |c| c.duplicates),
+        (
+            "ICRC",
+            &near,
+            {
+                let mut bytes = near.packet(bth, reth, nothing);
+                bytes[40] ^= 1;
+                bytes
+            },
+            |c| c.bad_icrc,
+        ),
+        ("length", &near, near.packet(bth, reth, nothing)[..20].to_vec(), |c| c.malformed),
+    ];
+    for (what, stranger, bytes, count) in kinds {
+        let before = (count(b.peer.endpoint.counters()), b.peer.endpoint.counters().received);
+        for _ in 0..EACH {
+            assert!(stranger.send(&bytes));
+            b.peer.drive().expect("drives");
+        }
+        b.peer.linger(Duration::from_millis(5)).expect("drives");
+        let counters = b.peer.endpoint.counters();
+        let counted = (count(counters) - before.0, counters.received - before.1);
+        assert_eq!(counted, (EACH, EACH), "wrong {what}: {}", b.peer.counters());
+        let words = b.peer.endpoint.memory().words(b.shared);
+        assert!(words[1..].iter().all(|word| word.load(Ordering::Relaxed) == 0), "wrong {what} reached memory");
+    }
+    for value in 2..50 {
+        write(&mut a, &mut b, value);
+    }
+}
+
+#[test]
+fn a_flood_at_full_rate_stops_nobody() {
+    let (mut a, mut b) = sides(222);
+    write(&mut a, &mut b, 1);
+    let stranger = Stranger::new(address(222, 3), address(222, 2));
+    let bth = Bth::new(b.destination.number, Psn::new(a.destination.psn));
+    let bytes = stranger.packet(bth, Reth { va: 0, rkey: b.key, bytes: 8 }, |_| ());
+    let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                sent.fetch_add(u64::from(stranger.send(&bytes)), Ordering::Relaxed);
+            }
+        });
+        let since = Instant::now();
+        let mut value = 2;
+        while since.elapsed() < Duration::from_secs(1) {
+            write(&mut a, &mut b, value);
+            value += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        println!("{value} WRITEs under a flood of {} packets", sent.load(Ordering::Relaxed));
+        assert!(value > 100, "{value} WRITEs in a second");
+    });
+    b.peer.linger(Duration::from_millis(50)).expect("drives");
+    let counters = b.peer.endpoint.counters();
+    // What the kernel had no room for was never here; everything else is counted once.
+    assert!(counters.wrong_source > 0 && counters.wrong_source <= sent.load(Ordering::Relaxed));
+    let ours = a.peer.endpoint.counters().sent;
+    assert!(counters.received - counters.wrong_source <= ours, "{} of ours {ours}", b.peer.counters());
+}

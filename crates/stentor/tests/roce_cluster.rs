@@ -1,0 +1,151 @@
+//! A whole cluster on RoCEv2 in user space, each process a thread of this test with an address of its own, on a good
+//! network and on one that loses packets; its histories checked.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stentor::ClusterConfig;
+use stentor::runtime::{
+    ClientId, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns, run_member,
+};
+use stentor_fabric::{Backoff, ProcessId};
+use stentor_fabric_roce::driver::Chances;
+use stentor_fabric_roce::{RoceConfig, RoceFabric};
+
+const CLUSTER: &str = r#"
+cluster = "CLUSTER"
+fabric = "shm"
+[election]
+kind = "heartbeat"
+[limits]
+message_bytes = 4096
+window = 64
+clients = 2
+[[group]]
+id = "g1"
+process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
+[[group]]
+id = "g2"
+process = [ { id = "g2.1", address = "127.0.0.1:7201" } ]
+"#;
+const PROCESSES: u16 = 6;
+
+/// The same cluster for all, and where each process is.
+struct Stage {
+    plan: Plan,
+    addresses: Vec<Option<SocketAddr>>,
+    chances: Chances,
+}
+
+impl Stage {
+    fn new(name: &str, net: u8, chances: Chances) -> Stage {
+        let text = CLUSTER.replace("CLUSTER", name);
+        let plan = Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid"));
+        let second = 64 + (std::process::id() % 128) as u8;
+        let address = |n| SocketAddr::new(Ipv4Addr::new(127, second, net, n as u8 + 1).into(), 4791);
+        let addresses = (0..PROCESSES).map(|n| Some(address(n))).collect();
+        Stage { plan: plan.expect("possible"), addresses, chances }
+    }
+
+    fn fabric(&self, me: ProcessId) -> RoceFabric {
+        let mut config = RoceConfig::new(self.plan.config().cluster(), me, self.addresses.clone());
+        config.key = b"a key of this test".to_vec();
+        config.fingerprint = self.plan.config().fingerprint();
+        (config.chances, config.seed) = (self.chances, me.0.into());
+        RoceFabric::start(config).expect("starts")
+    }
+}
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns how many packets the bad network took.
+fn member(stage: &Stage, me: ProcessId, stop: &Stop, sink: Sink) -> u64 {
+    let mut member = stage.plan.member_on(stage.fabric(me), me).expect("starts");
+    let mut recorder = Recorder::new(&stage.plan, me, sink).expect("records");
+    let deliver = |delivered: &stentor::runtime::Delivered<'_>| recorder.deliver(now_ns(), delivered).expect("records");
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, deliver, |_, _| ()).expect("runs");
+    recorder.complete().expect("records");
+    assert_eq!(member.counts().rejected, 0);
+    member.fabric_mut().injected()[0]
+}
+
+fn client(stage: &Stage, place: ClientId, messages: u64, sink: Sink) {
+    let me = stage.plan.topology().client_process(place);
+    let mut client = stage.plan.client_on(stage.fabric(me), place).expect("starts");
+    let mut recorder = Recorder::new(&stage.plan, me, sink).expect("records");
+    let (mut backoff, mut housekeeper) = (Backoff::new(WaitMode::ADAPTIVE), Housekeeper::default());
+    let sets = [vec![GroupId(0)], vec![GroupId(1)], vec![GroupId(0), GroupId(1)]];
+    let deadline = Instant::now() + Duration::from_secs(100);
+    let mut sent = 0;
+    while client.delivered_up_to() < messages {
+        let mut worked = false;
+        while sent < messages {
+            let payload = vec![sent as u8; (sent * 37 % 300) as usize];
+            let to = &sets[sent as usize % 3];
+            let before = now_ns();
+            let Ok(submitted) = client.submit(to, &payload, sent + 64 > messages) else { break };
+            recorder.multicast(before, submitted.id, to, &payload).expect("records");
+            sent += 1;
+            worked = true;
+        }
+        client_round(&mut client, &mut backoff, &mut housekeeper, worked).expect("waits");
+        assert!(Instant::now() < deadline, "stuck: {sent} sent, {} delivered", client.delivered_up_to());
+    }
+    recorder.complete().expect("records");
+}
+
+fn run(stage: &Stage, messages: u64) -> u64 {
+    let stop = Stop::default();
+    let sinks: Vec<Sink> = (0..PROCESSES).map(|_| Sink::default()).collect();
+    let lost = thread::scope(|scope| {
+        let members: Vec<_> = (0..4_u16)
+            .map(|me| {
+                let (stop, sink) = (&stop, sinks[usize::from(me)].clone());
+                scope.spawn(move || member(stage, ProcessId(me), stop, sink))
+            })
+            .collect();
+        let clients: Vec<_> = (0..2_u16)
+            .map(|place| {
+                let sink = sinks[4 + usize::from(place)].clone();
+                scope.spawn(move || client(stage, ClientId(place), messages, sink))
+            })
+            .collect();
+        let finished: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        stop.stop();
+        assert!(finished.iter().all(Result::is_ok), "a client did not finish");
+        members.into_iter().map(|member| member.join().expect("the member ends")).sum()
+    });
+    let histories: Vec<Vec<u8>> = sinks.iter().map(|sink| sink.0.lock().unwrap().clone()).collect();
+    let inputs = histories.iter().enumerate().map(|(n, bytes)| (format!("history {n}"), bytes.as_slice()));
+    let report = stentor_checker::check_inputs(inputs, true).expect("histories are well-formed");
+    assert!(report.ok(), "{:?}", report.counter_example);
+    assert_eq!(report.counts.messages, 2 * messages);
+    lost
+}
+
+#[test]
+fn two_clients_and_four_members_on_a_good_network() {
+    assert_eq!(run(&Stage::new("good", 201, Chances::default()), 1000), 0);
+}
+
+#[test]
+fn the_same_with_one_percent_of_all_packets_lost() {
+    let chances = Chances { drop: 0.01, ..Chances::default() };
+    let lost = run(&Stage::new("lossy", 202, chances), 300);
+    assert!(lost > 0, "nothing was lost");
+}
