@@ -34,8 +34,8 @@ pub use letter::{Admitted, Letter, LetterError, Subject};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
 pub use node::{
-    Application, Client, Counts, Delivered, INBOX_BYTES, Member, NodeError, Pulse, RemoteOp, Stateless, Step, SubmitError,
-    Submitted, stateless,
+    Application, Client, Counts, Delivered, INBOX_BYTES, Member, NodeError, Pulse, RemoteOp, Stateless, Step,
+    SubmitError, Submitted, stateless,
 };
 #[doc(hidden)]
 pub use node::{Received, forged_hello};

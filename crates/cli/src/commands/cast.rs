@@ -209,12 +209,11 @@ impl<'a> Caster<'a> {
         let gone = absent(self.plan, &self.client, self.to);
         let place = self.args.meeting.config.display();
         if gone.is_empty() {
-            let remedy = "wait longer with --timeout if a member is slow; if one was started again, start all of them \
-                          again: in this version processes do not come back";
+            let remedy = "wait longer with --timeout if a member is slow or has just been started again";
             return Failure::run(what, place, remedy);
         }
         what += &format!("; not there: {}", gone.join(", "));
-        Failure::run(what, place, "start the cluster anew: in this version processes do not come back")
+        Failure::run(what, place, "start them again with `stentor node`; a group goes on when it has a majority")
     }
 }
 

@@ -19,8 +19,8 @@ use crate::failure::{Failure, Verdict};
 use crate::live::{Interrupt, Joining, unstarted};
 use crate::output::Output;
 use cluster::Nodes;
-use load::Sent;
 use drama::Drama;
+use load::Sent;
 use outcome::Outcome;
 use report::Shown;
 use stage::Stage;
@@ -69,7 +69,7 @@ fn send(
     let joined = joining.join(None, |text| output.note(text))?;
     let bar = output.progress_count("multicasting", text.lines().len() as u64);
     // A smaller group would not survive it.
-    let kills = !args.no_kill && args.replicas >= 3;
+    let kills = args.kill && args.replicas >= 3;
     let drama = kills.then(|| Drama { plan, stage, nodes, wait: args.wait, crash: None });
     let sent = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?.run(text, &check, &bar);
     bar.finish_and_clear();

@@ -105,14 +105,13 @@ impl Joining<'_> {
         let (mut what, remedy) = match absent.as_slice() {
             [] => (
                 "all members are there, but they do not answer".to_owned(),
-                "if one was started again, start all of them again: in this version processes do not come back"
+                "a group without a majority takes nobody in: start all its members; `stentor node` says who leads"
                     .to_owned(),
             ),
             names => (
                 format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
                 format!(
-                    "a client begins when all members are up: start each with `stentor node --config {} --id ID`, or \
-                     all again if one was killed",
+                    "a client begins when all members are up: start each with `stentor node --config {} --id ID`",
                     self.config.display()
                 ),
             ),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stentor_fabric::seal::HEADER_WORDS;
-use stentor_fabric::{Completion, Fabric};
+use stentor_fabric::{Completion, Fabric, ProcessId};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
@@ -18,7 +18,7 @@ use super::posting::Quiet;
 use super::{BODY, CONTROL, MAIN, NodeError};
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
-use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Plant, Sender, Topology};
+use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology};
 
 /// Why a message was not multicast. Nothing was done.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]

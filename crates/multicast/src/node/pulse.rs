@@ -45,7 +45,8 @@ impl Pulses {
         peers: &[Option<Peer>],
     ) -> Result<Self, NodeError> {
         let me = opener.fabric.me();
-        let others = opener.topology.members(group).filter_map(|process| Some((process, peers[process.index()].as_ref()?)));
+        let others =
+            opener.topology.members(group).filter_map(|process| Some((process, peers[process.index()].as_ref()?)));
         let readings: Vec<Reading> =
             others.map(|(process, peer)| Reading { process, main: peer.main, pending: None, last: None }).collect();
         if readings.is_empty() || !opener.fabric.capabilities().many_readers {

@@ -9,8 +9,12 @@ use toml::Spanned;
 
 use super::error::{Place, Problem};
 use super::file::{Election, File, FileLimits, Group, Misplaced, Process};
-use super::limits::{BODY_RING_KIB, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, TIMEOUT_MS, WINDOW};
-use super::{ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, address, names};
+use super::limits::{
+    BODY_RING_KIB, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, TIMEOUT_MS, WINDOW,
+};
+use super::{
+    ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, address, names,
+};
 
 /// Fabrics of the design that this version does not have; `ofi:…` beside them.
 const ABSENT_FABRICS: [&str; 2] = ["roce", "verbs"];

@@ -76,7 +76,8 @@ impl Keeper<Heartbeat> {
                 self.election.unreachable(*process);
             }
         }
-        self.election.stand(self.stands(now, member));
+        let stands = self.stands(now, member);
+        self.election.stand(stands);
         self.poll(now, member);
         let mut words = [0; Pulse::WORDS];
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());

@@ -73,7 +73,8 @@ impl Drama<'_> {
         let group = self.plan.topology().group_ids().next().expect("there is a group");
         for process in self.plan.topology().members(group) {
             let path = self.stage.history(self.plan, process, 1);
-            let file = File::open(&path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
+            let file =
+                File::open(&path).map_err(|error| Failure::run(error, path.display(), "report this as a bug"))?;
             let (reader, mut cluster) = Reader::open(path.display().to_string(), BufReader::new(file))?;
             let mut reader = reader.tolerate_cut_off_line();
             while let Some(Event { kind, .. }) = reader.next_event(&mut cluster)? {

@@ -61,7 +61,13 @@ pub(super) struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    pub(super) fn new(plan: &'a Plan, stage: &'a Stage, joined: Joined, wait: WaitMode, drama: Option<Drama<'a>>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        stage: &'a Stage,
+        joined: Joined,
+        wait: WaitMode,
+        drama: Option<Drama<'a>>,
+    ) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let path = stage.history(plan, me, 1);
         let recorder =
@@ -73,12 +79,7 @@ impl<'a> Loader<'a> {
         Ok(Loader { plan, stage, client, recorder, backoff, housekeeper, rounds: 0, drama, progress, delivered: 0 })
     }
 
-    pub(super) fn run(
-        mut self,
-        text: &Text,
-        check: Check<'_>,
-        bar: &ProgressBar,
-    ) -> Result<Sent, Failure> {
+    pub(super) fn run(mut self, text: &Text, check: Check<'_>, bar: &ProgressBar) -> Result<Sent, Failure> {
         let lines = text.lines();
         let groups = self.plan.topology().groups();
         let sets: Vec<Vec<GroupId>> = lines.iter().map(|line| destinations(line, groups)).collect();
@@ -155,12 +156,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn round(
-        &mut self,
-        submitted: bool,
-        check: Check<'_>,
-        bar: &ProgressBar,
-    ) -> Result<(), Failure> {
+    fn round(&mut self, submitted: bool, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
         let worked = client_round(&mut self.client, &mut self.backoff, &mut self.housekeeper, submitted)
             .map_err(|error| Failure::run(error, "stentor demo", "`stentor doctor` says what this machine can do"))?;
         if self.client.delivered_up_to() > self.delivered {

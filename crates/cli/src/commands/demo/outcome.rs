@@ -5,7 +5,7 @@ use std::io::BufReader;
 
 use stentor::runtime::Plan;
 use stentor_checker::history::Reader;
-use stentor_checker::{Event, EventKind};
+use stentor_checker::{Event, EventKind, Process};
 
 use super::load::Sent;
 use super::stage::Stage;
@@ -23,7 +23,7 @@ struct Times {
 pub(super) struct Outcome {
     /// By process, as the plan numbers them.
     pub(super) deliveries: Vec<u64>,
-    /// Leaders after the first one of each group, until everything was delivered.
+    /// How often another process than before led a group, until everything was delivered.
     pub(super) leader_changes: u64,
     /// From the kill to the next leader's first delivery, and from the restart until the process was back, ns.
     pub(super) outage: Option<(u64, u64)>,
@@ -50,7 +50,7 @@ impl Outcome {
     pub(super) fn read(plan: &Plan, stage: &Stage, sent: &Sent) -> Result<Self, Failure> {
         let mut times = vec![Times::default(); sent.messages as usize + 1];
         let mut deliveries = vec![0; plan.topology().processes()];
-        let mut leaders = 0;
+        let mut reigns = Vec::new();
         let mut takeover = Takeover::default();
         for path in stage.histories(plan, sent.crash.map(|crash| crash.process)) {
             let file =
@@ -70,8 +70,8 @@ impl Outcome {
                         times.into_iter().for_each(|times| times.last_delivery = times.last_delivery.max(Some(t)));
                         takeover.delivered(t);
                     }
-                    EventKind::Epoch { group, .. } if t <= sent.ended => {
-                        leaders += 1;
+                    EventKind::Epoch { group, ballot, leader, .. } if t <= sent.ended => {
+                        reigns.push((group.index(), ballot, leader));
                         let after = sent.crash.is_some_and(|crash| t > crash.killed && group.index() == 0);
                         takeover.begun = takeover.begun || after;
                     }
@@ -81,9 +81,10 @@ impl Outcome {
         }
         let latency = latency(&times, sent);
         let outage = sent.crash.zip(takeover.first);
-        let outage =
-            outage.map(|(crash, first)| (first - crash.killed, crash.back.saturating_sub(crash.restarted)));
-        let leader_changes = u64::saturating_sub(leaders, plan.topology().groups() as u64);
+        let outage = outage.map(|(crash, first)| (first - crash.killed, crash.back.saturating_sub(crash.restarted)));
+        reigns.sort_unstable();
+        let other = |pair: &&[(usize, u64, Process)]| pair[0].0 == pair[1].0 && pair[0].2 != pair[1].2;
+        let leader_changes = reigns.windows(2).filter(other).count() as u64;
         Ok(Outcome { deliveries, leader_changes, outage, latency, rate: rate(&times, sent) })
     }
 }

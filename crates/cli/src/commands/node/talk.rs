@@ -105,18 +105,14 @@ impl<'a> Talk<'a> {
             let name = self.plan.name(process);
             match (pid, now) {
                 (Some(old), None) => self.say(&format!("lost {name}, pid {old}; {}", self.consequence(process))),
-                (Some(_), Some(new)) => self.say(&format!(
-                    "{name} was started again, as pid {new}"
-                )),
+                (Some(_), Some(new)) => self.say(&format!("{name} was started again, as pid {new}")),
                 (None, _) => {}
             }
         }
         let all_here = self.peers.iter().all(|peer| peer.here);
         if !self.ready && !self.stranded && all_here && self.changed.elapsed() > CONNECTING {
             self.stranded = true;
-            self.say(
-                "all members are there, but not all connect: look at what they say",
-            );
+            self.say("all members are there, but not all connect: look at what they say");
         }
     }
 
