@@ -99,10 +99,10 @@ pub(crate) struct Demo {
     /// Keep the histories in this directory; it must be empty or absent [default: a new one for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) keep: Option<PathBuf>,
-    /// Experimental: kill the leader of the first group half-way, and start it again (groups of three, long texts)
+    /// Kill the leader of the first group half-way and start it again; experimental: it may hang on a busy machine
     #[arg(long, conflicts_with = "no_kill")]
     pub(crate) kill: bool,
-    /// Kill no process; so it is without `--kill`, too
+    /// Kill no process, as without it; for scripts that must go on to mean this
     #[arg(long)]
     pub(crate) no_kill: bool,
 }

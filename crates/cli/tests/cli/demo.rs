@@ -36,8 +36,8 @@ fn every_property_is_judged_and_holds() {
     let share = document["messages_to_one_group"].as_f64().unwrap() / messages as f64;
     let items: f64 = document["items_by_step"].as_object().unwrap().values().map(|n| n.as_f64().unwrap()).sum();
     let expected = share * 9.0 + (1.0 - share) * 36.0;
-    // On a busy machine some things are said again; with a leader that is replaced, more.
-    let again = if document["leader_changes"] == 0 { expected / 10.0 } else { expected / 2.0 };
+    // A leader that is replaced because the machine was busy says some things again.
+    let again = if document["leader_changes"] == 0 { 0.001 } else { expected / 2.0 };
     assert!(items > expected - 0.001 && items < expected + again, "{items} {share}: {document:#}");
     let writes = document["writes_per_message"].as_f64().unwrap();
     assert!(writes > 0.0 && writes <= items, "{writes}");
@@ -50,6 +50,26 @@ fn every_property_is_judged_and_holds() {
         run([PathBuf::from("check")].into_iter().chain(histories.iter().map(|name| Path::new(keep).join(name))));
     assert_eq!(again.code, 0, "{}", again.stdout);
     run(["demo", "--keep", keep]).refused(&["not empty", keep]);
+}
+
+#[test]
+fn the_leader_is_killed_half_way_and_comes_back_and_every_property_holds() {
+    let scratch = Scratch::new();
+    let keep = scratch.path("histories");
+    let ran = run(["demo", "--kill", "--json", "--keep", keep.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    let document = ran.document("demo");
+    for (property, verdict) in document["properties"].as_object().unwrap() {
+        assert_eq!(verdict, "ok", "{property}: {document:#}");
+    }
+    let killed = document["killed"].as_str().unwrap();
+    assert!(killed.starts_with("g1.") && document["leader_changes"].as_u64().unwrap() >= 1, "{document:#}");
+    let millis = ["outage_ms", "rejoin_ms"].map(|time| document[time].as_f64().unwrap());
+    assert!(millis.iter().all(|time| *time > 0.0 && *time < 10_000.0), "{millis:?}");
+    let second = fs::read_to_string(keep.join(format!("{killed}.2.jsonl"))).unwrap();
+    assert!(second.contains("\"e\":\"recover\"") && second.contains("\"e\":\"deliver\""), "it came back");
+    let client = fs::read_to_string(keep.join("c0.jsonl")).unwrap();
+    assert!(client.contains("\"e\":\"crash\""), "the history names the crash");
 }
 
 #[test]
