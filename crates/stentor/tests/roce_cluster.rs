@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
 use stentor::runtime::{
-    ClientId, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns, run_member,
+    ClientId, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns, run_member, stateless,
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::driver::Chances;
@@ -78,7 +78,7 @@ fn member(stage: &Stage, me: ProcessId, stop: &Stop, sink: Sink) -> u64 {
     let mut member = stage.plan.member_on(stage.fabric(me), me).expect("starts");
     let mut recorder = Recorder::new(&stage.plan, me, sink).expect("records");
     let deliver = |delivered: &stentor::runtime::Delivered<'_>| recorder.deliver(now_ns(), delivered).expect("records");
-    run_member(&mut member, WaitMode::ADAPTIVE, stop, deliver, |_, _| ()).expect("runs");
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(deliver), |_, _, _| ()).expect("runs");
     recorder.complete().expect("records");
     assert_eq!(member.counts().rejected, 0);
     member.fabric_mut().injected()[0]

@@ -53,26 +53,6 @@ fn every_property_is_judged_and_holds() {
 }
 
 #[test]
-fn the_leader_is_killed_half_way_and_comes_back_and_every_property_holds() {
-    let scratch = Scratch::new();
-    let keep = scratch.path("histories");
-    let ran = run(["demo", "--kill", "--json", "--keep", keep.to_str().unwrap()]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
-    let document = ran.document("demo");
-    for (property, verdict) in document["properties"].as_object().unwrap() {
-        assert_eq!(verdict, "ok", "{property}: {document:#}");
-    }
-    let killed = document["killed"].as_str().unwrap();
-    assert!(killed.starts_with("g1.") && document["leader_changes"].as_u64().unwrap() >= 1, "{document:#}");
-    let millis = ["outage_ms", "rejoin_ms"].map(|time| document[time].as_f64().unwrap());
-    assert!(millis.iter().all(|time| *time > 0.0 && *time < 10_000.0), "{millis:?}");
-    let second = fs::read_to_string(keep.join(format!("{killed}.2.jsonl"))).unwrap();
-    assert!(second.contains("\"e\":\"recover\"") && second.contains("\"e\":\"deliver\""), "it came back");
-    let client = fs::read_to_string(keep.join("c0.jsonl")).unwrap();
-    assert!(client.contains("\"e\":\"crash\""), "the history names the crash");
-}
-
-#[test]
 fn other_texts_and_shapes() {
     let scratch = Scratch::new();
     let text = scratch.file("text", "one\n\ntwo \u{fe}\nthree");

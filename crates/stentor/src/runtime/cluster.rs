@@ -35,7 +35,7 @@ pub enum StartError {
 }
 
 /// Makes a member.
-type Make = fn(ShmFabric, ReplicaConfig, Limits, u64, u64) -> Result<Member<ShmFabric>, NodeError>;
+type Make<F> = fn(F, ReplicaConfig, Limits, u64, u64) -> Result<Member<F>, NodeError>;
 
 /// A configuration with everything that follows from it.
 #[derive(Clone, Debug)]
@@ -151,11 +151,11 @@ impl Plan {
         self.start(me, directory, Member::joining)
     }
 
-    fn start(&self, me: ProcessId, directory: PathBuf, make: Make) -> Result<Member<ShmFabric>, StartError> {
+    fn start(&self, me: ProcessId, directory: PathBuf, make: Make<ShmFabric>) -> Result<Member<ShmFabric>, StartError> {
         if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
             return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
         }
-        self.member_on(self.shm(me, directory)?, me)
+        self.make_on(self.shm(me, directory)?, me, make)
     }
 
     /// A member of a group on a fabric that has started, with `me` as its process.
@@ -163,6 +163,10 @@ impl Plan {
     /// # Errors
     /// See [`StartError`].
     pub fn member_on<F: Fabric>(&self, fabric: F, me: ProcessId) -> Result<Member<F>, StartError> {
+        self.make_on(fabric, me, Member::new)
+    }
+
+    fn make_on<F: Fabric>(&self, fabric: F, me: ProcessId, make: Make<F>) -> Result<Member<F>, StartError> {
         if !matches!(self.topology.place(me), Some(Place::Member { .. })) {
             return Err(StartError::Role(self.name(me).to_owned(), "member of a group"));
         }
