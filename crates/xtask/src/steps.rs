@@ -29,6 +29,11 @@ pub(crate) const TEST: &[Step] = &[
         what: "1000 simulated seeds: every property holds, every fault happens",
         run: campaign::campaign,
     },
+    Step {
+        name: "campaign-neb",
+        what: "300 simulated seeds of the broadcast, with processes that lie: every property holds, every fault happens",
+        run: campaign::campaign_neb,
+    },
     Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
     Step { name: "demo", what: "real processes, a real text, every property", run: campaign::demo },
