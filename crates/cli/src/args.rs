@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-pub(crate) use bench::{BenchCommand, BenchFabric, BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
+pub(crate) use bench::{
+    BenchCommand, BenchFabric, BenchLength, BenchMulticast, BenchNeb, NebMode, Pinning, Protocol, Waiting,
+};
 pub(crate) use roce::{Network, Pingpong, RoceCommand, Taking};
 pub(crate) use run::{Cast, Demo, Node, Wait};
 pub(crate) use sim::{SimCommand, SimSeeds};

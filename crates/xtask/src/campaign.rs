@@ -139,6 +139,15 @@ pub(crate) fn demo(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// The broadcast with real processes, one of which lies: every property, and evidence.
+pub(crate) fn demo_neb(context: &Context) -> Result<Outcome> {
+    let (good, found): (_, Demo) = stentor(context, &[], &["demo", "--neb", "--json"])?;
+    shown(&found)?;
+    ensure!(good, "the demonstration was sound but failed");
+    println!("{} deliveries, {} properties ok", found.deliveries, found.properties.len());
+    Ok(Outcome::Passed)
+}
+
 fn sound(found: &Campaign, seeds: u64) -> Result<()> {
     if let Some(violation) = &found.first_violation {
         println!("REPRODUCE WITH: {}", violation.reproduce);

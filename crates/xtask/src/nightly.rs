@@ -12,6 +12,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "model", what: "the model check's large configurations, to their ends", run: model },
     Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
     Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
+    Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
     Step { name: "campaign-neb", what: "20 000 simulated runs of the broadcast", run: campaign_neb },
 ];
 
@@ -36,6 +37,12 @@ fn model(context: &Context) -> Result<Outcome> {
 fn model_neb(context: &Context) -> Result<Outcome> {
     let model = ["test", "--release", "-p", "stentor-neb", "--test", "model", "--", "--nocapture"];
     run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn stream_neb(context: &Context) -> Result<Outcome> {
+    let stream = ["test", "--release", "-p", "stentor-neb", "--test", "shm", "endless", "--", "--nocapture"];
+    run(context.cargo(stream).env("STENTOR_NEB_STREAM", "3400000"))?;
     Ok(Outcome::Passed)
 }
 

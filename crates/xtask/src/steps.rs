@@ -38,6 +38,7 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
     Step { name: "demo", what: "real processes, a real text, every property", run: campaign::demo },
     Step { name: "zookeeper", what: "the election against a real ZooKeeper", run: zookeeper::step },
+    Step { name: "demo-neb", what: "five processes, one of which lies, every property", run: campaign::demo_neb },
     Step { name: "roce-peer", what: "RoCEv2 with the Linux kernel's Soft-RoCE as the peer", run: roce::peer },
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
     Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
