@@ -94,6 +94,21 @@ impl Plant {
         self == other
     }
 
+    /// Whether campaigns are expected to find it. The others need a coincidence that no drawn run is known to have; the
+    /// model check or a script sees them (`docs/hazards.md`).
+    #[cfg(feature = "plants")]
+    #[must_use]
+    pub fn is_for_campaigns(self) -> bool {
+        !matches!(
+            self,
+            Plant::ReadBeforePublish
+                | Plant::OwnReplicaByLoad
+                | Plant::FastQuorum
+                | Plant::PlainMajority
+                | Plant::TornIsEmpty
+        )
+    }
+
     /// Whether suspicions drop members.
     #[inline]
     pub(crate) fn shrinks(self) -> bool {

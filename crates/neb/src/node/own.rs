@@ -154,13 +154,19 @@ impl<F: Fabric> Node<F> {
                 continue;
             }
             // What is more than a window old lies in no slot any more.
-            *posted = (*posted).max(next.saturating_sub(u64::from(end.config.window)));
+            let window = u64::from(end.config.window);
+            if *posted + window < next {
+                *posted = next - window;
+                own.stream.written(link.peer, *posted);
+            }
             let Some(region) = link.resolve(&mut end.fabric, BROADCAST) else { continue };
-            while *posted < next && link.has_room(1) {
+            // One write of a slot at a time: where writes are not ordered, the older one could land last.
+            let until = next.min(own.stream.written_at(link.peer) + window);
+            while *posted < until && link.has_room(1) {
                 let slot = end.layout.slot(*posted);
                 let offset = end.layout.ring_offset(*posted);
                 let source = own.records.source(slot, inline, Span { region: end.staging, offset, bytes: 0 });
-                let last = *posted + 1 == next || !link.has_room(2);
+                let last = *posted + 1 == until || !link.has_room(2);
                 let done = last.then_some(Done::Broadcast { upto: *posted + 1 });
                 if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
                     break;

@@ -16,7 +16,8 @@ super::planted!(Plant, "neb");
 pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     #[cfg(feature = "plants")]
     if args.plants {
-        let names = Plant::ALL.iter().map(|plant| plant.name()).collect();
+        let hunted = Plant::ALL.iter().filter(|plant| plant.is_for_campaigns());
+        let names = hunted.map(|plant| plant.name()).collect();
         output.payload(&super::report::Names(names))?;
         return Ok(Verdict::Good);
     }
