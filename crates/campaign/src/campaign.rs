@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use stentor_fabric_sim::FaultCounts;
 use stentor_multicast::{NodeError, Plant};
 
-use crate::run::{RunReport, run_seed};
+use crate::neb;
+use crate::run::run_seed;
 
 /// Seeds to run.
 #[derive(Clone, Debug)]
@@ -53,8 +54,33 @@ pub struct CampaignReport {
     pub writes: u64,
     /// Faults that happened, by kind.
     pub faults: FaultCounts,
+    /// What else was counted, by name; the same names in every run of a protocol.
+    pub more: Vec<(&'static str, u64)>,
     /// Wall time.
     pub wall: Duration,
+}
+
+/// What a campaign keeps of one run, whatever the protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct Ran {
+    pub(crate) properties: Vec<&'static str>,
+    pub(crate) counter_example: Option<String>,
+    pub(crate) messages: u64,
+    pub(crate) deliveries: u64,
+    pub(crate) steps: u64,
+    pub(crate) writes: u64,
+    pub(crate) faults: FaultCounts,
+    pub(crate) more: Vec<(&'static str, u64)>,
+}
+
+fn add_named(to: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
+    if to.is_empty() {
+        to.extend_from_slice(more);
+        return;
+    }
+    for ((_, sum), (_, more)) in to.iter_mut().zip(more) {
+        *sum += more;
+    }
 }
 
 impl CampaignReport {
@@ -65,14 +91,21 @@ impl CampaignReport {
         crate::scenario::unseen_claims(self.seeds, &self.faults)
     }
 
-    fn add(&mut self, seed: u64, run: &RunReport, until: Option<&str>) -> bool {
+    /// The same for a campaign of the broadcast.
+    #[must_use]
+    pub fn unseen_neb_claims(&self) -> Vec<&'static str> {
+        crate::scenario::unseen(neb::Scenario::claims(), self.seeds, &self.faults)
+    }
+
+    fn add(&mut self, seed: u64, run: &Ran, until: Option<&str>) -> bool {
         self.seeds += 1;
         self.messages += run.messages;
         self.deliveries += run.deliveries;
         self.steps += run.steps;
         self.writes += run.writes;
         self.faults.add(&run.faults);
-        let properties: Vec<_> = run.violated().collect();
+        add_named(&mut self.more, &run.more);
+        let properties = run.properties.clone();
         if properties.is_empty() {
             return false;
         }
@@ -81,7 +114,7 @@ impl CampaignReport {
         if until.is_some() && !found {
             return false;
         }
-        let counter_example = run.report.counter_example.clone().unwrap_or_else(|| "no counter-example".to_owned());
+        let counter_example = run.counter_example.clone().unwrap_or_else(|| "no counter-example".to_owned());
         self.take_first(Some(Violation { seed, properties, counter_example }));
         found
     }
@@ -102,6 +135,7 @@ impl CampaignReport {
         self.steps += other.steps;
         self.writes += other.writes;
         self.faults.add(&other.faults);
+        add_named(&mut self.more, &other.more);
         self.take_first(other.first);
     }
 }
@@ -112,6 +146,72 @@ impl Campaign {
     /// # Errors
     /// [`NodeError`], if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, NodeError> {
+        let one = |seed| {
+            let run = run_seed(seed, self.plant)?;
+            Ok(Ran {
+                properties: run.violated().collect(),
+                counter_example: run.report.counter_example,
+                messages: run.messages,
+                deliveries: run.deliveries,
+                steps: run.steps,
+                writes: run.writes,
+                faults: run.faults,
+                more: Vec::new(),
+            })
+        };
+        Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
+    }
+}
+
+/// Seeds of the broadcast to run.
+#[derive(Clone, Debug)]
+pub struct NebCampaign {
+    /// The seeds.
+    pub seeds: Range<u64>,
+    /// A planted bug.
+    pub plant: stentor_neb::Plant,
+    /// As [`Campaign::until`].
+    pub until: Option<&'static str>,
+    /// Threads; 0: one per core.
+    pub threads: usize,
+}
+
+impl NebCampaign {
+    /// As [`Campaign::run`].
+    ///
+    /// # Errors
+    /// [`NodeError`](stentor_neb::NodeError), if a scenario was impossible.
+    pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_neb::NodeError> {
+        let one = |seed| {
+            let run = neb::run_seed(seed, self.plant)?;
+            Ok(Ran {
+                properties: run.violated().collect(),
+                more: run.counts(),
+                counter_example: run.report.counter_example,
+                messages: run.broadcasts,
+                deliveries: run.deliveries,
+                steps: run.steps,
+                writes: run.writes,
+                faults: run.faults,
+            })
+        };
+        Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
+    }
+}
+
+/// Many seeds of any protocol.
+struct Many {
+    seeds: Range<u64>,
+    until: Option<&'static str>,
+    threads: usize,
+}
+
+impl Many {
+    fn run<E: Send>(
+        &self,
+        one: impl Fn(u64) -> Result<Ran, E> + Sync,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<CampaignReport, E> {
         let begin = Instant::now();
         let next = AtomicU64::new(self.seeds.start);
         let end = AtomicU64::new(self.seeds.end);
@@ -122,7 +222,7 @@ impl Campaign {
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    let mine = self.work(&next, &end, || progress(done.fetch_add(1, Ordering::Relaxed) + 1));
+                    let mine = self.work(&one, &next, &end, || progress(done.fetch_add(1, Ordering::Relaxed) + 1));
                     let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match (&mut *total, mine) {
                         (Ok(total), Ok(mine)) => total.merge(mine),
@@ -137,14 +237,20 @@ impl Campaign {
         Ok(report)
     }
 
-    fn work(&self, next: &AtomicU64, end: &AtomicU64, done: impl Fn()) -> Result<CampaignReport, NodeError> {
+    fn work<E>(
+        &self,
+        one: impl Fn(u64) -> Result<Ran, E>,
+        next: &AtomicU64,
+        end: &AtomicU64,
+        done: impl Fn(),
+    ) -> Result<CampaignReport, E> {
         let mut report = CampaignReport::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end.load(Ordering::Relaxed) {
                 return Ok(report);
             }
-            if report.add(seed, &run_seed(seed, self.plant)?, self.until) {
+            if report.add(seed, &one(seed)?, self.until) {
                 end.fetch_min(seed, Ordering::Relaxed);
             }
             done();

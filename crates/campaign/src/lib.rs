@@ -1,7 +1,8 @@
 //! Simulation campaigns: the real protocol code on simulated NICs, many seeds, judged by the checker.
 //!
 //! One `u64` seed decides everything: the cluster ([`Scenario`]), the messages, every delay and every fault.
-//! [`run_seed`] runs one; [`Campaign`] runs many on all cores and keeps the lowest seed that failed.
+//! [`run_seed`] runs one; [`Campaign`] runs many on all cores and keeps the lowest seed that failed. The same for the
+//! broadcast: [`neb::run_seed`], [`NebCampaign`].
 #![forbid(unsafe_code)]
 
 mod actor;
@@ -9,11 +10,12 @@ mod campaign;
 mod chance;
 mod counts;
 mod history;
+pub mod neb;
 mod nemesis;
 mod run;
 mod scenario;
 
-pub use campaign::{Campaign, CampaignReport, Violation};
+pub use campaign::{Campaign, CampaignReport, NebCampaign, Violation};
 pub use counts::{RoleCounts, count_writes};
 pub use nemesis::{Fault, Nemesis, NemesisCounts, Planned, Profile, Target, Told};
 pub use run::{RunReport, run_scenario, run_seed, trace_seed};

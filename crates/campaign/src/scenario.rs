@@ -94,12 +94,17 @@ impl Scenario {
 
 /// The claimed kinds of fault that never happened in so many seeds; none as long as the seeds are too few to tell.
 pub(crate) fn unseen_claims(seeds: u64, faults: &FaultCounts) -> Vec<&'static str> {
+    unseen(Scenario::claims(), seeds, faults)
+}
+
+/// The same for any list of claims.
+pub(crate) fn unseen(claims: &[&'static str], seeds: u64, faults: &FaultCounts) -> Vec<&'static str> {
     if seeds < CLAIMED_FROM_SEEDS {
         return Vec::new();
     }
     let counted = faults.named();
     let seen = |claim: &str| counted.iter().any(|(name, count)| *name == claim && *count > 0);
-    Scenario::claims().iter().copied().filter(|claim| !seen(claim)).collect()
+    claims.iter().copied().filter(|claim| !seen(claim)).collect()
 }
 
 #[cfg(test)]

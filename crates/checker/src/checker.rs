@@ -1,5 +1,6 @@
 //! Takes in a history, event by event, and judges it at the end.
 
+use crate::broadcasts::Broadcasts;
 use crate::chain::chains;
 use crate::cluster::Cluster;
 use crate::event::{Event, EventKind};
@@ -18,6 +19,7 @@ use crate::view::{Slots, View};
 pub struct Checker {
     cluster: Cluster,
     log: Log,
+    broadcasts: Broadcasts,
     genuineness: Genuineness,
     memory: MemoryBounds,
     sources: Vec<String>,
@@ -31,6 +33,7 @@ impl Checker {
         Checker {
             cluster,
             log: Log::default(),
+            broadcasts: Broadcasts::default(),
             genuineness: Genuineness::default(),
             memory: MemoryBounds::default(),
             sources: Vec::new(),
@@ -76,7 +79,10 @@ impl Checker {
                 self.genuineness.observe(event, origin, &mut self.log, &self.cluster);
             }
             EventKind::Memory { .. } => self.memory.observe(event, origin, &self.cluster),
-            _ => self.log.record(event, origin),
+            _ => {
+                self.broadcasts.record(event, origin);
+                self.log.record(event, origin);
+            }
         }
     }
 
@@ -99,11 +105,15 @@ impl Checker {
             complete,
             sources: &self.sources,
         };
-        let verdicts = properties::check(&view, &self.genuineness, &self.memory);
+        let verdicts = properties::check(&view, &self.broadcasts, &self.genuineness, &self.memory);
         let counts = Counts {
             messages: self.log.sent_order.len() as u64,
             deliveries: self.log.deliveries.len() as u64,
             crashes: self.log.crashes,
+            broadcasts: self.broadcasts.sent_count(),
+            broadcast_deliveries: self.broadcasts.deliveries.len() as u64,
+            equivocations: self.broadcasts.evidence.len() as u64,
+            skips: self.broadcasts.skips.len() as u64,
             ..self.counts
         };
         Report::new(verdicts, counts, complete)

@@ -24,6 +24,9 @@ pub enum ClusterError {
     /// A client twice.
     #[error("client `{0}` is listed twice")]
     DuplicateClient(String),
+    /// A process that is not there.
+    #[error("`{0}` is said to be faulty and is no process: list it in a group first")]
+    UnknownFaulty(String),
     /// More groups than fit.
     #[error("{0} groups: at most {MAX_GROUPS} can be checked")]
     TooManyGroups(usize),
@@ -52,6 +55,7 @@ pub struct Cluster {
     group_by_id: HashMap<String, Group>,
     process_by_name: HashMap<String, Process>,
     clients: Option<Vec<String>>,
+    faulty: Vec<String>,
     window: Option<u64>,
     memory_limit: Option<u64>,
     global_clock: bool,
@@ -62,6 +66,7 @@ pub struct Cluster {
 pub struct ClusterBuilder {
     groups: Vec<(String, Vec<String>)>,
     clients: Option<Vec<String>>,
+    faulty: Vec<String>,
     window: Option<u64>,
     memory_limit: Option<u64>,
     global_clock: bool,
@@ -83,6 +88,14 @@ impl ClusterBuilder {
     #[must_use]
     pub fn clients<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> ClusterBuilder {
         self.clients = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Names the processes that do not keep to the protocol in this run: nothing is promised to them, and nothing that
+    /// they say of themselves counts.
+    #[must_use]
+    pub fn faulty<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> ClusterBuilder {
+        self.faulty = names.into_iter().map(Into::into).collect();
         self
     }
 
@@ -130,6 +143,10 @@ impl ClusterBuilder {
         if let Some(clients) = self.clients {
             cluster.add_clients(clients)?;
         }
+        if let Some(name) = self.faulty.iter().find(|name| cluster.process(name).is_none()) {
+            return Err(ClusterError::UnknownFaulty(name.clone()));
+        }
+        cluster.faulty = self.faulty;
         Ok(cluster)
     }
 }
@@ -276,6 +293,19 @@ impl Cluster {
         self.clients.as_deref()
     }
 
+    /// The processes that do not keep to the protocol.
+    #[must_use]
+    pub fn faulty_names(&self) -> &[String] {
+        &self.faulty
+    }
+
+    /// Whether a process is one of them.
+    #[must_use]
+    pub fn is_faulty(&self, process: Process) -> bool {
+        let name = self.process_name(process);
+        self.faulty.iter().any(|faulty| faulty == name)
+    }
+
     /// Messages that one client may have outstanding, if the cluster line says.
     #[must_use]
     pub fn window(&self) -> Option<u64> {
@@ -306,6 +336,7 @@ impl Cluster {
         }
         let fields = [
             ("clients", self.clients == other.clients),
+            ("faulty", self.faulty == other.faulty),
             ("window", self.window == other.window),
             ("memory_limit", self.memory_limit == other.memory_limit),
             ("clock", self.global_clock == other.global_clock),

@@ -47,6 +47,19 @@ pub struct Deliver {
     pub ballot: Option<Ballot>,
 }
 
+/// A broadcast, or its delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Broadcast {
+    /// The sender.
+    pub sender: Process,
+    /// Its dense index, from 0.
+    pub index: u64,
+    /// Length of the payload, bytes.
+    pub len: u32,
+    /// xxh3-64 of the payload.
+    pub hash: u64,
+}
+
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
@@ -94,6 +107,32 @@ pub enum EventKind {
         /// The peer.
         to: Process,
     },
+    /// A process broadcasts; recorded before the first write.
+    Broadcast(Broadcast),
+    /// A broadcast was handed to the application.
+    Bdeliver(Broadcast),
+    /// A process holds two values for one index.
+    Equivocation {
+        /// Whose stream.
+        sender: Process,
+        /// The index.
+        index: u64,
+        /// xxh3-64 of the payload that this process got.
+        hash: u64,
+        /// xxh3-64 of the other.
+        other: u64,
+        /// Both are signed by the sender.
+        proven: bool,
+    },
+    /// A process was too late for these indices.
+    Skip {
+        /// Whose stream.
+        sender: Process,
+        /// The first.
+        from: u64,
+        /// The last.
+        to: u64,
+    },
     /// Memory in use by regions and queues.
     Memory {
         /// Bytes in use.
@@ -118,6 +157,10 @@ impl EventKind {
             EventKind::Epoch { .. } => "epoch",
             EventKind::Carry { .. } => "carry",
             EventKind::RemoteOp { .. } => "remote_op",
+            EventKind::Broadcast(_) => "broadcast",
+            EventKind::Bdeliver(_) => "bdeliver",
+            EventKind::Equivocation { .. } => "equivocation",
+            EventKind::Skip { .. } => "skip",
             EventKind::Memory { .. } => "memory",
         }
     }

@@ -39,6 +39,17 @@
 //! | M11 rejoin | who comes back goes on in its group's order, without a gap or a repeat | `m11_rejoin.rs` | Stentor's own |
 //! | R1 real-time order | what was delivered is before what is multicast later | `r1_real_time.rs` | linearizability (Herlihy and Wing 1990), for message orders |
 //!
+//! | B1 agreement | no two correct processes deliver different payloads for one (sender, index) | `b1_agreement.rs` | Byzantine consistent broadcast (Cachin, Guerraoui and Rodrigues 2011, 3.10), "consistency" |
+//! | B2 validity | a correct sender's broadcast is delivered by every correct process, or reported as skipped for being too late | `b2_validity.rs` | the same, "validity" |
+//! | B3 integrity | at most once per (sender, index); of a correct sender only what it broadcast | `b3_integrity.rs` | the same, "no duplication", "integrity" |
+//! | B4 FIFO | per sender in index order, without gaps; nothing after its equivocation | `b4_fifo.rs` | the same, "FIFO delivery" |
+//! | B5 partition safety | B1 also for processes that crashed, were cut off or suspected | `b5_partition_safety.rs` | Stentor's own; "uniform" agreement |
+//! | B6 bounded memory | rings are used again, and memory stays below what was printed | `b6_memory.rs` | Stentor's own |
+//! | B7 evidence | an equivocation is reported with both values, and proven only against a sender that lied | `b7_evidence.rs` | Stentor's own |
+//!
+//! The B properties are checked where there are events of the broadcast, the others where there are events of the
+//! multicast.
+//!
 //! [Défago et al. 2004]: https://doi.org/10.1145/1041680.1041682
 //! [Guerraoui and Schiper 2001]: https://doi.org/10.1016/S0304-3975(99)00161-9
 //!
@@ -51,6 +62,7 @@
 //! search for the smallest counter-example, when there is one, may take longer, up to a bound.
 #![forbid(unsafe_code)]
 
+mod broadcasts;
 mod chain;
 mod checker;
 mod cluster;
@@ -65,7 +77,7 @@ mod view;
 
 pub use checker::Checker;
 pub use cluster::{Cluster, ClusterBuilder, ClusterError};
-pub use event::{Deliver, Event, EventKind, Multicast};
+pub use event::{Broadcast, Deliver, Event, EventKind, Multicast};
 pub use history::{Encoder, HistoryError, HistoryWriter, Reader, check_files, check_inputs};
 pub use ids::{Ballot, Group, GroupSet, Label, MAX_GROUPS, MessageId, Process, Timestamp};
 pub use report::{CounterExample, Counts, Report, Verdict};

@@ -146,7 +146,11 @@ impl Log {
             EventKind::Epoch { group, ballot, by, leader, carried } if leader == event.process => {
                 self.ready(event, origin, group, Ballot { number: ballot, by }, carried);
             }
-            EventKind::Epoch { .. } => {
+            EventKind::Epoch { .. }
+            | EventKind::Broadcast(_)
+            | EventKind::Bdeliver(_)
+            | EventKind::Equivocation { .. }
+            | EventKind::Skip { .. } => {
                 self.life(event);
             }
             EventKind::Carry { m, group, ballot } => {

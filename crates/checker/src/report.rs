@@ -57,6 +57,14 @@ pub struct Counts {
     pub messages: u64,
     /// Deliveries.
     pub deliveries: u64,
+    /// Broadcasts.
+    pub broadcasts: u64,
+    /// Deliveries of broadcasts.
+    pub broadcast_deliveries: u64,
+    /// Reported equivocations.
+    pub equivocations: u64,
+    /// Reported ranges that were skipped.
+    pub skips: u64,
     /// Crashes.
     pub crashes: u64,
     /// Remote operations.
@@ -68,7 +76,7 @@ pub struct Counts {
 /// The result for one history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// By name: M1 … M11, R1.
+    /// By name: M1 … M11, R1, and B1 … B7.
     pub properties: BTreeMap<&'static str, Verdict>,
     /// The smallest of all counter-examples, with the name of its property; `None` if there is none.
     pub counter_example: Option<String>,

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use stentor_checker::history::check_inputs;
 use stentor_checker::{
-    Ballot, Cluster, Deliver, Encoder, Event, EventKind, Group, GroupSet, HistoryWriter, Label, MessageId, Multicast,
-    Process, Reader, Timestamp,
+    Ballot, Broadcast, Cluster, Deliver, Encoder, Event, EventKind, Group, GroupSet, HistoryWriter, Label, MessageId,
+    Multicast, Process, Reader, Timestamp,
 };
 
 const FIRST: &str = r#"{"e":"cluster","groups":{"g1":["a","b"]},"clients":["c"]}"#;
@@ -134,8 +134,8 @@ fn unknown_fields_and_events_of_other_protocols_are_let_through() {
     let text = format!(
         "{FIRST}\n{}\n{}\n{}\n",
         r#"{"t":1,"p":"c","i":1,"e":"crash","why":{"deep":[1,2]}}"#,
-        r#"{"t":1,"p":"a","i":1,"e":"broadcast","s":"a","k":1,"len":3,"hash":"00000000000000ff"}"#,
-        r#"{"t":1,"p":"a","i":1,"e":"skip","s":"a","from":1,"to":4}"#,
+        r#"{"t":1,"p":"a","i":1,"e":"send","c":1,"k":1,"len":3,"hash":"00000000000000ff"}"#,
+        r#"{"t":1,"p":"a","i":1,"e":"recv","c":1,"k":1}"#,
     );
     let report = check_inputs([("h".to_owned(), text.as_bytes())], false).unwrap();
     assert_eq!((report.counts.events, report.counts.unchecked), (1, 2));
@@ -184,6 +184,11 @@ fn multicast() -> impl Strategy<Value = Multicast> {
     (message(), to, any::<u32>(), any::<u64>()).prop_map(|(m, to, len, hash)| Multicast { m, to, len, hash })
 }
 
+fn stream() -> impl Strategy<Value = Broadcast> {
+    ((0..4_u32).prop_map(Process), any::<u64>(), any::<u32>(), any::<u64>())
+        .prop_map(|(sender, index, len, hash)| Broadcast { sender, index, len, hash })
+}
+
 fn kind() -> impl Strategy<Value = EventKind> {
     let group = || (0..2_u16).prop_map(Group);
     let process = || (0..4_u32).prop_map(Process);
@@ -203,6 +208,16 @@ fn kind() -> impl Strategy<Value = EventKind> {
         any::<u64>().prop_map(|from| EventKind::Recover { from }),
         epoch,
         carry,
+        stream().prop_map(EventKind::Broadcast),
+        stream().prop_map(EventKind::Bdeliver),
+        (stream(), any::<u64>(), any::<bool>()).prop_map(|(stream, other, proven)| {
+            let Broadcast { sender, index, hash, .. } = stream;
+            EventKind::Equivocation { sender, index, hash, other, proven }
+        }),
+        (process(), any::<u32>(), any::<u32>()).prop_map(|(sender, from, more)| {
+            let from = u64::from(from);
+            EventKind::Skip { sender, from, to: from + u64::from(more) }
+        }),
         (message(), process()).prop_map(|(m, to)| EventKind::RemoteOp { m, kind: Label(0), to }),
         (any::<u64>(), any::<u64>()).prop_map(|(b, l)| EventKind::Memory { bytes: b, limit: Some(l), what: Label(0) }),
     ]

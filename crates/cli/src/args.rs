@@ -10,10 +10,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-pub(crate) use bench::{BenchCommand, BenchFabric, BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
+pub(crate) use bench::{
+    BenchCommand, BenchFabric, BenchLength, BenchMulticast, BenchNeb, NebMode, Pinning, Protocol, Waiting,
+};
 pub(crate) use roce::{Network, Pingpong, RoceCommand, Taking};
 pub(crate) use run::{Cast, Demo, Node, Wait};
-pub(crate) use sim::{SimCommand, SimMulticast};
+pub(crate) use sim::{SimCommand, SimSeeds};
 
 /// Group communication at RDMA speed.
 #[derive(Parser, Debug)]
@@ -57,6 +59,9 @@ pub(crate) enum Command {
     /// RoCEv2 in user space, with NICs, Soft-RoCE or itself
     #[command(subcommand)]
     Roce(RoceCommand),
+    /// Parts of the broadcast that other commands start themselves
+    #[command(subcommand, hide = true)]
+    Neb(NebCommand),
     /// Look at this machine: what it can do, which fabrics work here, and what to change
     Doctor,
     /// Print the completions for a shell
@@ -69,6 +74,15 @@ pub(crate) enum Command {
         /// Directory for one file per command; it must exist
         #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         output: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum NebCommand {
+    /// One process of a demonstration
+    Process {
+        /// What to do
+        errand: String,
     },
 }
 

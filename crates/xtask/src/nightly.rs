@@ -11,6 +11,9 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
     Step { name: "model", what: "the model check's large configurations, to their ends", run: model },
     Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
+    Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
+    Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
+    Step { name: "campaign-neb", what: "20 000 simulated runs of the broadcast", run: campaign_neb },
 ];
 
 /// As shipped but for link-time optimisation, which would be done for every test program anew, minutes each.
@@ -28,6 +31,24 @@ fn properties(context: &Context) -> Result<Outcome> {
 fn model(context: &Context) -> Result<Outcome> {
     let model = ["test", "--release", "-p", "stentor-multicast", "--test", "model", "--", "--nocapture"];
     run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn model_neb(context: &Context) -> Result<Outcome> {
+    let model = ["test", "--release", "-p", "stentor-neb", "--test", "model", "--", "--nocapture"];
+    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn stream_neb(context: &Context) -> Result<Outcome> {
+    let stream = ["test", "--release", "-p", "stentor-neb", "--test", "shm", "endless", "--", "--nocapture"];
+    run(context.cargo(stream).env("STENTOR_NEB_STREAM", "3400000"))?;
+    Ok(Outcome::Passed)
+}
+
+fn campaign_neb(context: &Context) -> Result<Outcome> {
+    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "neb", "--seeds", "0..20000"];
+    run(&mut context.cargo(sim))?;
     Ok(Outcome::Passed)
 }
 

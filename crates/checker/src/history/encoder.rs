@@ -64,6 +64,24 @@ impl Encoder {
                 out.extend_from_slice(b",\"to\":");
                 self.process(*to, out);
             }
+            EventKind::Broadcast(broadcast) | EventKind::Bdeliver(broadcast) => {
+                self.stream(broadcast.sender, out);
+                field(b"k", broadcast.index, out);
+                field(b"len", u64::from(broadcast.len), out);
+                hash(broadcast.hash, out);
+            }
+            EventKind::Equivocation { sender, index, hash: ours, other, proven } => {
+                self.stream(*sender, out);
+                field(b"k", *index, out);
+                hash(*ours, out);
+                hash_field(b"other", *other, out);
+                out.extend_from_slice(if *proven { b",\"proven\":true" } else { b",\"proven\":false" });
+            }
+            EventKind::Skip { sender, from, to } => {
+                self.stream(*sender, out);
+                field(b"from", *from, out);
+                field(b"to", *to, out);
+            }
             EventKind::Memory { bytes, limit, what } => {
                 field(b"bytes", *bytes, out);
                 if let Some(limit) = limit {
@@ -119,6 +137,11 @@ impl Encoder {
         out.extend_from_slice(&self.processes[process.index()]);
     }
 
+    fn stream(&self, sender: Process, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"s\":");
+        self.process(sender, out);
+    }
+
     fn message(&self, m: MessageId, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"m\":[");
         self.process(m.client, out);
@@ -158,6 +181,10 @@ pub(super) fn cluster_line(cluster: &Cluster) -> Vec<u8> {
     if let Some(clients) = cluster.client_names() {
         out.extend_from_slice(b",\"clients\":");
         list(clients.iter().map(String::as_str), &mut out);
+    }
+    if !cluster.faulty_names().is_empty() {
+        out.extend_from_slice(b",\"faulty\":");
+        list(cluster.faulty_names().iter().map(String::as_str), &mut out);
     }
     if let Some(window) = cluster.window() {
         field(b"window", window, &mut out);
@@ -209,7 +236,13 @@ fn number(mut value: u64, out: &mut Vec<u8>) {
 }
 
 fn hash(value: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(b",\"hash\":\"");
+    hash_field(b"hash", value, out);
+}
+
+fn hash_field(name: &[u8], value: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name);
+    out.extend_from_slice(b"\":\"");
     out.extend((0..16).rev().map(|digit| b"0123456789abcdef"[(value >> (4 * digit) & 15) as usize]));
     out.push(b'"');
 }

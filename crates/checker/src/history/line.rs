@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
 
-/// `to` of a multicast (groups) or of a remote operation (a process).
+/// `to` of a multicast (groups), of a remote operation (a process) or of a skip (an index, read as a name of digits).
 #[derive(Debug)]
 pub(super) enum To<'a> {
     Many(Vec<Name<'a>>),
@@ -56,6 +56,11 @@ pub(super) struct Line<'a> {
     pub(super) what: Option<Name<'a>>,
     pub(super) carried: Option<u32>,
     pub(super) bytes: Option<u64>,
+    #[serde(borrow)]
+    pub(super) s: Option<Name<'a>>,
+    pub(super) k: Option<u64>,
+    pub(super) other: Option<Hex>,
+    pub(super) proven: Option<bool>,
     pub(super) limit: Option<u64>,
 }
 
@@ -66,6 +71,7 @@ pub(super) struct ClusterLine {
     pub(super) version: Option<u64>,
     pub(super) groups: Option<Ordered>,
     pub(super) clients: Option<Vec<String>>,
+    pub(super) faulty: Option<Vec<String>>,
     pub(super) window: Option<u64>,
     pub(super) memory_limit: Option<u64>,
     pub(super) clock: Option<String>,

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use super::line::{ClusterLine, Line, Name, To};
 use super::{Fault, HistoryError, MAX_LINE_BYTES, VERSION};
 use crate::cluster::Cluster;
-use crate::event::{Deliver, Event, EventKind, Multicast};
+use crate::event::{Broadcast, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, GroupSet, MessageId, Process, Timestamp};
 
 /// Events of the schema that belong to other protocols: accepted, not looked into.
-const OTHER_PROTOCOLS: [&str; 6] = ["broadcast", "bdeliver", "equivocation", "skip", "send", "recv"];
+const OTHER_PROTOCOLS: [&str; 2] = ["send", "recv"];
 
 /// Reads one file of a history, one event at a time; memory does not grow with the file.
 #[derive(Debug)]
@@ -127,6 +127,9 @@ impl<R: BufRead> Reader<R> {
         let mut builder = groups.0.into_iter().fold(Cluster::builder(), |b, (id, members)| b.group(id, members));
         if let Some(clients) = line.clients {
             builder = builder.clients(clients);
+        }
+        if let Some(faulty) = line.faulty {
+            builder = builder.faulty(faulty);
         }
         if let Some(window) = line.window {
             builder = builder.window(window);
@@ -300,6 +303,40 @@ impl Fields<'_, '_> {
         }
     }
 
+    fn stream(&mut self) -> Result<Process, Fault> {
+        self.process(self.need("s", self.line.s.as_ref())?)
+    }
+
+    fn broadcast(&mut self) -> Result<Broadcast, Fault> {
+        let (sender, index) = (self.stream()?, self.need("k", self.line.k)?);
+        let len = self.need("len", self.line.len)?;
+        let len = u32::try_from(len).map_err(|_| Fault::BadField { field: "len", reason: "is above 4 GiB" })?;
+        Ok(Broadcast { sender, index, len, hash: self.need("hash", self.line.hash)?.0 })
+    }
+
+    fn equivocation(&mut self) -> Result<EventKind, Fault> {
+        Ok(EventKind::Equivocation {
+            sender: self.stream()?,
+            index: self.need("k", self.line.k)?,
+            hash: self.need("hash", self.line.hash)?.0,
+            other: self.need("other", self.line.other)?.0,
+            proven: self.line.proven.unwrap_or(false),
+        })
+    }
+
+    fn skip(&mut self) -> Result<EventKind, Fault> {
+        let (sender, from) = (self.stream()?, self.need("from", self.line.from)?);
+        let to = match &self.line.to {
+            Some(To::One(Name(digits))) => digits.parse().ok(),
+            _ => None,
+        };
+        let to = self.need("to", to)?;
+        if to < from {
+            return Err(Fault::BadField { field: "to", reason: "is below `from`" });
+        }
+        Ok(EventKind::Skip { sender, from, to })
+    }
+
     fn memory(&mut self) -> Result<EventKind, Fault> {
         let bytes = self.need("bytes", self.line.bytes)?;
         if self.line.limit.is_none() && self.cluster.memory_limit().is_none() {
@@ -325,6 +362,10 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
         "carry" => fields.carry()?,
         "remote_op" => fields.remote_op()?,
         "memory" => fields.memory()?,
+        "broadcast" => EventKind::Broadcast(fields.broadcast()?),
+        "bdeliver" => EventKind::Bdeliver(fields.broadcast()?),
+        "equivocation" => fields.equivocation()?,
+        "skip" => fields.skip()?,
         "complete" => return Ok(Step::Complete),
         "cluster" => return Err(Fault::SecondCluster),
         other if OTHER_PROTOCOLS.contains(&other) => return Ok(Step::OtherProtocol),

@@ -9,6 +9,8 @@ pub(crate) enum BenchCommand {
     Fabric(BenchFabric),
     /// The atomic multicast, every member and client a process of its own
     Multicast(BenchMulticast),
+    /// The broadcast: one process sends, all others deliver, each a process of its own
+    Neb(BenchNeb),
     /// One process of a bench; the bench starts these itself
     #[command(hide = true)]
     Process {
@@ -86,6 +88,45 @@ pub(crate) enum Pinning {
     Spread,
     /// Each group on a processor, clients on the next
     Groups,
+}
+
+/// Who must answer before a broadcast is delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum NebMode {
+    /// Everybody
+    All,
+    /// A quorum; senders may lie, others only crash
+    LyingSender,
+    /// A quorum; hosts may lie
+    LyingHosts,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchNeb {
+    /// Processes; the first one sends
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=16))]
+    pub(crate) processes: u16,
+    /// Who must answer
+    #[arg(long, value_enum, default_value_t = NebMode::LyingSender)]
+    pub(crate) mode: NebMode,
+    /// Without the fast path: everything is read
+    #[arg(long)]
+    pub(crate) no_fast: bool,
+    /// Measure signed broadcasts, too
+    #[arg(long)]
+    pub(crate) signed: bool,
+    /// Broadcasts outstanding in the row for throughput; 1: no such row
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) window: u32,
+    /// What an idle process does
+    #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
+    pub(crate) wait: Waiting,
+    /// Where the processes run, for floor and row alike
+    #[arg(long, value_enum, default_value_t = Pinning::Spread)]
+    pub(crate) pin: Pinning,
+    #[command(flatten)]
+    pub(crate) length: BenchLength,
 }
 
 #[derive(Args, Debug)]

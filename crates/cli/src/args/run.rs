@@ -79,8 +79,11 @@ pub(crate) struct Cast {
     pub(crate) timeout: u64,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Demo {
+    /// Show the broadcast instead: five processes, one of which tells different processes different things
+    #[arg(long, conflicts_with_all = ["groups", "replicas", "no_kill"])]
+    pub(crate) neb: bool,
     /// The text whose lines are multicast [default: the project's own documents, repeated]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) input: Option<PathBuf>,

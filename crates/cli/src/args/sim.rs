@@ -8,11 +8,13 @@ use clap::{Args, Subcommand, ValueHint};
 #[derive(Subcommand, Debug)]
 pub(crate) enum SimCommand {
     /// The atomic multicast: groups, clients, mixed destinations, every ordering fault of the contract
-    Multicast(SimMulticast),
+    Multicast(SimSeeds),
+    /// The broadcast: processes that lie, crash, are cut off and suspected, under every ordering fault of the contract
+    Neb(SimSeeds),
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct SimMulticast {
+pub(crate) struct SimSeeds {
     /// The seeds, from A up to but not including B
     #[arg(long, value_name = "A..B", default_value = "0..100", value_parser = seeds)]
     pub(crate) seeds: Range<u64>,

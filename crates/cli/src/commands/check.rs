@@ -37,11 +37,22 @@ struct Counts {
     deliveries: u64,
     crashes: u64,
     remote_ops: u64,
+    broadcasts: u64,
+    broadcast_deliveries: u64,
+    equivocations: u64,
+    skips: u64,
     unchecked_events: u64,
 }
 
 /// The properties in words.
-const TITLES: [(&str, &str); 12] = [
+const TITLES: [(&str, &str); 19] = [
+    ("B1", "agreement"),
+    ("B2", "validity"),
+    ("B3", "integrity"),
+    ("B4", "FIFO per sender"),
+    ("B5", "partition safety"),
+    ("B6", "bounded memory"),
+    ("B7", "evidence"),
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),
@@ -141,6 +152,10 @@ impl From<Report> for Judgement {
                 deliveries: counts.deliveries,
                 crashes: counts.crashes,
                 remote_ops: counts.remote_ops,
+                broadcasts: counts.broadcasts,
+                broadcast_deliveries: counts.broadcast_deliveries,
+                equivocations: counts.equivocations,
+                skips: counts.skips,
                 unchecked_events: counts.unchecked,
             },
             counter_example: report.counter_example,
@@ -163,6 +178,14 @@ impl Human for Judgement {
         let rest = if self.complete { "complete" } else { "not known to be complete" };
         let _ =
             writeln!(text, "{events} events, {messages} messages, {deliveries} deliveries, {crashes} crashes; {rest}");
+        let Counts { broadcasts, broadcast_deliveries, equivocations, skips, .. } = self.counts;
+        if broadcasts + broadcast_deliveries > 0 {
+            let _ = writeln!(
+                text,
+                "{broadcasts} broadcasts, {broadcast_deliveries} deliveries of them, {equivocations} equivocations \
+                 reported, {skips} skips"
+            );
+        }
         if unchecked_events > 0 {
             let _ = writeln!(text, "{unchecked_events} events of other protocols were not checked");
         }

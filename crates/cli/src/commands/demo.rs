@@ -4,6 +4,7 @@ mod cluster;
 mod drama;
 mod janitor;
 mod load;
+mod neb;
 mod outcome;
 mod report;
 mod stage;
@@ -30,6 +31,9 @@ use text::Text;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure> {
+    if args.neb {
+        return neb::run(args, output);
+    }
     let config = stage::config(args)?;
     let text = Text::read(args, config.limits().message_bytes as usize)?;
     let plan = Plan::new(config).map_err(|error| unstarted(error, std::path::Path::new("stentor demo")))?;

@@ -9,6 +9,7 @@ mod config_init;
 mod demo;
 mod doctor;
 mod man;
+mod neb;
 mod node;
 mod roce;
 mod sim;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::args::{Command, CommandLine, ConfigCommand};
+use crate::args::{Command, CommandLine, ConfigCommand, NebCommand};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
@@ -49,6 +50,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Sim(command) => sim::run(command, output),
         Command::Bench(command) => bench::run(command, output),
         Command::Roce(command) => roce::run(command, output),
+        Command::Neb(NebCommand::Process { errand }) => neb::process(errand),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),
         Command::Man { output: directory } => man::run(directory.as_deref(), output),

@@ -1,71 +1,58 @@
-//! `stentor sim multicast`: simulation campaigns, and single seeds.
+//! `stentor sim`: simulation campaigns, and single seeds.
 
-mod one;
+mod multicast;
+mod neb;
 mod report;
 
-use stentor_campaign::{Campaign, Plant};
-
-use crate::args::{SimCommand, SimMulticast};
+use crate::args::SimCommand;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
-use report::{Simulated, impossible};
 
 pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failure> {
-    let SimCommand::Multicast(args) = command;
-    #[cfg(feature = "plants")]
-    if args.plants {
-        output.payload(&report::Names(Plant::ALL.iter().map(|plant| plant.name()).collect()))?;
-        return Ok(Verdict::Good);
-    }
-    let plant = plant(args)?;
-    match args.seed {
-        Some(seed) => one::run(seed, args, plant, output),
-        None => campaign(args, plant, output),
+    match command {
+        SimCommand::Multicast(args) => multicast::run(args, output),
+        SimCommand::Neb(args) => neb::run(args, output),
     }
 }
 
-#[cfg(feature = "plants")]
-fn plant(args: &SimMulticast) -> Result<Plant, Failure> {
-    let Some(name) = &args.plant else { return Ok(Plant::None) };
-    Plant::named(name).ok_or_else(|| {
-        let what = format_args!("there is no planted bug `{name}`");
-        Failure::usage(what, "--plant", "`stentor sim multicast --plants` lists their names")
-    })
+/// A planted bug that is on, if any, and the protocol that it is in.
+#[derive(Clone, Copy)]
+struct Planted {
+    protocol: &'static str,
+    name: Option<&'static str>,
+    /// The property that it is known to break.
+    breaks: Option<&'static str>,
 }
 
-#[cfg(not(feature = "plants"))]
-fn plant(_: &SimMulticast) -> Result<Plant, Failure> {
-    Ok(Plant::None)
-}
+/// Defines what a protocol's planted bugs are to the command line.
+macro_rules! planted {
+    ($plant:ty, $protocol:literal) => {
+        #[cfg(feature = "plants")]
+        fn plant(args: &crate::args::SimSeeds) -> Result<$plant, Failure> {
+            let Some(name) = &args.plant else { return Ok(<$plant>::None) };
+            <$plant>::named(name).ok_or_else(|| {
+                let what = format_args!("there is no planted bug `{name}`");
+                let remedy = concat!("`stentor sim ", $protocol, " --plants` lists their names");
+                Failure::usage(what, "--plant", remedy)
+            })
+        }
 
-/// The property that a planted bug is known to break.
-#[cfg(feature = "plants")]
-fn breaks(plant: Plant) -> Option<&'static str> {
-    (plant != Plant::None).then(|| plant.breaks())
-}
+        #[cfg(not(feature = "plants"))]
+        fn plant(_: &crate::args::SimSeeds) -> Result<$plant, Failure> {
+            Ok(<$plant>::None)
+        }
 
-#[cfg(not(feature = "plants"))]
-fn breaks(_: Plant) -> Option<&'static str> {
-    None
-}
+        #[cfg(feature = "plants")]
+        fn planted(plant: $plant) -> super::Planted {
+            let on = plant != <$plant>::None;
+            let (name, breaks) = (on.then(|| plant.name()), on.then(|| plant.breaks()));
+            super::Planted { protocol: $protocol, name, breaks }
+        }
 
-/// The name of a planted bug, if one is on.
-#[cfg(feature = "plants")]
-fn name(plant: Plant) -> Option<&'static str> {
-    (plant != Plant::None).then(|| plant.name())
+        #[cfg(not(feature = "plants"))]
+        fn planted(_: $plant) -> super::Planted {
+            super::Planted { protocol: $protocol, name: None, breaks: None }
+        }
+    };
 }
-
-#[cfg(not(feature = "plants"))]
-fn name(_: Plant) -> Option<&'static str> {
-    None
-}
-
-fn campaign(args: &SimMulticast, plant: Plant, output: Output) -> Result<Verdict, Failure> {
-    let campaign = Campaign { seeds: args.seeds.clone(), plant, until: breaks(plant), threads: args.threads };
-    let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-    let report = campaign.run(|done| bar.set_position(done));
-    bar.finish_and_clear();
-    let simulated = Simulated::campaign(&report.map_err(|error| impossible(&error))?, plant);
-    output.report(&simulated)?;
-    Ok(Verdict::of(simulated.ok()))
-}
+use planted;

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod doctor;
 mod documents;
+mod neb;
 mod sim;
 mod support;
 mod usage;

@@ -43,6 +43,34 @@ pub(crate) const PURE: &[Pure] = &[
         no_std: false,
     },
     Pure { name: "stentor-wire", linked: &["cfg-if", "crc32fast", "zerocopy"], no_std: true },
+    Pure {
+        name: "stentor-neb",
+        // Behind the signatures: arithmetic. `fiat-crypto` is only built where a build asks for it, and `libc` only on
+        // processors whose features the system must be asked for, once.
+        linked: &[
+            "block-buffer",
+            "cfg-if",
+            "cpufeatures",
+            "crypto-common",
+            "curve25519-dalek",
+            "digest",
+            "ed25519",
+            "ed25519-dalek",
+            "fiat-crypto",
+            "generic-array",
+            "libc",
+            "sha2",
+            "signature",
+            "stentor-fabric",
+            "subtle",
+            "thiserror",
+            "typenum",
+            "xxhash-rust",
+            "zerocopy",
+            "zeroize",
+        ],
+        no_std: false,
+    },
 ];
 
 const BARE: &str = "wasm32-unknown-unknown";

@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use super::stage::{Command, Shape, Stage};
-use crate::args::{Pinning, Protocol, Waiting};
+use crate::args::{NebMode, Pinning, Protocol, Waiting};
 use crate::failure::Failure;
 
 /// A process's part.
@@ -39,6 +39,27 @@ pub(super) enum Part {
     },
     /// A member or a client.
     Multicast(Cluster),
+    /// A process of the broadcast.
+    Neb(Neb),
+}
+
+/// The processes of a broadcast's bench.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Neb {
+    pub(super) processes: u16,
+    pub(super) mode: NebMode,
+    pub(super) window: u32,
+    pub(super) bytes: u32,
+    pub(super) fast: bool,
+    pub(super) signed: bool,
+    pub(super) wait: Waiting,
+    pub(super) pin: Pinning,
+}
+
+impl Neb {
+    pub(super) fn processes(&self) -> usize {
+        usize::from(self.processes)
+    }
 }
 
 /// The cluster of a multicast bench.

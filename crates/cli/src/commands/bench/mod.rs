@@ -9,6 +9,7 @@ mod environment;
 mod errand;
 mod fabric;
 mod multicast;
+mod neb;
 mod pause;
 mod plain;
 mod report;
@@ -24,6 +25,7 @@ pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Fai
     let report = match command {
         BenchCommand::Fabric(args) => fabric::run(args)?,
         BenchCommand::Multicast(args) => multicast::run(args)?,
+        BenchCommand::Neb(args) => neb::run(args)?,
         BenchCommand::Process { errand } => return process(&Errand::parse(errand)?),
     };
     output.report(&report)?;
@@ -35,6 +37,7 @@ fn process(errand: &Errand) -> Result<Verdict, Failure> {
     let stage = errand.enter()?;
     match errand.part {
         Part::Fabric { bytes } => fabric::process::run(errand, &stage, bytes)?,
+        Part::Neb(neb) => neb::process::run(errand, &stage, &neb)?,
         Part::Multicast(cluster) => multicast::process::run(errand, &stage, &cluster)?,
     }
     Ok(Verdict::Good)

@@ -48,16 +48,21 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Makes the directory and writes the configuration.
-    pub(super) fn set(args: &args::Demo, plan: &Plan) -> Result<Self, Failure> {
-        let stage = match &args.keep {
+    /// Makes the directory.
+    pub(super) fn bare(args: &args::Demo) -> Result<Self, Failure> {
+        Ok(match &args.keep {
             Some(path) => Stage { path: named(path)?, keep: true, janitor: None },
             None => {
                 let mut stage = Stage { path: temporary()?, keep: false, janitor: None };
                 stage.janitor = Some(Janitor::start(&stage.path)?);
                 stage
             }
-        };
+        })
+    }
+
+    /// Makes the directory and writes the configuration.
+    pub(super) fn set(args: &args::Demo, plan: &Plan) -> Result<Self, Failure> {
+        let stage = Stage::bare(args)?;
         let config = stage.config();
         fs::write(&config, template(args).render()).map_err(|error| Failure::cannot_write(&config, &error))?;
         debug_assert_eq!(plan.topology().groups(), args.groups);

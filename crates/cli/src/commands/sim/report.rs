@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use stentor_campaign::{CampaignReport, FaultCounts, Plant, Scenario};
+use stentor_campaign::{CampaignReport, FaultCounts, Scenario, neb};
 
-use super::{breaks, name};
+use super::Planted;
 use crate::commands::check::{in_order, title};
 use crate::failure::Failure;
 use crate::output::Human;
@@ -32,6 +32,9 @@ pub(super) struct Simulated {
     pub(super) faults: BTreeMap<&'static str, u64>,
     /// Claimed, but it never happened.
     pub(super) unseen_faults: Vec<&'static str>,
+    /// What else was counted.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) counts: BTreeMap<&'static str, u64>,
     /// Of a single seed.
     #[serde(flatten)]
     pub(super) one: Option<One>,
@@ -51,11 +54,70 @@ pub(super) struct First {
 #[derive(Serialize)]
 pub(super) struct One {
     pub(super) seed: u64,
-    pub(super) scenario: Cluster,
+    pub(super) scenario: About,
     /// By name: `ok`, `violated` or `not_checked`.
     pub(super) properties: BTreeMap<&'static str, &'static str>,
     pub(super) virtual_ns: u64,
     pub(super) trace: Option<PathBuf>,
+}
+
+/// What a seed is about.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum About {
+    Multicast(Cluster),
+    Neb(Society),
+}
+
+/// The processes of a seed of the broadcast.
+#[derive(Serialize)]
+pub(super) struct Society {
+    profile: String,
+    processes: usize,
+    mode: String,
+    faults: usize,
+    quorum: usize,
+    liars: Vec<u16>,
+    window: u32,
+    broadcasts_per_process: u64,
+    signed: bool,
+    fast_path: bool,
+    longest_pause_ns: u64,
+}
+
+impl Society {
+    pub(super) fn of(scenario: &neb::Scenario) -> Self {
+        let config = &scenario.config;
+        Society {
+            profile: format!("{:?}", scenario.profile),
+            processes: config.processes,
+            mode: config.mode.to_string(),
+            faults: config.faults,
+            quorum: config.quorum(),
+            liars: scenario.liars.iter().map(|(liar, _)| liar.0).collect(),
+            window: config.window,
+            broadcasts_per_process: scenario.broadcasts,
+            signed: config.signed,
+            fast_path: config.fast_path,
+            longest_pause_ns: scenario.pause_ns,
+        }
+    }
+}
+
+/// What came of one seed, whatever the protocol.
+pub(super) struct Ran {
+    pub(super) seed: u64,
+    pub(super) violated: Vec<&'static str>,
+    pub(super) report: stentor_checker::Report,
+    pub(super) messages: u64,
+    pub(super) deliveries: u64,
+    pub(super) steps: u64,
+    pub(super) writes: u64,
+    pub(super) virtual_ns: u64,
+    pub(super) wall_seconds: f64,
+    pub(super) faults: FaultCounts,
+    pub(super) claims: &'static [&'static str],
+    pub(super) counts: Vec<(&'static str, u64)>,
 }
 
 #[derive(Serialize)]
@@ -73,11 +135,11 @@ pub(super) struct Cluster {
 
 impl First {
     /// `property` is the first of them, or the one that the planted bug is known to break.
-    pub(super) fn new(seed: u64, properties: Vec<&'static str>, counter_example: String, plant: Plant) -> Self {
-        let known = breaks(plant).filter(|property| properties.contains(property));
+    fn new(seed: u64, properties: Vec<&'static str>, counter_example: String, planted: Planted) -> Self {
+        let known = planted.breaks.filter(|property| properties.contains(property));
         let property = known.or_else(|| properties.first().copied()).unwrap_or("nothing");
-        let planted = name(plant).map(|name| format!(" --plant {name}")).unwrap_or_default();
-        let reproduce = format!("stentor sim multicast --seed {seed}{planted}");
+        let plant = planted.name.map(|name| format!(" --plant {name}")).unwrap_or_default();
+        let reproduce = format!("stentor sim {} --seed {seed}{plant}", planted.protocol);
         First { seed, property, reproduce, properties, counter_example }
     }
 }
@@ -103,24 +165,59 @@ impl Cluster {
 }
 
 impl Simulated {
-    pub(super) fn campaign(report: &CampaignReport, plant: Plant) -> Self {
+    pub(super) fn campaign(
+        report: &CampaignReport,
+        planted: Planted,
+        claims: &[&str],
+        unseen_faults: Vec<&'static str>,
+    ) -> Self {
         let first =
-            report.first.clone().map(|first| First::new(first.seed, first.properties, first.counter_example, plant));
-        let unseen_faults = report.unseen_claims();
+            report.first.clone().map(|first| First::new(first.seed, first.properties, first.counter_example, planted));
         Simulated {
             ok: report.violations == 0 && unseen_faults.is_empty(),
             seeds: report.seeds,
             violations: report.violations,
             first_violation: first,
-            plant: name(plant),
+            plant: planted.name,
             messages: report.messages,
             deliveries: report.deliveries,
             steps: report.steps,
             writes: report.writes,
             wall_seconds: report.wall.as_secs_f64(),
-            faults: told(&report.faults),
+            faults: told(&report.faults, claims),
             unseen_faults,
+            counts: report.more.iter().copied().collect(),
             one: None,
+        }
+    }
+
+    /// A single seed.
+    pub(super) fn one(run: Ran, scenario: About, planted: Planted, trace: Option<&Path>) -> Self {
+        let violated = run.violated;
+        let mut properties: BTreeMap<_, _> =
+            run.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        properties.extend(violated.iter().map(|property| (*property, "violated")));
+        let trace = trace.map(Path::to_owned);
+        let one = One { seed: run.seed, scenario, properties, virtual_ns: run.virtual_ns, trace };
+        let first = (!violated.is_empty()).then(|| {
+            let example = run.report.counter_example.unwrap_or_else(|| "no counter-example".to_owned());
+            First::new(run.seed, violated.clone(), example, planted)
+        });
+        Simulated {
+            ok: violated.is_empty(),
+            seeds: 1,
+            violations: u64::from(!violated.is_empty()),
+            first_violation: first,
+            plant: planted.name,
+            messages: run.messages,
+            deliveries: run.deliveries,
+            steps: run.steps,
+            writes: run.writes,
+            wall_seconds: run.wall_seconds,
+            faults: told(&run.faults, run.claims),
+            unseen_faults: Vec::new(),
+            counts: run.counts.into_iter().collect(),
+            one: Some(one),
         }
     }
 
@@ -153,8 +250,8 @@ impl Simulated {
 }
 
 /// The claimed kinds of fault, whatever their count, and those that happened although nobody claimed it.
-pub(super) fn told(faults: &FaultCounts) -> BTreeMap<&'static str, u64> {
-    faults.named().into_iter().filter(|(kind, count)| *count > 0 || Scenario::claims().contains(kind)).collect()
+fn told(faults: &FaultCounts, claims: &[&str]) -> BTreeMap<&'static str, u64> {
+    faults.named().into_iter().filter(|(kind, count)| *count > 0 || claims.contains(kind)).collect()
 }
 
 pub(super) fn impossible(error: &impl Display) -> Failure {
@@ -163,14 +260,24 @@ pub(super) fn impossible(error: &impl Display) -> Failure {
 
 impl Human for One {
     fn human(&self, style: Style) -> String {
-        let Cluster { groups, clients, messages_per_client, window, variant, .. } = &self.scenario;
-        let sizes = groups.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
-        let mut text = format!(
-            "seed {}: groups of {sizes}, {clients} clients with {messages_per_client} messages each, window {window}, \
-             {variant}; {:.3} ms of virtual time\n",
-            self.seed,
-            self.virtual_ns as f64 / 1e6
-        );
+        let about = match &self.scenario {
+            About::Multicast(Cluster { groups, clients, messages_per_client, window, variant, .. }) => {
+                let sizes = groups.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
+                format!(
+                    "groups of {sizes}, {clients} clients with {messages_per_client} messages each, window {window}, \
+                     {variant}"
+                )
+            }
+            About::Neb(Society { profile, processes, mode, faults, quorum, liars, window, .. }) => {
+                let liars = liars.iter().map(|liar| format!("p{liar}")).collect::<Vec<_>>().join(", ");
+                let liars = if liars.is_empty() { "nobody lies".to_owned() } else { format!("{liars} lies") };
+                format!(
+                    "{profile}: {processes} processes, mode {mode}, f = {faults}, quorum {quorum}, window {window}, \
+                     {liars}"
+                )
+            }
+        };
+        let mut text = format!("seed {}: {about}; {:.3} ms of virtual time\n", self.seed, self.virtual_ns as f64 / 1e6);
         for (property, state) in in_order(&self.properties) {
             let state = match state {
                 "ok" => style.good("ok"),
@@ -198,6 +305,11 @@ impl Human for Simulated {
         let row = |(kind, count): (&&str, &u64)| vec![format!("  {}", kind.replace('_', " ")), count.to_string()];
         text.push_str("faults\n");
         text += &columns(&self.faults.iter().map(row).collect::<Vec<_>>());
+        if !self.counts.is_empty() {
+            text.push_str("counted\n");
+            let row = |(what, count): (&&str, &u64)| vec![format!("  {what}"), count.to_string()];
+            text += &columns(&self.counts.iter().map(row).collect::<Vec<_>>());
+        }
         text + &self.found(style)
     }
 }

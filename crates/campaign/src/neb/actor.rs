@@ -1,0 +1,130 @@
+//! The processes of a run of the broadcast.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{SimFabric, World};
+use stentor_neb::{Liar, Node, Notice};
+
+use super::history::History;
+use crate::chance::Chance;
+
+/// What all processes of a run share.
+pub(crate) struct Shared {
+    pub(crate) world: World,
+    pub(crate) history: RefCell<History>,
+}
+
+/// A correct process or a liar.
+pub(crate) enum Actor {
+    Correct(Box<Correct>),
+    Liar(Box<Lying>),
+}
+
+pub(crate) struct Correct {
+    pub(crate) node: Node<SimFabric>,
+    pub(crate) me: ProcessId,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) chance: Chance,
+    pub(crate) left: u64,
+    pub(crate) longest: usize,
+    pub(crate) pause_ns: u64,
+    pub(crate) not_before_ns: u64,
+    /// By sender: outcomes so far.
+    pub(crate) heads: Vec<u64>,
+    pub(crate) refused: u64,
+    pub(crate) equivocations: u64,
+}
+
+pub(crate) struct Lying {
+    pub(crate) liar: Liar<SimFabric>,
+    pub(crate) me: ProcessId,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) chance: Chance,
+    pub(crate) until_ns: u64,
+}
+
+/// A liar acts at least this often while it lies, ns.
+const LIAR_PAUSE_NS: u64 = 1_500;
+/// A sender that is out of window tries again after this, ns.
+const RETRY_NS: u64 = 20_000;
+
+impl stentor_fabric_sim::Actor for Actor {
+    fn step(&mut self, now_ns: u64) -> bool {
+        match self {
+            Actor::Correct(correct) => correct.step(now_ns),
+            Actor::Liar(lying) => lying.step(now_ns),
+        }
+    }
+}
+
+impl Correct {
+    fn step(&mut self, now_ns: u64) -> bool {
+        let Correct { node, me, shared, heads, refused, equivocations, .. } = self;
+        let mut worked = node.housekeep();
+        let traced = shared.world.traces();
+        worked |= node.step(&mut |notice| {
+            shared.history.borrow_mut().notice(now_ns, *me, &notice);
+            let mark = match notice {
+                Notice::Deliver(sender, value) => {
+                    heads[sender.index()] += 1;
+                    format!("deliver {sender}:{}", value.index())
+                }
+                Notice::Skip(sender, index) => {
+                    heads[sender.index()] += 1;
+                    format!("skip {sender}:{index}")
+                }
+                Notice::Equivocation(evidence) => {
+                    *equivocations += 1;
+                    format!("equivocation {}:{}", evidence.sender, evidence.index)
+                }
+                Notice::Refused(sender, _) => {
+                    *refused += 1;
+                    format!("refused {sender}")
+                }
+            };
+            if traced {
+                shared.world.mark(*me, &mark);
+            }
+        });
+        while self.broadcast(now_ns) {
+            worked = true;
+        }
+        worked
+    }
+
+    fn broadcast(&mut self, now_ns: u64) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        if now_ns < self.not_before_ns {
+            self.shared.world.wake_at(self.me, self.not_before_ns);
+            return false;
+        }
+        // Drawn from the index, so that a broadcast that has to wait is the same one later.
+        let index = self.node.own_stream().next();
+        let bytes = (index * 13 + 5) as usize % (self.longest + 1);
+        let payload: Vec<u8> = (0..bytes as u64).map(|at| (at * 7 + index + u64::from(self.me.0)) as u8).collect();
+        if self.node.broadcast(now_ns, 500 + index, &payload).is_err() {
+            self.shared.world.wake_at(self.me, now_ns + RETRY_NS);
+            return false;
+        }
+        self.shared.history.borrow_mut().broadcast(now_ns, self.me, index, &payload);
+        self.left -= 1;
+        self.not_before_ns = now_ns + self.chance.between(0, self.pause_ns);
+        true
+    }
+}
+
+impl Lying {
+    fn step(&mut self, now_ns: u64) -> bool {
+        if now_ns < self.until_ns {
+            self.shared.world.wake_at(self.me, now_ns + LIAR_PAUSE_NS);
+        }
+        let Lying { liar, chance, .. } = self;
+        liar.step(|| chance.between(0, u64::MAX - 1), &mut |_| {});
+        // It would lie for ever: it runs when its time comes.
+        false
+    }
+}

@@ -1,0 +1,87 @@
+//! Hands what happens in a run of the broadcast to the checker.
+
+use stentor_checker as checker;
+use stentor_checker::{Checker, Cluster, EventKind, Label, Report};
+use stentor_fabric::ProcessId;
+use stentor_neb::{Notice, Value};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::scenario::Scenario;
+
+/// The history of a run, judged as it grows.
+pub(crate) struct History {
+    checker: Checker,
+    regions: Label,
+    signed: bool,
+    limit: usize,
+    pub(crate) outcomes: u64,
+}
+
+impl History {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let config = &scenario.config;
+        let name = |process: ProcessId| process.to_string();
+        let members = config.everybody().iter().map(name);
+        let faulty = scenario.liars.iter().map(|(liar, _)| name(*liar));
+        let builder = Cluster::builder().global_clock().group("n", members).faulty(faulty);
+        let mut cluster = builder.window(u64::from(config.window)).build().expect("names are made unique here");
+        let regions = cluster.label("regions");
+        let (signed, limit) = (config.signed, config.payload_bytes);
+        History { checker: Checker::new(cluster), regions, signed, limit, outcomes: 0 }
+    }
+
+    fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
+        let process = checker::Process(u32::from(process.0));
+        self.checker.event(&checker::Event { t, process, incarnation: 1, kind });
+    }
+
+    pub(crate) fn broadcast(&mut self, t: u64, me: ProcessId, index: u64, payload: &[u8]) {
+        let sender = checker::Process(u32::from(me.0));
+        let (len, hash) = (payload.len() as u32, xxh3_64(payload));
+        self.event(t, me, EventKind::Broadcast(checker::Broadcast { sender, index, len, hash }));
+    }
+
+    pub(crate) fn notice(&mut self, t: u64, me: ProcessId, notice: &Notice<'_>) {
+        let stream = |process: ProcessId| checker::Process(u32::from(process.0));
+        let kind = match notice {
+            Notice::Deliver(sender, value) => {
+                self.outcomes += 1;
+                let (index, payload) = (value.index(), value.payload());
+                let (len, hash) = (payload.len() as u32, xxh3_64(payload));
+                EventKind::Bdeliver(checker::Broadcast { sender: stream(*sender), index, len, hash })
+            }
+            Notice::Equivocation(evidence) => {
+                let hash = |words: &[u64]| {
+                    let value = Value::new(words, words.len() * 8, self.signed, self.limit);
+                    // What is no value at all has a hash, too.
+                    value.map_or_else(
+                        |_| words.iter().fold(1, |hash, word| hash ^ word),
+                        |v| xxh3_64(v.payload()) ^ v.key(),
+                    )
+                };
+                let (sender, index, proven) = (stream(evidence.sender), evidence.index, evidence.proven);
+                let (hash, other) = (hash(&evidence.ours), hash(&evidence.other));
+                EventKind::Equivocation { sender, index, hash, other, proven }
+            }
+            Notice::Skip(sender, index) => {
+                self.outcomes += 1;
+                EventKind::Skip { sender: stream(*sender), from: *index, to: *index }
+            }
+            Notice::Refused(..) => return,
+        };
+        self.event(t, me, kind);
+    }
+
+    pub(crate) fn crashed(&mut self, t: u64, process: ProcessId) {
+        self.event(t, process, EventKind::Crash);
+    }
+
+    pub(crate) fn memory(&mut self, t: u64, me: ProcessId, bytes: u64, limit: u64) {
+        let what = self.regions;
+        self.event(t, me, EventKind::Memory { bytes, limit: Some(limit), what });
+    }
+
+    pub(crate) fn finish(self, complete: bool) -> Report {
+        self.checker.finish(complete)
+    }
+}

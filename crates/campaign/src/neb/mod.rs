@@ -1,0 +1,9 @@
+//! Campaigns of the broadcast: real nodes, and processes that lie, on simulated NICs.
+
+mod actor;
+mod history;
+mod run;
+mod scenario;
+
+pub use run::{RunReport, run_scenario, run_seed, trace_seed};
+pub use scenario::{Profile, Scenario};

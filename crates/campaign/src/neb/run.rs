@@ -1,0 +1,224 @@
+//! One seed of the broadcast.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stentor_checker::Report;
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
+use stentor_neb::{Authority, Config, Liar, Node, NodeError, Plant};
+
+use super::actor::{Actor, Correct, Lying, Shared};
+use super::history::History;
+use super::scenario::{DEADLINE_NS, MOST_STEPS, SPAN_NS, Scenario};
+use crate::chance::Chance;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct RunReport {
+    /// The verdicts.
+    pub report: Report,
+    /// Broadcasts of correct processes.
+    pub broadcasts: u64,
+    /// Deliveries at correct processes.
+    pub deliveries: u64,
+    /// Of these, without a READ.
+    pub fast: u64,
+    /// Equivocations reported.
+    pub equivocations: u64,
+    /// Indices skipped.
+    pub skipped: u64,
+    /// Suspicions.
+    pub suspicions: u64,
+    /// Registers read again because they were torn.
+    pub reread: u64,
+    /// Whether a run that must finish did.
+    pub finished: bool,
+    /// Steps of all processes.
+    pub steps: u64,
+    /// Virtual time, ns.
+    pub virtual_ns: u64,
+    /// What went wrong, as planned.
+    pub faults: FaultCounts,
+    /// Register WRITEs and broadcast WRITEs.
+    pub writes: u64,
+}
+
+impl RunReport {
+    /// What is counted besides, by name.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("deliveries without a READ", self.fast),
+            ("equivocations reported", self.equivocations),
+            ("indices skipped", self.skipped),
+            ("suspicions", self.suspicions),
+            ("registers read again", self.reread),
+        ]
+    }
+
+    /// The names of violated properties; `B2` also if a run that must finish did not.
+    pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let stuck = !self.finished && !self.report.violated().any(|property| property == "B2");
+        self.report.violated().chain(stuck.then_some("B2"))
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// [`NodeError`], if the scenario is impossible; the drawn ones are not.
+pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, NodeError> {
+    run_scenario(seed, &Scenario::draw(seed, plant))
+}
+
+/// Runs a seed of a scenario that was not drawn.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, NodeError> {
+    Ok(run(seed, scenario, false)?.0)
+}
+
+/// Runs a seed and returns its trace as well: Chrome trace JSON, for `ui.perfetto.dev`.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn trace_seed(seed: u64, plant: Plant) -> Result<(RunReport, String), NodeError> {
+    run(seed, &Scenario::draw(seed, plant), true)
+}
+
+fn run(seed: u64, scenario: &Scenario, trace: bool) -> Result<(RunReport, String), NodeError> {
+    let world = World::new(SimConfig {
+        mix: scenario.mix.clone(),
+        faults: scenario.plan.clone(),
+        trace,
+        ..SimConfig::new(scenario.config.processes, seed, scenario.network.clone())
+    });
+    let shared = Rc::new(Shared { world, history: RefCell::new(History::new(scenario)) });
+    let mut actors = Vec::new();
+    for me in scenario.config.everybody().iter() {
+        actors.push(Some(actor(me, seed, scenario, &shared)?));
+    }
+    let finished = drive(&shared, &mut actors, scenario);
+    Ok(judge(shared, actors, finished, scenario))
+}
+
+fn authority(config: &Config, me: ProcessId, salt: u64) -> Option<Authority> {
+    let secret = |process: ProcessId| [process.0 as u8 + 1; 32];
+    let public: Vec<_> = config.everybody().iter().map(|process| Authority::public_of(&secret(process))).collect();
+    let keys = || Authority::new(salt, me, &secret(me), &public).expect("these keys belong together");
+    config.signed.then(keys)
+}
+
+fn actor(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -> Result<Actor, NodeError> {
+    let config = scenario.config;
+    let salt = seed ^ 0x5354_454e_544f_5221;
+    let fabric = shared.world.fabric(me);
+    let (shared, chance) = (Rc::clone(shared), Chance::new(seed, 1 + u64::from(me.0)));
+    let authority = authority(&config, me, salt);
+    if let Some((_, lies)) = scenario.liars.iter().find(|(liar, _)| *liar == me) {
+        shared.world.name(me, &format!("{me} lies"));
+        let liar = Liar::new(fabric, config, salt, authority, *lies, (40, scenario.other_side))?;
+        return Ok(Actor::Liar(Box::new(Lying { liar, me, shared, chance, until_ns: SPAN_NS })));
+    }
+    shared.world.name(me, &me.to_string());
+    Ok(Actor::Correct(Box::new(Correct {
+        node: Node::new(fabric, config, salt, authority)?,
+        me,
+        shared,
+        chance,
+        left: scenario.broadcasts,
+        longest: scenario.longest,
+        pause_ns: scenario.pause_ns,
+        not_before_ns: 0,
+        heads: vec![0; config.processes],
+        refused: 0,
+        equivocations: 0,
+    })))
+}
+
+/// Whether every correct process that is up has an outcome for everything that correct processes that are up broadcast.
+fn is_finished(actors: &[Option<Actor>], broadcasts: u64) -> bool {
+    let correct = |actor: &Option<Actor>| matches!(actor, Some(Actor::Correct(_)));
+    let senders: Vec<usize> = (0..actors.len()).filter(|place| correct(&actors[*place])).collect();
+    actors.iter().flatten().all(|actor| match actor {
+        Actor::Correct(process) => {
+            process.left == 0 && senders.iter().all(|sender| process.heads[*sender] >= broadcasts)
+        }
+        Actor::Liar(_) => true,
+    })
+}
+
+/// Runs until all is done that must be, or time is over. Whether it came to an end as it must.
+fn drive(shared: &Shared, actors: &mut [Option<Actor>], scenario: &Scenario) -> bool {
+    let until = if scenario.lively { DEADLINE_NS } else { SPAN_NS };
+    let mut steps = 0_u64;
+    while let Some(due) = shared.world.next(until) {
+        match due {
+            Due::Step { process, now_ns } => {
+                let Some(actor) = &mut actors[process.index()] else { continue };
+                let worked = actor.step(now_ns);
+                shared.world.stepped(process, worked);
+                steps += 1;
+                let over = shared.world.now_ns() > SPAN_NS && scenario.lively;
+                if (over || steps.is_multiple_of(64)) && scenario.lively && is_finished(actors, scenario.broadcasts) {
+                    return true;
+                }
+                if steps > MOST_STEPS {
+                    return !scenario.lively;
+                }
+            }
+            Due::Crashed(process) => {
+                shared.history.borrow_mut().crashed(shared.world.now_ns(), process);
+                actors[process.index()] = None;
+            }
+            Due::Restart(_) => {}
+        }
+    }
+    !scenario.lively || is_finished(actors, scenario.broadcasts)
+}
+
+fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenario: &Scenario) -> (RunReport, String) {
+    let now = shared.world.now_ns();
+    let mut run = RunReport {
+        report: stentor_checker::Checker::new(stentor_checker::Cluster::default()).finish(false),
+        broadcasts: 0,
+        deliveries: 0,
+        fast: 0,
+        equivocations: 0,
+        skipped: 0,
+        suspicions: 0,
+        reread: 0,
+        finished,
+        steps: 0,
+        virtual_ns: now,
+        faults: shared.world.fault_counts(),
+        writes: 0,
+    };
+    for actor in actors.iter().flatten() {
+        let Actor::Correct(process) = actor else { continue };
+        let counts = process.node.counts();
+        run.broadcasts += counts.broadcasts;
+        run.deliveries += counts.deliveries;
+        run.fast += counts.fast;
+        run.equivocations += process.equivocations;
+        run.skipped += counts.skipped;
+        run.suspicions += counts.suspicions;
+        run.reread += counts.reread;
+        run.writes += counts.broadcast_writes + counts.register_writes;
+        let (bytes, limit) = (process.node.registered_bytes(), scenario.config.memory_bytes());
+        shared.history.borrow_mut().memory(now, process.me, bytes, limit);
+    }
+    let processes = actors.len() as u16;
+    drop(actors);
+    let steps = Cell::new(0);
+    (0..processes).for_each(|process| {
+        steps.set(steps.get() + shared.world.process_counts(ProcessId(process)).steps);
+    });
+    run.steps = steps.get();
+    let trace = shared.world.trace_json();
+    let history = Rc::into_inner(shared).expect("the actors are gone").history.into_inner();
+    run.report = history.finish(scenario.lively);
+    (run, trace)
+}

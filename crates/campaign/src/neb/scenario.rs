@@ -1,0 +1,237 @@
+//! The processes, the lies and the faults of one seed.
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault, FaultMix, FaultPlan, NetworkModel};
+use stentor_neb::{Config, FaultModel, Lies, Mode, Plant, ProcessSet};
+
+use crate::chance::Chance;
+
+/// What a run is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// A sender lies, other hosts crash at most.
+    LyingSender,
+    /// Processes lie in every way.
+    LyingHosts,
+    /// The same, with signatures: liars delay nobody.
+    Signed,
+    /// Everybody must answer; a sender lies, nobody crashes.
+    All,
+    /// Everybody must answer; processes lie and crash, so not everything is delivered.
+    AllBroken,
+}
+
+/// What one seed runs.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it is about.
+    pub profile: Profile,
+    /// Sizes and fault model.
+    pub config: Config,
+    /// Who lies, and how.
+    pub liars: Vec<(ProcessId, Lies)>,
+    /// Who mostly gets a liar's second value.
+    pub other_side: ProcessSet,
+    /// Broadcasts of each correct process.
+    pub broadcasts: u64,
+    /// The longest payload that is sent, bytes.
+    pub longest: usize,
+    /// Longest pause between two broadcasts, ns.
+    pub pause_ns: u64,
+    /// Delays and liberties.
+    pub network: NetworkModel,
+    /// Stalls and partitions.
+    pub mix: FaultMix,
+    /// Crashes, and cuts between correct processes.
+    pub plan: FaultPlan,
+    /// Whether what correct processes broadcast must be delivered everywhere.
+    pub lively: bool,
+}
+
+/// Lively runs take no longer than this, virtual time, ns.
+pub(crate) const DEADLINE_NS: u64 = 400_000_000;
+/// Others end after this.
+pub(crate) const SPAN_NS: u64 = 1_500_000;
+/// No run takes more steps, all processes together.
+pub(crate) const MOST_STEPS: u64 = 400_000;
+
+impl Scenario {
+    /// The kinds of fault that campaigns of at least 100 seeds claim to survive.
+    #[must_use]
+    pub const fn claims() -> &'static [&'static str] {
+        &[
+            "torn_writes",
+            "torn_reads",
+            "steps_on_torn_memory",
+            "early_completions",
+            "late_writes",
+            "late_source_reads",
+            "held_by_partition",
+            "one_way_partitions",
+            "stalls",
+            "crashes",
+            "remote_access_errors",
+        ]
+    }
+
+    /// Draws a profile, sizes, lies, crashes, partitions one way and both, and suspicions of processes that are up.
+    #[must_use]
+    pub fn draw(seed: u64, plant: Plant) -> Self {
+        let mut chance = Chance::new(seed, 0);
+        let profiles = [
+            Profile::LyingSender,
+            Profile::LyingHosts,
+            Profile::LyingSender,
+            Profile::All,
+            Profile::Signed,
+            Profile::LyingHosts,
+            Profile::AllBroken,
+        ];
+        let profile = chance.pick(&profiles);
+        let config = draw_config(profile, &mut chance, plant);
+        let liars = draw_liars(profile, &config, &mut chance);
+        let lying = |process: ProcessId| liars.iter().any(|(liar, _)| *liar == process);
+        let correct: Vec<ProcessId> = config.everybody().iter().filter(|process| !lying(*process)).collect();
+        let other_side: ProcessSet = correct.iter().copied().filter(|_| chance.between(0, 1) == 1).collect();
+        let mut network = NetworkModel::adversarial();
+        // Sometimes partitions outlast the retries: then live processes suspect each other.
+        network.retry_ns = chance.pick(&[25_000, 60_000, 1_000_000]);
+        let mix = FaultMix {
+            count: 5,
+            from_ns: 20_000,
+            until_ns: 500_000,
+            longest_ns: 80_000,
+            stall: 2,
+            partition: 1,
+            one_way: 2,
+            ..FaultMix::NONE
+        };
+        let mut plan = FaultPlan::new();
+        cut_sides(&correct, other_side, &mut chance, &mut plan);
+        let crashes = crash(profile, &config, &liars, &correct, &mut chance, &mut plan);
+        let lively = match profile {
+            Profile::LyingSender | Profile::Signed => true,
+            Profile::LyingHosts => liars.is_empty(),
+            Profile::All => true,
+            Profile::AllBroken => crashes == 0 && liars.is_empty(),
+        };
+        let broadcasts = u64::from(config.window) * chance.between(2, 4) + chance.between(2, 12);
+        let longest = chance.pick(&[16, 64, config.payload_bytes]);
+        let pause_ns = chance.pick(&[0, 5_000, 40_000]);
+        Scenario {
+            profile,
+            config,
+            liars,
+            other_side,
+            broadcasts: broadcasts.min(40),
+            longest,
+            pause_ns,
+            network,
+            mix,
+            plan,
+            lively,
+        }
+    }
+}
+
+fn draw_config(profile: Profile, chance: &mut Chance, plant: Plant) -> Config {
+    let (n, mode, f) = match profile {
+        Profile::LyingSender => {
+            let (n, f) = chance.pick(&[(3, 0), (4, 1), (5, 1), (6, 2)]);
+            (n, Mode::Quorum(FaultModel::LyingSender), f)
+        }
+        Profile::LyingHosts => {
+            let (n, f) = chance.pick(&[(4, 1), (5, 1), (7, 2)]);
+            (n, Mode::Quorum(FaultModel::LyingHosts), f)
+        }
+        Profile::Signed => (4, Mode::Quorum(FaultModel::LyingHosts), 1),
+        Profile::All | Profile::AllBroken => (chance.pick(&[2, 3, 4, 4, 5]), Mode::All, 0),
+    };
+    Config {
+        window: chance.pick(&[1, 2, 4, 8]),
+        payload_bytes: 320,
+        fast_path: chance.between(0, 2) > 0,
+        eager_self: chance.between(0, 3) == 0,
+        signed: profile == Profile::Signed,
+        patience_ns: chance.pick(&[150_000, 400_000]),
+        plant,
+        ..Config::new(n, mode, f)
+    }
+}
+
+fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(ProcessId, Lies)> {
+    let most = match profile {
+        Profile::LyingSender | Profile::All => 1,
+        Profile::LyingHosts | Profile::Signed => config.faults,
+        Profile::AllBroken => 2.min(config.processes - 1),
+    };
+    let count = if chance.between(0, 7) == 0 { 0 } else { most };
+    let mut liars = Vec::new();
+    for _ in 0..count {
+        let process = ProcessId(chance.between(0, config.processes as u64 - 1) as u16);
+        if liars.iter().any(|(liar, _)| *liar == process) {
+            continue;
+        }
+        let mut coin = || chance.between(0, 1) == 1;
+        let sender =
+            Lies { two_values: true, rewrite: coin(), kill: coin(), half: coin(), old_laps: coin(), ..Lies::default() };
+        let sender = Lies { overrun: coin(), own_host: config.mode != Mode::All, ..sender };
+        let anything = matches!(profile, Profile::LyingHosts | Profile::Signed | Profile::AllBroken);
+        let lies = if anything {
+            Lies { host: true, garbage: coin(), silent: chance.between(0, 5) == 0, ..sender }
+        } else {
+            sender
+        };
+        liars.push((process, lies));
+    }
+    liars
+}
+
+/// For a while the correct processes of the two sides do not hear each other; liars hear everybody.
+fn cut_sides(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance, plan: &mut FaultPlan) {
+    if chance.between(0, 1) == 0 {
+        return;
+    }
+    let at = chance.between(5_000, 120_000);
+    let for_ns = chance.between(20_000, 250_000);
+    let one_way = chance.between(0, 2) == 0;
+    for from in correct {
+        for to in correct {
+            let across = other_side.contains(*from) != other_side.contains(*to);
+            if across && !(one_way && other_side.contains(*from)) {
+                plan.push((at, Fault::Cut { from: *from, to: *to, for_ns }));
+            }
+        }
+    }
+}
+
+/// Crashes as many correct processes as the fault model leaves. Returns how many.
+fn crash(
+    profile: Profile,
+    config: &Config,
+    liars: &[(ProcessId, Lies)],
+    correct: &[ProcessId],
+    chance: &mut Chance,
+    plan: &mut FaultPlan,
+) -> usize {
+    let most = match profile {
+        // A lying sender may be silent for others' streams: then it is one of the f.
+        Profile::LyingSender => config.faults,
+        Profile::LyingHosts | Profile::Signed => config.faults - liars.len(),
+        Profile::All => 0,
+        Profile::AllBroken => 1,
+    };
+    let count = chance.between(0, most as u64) as usize;
+    let mut left: Vec<ProcessId> = correct.to_vec();
+    for _ in 0..count.min(left.len()) {
+        let process = left.remove(chance.between(0, left.len() as u64 - 1) as usize);
+        let at = chance.between(20_000, 300_000);
+        let fault = if chance.between(0, 1) == 0 {
+            Fault::Crash(process)
+        } else {
+            Fault::CrashAtPost { process, post: chance.between(1, 60) }
+        };
+        plan.push((at, fault));
+    }
+    count
+}

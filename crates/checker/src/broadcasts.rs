@@ -1,0 +1,109 @@
+//! What is kept of broadcasts, in the order in which it was recorded.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::event::{Broadcast, Event, EventKind};
+use crate::ids::Process;
+use crate::log::{Kept, Origin};
+use crate::view::View;
+
+/// A stream's index: sender and number.
+pub(crate) type Index = (Process, u64);
+
+/// A delivery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivered {
+    pub(crate) broadcast: Broadcast,
+    pub(crate) kept: Kept,
+}
+
+/// One step of a stream at one process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// A delivery, by its place in [`Broadcasts::deliveries`].
+    Delivered(u32),
+    /// Indices skipped, by the place in [`Broadcasts::skips`].
+    Skipped(u32),
+    /// Evidence against the sender, by the place in [`Broadcasts::evidence`].
+    Convicted(u32),
+}
+
+/// Everything about broadcasts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Broadcasts {
+    /// First record of each broadcast.
+    pub(crate) sent: BTreeMap<Index, Kept>,
+    pub(crate) deliveries: Vec<Delivered>,
+    pub(crate) skips: Vec<Kept>,
+    pub(crate) evidence: Vec<Kept>,
+    /// By process and incarnation, and sender.
+    pub(crate) streams: BTreeMap<(Process, u32, Process), Vec<Step>>,
+    /// Deliveries of each index.
+    pub(crate) by_index: HashMap<Index, Vec<u32>>,
+    /// The last index that a sender is known to have broadcast.
+    last: HashMap<Process, u64>,
+}
+
+impl Broadcasts {
+    /// Takes in an event, if it is about broadcasts.
+    pub(crate) fn record(&mut self, event: &Event, origin: Origin) {
+        let kept = Kept { event: *event, origin };
+        match event.kind {
+            EventKind::Broadcast(broadcast) => {
+                self.sent.entry((broadcast.sender, broadcast.index)).or_insert(kept);
+                let last = self.last.entry(broadcast.sender).or_default();
+                *last = (*last).max(broadcast.index);
+            }
+            EventKind::Bdeliver(broadcast) => {
+                let place = self.deliveries.len() as u32;
+                self.deliveries.push(Delivered { broadcast, kept });
+                self.by_index.entry((broadcast.sender, broadcast.index)).or_default().push(place);
+                self.step(event, broadcast.sender, Step::Delivered(place));
+            }
+            EventKind::Skip { sender, .. } => {
+                self.skips.push(kept);
+                self.step(event, sender, Step::Skipped(self.skips.len() as u32 - 1));
+            }
+            EventKind::Equivocation { sender, .. } => {
+                self.evidence.push(kept);
+                self.step(event, sender, Step::Convicted(self.evidence.len() as u32 - 1));
+            }
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, event: &Event, sender: Process, step: Step) {
+        self.streams.entry((event.process, event.incarnation, sender)).or_default().push(step);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sent.is_empty() && self.deliveries.is_empty() && self.skips.is_empty() && self.evidence.is_empty()
+    }
+
+    pub(crate) fn sent_count(&self) -> u64 {
+        self.sent.len() as u64
+    }
+
+    /// The last index that a sender broadcast.
+    pub(crate) fn last_of(&self, sender: Process) -> Option<u64> {
+        self.last.get(&sender).copied()
+    }
+
+    /// The range of a skip.
+    pub(crate) fn range(&self, skip: u32) -> (u64, u64) {
+        match self.skips[skip as usize].event.kind {
+            EventKind::Skip { from, to, .. } => (from, to),
+            _ => (1, 0),
+        }
+    }
+}
+
+/// Whether a process keeps to the protocol, and was up at the end.
+pub(crate) fn is_correct(view: &View<'_>, process: Process) -> bool {
+    !view.cluster.is_faulty(process) && view.log.is_up(process)
+}
+
+/// A stream's index as text.
+pub(crate) fn text(view: &View<'_>, (sender, index): Index) -> String {
+    format!("[{},{index}]", view.name(sender))
+}

@@ -1,0 +1,30 @@
+//! B1 agreement: no two correct processes deliver different payloads for the same (sender, index).
+
+use super::NO_DELIVERIES;
+use crate::broadcasts::{Broadcasts, is_correct, text};
+use crate::ids::Process;
+use crate::report::Verdict;
+use crate::view::View;
+
+pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
+    agreement(view, broadcasts, |process| is_correct(view, process))
+}
+
+/// Agreement among the processes that count.
+pub(super) fn agreement(view: &View<'_>, broadcasts: &Broadcasts, counts: impl Fn(Process) -> bool) -> Verdict {
+    let mut indices: Vec<_> = broadcasts.by_index.iter().filter(|(_, deliveries)| deliveries.len() > 1).collect();
+    indices.sort_unstable_by_key(|(index, _)| **index);
+    for (index, deliveries) in indices {
+        let all = deliveries.iter().map(|place| &broadcasts.deliveries[*place as usize]);
+        let mut counted = all.filter(|delivered| counts(delivered.kept.event.process));
+        let Some(first) = counted.next() else { continue };
+        let same = |hash: u64, len: u32| (hash, len) == (first.broadcast.hash, first.broadcast.len);
+        if let Some(other) = counted.find(|other| !same(other.broadcast.hash, other.broadcast.len)) {
+            let (a, b) = (view.name(first.kept.event.process), view.name(other.kept.event.process));
+            let summary = format!("{a} and {b} delivered different payloads for {}", text(view, *index));
+            let example = view.example(summary).event(&first.kept.event, first.kept.origin);
+            return example.event(&other.kept.event, other.kept.origin).violated();
+        }
+    }
+    if broadcasts.deliveries.is_empty() { Verdict::NotChecked(NO_DELIVERIES) } else { Verdict::Ok }
+}

@@ -1,0 +1,68 @@
+//! B2 validity: if a correct process broadcasts, every correct process delivers it; a process that fell more than the window
+//! behind skips it and says so.
+//!
+//! A skip is believed only if the sender really was a window ahead, where the cluster says how long the window is.
+
+use super::{INCOMPLETE, NO_BROADCASTS};
+use crate::broadcasts::{Broadcasts, Step, is_correct, text};
+use crate::ids::Process;
+use crate::report::Verdict;
+use crate::view::View;
+
+pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
+    if !view.complete {
+        return Verdict::NotChecked(INCOMPLETE);
+    }
+    let members = view.cluster.groups().flat_map(|group| view.cluster.members(group).to_vec());
+    let correct: Vec<Process> = members.filter(|process| is_correct(view, *process)).collect();
+    let mut required = false;
+    for process in &correct {
+        for sender in &correct {
+            let sent = broadcasts.sent.range((*sender, 0)..=(*sender, u64::MAX));
+            let outcomes = outcomes(broadcasts, *process, *sender);
+            for (index, kept) in sent {
+                required = true;
+                match outcomes.get(&index.1) {
+                    Some(true) => {}
+                    Some(false) if may_skip(view, broadcasts, *sender, index.1) => {}
+                    found => {
+                        let (name, what) = (view.name(*process), text(view, *index));
+                        let summary = match found {
+                            None => format!("{name} never delivered {what} of a correct sender"),
+                            Some(_) => format!("{name} skipped {what}, and its sender was no window ahead"),
+                        };
+                        return view.example(summary).event(&kept.event, kept.origin).violated();
+                    }
+                }
+            }
+        }
+    }
+    if required { Verdict::Ok } else { Verdict::NotChecked(NO_BROADCASTS) }
+}
+
+fn may_skip(view: &View<'_>, broadcasts: &Broadcasts, sender: Process, index: u64) -> bool {
+    view.cluster.window().is_none_or(|window| broadcasts.last_of(sender).is_some_and(|last| last >= index + window))
+}
+
+/// What became of each index at a process: delivered, or skipped.
+fn outcomes(broadcasts: &Broadcasts, process: Process, sender: Process) -> std::collections::HashMap<u64, bool> {
+    let mut outcomes = std::collections::HashMap::new();
+    let lives = broadcasts.streams.range((process, 0, sender)..=(process, u32::MAX, sender));
+    for step in lives.filter(|((_, _, of), _)| *of == sender).flat_map(|(_, steps)| steps) {
+        match step {
+            Step::Delivered(place) => {
+                outcomes.insert(broadcasts.deliveries[*place as usize].broadcast.index, true);
+            }
+            Step::Skipped(place) => {
+                let (from, to) = broadcasts.range(*place);
+                // Nobody skips more than was sent; a range that says so is bounded by it.
+                let last = broadcasts.last_of(sender).unwrap_or(0);
+                (from..=to.min(last)).for_each(|index| {
+                    outcomes.entry(index).or_insert(false);
+                });
+            }
+            Step::Convicted(_) => {}
+        }
+    }
+    outcomes
+}

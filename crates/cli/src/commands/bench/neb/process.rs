@@ -1,0 +1,178 @@
+//! What a process does in each phase.
+
+use std::time::Duration;
+
+use stentor::runtime::ShmFabric;
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{Backoff, ProcessId};
+use stentor_fabric_shm::ShmConfig;
+use stentor_neb::{Authority, BroadcastError, Config, FaultModel, Mode, Node, Notice};
+
+use super::super::clock::now;
+use super::super::errand::{Errand, Neb, broken, pin, processors, serve};
+use super::super::pause::mode;
+use super::super::plain;
+use super::super::stage::{Command, Stage};
+use super::chain::Chain;
+use super::{Kind, NS, READY};
+use crate::args::NebMode;
+use crate::failure::Failure;
+
+/// Rounds between two looks at connections.
+const HOUSEKEEPING: u64 = 4096;
+const LONGEST: Duration = Duration::from_millis(20);
+
+pub(super) fn config(neb: &Neb) -> Config {
+    let n = neb.processes();
+    let mode = match neb.mode {
+        NebMode::All => Mode::All,
+        NebMode::LyingSender => Mode::Quorum(FaultModel::LyingSender),
+        NebMode::LyingHosts => Mode::Quorum(FaultModel::LyingHosts),
+    };
+    let faults = match neb.mode {
+        NebMode::All => 0,
+        NebMode::LyingSender => (n - 2) / 2,
+        NebMode::LyingHosts => (n - 1) / 3,
+    };
+    let sized = Config::new(n, mode, faults);
+    Config {
+        window: neb.window.max(1),
+        payload_bytes: (neb.bytes as usize).max(8),
+        fast_path: neb.fast,
+        signed: neb.signed,
+        ..sized
+    }
+}
+
+fn failed(what: impl std::fmt::Display) -> Failure {
+    Failure::run(what, "bench neb", "run `stentor doctor`")
+}
+
+pub(in super::super) fn run(errand: &Errand, stage: &Stage, neb: &Neb) -> Result<(), Failure> {
+    let me = ProcessId(errand.process as u16);
+    let config = config(neb);
+    let shm = ShmConfig {
+        directory: errand.directory.clone(),
+        max_bytes: 4 << 30,
+        ..ShmConfig::new("bench-neb", me, &me.to_string(), neb.processes() as u16)
+    };
+    let fabric = ShmFabric::start(shm).map_err(failed)?;
+    let secret = |process: u16| [process as u8 + 1; 32];
+    let public: Vec<_> = (0..neb.processes() as u16).map(|process| Authority::public_of(&secret(process))).collect();
+    let authority = neb.signed.then(|| Authority::new(1, me, &secret(me.0), &public)).transpose().map_err(failed)?;
+    let mut process = Process {
+        stage,
+        neb,
+        me: errand.process,
+        node: Node::new(fabric, config, 1, authority).map_err(failed)?,
+        payload: vec![0; neb.bytes as usize],
+        sent: 0,
+    };
+    serve(errand, stage, |command, phase| process.perform(&command, phase))
+}
+
+struct Process<'a> {
+    stage: &'a Stage,
+    neb: &'a Neb,
+    me: usize,
+    node: Node<ShmFabric>,
+    payload: Vec<u8>,
+    sent: u64,
+}
+
+impl Process<'_> {
+    fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
+        match Kind::of(command.kind) {
+            Kind::Connect => self.connect(),
+            Kind::Chain => {
+                let chain = Chain { stage: self.stage, neb: self.neb, me: self.me, phase };
+                let done = if self.me == 0 { chain.send(command) } else { chain.receive(command) };
+                done.map_err(broken("wait"))
+            }
+            Kind::Lines => self.lines(command, phase).map_err(broken("stay on one processor")),
+            Kind::Broadcast if self.me == 0 => self.send(command, phase),
+            Kind::Broadcast => self.receive(phase),
+        }
+    }
+
+    fn lines(&self, command: &Command, phase: u64) -> std::io::Result<()> {
+        if self.me > 1 {
+            return Ok(());
+        }
+        let back = processors()?;
+        pin(&[if self.me == 0 { command.window } else { command.extra } as usize])?;
+        let ns = plain::stream(self.stage, self.me == 0, command, phase, true);
+        self.stage.results(self.me)[NS].store(ns, Ordering::Relaxed);
+        pin(&back)
+    }
+
+    fn connect(&mut self) -> Result<(), Failure> {
+        let mut backoff = Backoff::new(mode(self.neb.wait));
+        let all = |stage: &Stage| {
+            (0..stage.shape().processes).all(|process| stage.results(process)[READY].load(Ordering::Acquire) == 1)
+        };
+        while !all(self.stage) {
+            let worked = self.node.housekeep() | self.node.step(&mut |_| {});
+            if self.node.is_connected() {
+                self.stage.results(self.me)[READY].store(1, Ordering::Release);
+            }
+            backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(1)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Broadcasts, with at most a window outstanding, and waits until everybody has freed everything.
+    fn send(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
+        let Process { stage, neb, me, node, payload, sent } = self;
+        let total = command.warmup + command.iterations;
+        let samples = stage.samples(*me);
+        let mut backoff = Backoff::new(mode(neb.wait));
+        let (base, mut round) = (*sent, 0_u64);
+        let others: Vec<ProcessId> = (1..neb.processes() as u16).map(ProcessId).collect();
+        loop {
+            round += 1;
+            let freed = others.iter().map(|other| node.own_stream().freed_by(*other)).min().unwrap_or(0);
+            let mut worked = false;
+            while *sent < base + total && *sent - freed < command.window {
+                payload.fill(*sent as u8);
+                samples[(*sent - base) as usize].store(now(), Ordering::Relaxed);
+                match node.broadcast(now(), *sent, payload) {
+                    Ok(_) => (*sent, worked) = (*sent + 1, true),
+                    Err(BroadcastError::Full) => break,
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            worked |= node.step(&mut |_| {});
+            if freed == base + total {
+                break;
+            }
+            if round.is_multiple_of(HOUSEKEEPING) {
+                node.housekeep();
+            }
+            backoff.pause(node.fabric_mut(), worked, LONGEST).map_err(failed)?;
+        }
+        stage.end(phase);
+        Ok(())
+    }
+
+    fn receive(&mut self, phase: u64) -> Result<(), Failure> {
+        let Process { stage, neb, me, node, sent, .. } = self;
+        let samples = stage.samples(*me);
+        let mut backoff = Backoff::new(mode(neb.wait));
+        let (base, mut round) = (*sent, 0_u64);
+        while !stage.is_over(phase) {
+            round += 1;
+            let worked = node.step(&mut |notice| {
+                if let Notice::Deliver(ProcessId(0), value) = notice {
+                    samples[(value.index() - base) as usize].store(now(), Ordering::Relaxed);
+                    *sent = value.index() + 1;
+                }
+            });
+            if round.is_multiple_of(HOUSEKEEPING) {
+                node.housekeep();
+            }
+            backoff.pause(node.fabric_mut(), worked, LONGEST).map_err(failed)?;
+        }
+        Ok(())
+    }
+}

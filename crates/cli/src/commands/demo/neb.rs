@@ -1,0 +1,302 @@
+//! `stentor demo --neb`: five real processes broadcast a text to each other; one of them tells different processes
+//! different things.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use stentor_checker::{Report, check_files};
+use stentor_neb::Authority;
+
+use super::text::Text;
+use crate::args;
+use crate::commands::check::title;
+use crate::commands::neb::{Errand, Said};
+use crate::failure::{Failure, Verdict};
+use crate::live::Interrupt;
+use crate::output::{Human, Output};
+use crate::style::Style;
+
+const PROCESSES: usize = 5;
+/// Who lies.
+const LIAR: u16 = 3;
+/// Who gets the liar's second value.
+const VICTIMS: [u16; 2] = [2, 4];
+const PAYLOAD_BYTES: usize = 4096;
+const WINDOW: u32 = 16;
+/// The longest time in which nothing is said before it is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Lines, unless more are asked for.
+const LINES: u64 = 400;
+
+/// An equivocation, as a process reported it.
+#[derive(Clone, Serialize)]
+struct Evidence {
+    by: String,
+    sender: String,
+    index: u64,
+    /// Payloads, as hex digits.
+    ours: String,
+    other: String,
+    witness: String,
+    /// Both are signed by the sender.
+    proven: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    ok: bool,
+    properties: BTreeMap<&'static str, &'static str>,
+    counter_example: Option<String>,
+    processes: usize,
+    liar: String,
+    broadcasts: u64,
+    deliveries: u64,
+    /// Deliveries for which nothing was read.
+    fast: u64,
+    reads: u64,
+    skipped: u64,
+    /// Second values that the liar sent.
+    equivocated: u64,
+    evidence: Vec<Evidence>,
+    history: PathBuf,
+    input: String,
+}
+
+fn name(process: u16) -> String {
+    format!("p{process}")
+}
+
+struct Cast {
+    children: Vec<Child>,
+    said: Receiver<(u16, Said)>,
+}
+
+impl Drop for Cast {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            drop(child.stdin.take());
+        }
+        let until = Instant::now() + Duration::from_secs(3);
+        for child in &mut self.children {
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            // Nothing happens if it has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure> {
+    let limited = args::Demo { messages_limit: args.messages_limit.or(Some(LINES)), ..args.clone() };
+    let text = Text::read(&limited, PAYLOAD_BYTES)?;
+    let interrupt = Interrupt::catch()?;
+    let mut stage = super::stage::Stage::bare(args)?;
+    let errands = errands(stage.path(), &stage.sockets(), &text)?;
+    let mut cast = start(&errands)?;
+    output.note("five processes; one of them lies");
+    let shown = conduct(&mut cast, &errands, &text, stage.path(), &interrupt)?;
+    stage.keep();
+    output.report(&shown)?;
+    Ok(Verdict::of(shown.ok))
+}
+
+/// Splits the text among the correct processes and writes down what each is to do.
+fn errands(directory: &Path, sockets: &Path, text: &Text) -> Result<Vec<Errand>, Failure> {
+    let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
+    let mut shares: Vec<Vec<u8>> = vec![Vec::new(); PROCESSES];
+    let mut counts = vec![0_u64; PROCESSES];
+    for (n, line) in text.lines().iter().enumerate() {
+        let process = usize::from(correct[n % correct.len()]);
+        shares[process].extend_from_slice(line);
+        shares[process].push(b'\n');
+        counts[process] += 1;
+    }
+    // Keys of one run on one host: nothing is protected by them, they show how evidence is made.
+    let secret = |process: u16| [process as u8 + 1; 32];
+    let public: Vec<_> = (0..PROCESSES as u16).map(|process| Authority::public_of(&secret(process))).collect();
+    let mut errands = Vec::new();
+    for me in 0..PROCESSES as u16 {
+        let input = directory.join(format!("{}.txt", name(me)));
+        std::fs::write(&input, &shares[usize::from(me)]).map_err(|error| Failure::cannot_write(&input, &error))?;
+        errands.push(Errand {
+            me,
+            processes: PROCESSES,
+            faults: 1,
+            window: WINDOW,
+            payload_bytes: PAYLOAD_BYTES,
+            secret: secret(me),
+            public: public.clone(),
+            salt: 0x5354_454e_544f_5221,
+            sockets: sockets.to_owned(),
+            history: directory.join(format!("{}.jsonl", name(me))),
+            input,
+            liar: LIAR,
+            shares: counts.clone(),
+            victims: VICTIMS.to_vec(),
+        });
+    }
+    Ok(errands)
+}
+
+fn start(errands: &[Errand]) -> Result<Cast, Failure> {
+    let refuse = |error: std::io::Error| Failure::run(error, "stentor demo --neb", "allow more processes and memory");
+    let program = std::env::current_exe().map_err(refuse)?;
+    let (tell, said) = channel();
+    let mut cast = Cast { children: Vec::new(), said };
+    for errand in errands {
+        let text = serde_json::to_string(errand).expect("an errand has string keys");
+        let mut child = Command::new(&program)
+            .args(["neb", "process", &text])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(refuse)?;
+        let (out, me, tell) = (child.stdout.take(), errand.me, tell.clone());
+        std::thread::spawn(move || {
+            for line in out.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+                let Ok(said) = serde_json::from_str(&line) else { break };
+                if tell.send((me, said)).is_err() {
+                    break;
+                }
+            }
+        });
+        cast.children.push(child);
+    }
+    Ok(cast)
+}
+
+/// Waits until every correct process is done and somebody has evidence, then ends them and judges.
+fn conduct(
+    cast: &mut Cast,
+    errands: &[Errand],
+    text: &Text,
+    directory: &Path,
+    interrupt: &Interrupt,
+) -> Result<Shown, Failure> {
+    let (mut done, mut evidence, mut since) = (0, Vec::new(), Instant::now());
+    while done < PROCESSES - 1 || evidence.is_empty() {
+        interrupt.check()?;
+        match cast.said.recv_timeout(Duration::from_millis(100)) {
+            Ok((_, Said::Done)) => (done, since) = (done + 1, Instant::now()),
+            Ok((by, said)) => evidence.extend(reported(by, &said)),
+            Err(RecvTimeoutError::Timeout) if since.elapsed() < PATIENCE => gone(cast)?,
+            Err(_) => {
+                let what =
+                    format!("{done} of {} processes delivered everything, {} reports", PROCESSES - 1, evidence.len());
+                return Err(Failure::run(what, "stentor demo --neb", "report this as a bug"));
+            }
+        }
+    }
+    for child in &mut cast.children {
+        drop(child.stdin.take());
+    }
+    let mut shown = Shown {
+        ok: false,
+        properties: BTreeMap::new(),
+        counter_example: None,
+        processes: PROCESSES,
+        liar: name(LIAR),
+        broadcasts: 0,
+        deliveries: 0,
+        fast: 0,
+        reads: 0,
+        skipped: 0,
+        equivocated: 0,
+        evidence,
+        history: directory.to_owned(),
+        input: text.source().to_owned(),
+    };
+    let mut summaries = 0;
+    while summaries < PROCESSES {
+        match cast.said.recv_timeout(PATIENCE) {
+            Ok((by, Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, .. })) => {
+                summaries += 1;
+                shown.equivocated += equivocated;
+                if by != LIAR {
+                    shown.broadcasts += broadcasts;
+                    shown.deliveries += deliveries;
+                    shown.fast += fast;
+                    shown.reads += reads;
+                    shown.skipped += skipped;
+                }
+            }
+            Ok((by, said)) => shown.evidence.extend(reported(by, &said)),
+            Err(_) => {
+                return Err(Failure::run("a process does not stop", "stentor demo --neb", "report this as a bug"));
+            }
+        }
+    }
+    let histories: Vec<_> = errands.iter().filter(|errand| errand.me != LIAR).map(|errand| &errand.history).collect();
+    shown.judge(&check_files(&histories, true)?);
+    Ok(shown)
+}
+
+fn gone(cast: &mut Cast) -> Result<(), Failure> {
+    for (process, child) in cast.children.iter_mut().enumerate() {
+        if let Ok(Some(status)) = child.try_wait() {
+            let what =
+                format!("{} ended before it was told to ({status}); see what it said above", name(process as u16));
+            return Err(Failure::run(what, "stentor demo --neb", "`stentor doctor` says what this machine can do"));
+        }
+    }
+    Ok(())
+}
+
+fn reported(by: u16, said: &Said) -> Option<Evidence> {
+    let Said::Evidence { sender, index, ours, other, witness, proven } = said else { return None };
+    let (by, sender, witness) = (name(by), name(*sender), name(*witness));
+    let (ours, other) = (ours.clone(), other.clone());
+    Some(Evidence { by, sender, index: *index, ours, other, witness, proven: *proven })
+}
+
+impl Shown {
+    fn judge(&mut self, report: &Report) {
+        self.properties = report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        self.counter_example.clone_from(&report.counter_example);
+        let all_judged = self.properties.values().all(|verdict| *verdict == "ok") && !self.properties.is_empty();
+        let caught = self.equivocated > 0 && self.evidence.iter().any(|evidence| evidence.proven);
+        self.ok = all_judged && caught;
+    }
+}
+
+impl Human for Shown {
+    fn human(&self, style: Style) -> String {
+        let mut text = String::new();
+        let Shown { processes, liar, broadcasts, deliveries, fast, reads, skipped, equivocated, .. } = self;
+        let _ = writeln!(text, "{processes} processes, {liar} lies: it sent {equivocated} second values");
+        let _ = writeln!(
+            text,
+            "{broadcasts} broadcasts of correct processes, {deliveries} deliveries, {fast} of them without a READ; \
+             {reads} READs, {skipped} skipped"
+        );
+        for evidence in &self.evidence {
+            let Evidence { by, sender, index, ours, other, witness, proven } = evidence;
+            let how = if *proven { "both signed by it" } else { "not signed" };
+            let _ = writeln!(
+                text,
+                "{by}: {sender} equivocates at index {index}: got {ours}, {witness} shows {other} ({how})"
+            );
+        }
+        for (name, state) in &self.properties {
+            let state = match *state {
+                "ok" => style.good("ok"),
+                "violated" => style.bad("violated"),
+                other => style.fair(other.replace('_', " ")),
+            };
+            let _ = writeln!(text, "{name}  {:22} {state}", title(name));
+        }
+        if let Some(example) = &self.counter_example {
+            let _ = writeln!(text, "{example}");
+        }
+        let _ = writeln!(text, "histories: {}", self.history.display());
+        text
+    }
+}

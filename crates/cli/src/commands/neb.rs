@@ -1,0 +1,269 @@
+//! One process of the broadcast on shared memory, as a demonstration starts it: correct, or a liar.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use stentor::runtime::{ShmFabric, Stop, now_ns};
+use stentor_checker::{self as checker, Cluster, EventKind, HistoryWriter};
+use stentor_fabric::{Backoff, ProcessId, WaitMode};
+use stentor_fabric_shm::ShmConfig;
+use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::failure::{Failure, Verdict};
+use crate::live::stop_at_end_of_input;
+
+/// What one process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Errand {
+    pub(crate) me: u16,
+    pub(crate) processes: usize,
+    pub(crate) faults: usize,
+    pub(crate) window: u32,
+    pub(crate) payload_bytes: usize,
+    /// Secret keys; the demonstration makes them for one run.
+    pub(crate) secret: [u8; 32],
+    pub(crate) public: Vec<[u8; 32]>,
+    pub(crate) salt: u64,
+    pub(crate) sockets: PathBuf,
+    pub(crate) history: PathBuf,
+    /// Lines to broadcast, one to a broadcast.
+    pub(crate) input: PathBuf,
+    /// Who lies; nobody is told more of it than the histories are.
+    pub(crate) liar: u16,
+    /// By process: how many a correct process broadcasts.
+    pub(crate) shares: Vec<u64>,
+    /// The liar's second value goes to these.
+    pub(crate) victims: Vec<u16>,
+}
+
+/// What a process says, one JSON document per line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "said", rename_all = "lowercase")]
+pub(crate) enum Said {
+    /// An equivocation.
+    Evidence { sender: u16, index: u64, ours: String, other: String, witness: u16, proven: bool },
+    /// Everything that correct processes broadcast was delivered here.
+    Done,
+    /// At the end.
+    Summary { broadcasts: u64, deliveries: u64, fast: u64, reads: u64, skipped: u64, equivocated: u64, suspicions: u64 },
+}
+
+impl Errand {
+    pub(crate) fn config(&self) -> Config {
+        let mode = Mode::Quorum(FaultModel::LyingHosts);
+        let sized = Config::new(self.processes, mode, self.faults);
+        Config { window: self.window, payload_bytes: self.payload_bytes, signed: true, ..sized }
+    }
+}
+
+fn failed(what: impl std::fmt::Display) -> Failure {
+    Failure::run(what, "neb process", "`stentor doctor` says what this machine can do")
+}
+
+fn say(said: &Said) -> Result<(), Failure> {
+    let text = serde_json::to_string(said).expect("string keys");
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(failed)
+}
+
+pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
+    let errand: Errand = serde_json::from_str(errand)
+        .map_err(|error| Failure::usage(error, "neb process", "use `stentor demo --neb`"))?;
+    let config = errand.config();
+    let me = ProcessId(errand.me);
+    let shm = ShmConfig {
+        directory: errand.sockets.clone(),
+        ..ShmConfig::new("demo-neb", me, &me.to_string(), errand.processes as u16)
+    };
+    let fabric = ShmFabric::start(shm).map_err(failed)?;
+    let authority = Authority::new(errand.salt, me, &errand.secret, &errand.public).map_err(failed)?;
+    let stop = Arc::new(Stop::default());
+    stop_at_end_of_input(Arc::clone(&stop));
+    if errand.me == errand.liar {
+        let lies = Lies { two_values: true, ..Lies::default() };
+        let victims: ProcessSet = errand.victims.iter().map(|victim| ProcessId(*victim)).collect();
+        let liar = Liar::new(fabric, config, errand.salt, Some(authority), lies, (30, victims)).map_err(failed)?;
+        lie(liar.equivocating_every(5), &stop)
+    } else {
+        let node = Node::new(fabric, config, errand.salt, Some(authority)).map_err(failed)?;
+        Correct::new(node, errand)?.run(&stop)
+    }
+}
+
+fn lie(mut liar: Liar<ShmFabric>, stop: &Stop) -> Result<Verdict, Failure> {
+    let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
+    // Its choices: a generator of George Marsaglia's, from a fixed beginning.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut chance = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    while !stop.is_stopped() {
+        let worked = liar.step(&mut chance, &mut |_| {});
+        backoff.pause(liar.node_mut().fabric_mut(), worked, Duration::from_millis(1)).map_err(failed)?;
+    }
+    let counts = *liar.node().counts();
+    say(&Said::Summary {
+        broadcasts: 0,
+        deliveries: counts.deliveries,
+        fast: counts.fast,
+        reads: counts.reads,
+        skipped: counts.skipped,
+        equivocated: liar.equivocated(),
+        suspicions: counts.suspicions,
+    })?;
+    Ok(Verdict::Good)
+}
+
+/// A process that keeps to the protocol.
+struct Correct {
+    node: Node<ShmFabric>,
+    errand: Errand,
+    lines: Vec<Vec<u8>>,
+    sent: usize,
+    heads: Vec<u64>,
+    history: HistoryWriter<std::fs::File>,
+    regions: checker::Label,
+}
+
+/// The cluster that histories of a demonstration are about.
+fn cluster(errand: &Errand) -> Cluster {
+    let names = (0..errand.processes as u16).map(|process| ProcessId(process).to_string());
+    let builder = Cluster::builder().global_clock().group("n", names);
+    let builder = builder.faulty([ProcessId(errand.liar).to_string()]).window(u64::from(errand.window));
+    builder.build().expect("names are made unique here")
+}
+
+impl Correct {
+    fn new(node: Node<ShmFabric>, errand: Errand) -> Result<Self, Failure> {
+        let path = errand.history.clone();
+        let file = std::fs::File::create_new(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
+        let mut cluster = cluster(&errand);
+        let regions = cluster.label("regions");
+        let history = HistoryWriter::new(file, &cluster).map_err(|error| Failure::cannot_write(&path, &error))?;
+        let lines = read(&errand.input)?;
+        let heads = vec![0; errand.processes];
+        Ok(Correct { node, errand, lines, sent: 0, heads, history, regions })
+    }
+
+    fn run(mut self, stop: &Stop) -> Result<Verdict, Failure> {
+        let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
+        let (mut done, mut round) = (false, 0_u64);
+        while !stop.is_stopped() {
+            round += 1;
+            let mut worked = (round.is_multiple_of(64) || !self.node.is_connected()) && self.node.housekeep();
+            worked |= self.step()?;
+            worked |= self.broadcast()?;
+            let all = |(head, share): (&u64, &u64)| head >= share;
+            if !done && self.heads.iter().zip(&self.errand.shares).all(all) {
+                done = true;
+                say(&Said::Done)?;
+            }
+            if !worked {
+                self.node.housekeep();
+            }
+            backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(5)).map_err(failed)?;
+        }
+        self.finish()
+    }
+
+    fn event(&mut self, kind: EventKind) -> Result<(), Failure> {
+        let process = checker::Process(u32::from(self.errand.me));
+        let event = checker::Event { t: now_ns(), process, incarnation: 1, kind };
+        let path = &self.errand.history;
+        self.history.event(&event).map_err(|error| Failure::cannot_write(path, &error))
+    }
+
+    fn step(&mut self) -> Result<bool, Failure> {
+        let mut events = Vec::new();
+        let mut evidences = Vec::new();
+        let (heads, limit) = (&mut self.heads, self.errand.payload_bytes);
+        let stream = |process: ProcessId| checker::Process(u32::from(process.0));
+        let worked = self.node.step(&mut |notice| match notice {
+            Notice::Deliver(sender, value) => {
+                heads[sender.index()] += 1;
+                let (len, hash) = (value.payload().len() as u32, xxh3_64(value.payload()));
+                let broadcast = checker::Broadcast { sender: stream(sender), index: value.index(), len, hash };
+                events.push(EventKind::Bdeliver(broadcast));
+            }
+            Notice::Skip(sender, index) => {
+                heads[sender.index()] += 1;
+                events.push(EventKind::Skip { sender: stream(sender), from: index, to: index });
+            }
+            Notice::Equivocation(evidence) => {
+                let payload = |words: &[u64]| {
+                    let value = Value::new(words, words.len() * 8, true, limit);
+                    value.map(|value| value.payload().to_vec()).unwrap_or_default()
+                };
+                let (ours, other) = (payload(&evidence.ours), payload(&evidence.other));
+                events.push(EventKind::Equivocation {
+                    sender: stream(evidence.sender),
+                    index: evidence.index,
+                    hash: xxh3_64(&ours),
+                    other: xxh3_64(&other),
+                    proven: evidence.proven,
+                });
+                let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                evidences.push(Said::Evidence {
+                    sender: evidence.sender.0,
+                    index: evidence.index,
+                    ours: text(&ours),
+                    other: text(&other),
+                    witness: evidence.witness.0,
+                    proven: evidence.proven,
+                });
+            }
+            Notice::Refused(..) => {}
+        });
+        events.into_iter().try_for_each(|event| self.event(event))?;
+        evidences.iter().try_for_each(say)?;
+        Ok(worked)
+    }
+
+    fn broadcast(&mut self) -> Result<bool, Failure> {
+        if !self.node.is_connected() || self.sent == self.lines.len() {
+            return Ok(false);
+        }
+        let payload = self.lines[self.sent].clone();
+        let now = now_ns();
+        let Ok(index) = self.node.broadcast(now, 1_000_000 + self.sent as u64, &payload) else { return Ok(false) };
+        self.sent += 1;
+        let (len, hash) = (payload.len() as u32, xxh3_64(&payload));
+        let sender = checker::Process(u32::from(self.errand.me));
+        let kind = EventKind::Broadcast(checker::Broadcast { sender, index, len, hash });
+        let event = checker::Event { t: now, process: sender, incarnation: 1, kind };
+        let path = &self.errand.history;
+        self.history.event(&event).map_err(|error| Failure::cannot_write(path, &error))?;
+        Ok(true)
+    }
+
+    fn finish(mut self) -> Result<Verdict, Failure> {
+        let (bytes, limit) = (self.node.registered_bytes(), self.node.config().memory_bytes());
+        self.event(EventKind::Memory { bytes, limit: Some(limit), what: self.regions })?;
+        let path = &self.errand.history;
+        self.history.flush().map_err(|error| Failure::cannot_write(path, &error))?;
+        let counts = self.node.counts();
+        say(&Said::Summary {
+            broadcasts: counts.broadcasts,
+            deliveries: counts.deliveries,
+            fast: counts.fast,
+            reads: counts.reads,
+            skipped: counts.skipped,
+            equivocated: 0,
+            suspicions: counts.suspicions,
+        })?;
+        Ok(Verdict::Good)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+    let refuse = |error: std::io::Error| Failure::usage(error, path.display(), "name a text that can be read");
+    let file = std::fs::File::open(path).map_err(refuse)?;
+    BufReader::new(file).split(b'\n').collect::<Result<_, _>>().map_err(refuse)
+}

@@ -1,0 +1,251 @@
+//! A process that lies, on any fabric: for simulations, demonstrations and tests.
+//!
+//! It has everything that a correct process has, a [`Node`] included, and does besides what its [`Lies`] say. It draws its
+//! choices from numbers that it is given, so a run with it can be replayed.
+
+use stentor_fabric::memory::{LINE, WORD};
+use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
+use stentor_fabric::{Fabric, ProcessId, Purpose, RemoteSpan, Source};
+use zerocopy::IntoBytes;
+
+use crate::layout::{BROADCAST, broadcast_seal, register_seal};
+use crate::node::store;
+use crate::value;
+use crate::{Authority, Config, Layout, Mode, Node, NodeError, Notice};
+
+/// What a liar does. What is not said here it does as a correct process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lies {
+    /// Sends one value to some and another to others.
+    pub two_values: bool,
+    /// Writes the broadcast buffer again, with another value.
+    pub rewrite: bool,
+    /// Breaks its queue pairs to chosen victims, by writing outside its region: that must be refused.
+    pub kill: bool,
+    /// Writes half a slot, and the rest later or never.
+    pub half: bool,
+    /// Writes records of old laps again.
+    pub old_laps: bool,
+    /// Runs ahead of what others have freed.
+    pub overrun: bool,
+    /// Shows other registers at its own host than were written there, for its own stream.
+    pub own_host: bool,
+    /// The same for everybody's streams.
+    pub host: bool,
+    /// Writes garbage into its registers: other values, other things at other hosts, no values at all.
+    pub garbage: bool,
+    /// Does nothing of what a correct process does.
+    pub silent: bool,
+}
+
+/// A process that lies.
+#[derive(Debug)]
+pub struct Liar<F: Fabric> {
+    node: Node<F>,
+    lies: Lies,
+    authority: Option<Authority>,
+    seal: Seal,
+    /// By peer: the next index to send there.
+    next: Vec<u64>,
+    /// Indices to send; none of the own stream is above.
+    until: u64,
+    /// Who gets the second value, mostly.
+    other_side: crate::ProcessSet,
+    /// The rest of half a slot: to whom, where, what.
+    half: Option<(ProcessId, u64, Vec<u64>)>,
+    /// Of so many indices one has two values.
+    every: u64,
+    /// Indices sent with two values.
+    equivocated: u64,
+}
+
+impl<F: Fabric> Liar<F> {
+    /// A liar that sends `until` indices, with the second value mostly to `other_side`.
+    ///
+    /// # Errors
+    /// See [`NodeError`].
+    pub fn new(
+        fabric: F,
+        config: Config,
+        salt: u64,
+        authority: Option<Authority>,
+        lies: Lies,
+        (until, other_side): (u64, crate::ProcessSet),
+    ) -> Result<Self, NodeError> {
+        let node = Node::new(fabric, config, salt, authority.clone())?;
+        let seal = broadcast_seal(&config, node.me(), salt);
+        let next = vec![0; config.processes];
+        Ok(Liar { node, lies, authority, seal, next, until, other_side, half: None, every: 1, equivocated: 0 })
+    }
+
+    /// The same, but only every `n`-th index has two values.
+    #[must_use]
+    pub fn equivocating_every(self, n: u64) -> Self {
+        Liar { every: n.max(1), ..self }
+    }
+
+    /// What it has in common with a correct process.
+    #[must_use]
+    pub fn node(&self) -> &Node<F> {
+        &self.node
+    }
+
+    /// The same, to wait on its fabric.
+    pub fn node_mut(&mut self) -> &mut Node<F> {
+        &mut self.node
+    }
+
+    /// How often a second value went out for an index.
+    #[must_use]
+    pub fn equivocated(&self) -> u64 {
+        self.equivocated
+    }
+
+    /// Whether everybody was sent everything.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let peers = self.node.config().everybody().without(self.node.me());
+        peers.iter().all(|peer| self.next[peer.index()] >= self.until)
+    }
+
+    /// One round; `chance` gives numbers to choose by. Whether there was anything to do.
+    pub fn step<N: FnMut(Notice<'_>)>(&mut self, mut chance: impl FnMut() -> u64, notify: &mut N) -> bool {
+        let mut worked = self.node.housekeep();
+        if !self.lies.silent {
+            worked |= self.node.step(notify);
+        }
+        for _ in 0..2 {
+            worked |= self.lie(&mut chance);
+        }
+        self.node.end.fabric.flush();
+        worked
+    }
+
+    fn lie(&mut self, chance: &mut impl FnMut() -> u64) -> bool {
+        let config = *self.node.config();
+        let peer = ProcessId((chance() % config.processes as u64) as u16);
+        let lies = self.lies;
+        match chance() % 16 {
+            0 if lies.kill && chance().is_multiple_of(8) => self.kill(peer),
+            1 if lies.rewrite => self.send(peer, self.next[peer.index()].saturating_sub(1), chance() & 1),
+            2 if lies.old_laps => {
+                let window = u64::from(config.window);
+                self.send(peer, self.next[peer.index()].saturating_sub(1 + window), chance() & 1)
+            }
+            3 if lies.half => self.send_half(peer, chance()),
+            4..=6 if lies.own_host => self.forge_host(self.node.me(), chance),
+            7..=8 if lies.host => self.forge_host(peer, chance),
+            9..=10 if lies.garbage => self.forge_register(peer, chance),
+            _ => self.send_next(peer, chance()),
+        }
+    }
+
+    /// Sends the next index to a peer, with one of two values.
+    fn send_next(&mut self, peer: ProcessId, chance: u64) -> bool {
+        let index = self.next[peer.index()];
+        let window = u64::from(self.node.config().window);
+        let ahead = if self.lies.overrun && chance.is_multiple_of(4) { window } else { 0 };
+        let freed = self.node.own_stream_freed(peer);
+        if peer == self.node.me() || index >= self.until || index >= freed + window + ahead {
+            return false;
+        }
+        let due = (index + 1).is_multiple_of(self.every);
+        let other = self.lies.two_values && due && (self.other_side.contains(peer) != (chance >> 8).is_multiple_of(5));
+        if !self.send(peer, index, u64::from(other)) {
+            return false;
+        }
+        self.equivocated += u64::from(other);
+        self.next[peer.index()] += 1;
+        true
+    }
+
+    /// The record of one of its values.
+    fn record(&self, index: u64, variant: u64) -> Vec<u64> {
+        let layout = self.node.end.layout;
+        let mut record = vec![0; layout.record_words()];
+        let payload = [self.node.me().0 as u8, index as u8, variant as u8, 0xbb, 1, 2, 3, 4];
+        let payload = &payload[..payload.len().min(self.node.config().payload_bytes)];
+        let bytes = value::encode(index, 7_000 + index, payload, self.authority.as_ref(), &mut record[HEADER_WORDS..]);
+        self.seal.close(layout.lap(index), bytes, &mut record);
+        record.truncate(record_words(bytes));
+        record
+    }
+
+    fn send(&mut self, peer: ProcessId, index: u64, variant: u64) -> bool {
+        let record = self.record(index, variant);
+        let offset = self.node.end.layout.ring_offset(index);
+        self.write(peer, BROADCAST, offset, &record)
+    }
+
+    fn send_half(&mut self, peer: ProcessId, chance: u64) -> bool {
+        if let Some((peer, offset, words)) = self.half.take() {
+            return self.write(peer, BROADCAST, offset, &words);
+        }
+        let index = self.next[peer.index()];
+        if index >= self.until || index >= self.node.own_stream_freed(peer) + u64::from(self.node.config().window) {
+            return false;
+        }
+        let record = self.record(index, chance & 1);
+        let offset = self.node.end.layout.ring_offset(index);
+        let cut = record.len() / 2;
+        let rest = record[cut..].to_vec();
+        self.half = Some((peer, offset + (cut * WORD) as u64, rest));
+        self.write(peer, BROADCAST, offset, &record[..cut])
+    }
+
+    fn write(&mut self, peer: ProcessId, purpose: Purpose, offset: u64, words: &[u64]) -> bool {
+        let end = &mut self.node.end;
+        let Some(link) = end.links.get_mut(peer.index()).and_then(Option::as_mut) else { return false };
+        if !link.has_room(8) || words.len() * WORD > end.fabric.capabilities().inline_bytes as usize {
+            return false;
+        }
+        let Some(region) = link.resolve(&mut end.fabric, purpose) else { return false };
+        link.write(&mut end.fabric, Source::Inline(words.as_bytes()), RemoteSpan { region, offset }, None)
+    }
+
+    /// Writes outside its region. A fabric that lets that pass breaks the contract; one that does not breaks the queue pair.
+    fn kill(&mut self, peer: ProcessId) -> bool {
+        peer != self.node.me() && self.write(peer, BROADCAST, self.node.end.layout.broadcast_bytes(), &[7; 8])
+    }
+
+    /// What others wrote here is replaced where they read it.
+    fn forge_host(&mut self, stream: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
+        let end = &self.node.end;
+        if end.config.mode == Mode::All {
+            return false;
+        }
+        let writer = ProcessId((chance() % end.config.processes as u64) as u16);
+        let words = end.register_words(writer);
+        for index in 0..u64::from(end.config.window) {
+            store(words, end.layout.register_offset(stream, index), &[0; LINE / WORD]);
+        }
+        false
+    }
+
+    /// Another value in its register for something that others read now, at one host.
+    fn forge_register(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
+        let config = *self.node.config();
+        let me = self.node.me();
+        let stream = ProcessId((chance() % config.processes as u64) as u16);
+        let window = u64::from(config.window);
+        let index = (self.node.head(stream) + chance() % (window + 1)).saturating_sub(1);
+        let layout = self.node.end.layout;
+        let mut record = vec![0; layout.record_words()];
+        let ahead = if chance().is_multiple_of(4) { window } else { 0 };
+        let payload = chance().to_le_bytes();
+        let payload = &payload[..payload.len().min(config.payload_bytes)];
+        let bytes = value::encode(index + ahead, 1, payload, self.authority.as_ref(), &mut record[HEADER_WORDS..]);
+        let seal = register_seal(&config, me, stream, self.node.end.salt);
+        seal.close(layout.lap(index + ahead), bytes, &mut record);
+        if chance().is_multiple_of(3) {
+            record[0] ^= 1;
+        }
+        record.truncate(record_words(bytes));
+        let offset = layout.register_offset(stream, index);
+        if config.mode == Mode::All {
+            store(self.node.end.register_words(me), offset, &record);
+            return false;
+        }
+        self.write(host, Layout::registers(me), offset, &record)
+    }
+}

@@ -1,0 +1,203 @@
+//! The sender's side: what may be broadcast now, and when it is delivered here. Pure.
+
+use stentor_fabric::ProcessId;
+
+use crate::{Config, ProcessSet, planted};
+
+/// One process's own stream.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Broadcast {
+    config: Config,
+    me: ProcessId,
+    /// The next index to broadcast: `own_next` of the pseudocode.
+    next: u64,
+    /// The next to deliver here.
+    head: u64,
+    /// By process: everything below was written there.
+    written: Vec<u64>,
+    /// By process: everything below was freed there.
+    freed: Vec<u64>,
+    /// Who is a window behind since longer than the patience.
+    late: ProcessSet,
+    /// Mode `all`: who was not removed.
+    members: ProcessSet,
+    blocked_since: Option<u64>,
+}
+
+impl Broadcast {
+    /// The stream from its beginning.
+    #[must_use]
+    pub fn new(config: &Config, me: ProcessId) -> Self {
+        Broadcast {
+            config: *config,
+            me,
+            next: 0,
+            head: 0,
+            written: vec![0; config.processes],
+            freed: vec![0; config.processes],
+            late: ProcessSet::EMPTY,
+            members: config.everybody(),
+            blocked_since: None,
+        }
+    }
+
+    /// The next index.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Who did not free slots for longer than the patience; flow control goes on without them.
+    #[must_use]
+    pub fn late(&self) -> ProcessSet {
+        self.late
+    }
+
+    fn others(&self) -> impl Iterator<Item = ProcessId> + use<> {
+        self.members.without(self.me).iter()
+    }
+
+    fn has_freed(&self, process: ProcessId) -> bool {
+        planted!(self.config.plant, FixedBuffer) && self.next < u64::from(self.config.window)
+            || !planted!(self.config.plant, FixedBuffer)
+                && self.freed[process.index()] + u64::from(self.config.window) > self.next
+    }
+
+    /// Whether the slot of the next index is free: everybody who counts has freed it, and a window is not exceeded here.
+    /// Waits for somebody who is late only for as long as the configuration says, and never for fewer than
+    /// [`Config::must_credit`].
+    pub fn has_room(&mut self, now_ns: u64) -> bool {
+        let behind: ProcessSet = self.others().filter(|process| !self.has_freed(*process)).collect();
+        self.late = self.late.and(behind);
+        let own = self.head + u64::from(self.config.window) > self.next;
+        if own && self.late.covers(behind) {
+            self.blocked_since = None;
+            return true;
+        }
+        let since = *self.blocked_since.get_or_insert(now_ns);
+        let others = self.others().count();
+        let must = self.config.must_credit().min(others);
+        if own && now_ns.saturating_sub(since) >= self.config.patience_ns && others - behind.len() >= must {
+            self.late = behind;
+            self.blocked_since = None;
+            return true;
+        }
+        false
+    }
+
+    /// Takes the next index.
+    pub fn take(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Everything below `upto` was written to a process.
+    pub fn written(&mut self, process: ProcessId, upto: u64) {
+        let written = &mut self.written[process.index()];
+        *written = (*written).max(upto.min(self.next));
+    }
+
+    /// A process has freed everything below `upto`. It may lie: then it gets what it deserves.
+    pub fn freed(&mut self, process: ProcessId, upto: u64) {
+        let freed = &mut self.freed[process.index()];
+        if upto > *freed && upto <= self.next {
+            *freed = upto;
+        }
+    }
+
+    /// Up to where a process has freed.
+    #[must_use]
+    pub fn freed_by(&self, process: ProcessId) -> u64 {
+        self.freed[process.index()]
+    }
+
+    /// Up to where everything was written to a process.
+    #[must_use]
+    pub fn written_at(&self, process: ProcessId) -> u64 {
+        self.written[process.index()]
+    }
+
+    /// The next own index that is due here: it reached a majority.
+    #[must_use]
+    pub fn due(&self) -> Option<u64> {
+        let reached = self.others().filter(|process| self.written[process.index()] > self.head).count();
+        let members = self.members.len();
+        let needed = if self.config.eager_self { 0 } else { self.config.own_majority().min(members / 2) };
+        (self.head < self.next && reached >= needed).then_some(self.head)
+    }
+
+    /// It was delivered here.
+    pub fn settled(&mut self) {
+        self.head += 1;
+    }
+
+    /// An agreed and fenced view change took a member out.
+    pub fn remove_member(&mut self, member: ProcessId) {
+        self.members.remove(member);
+        self.late.remove(member);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FaultModel, Mode};
+
+    fn stream(n: usize, mode: Mode, f: usize) -> Broadcast {
+        let config = Config { window: 2, patience_ns: 100, ..Config::new(n, mode, f) };
+        Broadcast::new(&config, ProcessId(0))
+    }
+
+    fn deliver_own(stream: &mut Broadcast) {
+        for process in 1..stream.config.processes as u16 {
+            stream.written(ProcessId(process), stream.next());
+        }
+        while stream.due().is_some() {
+            stream.settled();
+        }
+    }
+
+    #[test]
+    fn a_sender_waits_for_the_slowest_and_goes_on_without_the_late_when_enough_are_left() {
+        let mut stream = stream(4, Mode::Quorum(FaultModel::LyingSender), 1);
+        for _ in 0..2 {
+            assert!(stream.has_room(0));
+            stream.take();
+        }
+        deliver_own(&mut stream);
+        stream.freed(ProcessId(1), 2);
+        assert!(!stream.has_room(0) && !stream.has_room(100), "two of three are behind: f is 1");
+        stream.freed(ProcessId(2), 2);
+        assert!(stream.has_room(100), "patience counts from when it was blocked first");
+        assert_eq!(stream.late(), [ProcessId(3)].into_iter().collect());
+        stream.freed(ProcessId(3), 2);
+        assert!(stream.has_room(101));
+        assert!(stream.late().is_empty());
+    }
+
+    #[test]
+    fn in_mode_all_a_sender_waits_for_ever() {
+        let mut stream = stream(3, Mode::All, 0);
+        for _ in 0..2 {
+            stream.take();
+        }
+        deliver_own(&mut stream);
+        stream.freed(ProcessId(1), 2);
+        assert!(!stream.has_room(0) && !stream.has_room(1 << 60));
+        stream.remove_member(ProcessId(2));
+        assert!(stream.has_room(1 << 60));
+    }
+
+    #[test]
+    fn own_broadcasts_are_delivered_after_a_majority_of_write_completions() {
+        let mut stream = stream(4, Mode::Quorum(FaultModel::LyingHosts), 1);
+        stream.take();
+        assert_eq!(stream.due(), None);
+        stream.written(ProcessId(1), 1);
+        assert_eq!(stream.due(), None, "two of four are no majority");
+        stream.written(ProcessId(3), 1);
+        assert_eq!(stream.due(), Some(0));
+        stream.freed(ProcessId(1), 99);
+        assert_eq!(stream.freed_by(ProcessId(1)), 0, "nobody frees what was not broadcast");
+    }
+}

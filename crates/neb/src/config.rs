@@ -1,0 +1,275 @@
+//! Who may lie, how many processes that takes, and the sizes of everything.
+//!
+//! | mode, fault model | processes | quorum | why |
+//! |---|---|---|---|
+//! | `quorum`, `lying-hosts` | n ≥ 3f+1 | ⌈(n+f+1)/2⌉ of n | two quorums share f+1 hosts, so one that does not lie |
+//! | `quorum`, `lying-sender` | n−1 ≥ 2f+1 | ⌊(n−1)/2⌋+1 of the n−1 others | two majorities share a host, and none of these lies |
+//! | `all` | n ≥ 2 | every current member | publish before reading: of two, the later one sees the other |
+
+use std::fmt;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric::memory::{LINE, WORD};
+use stentor_fabric::seal::record_cells;
+use thiserror::Error;
+
+use crate::value::{HEAD_WORDS, SIGNATURE_WORDS};
+use crate::{Plant, ProcessSet, planted};
+
+/// Who may lie, in mode `quorum`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FaultModel {
+    /// Up to f processes lie in every way, about their own memory too.
+    LyingHosts,
+    /// A sender may lie in every way, about its own host's memory too; of the others up to f crash.
+    LyingSender,
+}
+
+/// Who must answer before a broadcast is delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// A quorum of the hosts. Safe under any partition and any suspicion.
+    Quorum(FaultModel),
+    /// Every current member, as the pseudocode has it. Safe as long as nobody is removed who has not stopped.
+    All,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Quorum(FaultModel::LyingHosts) => "quorum, lying-hosts",
+            Mode::Quorum(FaultModel::LyingSender) => "quorum, lying-sender",
+            Mode::All => "all",
+        })
+    }
+}
+
+/// What all processes of a broadcast agree on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Config {
+    /// Processes; they are numbered from 0.
+    pub processes: usize,
+    /// Who must answer.
+    pub mode: Mode,
+    /// f of the fault model; not used in mode `all`.
+    pub faults: usize,
+    /// Broadcasts of one sender that may be undelivered somewhere: slots of every ring.
+    pub window: u32,
+    /// The longest payload, bytes.
+    pub payload_bytes: usize,
+    /// Deliver as soon as everybody else was seen to replay the same, without reading (mode `quorum`).
+    pub fast_path: bool,
+    /// Deliver own broadcasts at once, before any write completed.
+    pub eager_self: bool,
+    /// Whether values carry signatures.
+    pub signed: bool,
+    /// How long a sender waits for a process that is a window behind before it goes on without it, ns.
+    pub patience_ns: u64,
+    /// A planted bug.
+    pub plant: Plant,
+}
+
+/// Why a configuration is impossible.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum ConfigError {
+    /// Too few processes for the fault model.
+    #[error("{mode} with f = {faults} needs {need}; there are n = {processes} processes: {remedy}")]
+    TooFew {
+        /// The mode.
+        mode: Mode,
+        /// f.
+        faults: usize,
+        /// The arithmetic.
+        need: String,
+        /// n.
+        processes: usize,
+        /// What to do.
+        remedy: String,
+    },
+    /// One process has nobody to broadcast to, and sets hold 64.
+    #[error("{0} processes: a broadcast has 2 to {max}", max = ProcessSet::CAPACITY)]
+    Processes(usize),
+    /// No slots, or too many.
+    #[error("a window of {0} broadcasts: 1 to {max} are possible", max = Config::MAX_WINDOW)]
+    Window(u32),
+    /// Payloads too long.
+    #[error("payloads of {0} bytes: at most {max} are possible", max = Config::MAX_PAYLOAD_BYTES)]
+    Payload(usize),
+}
+
+impl Config {
+    /// The largest window.
+    pub const MAX_WINDOW: u32 = 1 << 14;
+    /// The longest payload, bytes.
+    pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+
+    /// The defaults for n processes: window 64, payloads of up to 1 KiB, fast path, own broadcasts after a majority of
+    /// write completions, no signatures, 10 s of patience.
+    #[must_use]
+    pub fn new(processes: usize, mode: Mode, faults: usize) -> Self {
+        Config {
+            processes,
+            mode,
+            faults,
+            window: 64,
+            payload_bytes: 1024,
+            fast_path: true,
+            eager_self: false,
+            signed: false,
+            patience_ns: 10_000_000_000,
+            plant: Plant::None,
+        }
+    }
+
+    /// Checks the sizes against the fault model.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let (n, f) = (self.processes, self.faults);
+        if !(2..=ProcessSet::CAPACITY).contains(&n) {
+            return Err(ConfigError::Processes(n));
+        }
+        let (enough, need, least) = match self.mode {
+            Mode::Quorum(FaultModel::LyingHosts) => (n > 3 * f, format!("n ≥ 3f+1 = {}", 3 * f + 1), 3 * f + 1),
+            Mode::Quorum(FaultModel::LyingSender) => (n > 2 * f + 1, format!("n−1 ≥ 2f+1 = {}", 2 * f + 1), 2 * f + 2),
+            Mode::All => (true, String::new(), 2),
+        };
+        if !enough {
+            let remedy = format!("have at least {least} processes, or lower `faults`");
+            return Err(ConfigError::TooFew { mode: self.mode, faults: f, need, processes: n, remedy });
+        }
+        if self.window == 0 || self.window > Self::MAX_WINDOW {
+            return Err(ConfigError::Window(self.window));
+        }
+        if self.payload_bytes > Self::MAX_PAYLOAD_BYTES {
+            return Err(ConfigError::Payload(self.payload_bytes));
+        }
+        Ok(())
+    }
+
+    /// Everybody.
+    #[must_use]
+    pub fn everybody(&self) -> ProcessSet {
+        ProcessSet::first(self.processes)
+    }
+
+    /// The hosts that keep the registers of a sender's stream, in mode `quorum`. With `lying-sender` its own host is none
+    /// of them: it could show empty registers to both victims.
+    #[must_use]
+    pub fn replicas(&self, sender: ProcessId) -> ProcessSet {
+        let all = self.everybody();
+        match self.mode {
+            Mode::Quorum(FaultModel::LyingSender) if !planted!(self.plant, SenderHostCounts) => all.without(sender),
+            _ => all,
+        }
+    }
+
+    /// How many hosts make a quorum for a sender's stream, in mode `quorum`.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        let n = self.processes;
+        match self.mode {
+            Mode::Quorum(FaultModel::LyingHosts) if planted!(self.plant, PlainMajority) => n / 2 + 1,
+            Mode::Quorum(FaultModel::LyingHosts) => (n + self.faults + 1).div_ceil(2),
+            Mode::Quorum(FaultModel::LyingSender) if planted!(self.plant, SenderHostCounts) => n / 2 + 1,
+            Mode::Quorum(FaultModel::LyingSender) => (n - 1) / 2 + 1,
+            Mode::All => n,
+        }
+    }
+
+    /// How many processes besides the sender must have freed a slot before it is used again, however patient the sender
+    /// was with the others.
+    #[must_use]
+    pub fn must_credit(&self) -> usize {
+        match self.mode {
+            Mode::All => self.processes - 1,
+            Mode::Quorum(_) => self.processes - 1 - self.faults,
+        }
+    }
+
+    /// How many other processes a broadcast must have reached before its sender delivers it: with itself, a majority.
+    #[must_use]
+    pub fn own_majority(&self) -> usize {
+        if self.eager_self { 0 } else { self.processes / 2 }
+    }
+
+    /// Bytes of the longest value in a slot.
+    #[must_use]
+    pub fn value_bytes(&self) -> usize {
+        let signature = if self.signed { SIGNATURE_WORDS * WORD } else { 0 };
+        HEAD_WORDS * WORD + self.payload_bytes.next_multiple_of(WORD) + signature
+    }
+
+    /// Bytes of a slot.
+    #[must_use]
+    pub fn slot_bytes(&self) -> u64 {
+        (record_cells(self.value_bytes()) * LINE) as u64
+    }
+
+    /// What one process registers, bytes; fixed at start.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let layout = crate::Layout::new(self);
+        let n = self.processes as u64;
+        let registers = if self.mode == Mode::All { 1 } else { n };
+        let hosts = if self.mode == Mode::All { n - 1 } else { n };
+        (n - 1) * (layout.broadcast_bytes() + layout.control_bytes())
+            + registers * layout.register_bytes()
+            + layout.own_bytes()
+            + hosts * layout.scratch_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTS: Mode = Mode::Quorum(FaultModel::LyingHosts);
+    const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
+
+    #[test]
+    fn two_quorums_share_a_host_that_does_not_lie_and_one_is_left_when_f_are_gone() {
+        for n in 2..=40_usize {
+            for f in 0..n {
+                let config = Config::new(n, HOSTS, f);
+                if config.check().is_ok() {
+                    let quorum = config.quorum();
+                    assert!(2 * quorum - n > f, "n = {n}, f = {f}: quorums of {quorum} may share liars only");
+                    assert!(quorum <= n - f, "n = {n}, f = {f}: no quorum of {quorum} without liars");
+                }
+                let config = Config::new(n, SENDER, f);
+                if config.check().is_ok() {
+                    assert!(2 * config.quorum() > n - 1 && config.quorum() <= n - 1 - f, "n = {n}, f = {f}");
+                    assert!(!config.replicas(ProcessId(0)).contains(ProcessId(0)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn plain_majorities_are_too_small_from_two_liars_on() {
+        let config = Config::new(7, HOSTS, 2);
+        let plain = config.processes / 2 + 1;
+        assert_eq!((config.quorum(), plain), (5, 4));
+        assert!(2 * plain - config.processes <= config.faults, "two majorities may share only the 2 liars");
+    }
+
+    #[test]
+    fn what_is_too_small_is_refused_with_the_arithmetic() {
+        let text = |n, mode, f| Config::new(n, mode, f).check().unwrap_err().to_string();
+        let hosts = text(3, HOSTS, 1);
+        assert!(hosts.contains("lying-hosts with f = 1 needs n ≥ 3f+1 = 4; there are n = 3 processes"), "{hosts}");
+        let sender = text(3, SENDER, 1);
+        assert!(sender.contains("n−1 ≥ 2f+1 = 3; there are n = 3 processes: have at least 4"), "{sender}");
+        assert!(Config::new(4, SENDER, 1).check().is_ok() && Config::new(3, SENDER, 0).check().is_ok());
+        assert_eq!(Config::new(1, Mode::All, 0).check(), Err(ConfigError::Processes(1)));
+        assert_eq!(Config::new(65, Mode::All, 0).check(), Err(ConfigError::Processes(65)));
+        let mut config = Config::new(4, HOSTS, 1);
+        config.window = 0;
+        assert_eq!(config.check(), Err(ConfigError::Window(0)));
+        config.window = 4;
+        config.payload_bytes = (1 << 20) + 1;
+        assert_eq!(config.check(), Err(ConfigError::Payload((1 << 20) + 1)));
+    }
+}

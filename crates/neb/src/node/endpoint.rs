@@ -1,0 +1,150 @@
+//! Regions and queue pairs of one process: everything but the protocol. A process that lies has the same.
+
+use stentor_fabric::memory::{Ordering, WORD, Word};
+use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec};
+
+use super::NodeError;
+use super::link::Link;
+use crate::layout::{BROADCAST, CONTROL, STAGING};
+use crate::{Config, Layout, Mode};
+
+/// The regions and queue pairs of one process.
+#[derive(Debug)]
+pub struct Endpoint<F: Fabric> {
+    pub(crate) fabric: F,
+    pub(crate) config: Config,
+    pub(crate) layout: Layout,
+    pub(crate) salt: u64,
+    pub(crate) me: ProcessId,
+    /// By process; none to oneself in mode `all`.
+    pub(crate) links: Vec<Option<Link>>,
+    regions: Regions,
+    pub(crate) staging: RegionId,
+    /// By host.
+    pub(crate) scratch: Vec<Option<RegionId>>,
+    /// Bytes.
+    pub(crate) registered: u64,
+}
+
+/// What peers reach here.
+#[derive(Debug, Default)]
+struct Regions {
+    /// By sender.
+    broadcasts: Vec<Option<RegionId>>,
+    /// By writer: the registers kept here.
+    registers: Vec<Option<RegionId>>,
+    /// By peer.
+    controls: Vec<Option<RegionId>>,
+    bytes: u64,
+}
+
+impl<F: Fabric> Endpoint<F> {
+    /// Registers and begins to connect. `salt` is the cluster's.
+    ///
+    /// # Errors
+    /// See [`NodeError`].
+    pub fn new(mut fabric: F, config: Config, salt: u64) -> Result<Self, NodeError> {
+        config.check()?;
+        let me = fabric.me();
+        if me.index() >= config.processes {
+            return Err(NodeError::Role(me, config.processes));
+        }
+        let layout = Layout::new(&config);
+        check_fabric(&fabric, &config, &layout)?;
+        let regions = open_regions(&mut fabric, &config, &layout)?;
+        let mut registered = regions.bytes;
+        let mut private = |purpose: Purpose, bytes| {
+            registered += bytes;
+            fabric.register(RegionSpec { purpose, writer: me, bytes })
+        };
+        let staging = private(STAGING, layout.own_bytes())?;
+        let linked = |peer: ProcessId| peer != me || config.mode != Mode::All;
+        let mut scratch = Vec::new();
+        for host in config.everybody().iter() {
+            let region = linked(host).then(|| private(Layout::scratch(host), layout.scratch_bytes()));
+            scratch.push(region.transpose()?);
+        }
+        let mut links = Vec::new();
+        for peer in config.everybody().iter() {
+            links.push(linked(peer).then(|| Link::open(&mut fabric, peer)).transpose()?);
+        }
+        Ok(Endpoint { fabric, config, layout, salt, me, links, regions, staging, scratch, registered })
+    }
+
+    /// The words of the buffer that a sender writes here.
+    #[inline]
+    pub(crate) fn broadcast_words(&self, sender: ProcessId) -> &[Word] {
+        self.words(self.regions.broadcasts[sender.index()])
+    }
+
+    /// The words of a writer's registers that are kept here.
+    #[inline]
+    pub(crate) fn register_words(&self, writer: ProcessId) -> &[Word] {
+        self.words(self.regions.registers[writer.index()])
+    }
+
+    /// The words that a peer writes credits to.
+    #[inline]
+    pub(crate) fn control_words(&self, peer: ProcessId) -> &[Word] {
+        self.words(self.regions.controls[peer.index()])
+    }
+
+    #[inline]
+    fn words(&self, region: Option<RegionId>) -> &[Word] {
+        region.map_or(&[], |region| self.fabric.memory(region))
+    }
+}
+
+/// Stores words into own memory.
+pub(crate) fn store(words: &[Word], offset: u64, values: &[u64]) {
+    for (to, from) in words[offset as usize / WORD..].iter().zip(values) {
+        to.store(*from, Ordering::Release);
+    }
+}
+
+fn open_regions<F: Fabric>(fabric: &mut F, config: &Config, layout: &Layout) -> Result<Regions, NodeError> {
+    let me = fabric.me();
+    let mut regions = Regions::default();
+    let mut registered = 0;
+    let mut region = |purpose, writer, bytes, readers: bool| -> Result<Option<RegionId>, NodeError> {
+        let region = fabric.register(RegionSpec { purpose, writer, bytes })?;
+        registered += bytes;
+        // In mode `all` one's own registers are stored by one's own processor: nobody writes them from outside.
+        if writer != me || config.mode != Mode::All {
+            fabric.grant(region, writer, Access::Write)?;
+        }
+        for reader in config.everybody().without(writer).iter().filter(|_| readers) {
+            fabric.grant(region, reader, Access::Read)?;
+        }
+        Ok(Some(region))
+    };
+    for peer in config.everybody().iter() {
+        let other = peer != me;
+        regions.broadcasts.push(if other { region(BROADCAST, peer, layout.broadcast_bytes(), false)? } else { None });
+        regions.controls.push(if other { region(CONTROL, peer, layout.control_bytes(), false)? } else { None });
+        let kept = config.mode != Mode::All || !other;
+        let purpose = Layout::registers(peer);
+        regions.registers.push(if kept { region(purpose, peer, layout.register_bytes(), true)? } else { None });
+    }
+    regions.bytes = registered;
+    Ok(regions)
+}
+
+/// Whether the fabric can carry what these sizes ask of it.
+fn check_fabric<F: Fabric>(fabric: &F, config: &Config, layout: &Layout) -> Result<(), NodeError> {
+    let has = fabric.capabilities();
+    if !has.many_readers {
+        return Err(NodeError::Lacks(has.name, "regions with many readers"));
+    }
+    if config.mode != Mode::All && !has.loopback {
+        return Err(NodeError::Lacks(has.name, "connections to oneself (mode `all` needs none)"));
+    }
+    if u64::from(has.inline_bytes) < layout.control_bytes() {
+        return Err(NodeError::Lacks(has.name, "inline writes of 64 bytes"));
+    }
+    let needs = layout.broadcast_bytes();
+    if needs > has.max_message_bytes {
+        return Err(NodeError::Fabric { needs, has: has.max_message_bytes });
+    }
+    Ok(())
+}

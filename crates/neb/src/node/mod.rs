@@ -1,0 +1,352 @@
+//! The state machines on a fabric: regions, slots, queue pairs, flow control.
+//!
+//! Everything is driven by cursors: what is to be written to a peer or read from it follows from how far the stream is and
+//! how far the peer is known to be. A queue pair that breaks and comes back goes on from there.
+
+mod endpoint;
+mod link;
+mod own;
+mod publish;
+mod read;
+mod scan;
+mod stream;
+
+pub use endpoint::Endpoint;
+pub(crate) use endpoint::store;
+
+use stentor_fabric::{
+    AccessError, Completion, ConnectError, Event, Fabric, Opcode, ProcessId, QpId, QpState, RegisterError, Status,
+};
+use thiserror::Error;
+
+use self::link::Done;
+use self::own::Own;
+use self::stream::Stream;
+use crate::value::{Refused, Value};
+use crate::{Authority, Config, ConfigError, Evidence};
+
+/// Why a node could not start.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum NodeError {
+    /// Sizes against the fault model.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Memory.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Access.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// Queue pairs.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The fabric cannot do it.
+    #[error("fabric {0} lacks {1}")]
+    Lacks(&'static str, &'static str),
+    /// The fabric moves less at a time than these sizes need.
+    #[error("a ring of {needs} bytes is read at a time, the fabric takes {has}: lower `window` or `payload_bytes`")]
+    Fabric {
+        /// Bytes of a ring.
+        needs: u64,
+        /// The fabric's limit, bytes.
+        has: u64,
+    },
+    /// Not one of the processes.
+    #[error("{0} is none of the {1} processes of the broadcast")]
+    Role(ProcessId, usize),
+    /// Keys without signatures, or the other way round.
+    #[error("values are {}signed, and this process has {} keys", if *.0 { "" } else { "not " }, if *.0 { "no" } else { "" })]
+    Keys(bool),
+}
+
+/// Why a broadcast was not taken. Nothing was done.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum BroadcastError {
+    /// A window of broadcasts is not freed everywhere: step, then try again.
+    #[error("the window is full: some process has not freed the slot yet")]
+    Full,
+    /// Too long.
+    #[error("a payload of {bytes} bytes: at most {limit} are agreed on (`payload_bytes`)")]
+    TooLong {
+        /// What was given.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// An agreed view change took this process out.
+    #[error("this process was removed from the broadcast")]
+    Removed,
+}
+
+/// What a node tells its user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notice<'a> {
+    /// Deliver this.
+    Deliver(ProcessId, Value<'a>),
+    /// Two values for one index.
+    Equivocation(&'a Evidence),
+    /// An index came too late: the sender, or somebody who replays for it, was more than a window ahead.
+    Skip(ProcessId, u64),
+    /// A sender's sealed value breaks the protocol; nothing more of it is taken.
+    Refused(ProcessId, Refused),
+}
+
+/// Counters of one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Own broadcasts.
+    pub broadcasts: u64,
+    /// Deliveries.
+    pub deliveries: u64,
+    /// Deliveries for which nothing was read.
+    pub fast: u64,
+    /// Indices skipped.
+    pub skipped: u64,
+    /// Broadcast WRITEs.
+    pub broadcast_writes: u64,
+    /// Register WRITEs.
+    pub register_writes: u64,
+    /// READs of registers.
+    pub reads: u64,
+    /// Times that a register was read again because it was torn.
+    pub reread: u64,
+    /// Credits sent.
+    pub credits: u64,
+    /// Queue pairs that broke: suspicions, which change no quorum.
+    pub suspicions: u64,
+    /// Of these, refused accesses: a peer that denies its registers.
+    pub denials: u64,
+}
+
+/// One process of the broadcast.
+#[derive(Debug)]
+pub struct Node<F: Fabric> {
+    pub(crate) end: Endpoint<F>,
+    authority: Option<Authority>,
+    own: Own,
+    /// By sender; none for oneself.
+    streams: Vec<Option<Stream>>,
+    by_qp: Vec<Option<usize>>,
+    /// A record on its way in or out.
+    scratch: Vec<u64>,
+    counts: Counts,
+    completions: [Completion; 32],
+    removed: crate::ProcessSet,
+}
+
+const NO_COMPLETION: Completion =
+    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
+
+impl<F: Fabric> Node<F> {
+    /// Registers the regions and begins to connect. `salt` is the cluster's; `authority` has the keys, where values are
+    /// signed.
+    ///
+    /// # Errors
+    /// See [`NodeError`].
+    pub fn new(fabric: F, config: Config, salt: u64, authority: Option<Authority>) -> Result<Self, NodeError> {
+        if authority.is_some() != config.signed {
+            return Err(NodeError::Keys(config.signed));
+        }
+        let end = Endpoint::new(fabric, config, salt)?;
+        let me = end.me;
+        let stream = |sender: ProcessId| (sender != me).then(|| Stream::new(&config, salt, me, sender));
+        let last = end.links.iter().flatten().map(|link| link.qp.index() + 1).max().unwrap_or(0);
+        let mut by_qp = vec![None; last];
+        for link in end.links.iter().flatten() {
+            by_qp[link.qp.index()] = Some(link.peer.index());
+        }
+        Ok(Node {
+            streams: config.everybody().iter().map(stream).collect(),
+            own: Own::new(&config, salt, me, &end.layout),
+            scratch: vec![0; end.layout.record_words()],
+            by_qp,
+            end,
+            authority,
+            counts: Counts::default(),
+            completions: [NO_COMPLETION; 32],
+            removed: crate::ProcessSet::EMPTY,
+        })
+    }
+
+    /// This process.
+    #[must_use]
+    pub fn me(&self) -> ProcessId {
+        self.end.me
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.end.config
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The fabric.
+    #[must_use]
+    pub fn fabric(&self) -> &F {
+        &self.end.fabric
+    }
+
+    /// The fabric, for waiting.
+    pub fn fabric_mut(&mut self) -> &mut F {
+        &mut self.end.fabric
+    }
+
+    /// Whether all queue pairs are ready.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.end.links.iter().flatten().all(|link| link.ready)
+    }
+
+    /// How often the queue pair to a peer broke.
+    #[must_use]
+    pub fn suspicions(&self, peer: ProcessId) -> u64 {
+        self.end.links.get(peer.index()).and_then(Option::as_ref).map_or(0, |link| link.suspicions)
+    }
+
+    /// The sender's side of this process.
+    #[must_use]
+    pub fn own_stream(&self) -> &crate::Broadcast {
+        &self.own.stream
+    }
+
+    /// What a peer has freed of the own stream, whatever was broadcast: for liars.
+    pub(crate) fn own_stream_freed(&self, peer: ProcessId) -> u64 {
+        self.own.claimed[peer.index()]
+    }
+
+    /// Bytes registered.
+    #[must_use]
+    pub fn registered_bytes(&self) -> u64 {
+        self.end.registered
+    }
+
+    /// Up to where a sender's stream has outcomes here.
+    #[must_use]
+    pub fn head(&self, sender: ProcessId) -> u64 {
+        self.streams[sender.index()].as_ref().map_or(0, |stream| stream.replay.head())
+    }
+
+    /// Connections that came and went. Makes system calls on some fabrics: call it while connecting, when idle and every
+    /// few milliseconds. Returns whether there was anything.
+    pub fn housekeep(&mut self) -> bool {
+        let mut any = false;
+        while let Some(event) = self.end.fabric.next_event() {
+            any = true;
+            match event {
+                Event::Connected { qp, .. } => self.connected(qp),
+                Event::Disconnected { qp, .. } => self.disconnected(qp),
+                Event::Revoked { .. } => {}
+            }
+        }
+        any
+    }
+
+    fn peer_of(&self, qp: QpId) -> Option<usize> {
+        self.by_qp.get(qp.index()).copied().flatten()
+    }
+
+    fn connected(&mut self, qp: QpId) {
+        let Some(peer) = self.peer_of(qp) else { return };
+        if let Some(link) = &mut self.end.links[peer] {
+            link.connected();
+        }
+        self.rewind(ProcessId(peer as u16));
+    }
+
+    /// A suspicion, not a crash: no quorum changes. What was on its way is posted again when the queue pair is back.
+    fn disconnected(&mut self, qp: QpId) {
+        let Some(peer) = self.peer_of(qp) else { return };
+        let id = ProcessId(peer as u16);
+        if let Some(link) = &mut self.end.links[peer] {
+            link.broke();
+        }
+        self.counts.suspicions += 1;
+        self.rewind(id);
+        for stream in self.streams.iter_mut().flatten() {
+            stream.replay.suspect(id);
+        }
+        if self.end.fabric.state(qp) == QpState::Error && !self.removed.contains(id) {
+            // Refused only if it is not broken, and then there is nothing to reset.
+            let _ = self.end.fabric.reset(qp);
+        }
+    }
+
+    /// Everything to this peer starts over from what is known to be there.
+    fn rewind(&mut self, peer: ProcessId) {
+        self.own.rewind(peer);
+        for stream in self.streams.iter_mut().flatten() {
+            stream.rewind(peer);
+        }
+    }
+
+    /// One round: takes what came, does what follows from it, tells what is due, writes and reads what is to be written and
+    /// read. Returns whether there was anything to do.
+    pub fn step<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
+        let mut worked = self.poll_completions();
+        worked |= self.poll_credits();
+        worked |= self.poll_bcast_bufs(notify);
+        worked |= self.post_registers();
+        worked |= self.poll_pushed(notify);
+        worked |= self.poll_read_cq(notify);
+        worked |= self.deliver(notify);
+        worked |= self.post_broadcasts();
+        worked |= self.post_reads();
+        self.post_credits(!worked);
+        self.end.fabric.flush();
+        worked
+    }
+
+    fn poll_completions(&mut self) -> bool {
+        let count = self.end.fabric.poll(&mut self.completions);
+        for at in 0..count {
+            let Completion { qp, id, status, .. } = self.completions[at];
+            let Some(peer) = self.peer_of(qp) else { continue };
+            if status == Status::Success {
+                if let Some(link) = &mut self.end.links[peer] {
+                    link.completed(id);
+                }
+            } else if self.end.fabric.state(qp) == QpState::Error {
+                // Else it was reset already, and this is flushed work of the time before.
+                self.counts.denials += u64::from(status == Status::RemoteAccess);
+            }
+        }
+        for peer in 0..self.end.links.len() {
+            while let Some(done) = self.end.links[peer].as_mut().and_then(link::Link::next_done) {
+                self.done(ProcessId(peer as u16), done);
+            }
+        }
+        count > 0
+    }
+
+    fn done(&mut self, peer: ProcessId, done: Done) {
+        match done {
+            Done::Broadcast { upto } => self.own.stream.written(peer, upto),
+            Done::Register { stream, upto } => {
+                if let Some(stream) = &mut self.streams[stream.index()] {
+                    stream.replay.published(peer, upto);
+                }
+            }
+            Done::Floor { stream, floor } => {
+                if let Some(stream) = &mut self.streams[stream.index()] {
+                    stream.at[peer.index()].floor_done = floor;
+                }
+            }
+            Done::Read { stream, serial } => {
+                if let Some(stream) = &mut self.streams[stream.index()] {
+                    stream.at[peer.index()].ask.arrived(serial);
+                }
+            }
+            Done::Credit => {
+                if let Some(stream) = &mut self.streams[peer.index()] {
+                    stream.credit_flying = false;
+                }
+            }
+        }
+    }
+}

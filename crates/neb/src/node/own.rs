@@ -1,0 +1,207 @@
+//! One's own broadcasts: `broadcast` of the pseudocode, and their delivery here.
+
+use stentor_fabric::memory::WORD;
+use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
+use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SlotReader, Source, Span};
+use zerocopy::IntoBytes;
+
+use super::endpoint::store;
+use super::link::Done;
+use super::{BroadcastError, Node, Notice};
+use crate::layout::{BROADCAST, broadcast_seal, credit_seal};
+use crate::value::{self, Value};
+use crate::{Broadcast, Config, Layout};
+
+/// The own stream, and the records of its last window.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) stream: Broadcast,
+    seal: Seal,
+    records: Records,
+    /// By peer: the next index to write there.
+    posted: Vec<u64>,
+    /// By peer.
+    credits: Vec<SlotReader>,
+    /// By peer: the newest credit, believed or not.
+    pub(super) claimed: Vec<u64>,
+}
+
+/// Sealed records by slot, in private memory.
+#[derive(Debug)]
+pub(super) struct Records {
+    words: Vec<u64>,
+    /// Words of a slot.
+    pitch: usize,
+    /// Bytes of each payload; by slot.
+    bytes: Vec<usize>,
+}
+
+impl Records {
+    pub(super) fn new(layout: &Layout, window: u32) -> Self {
+        let pitch = layout.record_words();
+        Records { words: vec![0; pitch * window as usize], pitch, bytes: vec![0; window as usize] }
+    }
+
+    /// The whole place of a slot.
+    pub(super) fn place(&mut self, slot: u64) -> &mut [u64] {
+        let first = slot as usize * self.pitch;
+        &mut self.words[first..first + self.pitch]
+    }
+
+    pub(super) fn close(&mut self, seal: &Seal, lap: u64, slot: u64, bytes: usize) {
+        self.bytes[slot as usize] = bytes;
+        seal.close(lap, bytes, self.place(slot));
+    }
+
+    /// The record of a slot.
+    #[inline]
+    pub(super) fn get(&self, slot: u64) -> &[u64] {
+        let first = slot as usize * self.pitch;
+        &self.words[first..first + record_words(self.bytes[slot as usize])]
+    }
+
+    /// Its payload.
+    pub(super) fn payload(&self, slot: u64) -> &[u64] {
+        &self.get(slot)[HEADER_WORDS..]
+    }
+
+    /// Where to post it from: itself, or the place in `staging` where a copy lies.
+    #[inline]
+    pub(super) fn source(&self, slot: u64, inline_bytes: u32, staging: Span) -> Source<'_> {
+        let record = self.get(slot);
+        if record.len() * WORD <= inline_bytes as usize {
+            return Source::Inline(record.as_bytes());
+        }
+        Source::Region(Span { bytes: (record.len() * WORD) as u32, ..staging })
+    }
+}
+
+impl Own {
+    pub(super) fn new(config: &Config, salt: u64, me: ProcessId, layout: &Layout) -> Self {
+        Own {
+            stream: Broadcast::new(config, me),
+            seal: broadcast_seal(config, me, salt),
+            records: Records::new(layout, config.window),
+            posted: vec![0; config.processes],
+            claimed: vec![0; config.processes],
+            credits: config.everybody().iter().map(|peer| SlotReader::new(credit_seal(peer, salt))).collect(),
+        }
+    }
+
+    pub(super) fn rewind(&mut self, peer: ProcessId) {
+        self.posted[peer.index()] = self.stream.written_at(peer);
+    }
+}
+
+impl<F: Fabric> Node<F> {
+    /// Broadcasts a payload under a key of the application's and returns its index. It goes out at once.
+    ///
+    /// # Errors
+    /// See [`BroadcastError`].
+    pub fn broadcast(&mut self, now_ns: u64, key: u64, payload: &[u8]) -> Result<u64, BroadcastError> {
+        let limit = self.end.config.payload_bytes;
+        if payload.len() > limit {
+            return Err(BroadcastError::TooLong { bytes: payload.len(), limit });
+        }
+        if self.removed.contains(self.end.me) {
+            return Err(BroadcastError::Removed);
+        }
+        if !self.own.stream.has_room(now_ns) || self.is_own_slot_in_use() {
+            return Err(BroadcastError::Full);
+        }
+        let layout = self.end.layout;
+        let index = self.own.stream.take();
+        let slot = layout.slot(index);
+        let place = &mut self.own.records.place(slot)[HEADER_WORDS..];
+        let bytes = value::encode(index, key, payload, self.authority.as_ref(), place);
+        self.own.records.close(&self.own.seal, layout.lap(index), slot, bytes);
+        let record = self.own.records.get(slot);
+        if record.len() * WORD > self.end.fabric.capabilities().inline_bytes as usize {
+            store(self.end.fabric.memory(self.end.staging), layout.ring_offset(index), record);
+        }
+        self.counts.broadcasts += 1;
+        self.post_broadcasts();
+        self.end.fabric.flush();
+        Ok(index)
+    }
+
+    /// Whether the NIC may still read the copy in the slot of the next index.
+    fn is_own_slot_in_use(&self) -> bool {
+        let window = u64::from(self.end.config.window);
+        let Some(old) = self.own.stream.next().checked_sub(window) else { return false };
+        if !self.is_staged(self.own.records.get(self.end.layout.slot(old)).len()) {
+            return false;
+        }
+        self.end.links.iter().flatten().any(|link| {
+            let (posted, written) = (self.own.posted[link.peer.index()], self.own.stream.written_at(link.peer));
+            link.peer != self.end.me && link.ready && posted > old && written <= old
+        })
+    }
+
+    pub(super) fn is_staged(&self, words: usize) -> bool {
+        words * WORD > self.end.fabric.capabilities().inline_bytes as usize
+    }
+
+    /// Writes own broadcasts to everybody who has not got them.
+    pub(super) fn post_broadcasts(&mut self) -> bool {
+        let Node { end, own, counts, removed, .. } = self;
+        let inline = end.fabric.capabilities().inline_bytes;
+        let next = own.stream.next();
+        let mut worked = false;
+        for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me) {
+            let posted = &mut own.posted[link.peer.index()];
+            if *posted == next || !link.ready || removed.contains(link.peer) {
+                continue;
+            }
+            // What is more than a window old lies in no slot any more.
+            let window = u64::from(end.config.window);
+            if *posted + window < next {
+                *posted = next - window;
+                own.stream.written(link.peer, *posted);
+            }
+            let Some(region) = link.resolve(&mut end.fabric, BROADCAST) else { continue };
+            // One write of a slot at a time: where writes are not ordered, the older one could land last.
+            let until = next.min(own.stream.written_at(link.peer) + window);
+            while *posted < until && link.has_room(1) {
+                let slot = end.layout.slot(*posted);
+                let offset = end.layout.ring_offset(*posted);
+                let source = own.records.source(slot, inline, Span { region: end.staging, offset, bytes: 0 });
+                let last = *posted + 1 == until || !link.has_room(2);
+                let done = last.then_some(Done::Broadcast { upto: *posted + 1 });
+                if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
+                    break;
+                }
+                counts.broadcast_writes += 1;
+                *posted += 1;
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    /// What others have freed of the own stream.
+    pub(super) fn poll_credits(&mut self) -> bool {
+        let Node { end, own, .. } = self;
+        let mut worked = false;
+        for peer in end.config.everybody().without(end.me).iter() {
+            if let Some([freed]) = own.credits[peer.index()].read(end.control_words(peer)) {
+                own.claimed[peer.index()] = freed;
+                own.stream.freed(peer, freed);
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    pub(super) fn deliver_own<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
+        let mut worked = false;
+        while let Some(index) = self.own.stream.due() {
+            let words = self.own.records.payload(self.end.layout.slot(index));
+            notify(Notice::Deliver(self.end.me, Value::trusted(words, self.end.config.signed)));
+            self.own.stream.settled();
+            self.counts.deliveries += 1;
+            worked = true;
+        }
+        worked
+    }
+}

@@ -1,0 +1,142 @@
+//! Writing own registers to the hosts, floors before slots are used again, and credits.
+
+use stentor_fabric::memory::WORD;
+use stentor_fabric::{Fabric, ProcessId, RemoteRegion, RemoteSpan, Source, Span};
+use zerocopy::IntoBytes;
+
+use super::Node;
+use super::endpoint::Endpoint;
+use super::link::{Done, Link};
+use super::stream::Stream;
+use crate::layout::CONTROL;
+use crate::{Layout, Mode};
+
+impl<F: Fabric> Node<F> {
+    /// Writes registers to every host that keeps them (mode `quorum`).
+    pub(super) fn post_registers(&mut self) -> bool {
+        let Node { end, streams, counts, removed, .. } = self;
+        if end.config.mode == Mode::All {
+            return false;
+        }
+        let mut worked = false;
+        for sender in end.config.everybody().without(end.me).iter() {
+            let Some(stream) = &mut streams[sender.index()] else { continue };
+            let next = stream.replay.next();
+            for host in stream.replay.hosts().iter() {
+                if stream.at[host.index()].posted == next || removed.contains(host) {
+                    continue;
+                }
+                let Some(mut link) = end.links[host.index()].take() else { continue };
+                let posted = post_to(end, &mut link, stream, sender);
+                end.links[host.index()] = Some(link);
+                counts.register_writes += posted;
+                worked |= posted > 0;
+            }
+        }
+        worked
+    }
+
+    /// Tells senders what is free again: when it is a quarter of a window, or when there is nothing else to do.
+    pub(super) fn post_credits(&mut self, idle: bool) {
+        let Node { end, streams, counts, .. } = self;
+        let ordered = end.fabric.capabilities().ordered_writes;
+        for stream in streams.iter_mut().flatten() {
+            let head = stream.replay.head();
+            let much = (head - stream.credited.min(head)) * 4 >= u64::from(end.config.window);
+            if head <= stream.credited || !(idle || much) || (stream.credit_flying && !ordered) {
+                continue;
+            }
+            let Some(link) = &mut end.links[stream.replay.sender().index()] else { continue };
+            if !link.has_room(1) {
+                continue;
+            }
+            let Some(region) = link.resolve(&mut end.fabric, CONTROL) else { continue };
+            let mut record = [0_u64; 8];
+            let sealed = stream.credit.seal(&[head], &mut record);
+            let source = Source::Inline(sealed.as_bytes());
+            let done = (!ordered).then_some(Done::Credit);
+            if link.write(&mut end.fabric, source, RemoteSpan { region, offset: 0 }, done) {
+                counts.credits += 1;
+                stream.credited = head;
+                stream.credit_flying = !ordered;
+            }
+        }
+    }
+}
+
+/// Writes the registers of one stream that a host lacks. Returns how many.
+fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stream, sender: ProcessId) -> u64 {
+    let (host, window) = (link.peer, u64::from(end.config.window));
+    if !link.ready {
+        return 0;
+    }
+    let Some(region) = link.resolve(&mut end.fabric, Layout::registers(end.me)) else { return 0 };
+    let next = stream.replay.next();
+    // What is more than a window old has an outcome here and lies in no slot any more.
+    if let Some(oldest) = next.checked_sub(window).filter(|oldest| *oldest > stream.at[host.index()].posted) {
+        stream.at[host.index()].posted = oldest;
+        stream.replay.published(host, oldest);
+    }
+    let inline = end.fabric.capabilities().inline_bytes;
+    let mut writes = 0;
+    while stream.at[host.index()].posted < next && link.has_room(2) {
+        let index = stream.at[host.index()].posted;
+        let complete = stream.replay.published_at(host);
+        // One register of a slot at a time: the older one's place at this host is known to be written.
+        if index >= complete + window || !raise_floor(end, link, stream, (sender, region), index) {
+            break;
+        }
+        if !stream.replay.has_register(index) {
+            // Lost here, so there is no register for it.
+            if complete < index {
+                break;
+            }
+            stream.replay.published(host, index + 1);
+            stream.at[host.index()].posted += 1;
+            continue;
+        }
+        let offset = end.layout.register_offset(sender, index);
+        let staging = Span { region: end.staging, offset: end.layout.staged_registers() + offset, bytes: 0 };
+        let source = stream.records.source(end.layout.slot(index), inline, staging);
+        let last = index + 1 == next || !link.has_room(4) || !stream.replay.has_register(index + 1);
+        let done =
+            (last || index + 1 >= complete + window).then_some(Done::Register { stream: sender, upto: index + 1 });
+        if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
+            break;
+        }
+        writes += 1;
+        stream.at[host.index()].posted += 1;
+    }
+    writes
+}
+
+/// Before a slot is used again at a host, the host is told that it may be: so a reader of a torn register knows whether it
+/// may be an older value on its way out. Whether the register of `index` may be written now.
+fn raise_floor<F: Fabric>(
+    end: &mut Endpoint<F>,
+    link: &mut Link,
+    stream: &mut Stream,
+    (sender, region): (ProcessId, RemoteRegion),
+    index: u64,
+) -> bool {
+    let window = u64::from(end.config.window);
+    let Some(needed) = (index + 1).checked_sub(window).filter(|needed| *needed > 0) else { return true };
+    let at = &mut stream.at[link.peer.index()];
+    if at.floor_posted < needed {
+        // Some ahead, so that it is one small write for many. Never above what has an outcome here.
+        let floor = (needed + window / 4).min(stream.replay.head()).max(needed);
+        let target = RemoteSpan { region, offset: end.layout.floor_offset(sender) };
+        let words = [floor];
+        debug_assert_eq!(size_of_val(&words), WORD);
+        if !link.write(
+            &mut end.fabric,
+            Source::Inline(words.as_bytes()),
+            target,
+            Some(Done::Floor { stream: sender, floor }),
+        ) {
+            return false;
+        }
+        at.floor_posted = floor;
+    }
+    end.fabric.capabilities().ordered_writes || at.floor_done >= needed
+}

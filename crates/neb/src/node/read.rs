@@ -1,0 +1,260 @@
+//! Reading the others' registers: `post_read` and `poll_read_cq` of the pseudocode.
+
+use stentor_fabric::memory::{Ordering, WORD, Word, fence};
+use stentor_fabric::seal::{HEADER_WORDS, Seal};
+use stentor_fabric::{Fabric, ProcessId, RemoteSpan, Span};
+
+use super::endpoint::Endpoint;
+use super::link::{Done, Link};
+use super::stream::Stream;
+use super::{Node, Notice};
+use crate::replay::Seen;
+use crate::value::Value;
+use crate::{Authority, Layout, Mode, planted};
+
+/// So often a torn register that may be in use again is read before its index is given up.
+const MOST_TRIES: u32 = 200;
+
+/// How far a question to a host is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Stage {
+    /// Nothing was asked.
+    #[default]
+    Idle,
+    /// Registers are to be read.
+    Registers,
+    /// They are on their way.
+    RegistersFlying,
+    /// They are here.
+    RegistersHere,
+    /// Floors are to be read: some register was torn.
+    Floors,
+    /// They are on their way.
+    FloorsFlying,
+    /// They are here, read after the registers.
+    FloorsHere,
+}
+
+/// A question to a host: its registers for the indices of a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Ask {
+    serial: u64,
+    stage: Stage,
+    tries: u32,
+}
+
+impl Ask {
+    /// The READs of this round are complete.
+    pub(super) fn arrived(&mut self, serial: u64) {
+        if serial == self.serial {
+            self.stage = match self.stage {
+                Stage::RegistersFlying => Stage::RegistersHere,
+                Stage::FloorsFlying => Stage::FloorsHere,
+                other => other,
+            };
+        }
+    }
+
+    fn is_flying(&self) -> bool {
+        matches!(self.stage, Stage::RegistersFlying | Stage::FloorsFlying)
+    }
+}
+
+impl<F: Fabric> Node<F> {
+    /// Begins rounds and posts their READs.
+    pub(super) fn post_reads(&mut self) -> bool {
+        let Node { end, streams, counts, removed, .. } = self;
+        let mut worked = false;
+        for sender in end.config.everybody().without(end.me).iter() {
+            let Some(stream) = &mut streams[sender.index()] else { continue };
+            if stream.replay.next_round() {
+                worked = true;
+                // Publish before you read: what this process stored must be visible before it looks at others.
+                fence(Ordering::SeqCst);
+            }
+            let Some(round) = stream.replay.round() else { continue };
+            let serial = round.serial;
+            for host in stream.replay.hosts().iter().filter(|host| !removed.contains(*host)) {
+                let ask = &mut stream.at[host.index()].ask;
+                // What flies goes to memory that is looked at only when nothing flies there.
+                if ask.serial != serial && !ask.is_flying() {
+                    *ask = Ask { serial, stage: Stage::Registers, tries: 0 };
+                }
+                if !matches!(ask.stage, Stage::Registers | Stage::Floors) {
+                    continue;
+                }
+                let Some(mut link) = end.links[host.index()].take() else { continue };
+                let posted = ask_host(end, &mut link, stream, sender);
+                end.links[host.index()] = Some(link);
+                counts.reads += posted;
+                worked |= posted > 0;
+            }
+        }
+        worked
+    }
+
+    /// Judges the answers that came.
+    pub(super) fn poll_read_cq<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
+        let Node { end, streams, scratch, authority, counts, .. } = self;
+        let mut worked = false;
+        for stream in streams.iter_mut().flatten() {
+            for host in end.config.everybody().iter() {
+                let stage = stream.at[host.index()].ask.stage;
+                if !matches!(stage, Stage::RegistersHere | Stage::FloorsHere) {
+                    continue;
+                }
+                worked = true;
+                let whole = judge(end, stream, host, scratch, authority.as_ref(), notify);
+                let ask = &mut stream.at[host.index()].ask;
+                if whole {
+                    ask.stage = Stage::Idle;
+                    let serial = ask.serial;
+                    stream.replay.answered(host, serial);
+                } else {
+                    counts.reread += 1;
+                    ask.tries += 1;
+                    ask.stage = if stage == Stage::RegistersHere { Stage::Floors } else { Stage::Registers };
+                }
+            }
+        }
+        worked
+    }
+}
+
+/// Posts the READs of a question. Returns how many.
+fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stream, sender: ProcessId) -> u64 {
+    let host = link.peer;
+    let Some(round) = stream.replay.round() else { return 0 };
+    let (serial, lo, hi) = (round.serial, round.lo, round.hi);
+    let replayers = stream.replay.replayers_at(host);
+    let Some(scratch) = end.scratch[host.index()] else { return 0 };
+    if !link.has_room(2 * replayers.len() as u32 + 1) {
+        return 0;
+    }
+    let floors = stream.at[host.index()].ask.stage == Stage::Floors;
+    let flying = if floors { Stage::FloorsFlying } else { Stage::RegistersFlying };
+    if planted!(end.config.plant, OwnReplicaByLoad) && host == end.me {
+        load_own(end, stream, sender, (lo, hi));
+        stream.at[host.index()].ask.stage = flying;
+        stream.at[host.index()].ask.arrived(serial);
+        return 1;
+    }
+    // All or none: half a question would never be answered.
+    if replayers.iter().any(|replayer| link.resolve(&mut end.fabric, Layout::registers(replayer)).is_none()) {
+        return 0;
+    }
+    let mut posted = 0;
+    let last = replayers.iter().last();
+    for replayer in replayers.iter() {
+        let Some(region) = link.resolve(&mut end.fabric, Layout::registers(replayer)) else { return 0 };
+        let done = Done::Read { stream: sender, serial };
+        let final_one = Some(replayer) == last;
+        if floors {
+            let local =
+                Span { region: scratch, offset: end.layout.scratch_floor(sender, replayer), bytes: WORD as u32 };
+            let remote = RemoteSpan { region, offset: end.layout.floor_offset(sender) };
+            posted += u64::from(link.read(&mut end.fabric, local, remote, final_one.then_some(done)));
+            continue;
+        }
+        // A run of indices lies in one or two runs of slots.
+        let mut from = lo;
+        while from < hi {
+            let slots = (u64::from(end.config.window) - end.layout.slot(from)).min(hi - from);
+            let bytes = (slots * end.layout.slot_bytes()) as u32;
+            let offset = end.layout.scratch_offset(sender, replayer, end.layout.slot(from));
+            let local = Span { region: scratch, offset, bytes };
+            let remote = RemoteSpan { region, offset: end.layout.register_offset(sender, from) };
+            from += slots;
+            let done = (final_one && from == hi).then_some(done);
+            posted += u64::from(link.read(&mut end.fabric, local, remote, done));
+        }
+    }
+    stream.at[host.index()].ask.stage = flying;
+    posted
+}
+
+/// The planted bug: what the processor sees of the own replica may be older than what the NIC took.
+fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, (lo, hi): (u64, u64)) {
+    let Some(scratch) = end.scratch[end.me.index()] else { return };
+    let to = end.fabric.memory(scratch);
+    for replayer in stream.replay.replayers_at(end.me).iter() {
+        for index in lo..hi {
+            let from = &end.register_words(replayer)[end.layout.register_offset(sender, index) as usize / WORD..];
+            let place = end.layout.scratch_offset(sender, replayer, end.layout.slot(index)) as usize / WORD;
+            for word in 0..end.layout.slot_bytes() as usize / WORD {
+                to[place + word].store(from[word].load(Ordering::Acquire), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Takes a host's answer. Whether it was whole: otherwise it is to be asked again.
+fn judge<F: Fabric, N: FnMut(Notice<'_>)>(
+    end: &Endpoint<F>,
+    stream: &mut Stream,
+    host: ProcessId,
+    record: &mut [u64],
+    authority: Option<&Authority>,
+    notify: &mut N,
+) -> bool {
+    let ask = stream.at[host.index()].ask;
+    let Some((lo, hi)) = stream.replay.round().filter(|round| round.serial == ask.serial).map(|r| (r.lo, r.hi)) else {
+        // A round that is over. Nobody waits for the answer.
+        return true;
+    };
+    let Some(scratch) = end.scratch[host.index()] else { return true };
+    let sender = stream.replay.sender();
+    let mut whole = true;
+    for replayer in stream.replay.replayers_at(host).iter() {
+        for index in lo..hi {
+            let words = end.fabric.memory(scratch);
+            let place = end.layout.scratch_offset(sender, replayer, end.layout.slot(index)) as usize / WORD;
+            let slot = &words[place..place + end.layout.slot_bytes() as usize / WORD];
+            let look = Look { end, authority, sender, index };
+            let seen = match look.open(&stream.seals[replayer.index()], slot, record) {
+                Seen::Torn { .. } if ask.stage == Stage::FloorsHere && end.config.mode != Mode::All => {
+                    let floor =
+                        words[end.layout.scratch_floor(sender, replayer) as usize / WORD].load(Ordering::Acquire);
+                    let given_up = floor > index && ask.tries > MOST_TRIES;
+                    if given_up { Seen::Newer } else { Seen::Torn { reusable: Some(floor > index) } }
+                }
+                seen => seen,
+            };
+            let (answer, evidence) = stream.replay.poll_read_cq(replayer, index, seen, authority);
+            whole &= answer;
+            if let Some(evidence) = evidence {
+                notify(Notice::Equivocation(&evidence));
+            }
+        }
+    }
+    whole
+}
+
+/// What is needed to look at a register that was read.
+struct Look<'a, F: Fabric> {
+    end: &'a Endpoint<F>,
+    authority: Option<&'a Authority>,
+    sender: ProcessId,
+    index: u64,
+}
+
+impl<F: Fabric> Look<'_, F> {
+    fn open<'b>(&self, seal: &Seal, slot: &[Word], record: &'b mut [u64]) -> Seen<'b> {
+        let config = &self.end.config;
+        let lap = self.end.layout.lap(self.index);
+        let Some((seen, bytes)) = seal.open_newer(0, slot, record) else {
+            let untouched = slot[..HEADER_WORDS].iter().all(|word| word.load(Ordering::Acquire) == 0);
+            return if untouched { Seen::Empty } else { Seen::Torn { reusable: None } };
+        };
+        if seen < lap {
+            return Seen::Empty;
+        }
+        let value = Value::new(&record[HEADER_WORDS..], bytes, config.signed, config.payload_bytes);
+        // Nobody correct seals what is no value, or another index's: such a register is a liar's and counts as empty.
+        let Ok(value) = value else { return Seen::Empty };
+        if seen == lap {
+            return if value.index() == self.index { Seen::Value(value) } else { Seen::Empty };
+        }
+        if value.is_authentic(self.sender, self.authority) { Seen::Newer } else { Seen::Empty }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the shell keeps of one sender's stream, beside the state machine.
+
+use stentor_fabric::seal::Seal;
+use stentor_fabric::{ProcessId, SealedSlot};
+
+use super::own::Records;
+use super::read::Ask;
+use crate::layout::{broadcast_seal, credit_seal, register_seal};
+use crate::{Config, Layout, Replay};
+
+/// One sender's stream here.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) replay: Replay,
+    /// Opens what the sender writes.
+    pub(super) inbound: Seal,
+    /// Closes this process's registers.
+    pub(super) outbound: Seal,
+    /// By replayer: opens its registers.
+    pub(super) seals: Vec<Seal>,
+    /// What this process publishes, by slot.
+    pub(super) records: Records,
+    /// By peer.
+    pub(super) at: Vec<Peer>,
+    pub(super) credit: SealedSlot,
+    pub(super) credited: u64,
+    pub(super) credit_flying: bool,
+}
+
+/// How far things are with one peer, for one stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peer {
+    /// As a host: the next register to write there.
+    pub(super) posted: u64,
+    /// As a host: registers below may be used again there, as it was told, or is known to have been told.
+    pub(super) floor_posted: u64,
+    pub(super) floor_done: u64,
+    /// As a host: the question in progress.
+    pub(super) ask: Ask,
+    /// As a replayer: the next of its registers to look at without asking.
+    pub(super) pushed: u64,
+}
+
+impl Stream {
+    pub(super) fn new(config: &Config, salt: u64, me: ProcessId, sender: ProcessId) -> Self {
+        let seals = config.everybody().iter().map(|replayer| register_seal(config, replayer, sender, salt)).collect();
+        Stream {
+            replay: Replay::new(config, me, sender),
+            inbound: broadcast_seal(config, sender, salt),
+            outbound: register_seal(config, me, sender, salt),
+            seals,
+            records: Records::new(&Layout::new(config), config.window),
+            at: vec![Peer::default(); config.processes],
+            credit: SealedSlot::new(credit_seal(me, salt)),
+            credited: 0,
+            credit_flying: false,
+        }
+    }
+
+    /// Everything to this peer starts over from what is known to be there.
+    pub(super) fn rewind(&mut self, peer: ProcessId) {
+        let at = &mut self.at[peer.index()];
+        at.posted = self.replay.published_at(peer);
+        at.floor_posted = at.floor_done;
+        at.ask = Ask::default();
+        if peer == self.replay.sender() {
+            (self.credited, self.credit_flying) = (0, false);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Planted bugs of the broadcast: its hazards, one by one. Compiled in only with the feature `plants`.
+
+macro_rules! plants {
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
+        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
+        /// [`Plant::None`], and every question about it is answered at compile time.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub enum Plant {
+            /// No bug.
+            #[default]
+            None,
+            $($(#[$doc])* #[cfg(feature = "plants")] $name,)*
+        }
+
+        #[cfg(feature = "plants")]
+        impl Plant {
+            /// Every planted bug.
+            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    Plant::None => "none",
+                    $(Plant::$name => $text,)*
+                }
+            }
+
+            /// The property that it is known to break.
+            #[must_use]
+            pub fn breaks(self) -> &'static str {
+                match self {
+                    Plant::None => "nothing",
+                    $(Plant::$name => $breaks,)*
+                }
+            }
+
+            /// The plant of that name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Plant> {
+                Plant::ALL.iter().copied().find(|plant| plant.name() == name)
+            }
+        }
+    };
+}
+
+plants! {
+    /// Answers are counted, conflicts are only not counted, and the threshold shrinks with every suspicion: one honest
+    /// crash is enough (mode `all`).
+    Counter, "counter", "B1";
+    /// The threshold is `size(P) − 2` also after the sender itself was dropped: a live replayer is skipped (mode `all`).
+    RemovedSender, "removed-sender", "B1";
+    /// A transport error removes a member: two live processes drop each other (mode `all`).
+    SuspectRemoves, "suspect-removes", "B1";
+    /// A conflict is forgotten when its witness is suspected (mode `all`).
+    ConflictNotSticky, "conflict-not-sticky", "B1";
+    /// A register that holds a newer index counts as empty.
+    NewerIsEmpty, "newer-is-empty", "B1";
+    /// A round that ends late clears what took the slot of an index that was given up meanwhile.
+    StaleRound, "stale-round", "B1";
+    /// The buffer is never used again: after one lap nothing is sent.
+    FixedBuffer, "fixed-buffer", "B2";
+    /// What is delivered is read again from the buffer that the sender can write.
+    DeliverFromBuffer, "deliver-from-buffer", "B1";
+    /// Every completion that finds a broadcast cleared delivers it.
+    DeliverAgain, "deliver-again", "B3";
+    /// Whatever is cleared is delivered, whether its turn has come or not.
+    OutOfOrder, "out-of-order", "B4";
+    /// The application's key is taken for the index.
+    KeyIsIndex, "key-is-index", "B2";
+    /// Registers are read while the own one is still on its way.
+    ReadBeforePublish, "read-before-publish", "B1";
+    /// The own replica is read with the processor's loads.
+    OwnReplicaByLoad, "own-replica-by-load", "B1";
+    /// The fast path is content with a quorum of replays.
+    FastQuorum, "fast-quorum", "B1";
+    /// Plain majorities although hosts may lie.
+    PlainMajority, "plain-majority", "B1";
+    /// The host of a lying sender keeps registers of its own stream.
+    SenderHostCounts, "sender-host-counts", "B1";
+    /// A conflict counts whether it is the sender's own or not, although values are signed.
+    UnsignedConflict, "unsigned-conflict", "B2";
+    /// A torn register counts as empty, whether it is being used again or not.
+    TornIsEmpty, "torn-is-empty", "B1";
+    /// Torn records are accepted.
+    UnvalidatedRecords, "unvalidated-records", "B1";
+}
+
+impl Plant {
+    /// Whether this is `other`; false at compile time without the feature.
+    #[inline]
+    #[cfg(feature = "plants")]
+    pub(crate) fn is(self, other: Plant) -> bool {
+        self == other
+    }
+
+    /// Whether campaigns are expected to find it. The others need a coincidence that no drawn run is known to have; the
+    /// model check or a script sees them (`docs/hazards.md`).
+    #[cfg(feature = "plants")]
+    #[must_use]
+    pub fn is_for_campaigns(self) -> bool {
+        !matches!(
+            self,
+            Plant::ReadBeforePublish
+                | Plant::OwnReplicaByLoad
+                | Plant::FastQuorum
+                | Plant::PlainMajority
+                | Plant::TornIsEmpty
+        )
+    }
+
+    /// Whether suspicions drop members.
+    #[inline]
+    pub(crate) fn shrinks(self) -> bool {
+        #[cfg(feature = "plants")]
+        return matches!(
+            self,
+            Plant::Counter | Plant::RemovedSender | Plant::SuspectRemoves | Plant::ConflictNotSticky
+        );
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
+    /// The fabric crate's part of the plant.
+    #[must_use]
+    pub fn fabric(self) -> stentor_fabric::Plant {
+        #[cfg(feature = "plants")]
+        if self == Plant::UnvalidatedRecords {
+            return stentor_fabric::Plant::Unvalidated;
+        }
+        stentor_fabric::Plant::None
+    }
+}
+
+/// `planted!(self.plant, Counter)`: whether that bug is on. `false` without the feature.
+macro_rules! planted {
+    ($plant:expr, $name:ident) => {{
+        #[cfg(feature = "plants")]
+        let on = $plant.is($crate::Plant::$name);
+        #[cfg(not(feature = "plants"))]
+        let on = {
+            let _: $crate::Plant = $plant;
+            false
+        };
+        on
+    }};
+}
+pub(crate) use planted;

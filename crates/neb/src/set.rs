@@ -1,0 +1,115 @@
+//! Sets of processes. Who answered is always a set, never a counter: one process that answers twice, or that is counted
+//! although it is gone, must not stand for another.
+
+use stentor_fabric::ProcessId;
+
+/// A set of processes below 64.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ProcessSet(u64);
+
+impl ProcessSet {
+    /// Nobody.
+    pub const EMPTY: ProcessSet = ProcessSet(0);
+    /// The most processes that there can be.
+    pub const CAPACITY: usize = 64;
+
+    /// Processes 0 to `n - 1`.
+    ///
+    /// # Panics
+    /// If `n` is above [`ProcessSet::CAPACITY`].
+    #[must_use]
+    pub const fn first(n: usize) -> Self {
+        assert!(n <= Self::CAPACITY, "sets hold processes below 64");
+        if n == 64 { ProcessSet(u64::MAX) } else { ProcessSet((1 << n) - 1) }
+    }
+
+    /// Adds a process below 64; others are never members.
+    pub fn insert(&mut self, process: ProcessId) {
+        self.0 |= Self::bit(process);
+    }
+
+    /// Takes a process out.
+    pub fn remove(&mut self, process: ProcessId) {
+        self.0 &= !Self::bit(process);
+    }
+
+    /// The set without a process.
+    #[must_use]
+    pub const fn without(self, process: ProcessId) -> Self {
+        ProcessSet(self.0 & !Self::bit(process))
+    }
+
+    /// Whether the process is in the set.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, process: ProcessId) -> bool {
+        self.0 & Self::bit(process) != 0
+    }
+
+    /// Whether everybody in `other` is in this set.
+    #[inline]
+    #[must_use]
+    pub const fn covers(self, other: ProcessSet) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    /// Those in both.
+    #[must_use]
+    pub const fn and(self, other: ProcessSet) -> Self {
+        ProcessSet(self.0 & other.0)
+    }
+
+    /// How many.
+    #[inline]
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether nobody is in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The processes, in rising order.
+    pub fn iter(self) -> impl Iterator<Item = ProcessId> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let place = left.trailing_zeros();
+            (left != 0).then(|| {
+                left &= left - 1;
+                ProcessId(place as u16)
+            })
+        })
+    }
+
+    const fn bit(process: ProcessId) -> u64 {
+        if process.0 < 64 { 1 << process.0 } else { 0 }
+    }
+}
+
+impl FromIterator<ProcessId> for ProcessSet {
+    fn from_iter<I: IntoIterator<Item = ProcessId>>(processes: I) -> Self {
+        let mut set = ProcessSet::EMPTY;
+        processes.into_iter().for_each(|process| set.insert(process));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_counts_each_process_once() {
+        let mut set = ProcessSet::first(3);
+        set.insert(ProcessId(1));
+        assert_eq!(set.len(), 3);
+        assert!(set.covers([ProcessId(0), ProcessId(2)].into_iter().collect()));
+        assert_eq!(set.without(ProcessId(0)).iter().collect::<Vec<_>>(), [ProcessId(1), ProcessId(2)]);
+        set.insert(ProcessId(64));
+        assert!(!set.contains(ProcessId(64)) && set.len() == 3);
+        assert_eq!(ProcessSet::first(64).len(), 64);
+    }
+}

@@ -1,0 +1,185 @@
+//! What lies in a slot: one broadcast, with its key, its dense index and, where values are signed, the sender's signature.
+//!
+//! | word | content |
+//! |---|---|
+//! | 0 | index: dense, from 0 |
+//! | 1 | key: the application's; nothing is said about it |
+//! | 2 | payload length in bytes |
+//! | 3 … | payload, padded with zeros to a word |
+//! | last 8 | Ed25519 signature, where values are signed |
+//!
+//! Two values are the same if everything but the signature is.
+
+use stentor_fabric::ProcessId;
+use stentor_fabric::memory::WORD;
+use thiserror::Error;
+use zerocopy::IntoBytes;
+
+use crate::authority::Authority;
+
+/// Words before the payload.
+pub(crate) const HEAD_WORDS: usize = 3;
+/// Words of a signature.
+pub(crate) const SIGNATURE_WORDS: usize = 8;
+
+/// Why a sealed value is refused: its sender does not keep to the protocol.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// The slot of one index holds another.
+    #[error("index gap: index {found} lies where {expected} belongs")]
+    IndexGap {
+        /// What belongs there.
+        expected: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// Its length says otherwise.
+    #[error("a value of {bytes} bytes whose header says {payload} of payload; at most {limit} are agreed on")]
+    Length {
+        /// Bytes of the value.
+        bytes: usize,
+        /// What its header says.
+        payload: u64,
+        /// The longest payload.
+        limit: usize,
+    },
+    /// Not signed by its sender, in this cluster, for this index.
+    #[error("the signature of index {index} is not {sender}'s: another key or another cluster")]
+    Signature {
+        /// The sender.
+        sender: ProcessId,
+        /// The index.
+        index: u64,
+    },
+}
+
+/// A value, as it lies in a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value<'a> {
+    words: &'a [u64],
+    signed: bool,
+}
+
+impl<'a> Value<'a> {
+    /// The value in a sealed record's payload of `bytes`.
+    ///
+    /// # Errors
+    /// [`Refused::Length`].
+    pub fn new(words: &'a [u64], bytes: usize, signed: bool, limit: usize) -> Result<Self, Refused> {
+        let payload = words.get(2).copied().unwrap_or(u64::MAX);
+        let words = words.get(..bytes / WORD).unwrap_or(words);
+        let tail = if signed { SIGNATURE_WORDS } else { 0 };
+        let needs = payload.div_ceil(WORD as u64).saturating_add((HEAD_WORDS + tail) as u64);
+        if payload > limit as u64 || words.len() as u64 != needs || !bytes.is_multiple_of(WORD) {
+            return Err(Refused::Length { bytes, payload, limit });
+        }
+        Ok(Value { words, signed })
+    }
+
+    /// A value of this process's own making: words that [`encode`] wrote, or a snapshot that was checked before.
+    pub(crate) fn trusted(words: &'a [u64], signed: bool) -> Self {
+        Value { words, signed }
+    }
+
+    /// The dense index.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.words[0]
+    }
+
+    /// The application's key.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        self.words[1]
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.words[HEAD_WORDS..].as_bytes()[..self.words[2] as usize]
+    }
+
+    /// All words.
+    #[must_use]
+    pub fn words(&self) -> &'a [u64] {
+        self.words
+    }
+
+    /// Everything that counts when values are compared.
+    #[must_use]
+    pub fn content(&self) -> &'a [u64] {
+        content(self.words, self.signed)
+    }
+
+    /// Whether it is for this index, and signed by its sender where values are signed.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn check(&self, sender: ProcessId, index: u64, authority: Option<&Authority>) -> Result<(), Refused> {
+        if self.index() != index {
+            return Err(Refused::IndexGap { expected: index, found: self.index() });
+        }
+        if self.is_authentic(sender, authority) { Ok(()) } else { Err(Refused::Signature { sender, index }) }
+    }
+
+    /// Whether the sender signed it. Always, where values are not signed.
+    #[must_use]
+    pub fn is_authentic(&self, sender: ProcessId, authority: Option<&Authority>) -> bool {
+        authority.is_none_or(|authority| {
+            let signature = self.words[self.words.len() - SIGNATURE_WORDS..].as_bytes();
+            signature.first_chunk().is_some_and(|signature| authority.verifies(sender, self.content(), signature))
+        })
+    }
+}
+
+/// The words that are compared: all but a signature.
+pub(crate) fn content(words: &[u64], signed: bool) -> &[u64] {
+    let tail = if signed { SIGNATURE_WORDS } else { 0 };
+    &words[..words.len().saturating_sub(tail)]
+}
+
+/// Writes a value to the beginning of `out` and returns its length in bytes; room for it is there.
+pub(crate) fn encode(index: u64, key: u64, payload: &[u8], authority: Option<&Authority>, out: &mut [u64]) -> usize {
+    let end = HEAD_WORDS + payload.len().div_ceil(WORD);
+    (out[0], out[1], out[2]) = (index, key, payload.len() as u64);
+    if end > HEAD_WORDS {
+        out[end - 1] = 0;
+    }
+    out[HEAD_WORDS..end].as_mut_bytes()[..payload.len()].copy_from_slice(payload);
+    let Some(authority) = authority else { return end * WORD };
+    let signature = authority.sign(&out[..end]);
+    out[end..end + SIGNATURE_WORDS].as_mut_bytes().copy_from_slice(&signature);
+    (end + SIGNATURE_WORDS) * WORD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_read_as_it_was_written() {
+        for length in 0..40 {
+            let payload: Vec<u8> = (0..length).collect();
+            let mut words = [u64::MAX; 12];
+            let bytes = encode(7, 99, &payload, None, &mut words);
+            let value = Value::new(&words, bytes, false, 40).unwrap();
+            assert_eq!((value.index(), value.key(), value.payload()), (7, 99, &payload[..]));
+            assert!(value.check(ProcessId(0), 7, None).is_ok());
+        }
+    }
+
+    #[test]
+    fn lengths_and_indices_that_do_not_fit_are_named() {
+        let mut words = [0; 12];
+        let bytes = encode(7, 0, &[1; 30], None, &mut words);
+        assert_eq!(
+            Value::new(&words, bytes, false, 29).unwrap_err().to_string(),
+            "a value of 56 bytes whose header says 30 of payload; at most 29 are agreed on"
+        );
+        assert!(Value::new(&words, bytes - 8, false, 40).is_err());
+        assert!(Value::new(&words, bytes + 8, false, 40).is_err());
+        assert!(Value::new(&words[..2], 16, false, 40).is_err());
+        let gap = Value::new(&words, bytes, false, 40).unwrap().check(ProcessId(0), 8, None).unwrap_err();
+        assert_eq!(gap.to_string(), "index gap: index 7 lies where 8 belongs");
+    }
+}

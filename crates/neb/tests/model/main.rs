@@ -1,0 +1,9 @@
+//! Exhaustive model checks of the real state machine, with a sender that lies: every order of what the contract leaves
+//! open, a crash or a false suspicion anywhere, two indices that share one slot.
+//!
+//! `STENTOR_MODEL=large` also searches the configurations that take minutes.
+
+mod exhaustive;
+mod network;
+#[cfg(feature = "plants")]
+mod plants;

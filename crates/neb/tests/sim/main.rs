@@ -1,0 +1,5 @@
+//! The real node on simulated NICs.
+
+mod bed;
+mod hops;
+mod runs;
