@@ -103,6 +103,25 @@ impl Plant {
         self == other
     }
 
+    /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure`.
+    #[cfg(feature = "plants")]
+    #[must_use]
+    pub fn shows_in_calm(self) -> bool {
+        !matches!(
+            self,
+            Plant::AnyVectorIsDense
+                | Plant::FirstPromiseOnly
+                | Plant::CounterBeforeBallot
+                | Plant::StateWithoutBodies
+                | Plant::ReadyAlone
+                | Plant::NotProposedAgain
+                | Plant::TimestampsNotRepeated
+                | Plant::FirstTimestampKept
+                | Plant::VectorNotRepeated
+                | Plant::JoinWithoutBallot
+        )
+    }
+
     /// Whether items about other messages are let in.
     #[inline]
     pub(crate) fn confuses_messages(self) -> bool {

@@ -14,7 +14,7 @@ super::planted!(Plant, "multicast");
 pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     #[cfg(feature = "plants")]
     if args.plants {
-        let names = Plant::ALL.iter().map(|plant| plant.name()).collect();
+        let names = Plant::ALL.iter().filter(|plant| plant.shows_in_calm()).map(|plant| plant.name()).collect();
         output.payload(&super::report::Names(names))?;
         return Ok(Verdict::Good);
     }
