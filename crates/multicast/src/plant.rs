@@ -52,7 +52,7 @@ plants! {
     /// The leader never raises its clock to the vector's maximum.
     NoClockRaise, "no-clock-raise", "M4";
     /// Acknowledgements are counted whatever vector and lap they name.
-    AckWithoutIdentity, "ack-without-identity", "M5";
+    AckWithoutIdentity, "ack-without-identity", "M2";
     /// A leader assigns a client's messages without waiting for earlier ones to other groups.
     NoFifo, "no-fifo", "M6";
     /// The leader of a one-process group does not acknowledge; its timestamp counts as its vote.
