@@ -293,7 +293,6 @@ fn planted_bugs_are_found() {
         Plant::FirstPromiseOnly,
         Plant::CounterBeforeBallot,
         Plant::StateWithoutBodies,
-        Plant::ReadyAlone,
         Plant::NotProposedAgain,
         Plant::TimestampsNotRepeated,
         Plant::FirstTimestampKept,
