@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use stentor_fabric_sim::FaultCounts;
 use stentor_multicast::{NodeError, Plant};
 
+use crate::nemesis::{NemesisCounts, Profile};
 use crate::run::{RunReport, run_seed};
 
 /// Seeds to run.
@@ -15,6 +16,8 @@ use crate::run::{RunReport, run_seed};
 pub struct Campaign {
     /// The seeds.
     pub seeds: Range<u64>,
+    /// Faults beside those of the network.
+    pub profile: Option<Profile>,
     /// A planted bug.
     pub plant: Plant,
     /// End with the first seed that violates this property (all lower seeds are run to their end first).
@@ -53,16 +56,25 @@ pub struct CampaignReport {
     pub writes: u64,
     /// Faults that happened, by kind.
     pub faults: FaultCounts,
+    /// The profile.
+    pub profile: Option<Profile>,
+    /// What the nemesis of the profile did.
+    pub nemesis: NemesisCounts,
+    /// The most steps that it took to deliver everything after the faults had stopped.
+    pub most_recovery_steps: u64,
     /// Wall time.
     pub wall: Duration,
 }
 
 impl CampaignReport {
-    /// The kinds of fault that [`Scenario::claims`](crate::Scenario::claims) names and that never happened, in a
+    /// The kinds of fault that [`Scenario::claims`](crate::Scenario::claims) or the profile names and that never happened, in a
     /// campaign of at least 100 seeds; fewer cannot tell.
     #[must_use]
     pub fn unseen_claims(&self) -> Vec<&'static str> {
-        crate::scenario::unseen_claims(self.seeds, &self.faults)
+        match self.profile {
+            None => crate::scenario::unseen_claims(self.seeds, &self.faults),
+            Some(profile) => crate::scenario::unseen_by(profile, self.seeds, &self.nemesis),
+        }
     }
 
     fn add(&mut self, seed: u64, run: &RunReport, until: Option<&str>) -> bool {
@@ -72,6 +84,8 @@ impl CampaignReport {
         self.steps += run.steps;
         self.writes += run.writes;
         self.faults.add(&run.faults);
+        self.nemesis.add(&run.nemesis);
+        self.most_recovery_steps = self.most_recovery_steps.max(run.recovery_steps);
         let properties: Vec<_> = run.violated().collect();
         if properties.is_empty() {
             return false;
@@ -102,6 +116,8 @@ impl CampaignReport {
         self.steps += other.steps;
         self.writes += other.writes;
         self.faults.add(&other.faults);
+        self.nemesis.add(&other.nemesis);
+        self.most_recovery_steps = self.most_recovery_steps.max(other.most_recovery_steps);
         self.take_first(other.first);
     }
 }
@@ -116,7 +132,7 @@ impl Campaign {
         let next = AtomicU64::new(self.seeds.start);
         let end = AtomicU64::new(self.seeds.end);
         let done = AtomicU64::new(0);
-        let total = Mutex::new(Ok(CampaignReport::default()));
+        let total = Mutex::new(Ok(CampaignReport { profile: self.profile, ..CampaignReport::default() }));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if self.threads == 0 { cores } else { self.threads };
         std::thread::scope(|scope| {
@@ -144,7 +160,7 @@ impl Campaign {
             if seed >= end.load(Ordering::Relaxed) {
                 return Ok(report);
             }
-            if report.add(seed, &run_seed(seed, self.plant)?, self.until) {
+            if report.add(seed, &run_seed(seed, self.profile, self.plant)?, self.until) {
                 end.fetch_min(seed, Ordering::Relaxed);
             }
             done();

@@ -10,13 +10,16 @@ mod chance;
 mod counts;
 mod history;
 mod nemesis;
+mod ordeal;
+mod progress;
 mod run;
 mod scenario;
 
 pub use campaign::{Campaign, CampaignReport, Violation};
 pub use counts::{RoleCounts, count_writes};
 pub use nemesis::{Fault, Nemesis, NemesisCounts, Planned, Profile, Target, Told};
-pub use run::{RunReport, run_scenario, run_seed, trace_seed};
+pub use ordeal::RECOVERY_STEPS;
+pub use run::{RunReport, run_scenario, run_scenario_under, run_seed, trace_seed};
 pub use scenario::Scenario;
 pub use stentor_fabric_sim::FaultCounts;
 pub use stentor_multicast::{Plant, Variant};

@@ -4,6 +4,7 @@ use stentor_fabric_sim::{FaultCounts, FaultMix, NetworkModel};
 use stentor_multicast::{Limits, Variant};
 
 use crate::chance::Chance;
+use crate::nemesis::{Nemesis, NemesisCounts, Profile};
 
 /// What one seed runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +57,32 @@ impl Scenario {
         ]
     }
 
+    /// Draws a cluster for a profile: 2 or 3 groups, of which at least one may lose somebody, and a load that lasts about
+    /// as long as the faults. Queue pairs break sooner than usual, so that it happens within a run.
+    #[must_use]
+    pub fn draw_for(seed: u64, _profile: Profile) -> Self {
+        let mut chance = Chance::new(seed, 400);
+        let mut groups: Vec<usize> = vec![chance.pick(&[3, 3, 5])];
+        groups.extend((0..chance.between(1, 2)).map(|_| chance.pick(&[1, 2, 3, 3, 3, 5])));
+        let clients = chance.between(2, 3) as u16;
+        let messages = chance.between(20, 40);
+        Scenario {
+            groups,
+            clients,
+            messages,
+            limits: Limits {
+                message_bytes: 1536,
+                window: chance.pick(&[2, 4, 8, 16]),
+                body_ring_bytes: chance.pick(&[2048, 8192]),
+                control_ring_bytes: 4096,
+            },
+            variant: chance.pick(&[Variant::V2, Variant::V2, Variant::V2, Variant::V2, Variant::V1]),
+            network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
+            mix: FaultMix::NONE,
+            pause_ns: 2 * Nemesis::UNTIL_NS / messages,
+        }
+    }
+
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
     /// contract, stalls and short partitions that break no connection. Nobody crashes.
     #[must_use]
@@ -100,6 +127,16 @@ pub(crate) fn unseen_claims(seeds: u64, faults: &FaultCounts) -> Vec<&'static st
     let counted = faults.named();
     let seen = |claim: &str| counted.iter().any(|(name, count)| *name == claim && *count > 0);
     Scenario::claims().iter().copied().filter(|claim| !seen(claim)).collect()
+}
+
+/// The same for a profile.
+pub(crate) fn unseen_by(profile: Profile, seeds: u64, counts: &NemesisCounts) -> Vec<&'static str> {
+    if seeds < CLAIMED_FROM_SEEDS {
+        return Vec::new();
+    }
+    let counted = counts.named();
+    let seen = |claim: &str| counted.iter().any(|(name, count)| *name == claim && *count > 0);
+    profile.claims().into_iter().filter(|claim| !seen(claim)).collect()
 }
 
 #[cfg(test)]

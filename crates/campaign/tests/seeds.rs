@@ -4,7 +4,7 @@ use stentor_campaign::{Campaign, Plant};
 
 #[test]
 fn the_first_seeds_hold_every_property() {
-    let campaign = Campaign { seeds: 0..20, plant: Plant::None, until: None, threads: 0 };
+    let campaign = Campaign { seeds: 0..20, profile: None, plant: Plant::None, until: None, threads: 0 };
     let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
     println!("{report:?}");
     assert_eq!(report.first, None);

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use stentor_campaign::Profile;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SimCommand {
@@ -22,6 +23,9 @@ pub(crate) struct SimMulticast {
     /// Write the trace of the one seed (Chrome trace JSON; ui.perfetto.dev opens it)
     #[arg(long, value_name = "FILE", requires = "seed", value_hint = ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
+    /// Let processes, links and elections fail: calm, failover, partition, clients or all
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    pub(crate) profile: Option<Profile>,
     /// Threads; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
@@ -41,6 +45,13 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| wanted());
     let range = number(from)?..number(to)?;
     if range.is_empty() { Err(format!("`{text}` has no seeds; the end comes after the beginning")) } else { Ok(range) }
+}
+
+fn profile(text: &str) -> Result<Profile, String> {
+    Profile::named(text).ok_or_else(|| {
+        let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
+        format!("there is no profile `{text}`; there are {}", names.join(", "))
+    })
 }
 
 #[cfg(test)]

@@ -61,7 +61,13 @@ fn name(_: Plant) -> Option<&'static str> {
 }
 
 fn campaign(args: &SimMulticast, plant: Plant, output: Output) -> Result<Verdict, Failure> {
-    let campaign = Campaign { seeds: args.seeds.clone(), plant, until: breaks(plant), threads: args.threads };
+    let campaign = Campaign {
+        seeds: args.seeds.clone(),
+        profile: args.profile,
+        plant,
+        until: breaks(plant),
+        threads: args.threads,
+    };
     let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
     let report = campaign.run(|done| bar.set_position(done));
     bar.finish_and_clear();

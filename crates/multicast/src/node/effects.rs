@@ -21,6 +21,8 @@ pub struct Delivered<'a> {
     pub timestamp: Timestamp,
     /// Number of this delivery at this process, from 1.
     pub number: u64,
+    /// Ballot of the own group under which this process knows that it is decided.
+    pub ballot: Ballot,
     /// The bytes; valid during the call.
     pub payload: &'a [u8],
 }
@@ -154,6 +156,7 @@ impl<A: Application> Effects for Out<'_, A> {
             id: delivery.id,
             timestamp: delivery.timestamp,
             number: delivery.number,
+            ballot: delivery.ballot,
             payload,
         });
         self.outputs.notify[usize::from(client.0)] |= notify;

@@ -86,11 +86,12 @@ impl Replica {
             return false;
         }
         let own = (message.own, self.ballot);
-        let Some(vector) = message.votes.quorum(&message.destinations, own, &self.config.topology) else {
+        let Some((vector, ballot)) = message.votes.quorum(&message.destinations, own, &self.config.topology) else {
             return false;
         };
         let (latest, set, assigned) = (message.latest(vector), message.set, slot < window.assigned);
-        window.slot_mut(slot).decided = Some(latest);
+        let (word, message) = (ballot.to_word(), window.slot_mut(slot));
+        (message.decided, message.decided_in) = (Some(latest), word);
         if assigned && leads {
             window.count_decided(set);
         }

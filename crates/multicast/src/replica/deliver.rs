@@ -2,7 +2,7 @@
 
 use super::{Delivery, Replica};
 use crate::plant::planted;
-use crate::{ClientId, Effects, MessageId, Timestamp};
+use crate::{Ballot, ClientId, Effects, MessageId, Timestamp};
 
 impl Replica {
     /// Delivers, in order, every decided message that no other message of the stream can still come before.
@@ -45,10 +45,11 @@ impl Replica {
         self.delivered += 1;
         let window = &mut self.windows[usize::from(client.0)];
         let message = window.slot_mut(slot);
+        let ballot = if message.decided_in == 0 { self.ballot } else { Ballot::from_word(message.decided_in) };
         message.finish();
         let id = MessageId { client, sequence: message.sequence };
         window.pass_delivered();
-        effects.deliver(&Delivery { id, slot, timestamp, number: self.delivered });
+        effects.deliver(&Delivery { id, slot, timestamp, number: self.delivered, ballot });
     }
 
     /// For the planted bugs that order a message as soon as it is decided.

@@ -120,6 +120,9 @@ pub struct Delivery {
     pub timestamp: Timestamp,
     /// Number of this delivery at this process, from 1.
     pub number: u64,
+    /// Ballot of the own group in the quorum that decided it; a larger one if this process was only told that it is
+    /// decided.
+    pub ballot: Ballot,
 }
 
 /// Why an input was refused. The state did not change. It was sealed, so it is not a torn write but a peer that does not
@@ -367,6 +370,15 @@ impl Replica {
     pub fn sequence_of(&self, client: ClientId, slot: u64) -> Option<u64> {
         let window = self.windows.get(usize::from(client.0))?;
         window.is_here(slot).then(|| window.slot(slot).sequence)
+    }
+
+    /// Messages that have this group's timestamp and are not delivered here.
+    pub fn undelivered(&self) -> impl Iterator<Item = MessageId> + '_ {
+        self.windows.iter().zip(0..).flat_map(|(window, client)| {
+            let here = window.open().filter(|slot| window.is_here(*slot)).map(|slot| window.slot(slot));
+            let open = here.filter(|message| message.ordered && !message.delivered);
+            open.map(move |message| MessageId { client: ClientId(client), sequence: message.sequence })
+        })
     }
 
     /// Messages delivered so far.

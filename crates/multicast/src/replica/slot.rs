@@ -32,6 +32,8 @@ pub(super) struct Slot {
     pub(super) vector: bool,
     /// The final timestamp, once decided.
     pub(super) decided: Option<Timestamp>,
+    /// Word of the own group's ballot in the quorum that decided it; 0 if that is not known.
+    pub(super) decided_in: u64,
     pub(super) delivered: bool,
     /// Never to be delivered.
     pub(super) void: bool,
@@ -54,6 +56,7 @@ impl Slot {
         self.ordered = false;
         self.vector = false;
         self.decided = None;
+        self.decided_in = 0;
         self.delivered = false;
         self.void = false;
         self.age = 0;
@@ -152,6 +155,7 @@ impl Slot {
     /// Delivered: nobody's vote is needed any more.
     pub(super) fn finish(&mut self) {
         self.delivered = true;
+        self.decided_in = 0;
         self.votes.clear();
     }
 
@@ -161,6 +165,7 @@ impl Slot {
         self.ordered = false;
         self.vector = false;
         self.decided = None;
+        self.decided_in = 0;
         self.void = false;
         if !leads {
             self.times.fill(0);

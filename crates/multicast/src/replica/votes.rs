@@ -73,13 +73,13 @@ impl Votes {
 
     /// The vector that a majority of every destination group acknowledged, each in one ballot of its own. `own`: position
     /// of the own group and the ballot whose state is installed; what was acknowledged in a larger one does not count yet,
-    /// because that ballot may have put something before.
+    /// because that ballot may have put something before. Besides, the own group's ballot.
     pub(super) fn quorum(
         &self,
         destinations: &[Destination],
         own: (usize, Ballot),
         topology: &Topology,
-    ) -> Option<Times<'_>> {
+    ) -> Option<(Times<'_>, Ballot)> {
         let groups = destinations.len();
         let majority = |tallies: &[Tally]| {
             let mut tallies = tallies.iter().zip(destinations);
@@ -90,6 +90,6 @@ impl Votes {
             .chunks_exact(groups)
             .zip(self.vectors.chunks_exact(groups))
             .find(|(tallies, _)| majority(tallies) && installed(tallies))
-            .map(|(_, vector)| Times::new(vector))
+            .map(|(tallies, vector)| (Times::new(vector), Ballot::from_word(tallies[own.0].ballot)))
     }
 }

@@ -49,7 +49,8 @@ impl Effects for Recorder {
     }
 
     fn deliver(&mut self, delivery: &Delivery) {
-        self.0.push(Effect::Deliver(*delivery));
+        // The ballot is the first one throughout; it has a test of its own.
+        self.0.push(Effect::Deliver(Delivery { ballot: led_by(0), ..*delivery }));
     }
 
     fn begin_stream(&mut self, ballot: Ballot) {
@@ -182,7 +183,7 @@ pub(crate) fn head(sequence: u64, slot: u64, groups: u8) -> Head {
 
 pub(crate) fn delivery(sequence: u64, slot: u64, time: u64, group: u16, number: u64) -> Effect {
     let id = MessageId { client: ClientId(0), sequence };
-    Effect::Deliver(Delivery { id, slot, timestamp: Timestamp { time, group }, number })
+    Effect::Deliver(Delivery { id, slot, timestamp: Timestamp { time, group }, number, ballot: led_by(0) })
 }
 
 /// The acknowledgements of member `me` of [`TWO_GROUPS`] for client 0's message to [`BOTH`]: each names the slot at its

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor_campaign::{CampaignReport, FaultCounts, Plant, Scenario};
+use stentor_campaign::{CampaignReport, FaultCounts, NemesisCounts, Plant, Profile, RECOVERY_STEPS, Scenario};
 
 use super::{breaks, name};
 use crate::commands::check::{in_order, title};
@@ -23,6 +23,10 @@ pub(super) struct Simulated {
     pub(super) violations: u64,
     pub(super) first_violation: Option<First>,
     pub(super) plant: Option<&'static str>,
+    pub(super) profile: Option<&'static str>,
+    /// Steps of all processes from the end of the faults until everything was delivered, at most, and the bound.
+    pub(super) most_recovery_steps: Option<u64>,
+    pub(super) recovery_steps_bound: Option<u64>,
     pub(super) messages: u64,
     pub(super) deliveries: u64,
     pub(super) steps: u64,
@@ -55,6 +59,8 @@ pub(super) struct One {
     /// By name: `ok`, `violated` or `not_checked`.
     pub(super) properties: BTreeMap<&'static str, &'static str>,
     pub(super) virtual_ns: u64,
+    /// What was done to it, in words.
+    pub(super) happened: Vec<String>,
     pub(super) trace: Option<PathBuf>,
 }
 
@@ -73,11 +79,18 @@ pub(super) struct Cluster {
 
 impl First {
     /// `property` is the first of them, or the one that the planted bug is known to break.
-    pub(super) fn new(seed: u64, properties: Vec<&'static str>, counter_example: String, plant: Plant) -> Self {
+    pub(super) fn new(
+        seed: u64,
+        properties: Vec<&'static str>,
+        counter_example: String,
+        profile: Option<Profile>,
+        plant: Plant,
+    ) -> Self {
         let known = breaks(plant).filter(|property| properties.contains(property));
         let property = known.or_else(|| properties.first().copied()).unwrap_or("nothing");
         let planted = name(plant).map(|name| format!(" --plant {name}")).unwrap_or_default();
-        let reproduce = format!("stentor sim multicast --seed {seed}{planted}");
+        let under = profile.map(|profile| format!(" --profile {profile}")).unwrap_or_default();
+        let reproduce = format!("stentor sim multicast --seed {seed}{under}{planted}");
         First { seed, property, reproduce, properties, counter_example }
     }
 }
@@ -104,8 +117,9 @@ impl Cluster {
 
 impl Simulated {
     pub(super) fn campaign(report: &CampaignReport, plant: Plant) -> Self {
-        let first =
-            report.first.clone().map(|first| First::new(first.seed, first.properties, first.counter_example, plant));
+        let profile = report.profile;
+        let first = report.first.clone();
+        let first = first.map(|first| First::new(first.seed, first.properties, first.counter_example, profile, plant));
         let unseen_faults = report.unseen_claims();
         Simulated {
             ok: report.violations == 0 && unseen_faults.is_empty(),
@@ -118,7 +132,10 @@ impl Simulated {
             steps: report.steps,
             writes: report.writes,
             wall_seconds: report.wall.as_secs_f64(),
-            faults: told(&report.faults),
+            faults: told(&report.faults, profile, &report.nemesis),
+            profile: profile.map(Profile::name),
+            most_recovery_steps: profile.map(|_| report.most_recovery_steps),
+            recovery_steps_bound: profile.map(|_| RECOVERY_STEPS),
             unseen_faults,
             one: None,
         }
@@ -153,8 +170,14 @@ impl Simulated {
 }
 
 /// The claimed kinds of fault, whatever their count, and those that happened although nobody claimed it.
-pub(super) fn told(faults: &FaultCounts) -> BTreeMap<&'static str, u64> {
-    faults.named().into_iter().filter(|(kind, count)| *count > 0 || Scenario::claims().contains(kind)).collect()
+pub(super) fn told(
+    faults: &FaultCounts,
+    profile: Option<Profile>,
+    nemesis: &NemesisCounts,
+) -> BTreeMap<&'static str, u64> {
+    let claims = profile.map_or_else(|| Scenario::claims().to_vec(), Profile::claims);
+    let all = faults.named().into_iter().chain(nemesis.named());
+    all.filter(|(kind, count)| *count > 0 || claims.contains(kind)).collect()
 }
 
 pub(super) fn impossible(error: &impl Display) -> Failure {
@@ -179,6 +202,9 @@ impl Human for One {
             };
             let _ = writeln!(text, "{property:3} {:22} {state}", title(property));
         }
+        for line in &self.happened {
+            let _ = writeln!(text, "  {line}");
+        }
         if let Some(trace) = &self.trace {
             let _ = writeln!(text, "trace: {} (ui.perfetto.dev opens it)", trace.display());
         }
@@ -195,6 +221,14 @@ impl Human for Simulated {
             "{seeds} seeds, {messages} messages, {deliveries} deliveries, {steps} steps in {wall_seconds:.1} s; \
              {violations} seeds with a violation"
         );
+        if let (Some(profile), Some(most), Some(bound)) =
+            (self.profile, self.most_recovery_steps, self.recovery_steps_bound)
+        {
+            let _ = writeln!(
+                text,
+                "profile {profile}: everything was delivered within {most} steps after the faults stopped; the bound is {bound}"
+            );
+        }
         let row = |(kind, count): (&&str, &u64)| vec![format!("  {}", kind.replace('_', " ")), count.to_string()];
         text.push_str("faults\n");
         text += &columns(&self.faults.iter().map(row).collect::<Vec<_>>());

@@ -181,8 +181,12 @@ impl<F: Fabric> Member<F> {
         let done = self.with_replica(app, received.tail(), |replica, out| replica.on_letter(from, letter, out));
         done.ok()?;
         // Whoever takes a client's place must not use its numbers again, also those that came with a state.
-        for (client, body) in self.bodies.iter_mut().enumerate() {
-            body.last_sequence = body.last_sequence.max(self.replica.last_sequence(ClientId(client as u16)));
+        // What was delivered elsewhere and came with a state is free here, too: its clients wait for that.
+        for (client, body) in (0..).map(ClientId).zip(&mut self.bodies) {
+            body.last_sequence = body.last_sequence.max(self.replica.last_sequence(client));
+            if self.replica.first_held(client) > body.credited_slots {
+                self.outputs.touch(client);
+            }
         }
         self.follow(ballot);
         if let (Letter::Install { ballot, .. }, [_, position, generation, ..]) = (letter, received.words())

@@ -52,6 +52,11 @@ impl<F: Fabric> Member<F> {
         let at = usize::from(client.0);
         let Some((incarnation, start)) = self.bodies[at].greeted.take() else { return };
         let body = &mut self.bodies[at];
+        if body.ring.incarnation().is_some_and(|before| before != incarnation) {
+            // Of what the process before multicast, nothing may have come here. Its numbers are not used again: not by
+            // this one, which begins above what it is told, nor by the next, if nothing of this one comes either.
+            body.last_sequence += u64::from(self.window) * self.topology.groups() as u64;
+        }
         self.stores[at].move_aside(body.freed_slots);
         let process = self.topology.client_process(client);
         body.ring.restart(incarnation, start, self.seals.of(process, incarnation));
