@@ -228,6 +228,8 @@ impl Replica {
         let bit = self.config.topology.member_bit(self.group, from).unwrap_or(0);
         if self.is_joining() {
             self.fresh |= bit;
+            self.genesis.retain(|(process, _)| *process != from);
+            self.genesis.push((from, incarnation));
             let all = (1_u128 << self.config.topology.size(self.group)) as u64;
             if self.fresh | self.bit == all.wrapping_sub(1) {
                 // The last words of a process without memory: whoever has not heard that all are there hears it now.
@@ -241,6 +243,15 @@ impl Replica {
                 for client in 0..self.windows.len() as u16 {
                     self.settle(ClientId(client), effects);
                 }
+            }
+            return;
+        }
+        let first = self.config.topology.first_ballot(self.group);
+        if self.promised == first && self.genesis.contains(&(from, incarnation)) {
+            // It has no memory because it never had any: it only has not heard that all are there.
+            effects.letter(from, &Letter::Join { incarnation: self.life });
+            if self.leads {
+                self.install_at(from, false, effects);
             }
             return;
         }

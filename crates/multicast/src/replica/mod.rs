@@ -220,8 +220,12 @@ pub struct Replica {
     bit: u64,
     /// Without memory: its incarnation.
     joining: Option<u64>,
+    /// This process's incarnation.
+    life: u64,
     /// Members that said they are without memory too, while this one is.
     fresh: u64,
+    /// Who they are: they begin the group's life with this one, if they have not yet.
+    genesis: Vec<Admitted>,
     promised: Ballot,
     /// The last ballot whose complete state is installed here.
     ballot: Ballot,
@@ -278,7 +282,9 @@ impl Replica {
             group,
             bit: 1 << index,
             joining: Some(incarnation),
+            life: incarnation,
             fresh: 0,
+            genesis: Vec::new(),
             promised: Ballot::NONE,
             ballot: Ballot::NONE,
             stream_ballot: Ballot::NONE,
