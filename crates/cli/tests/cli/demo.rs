@@ -40,9 +40,7 @@ fn every_property_is_judged_and_holds() {
     let again = if document["leader_changes"] == 0 { expected / 10.0 } else { expected / 2.0 };
     assert!(items > expected - 0.001 && items < expected + again, "{items} {share}: {document:#}");
     let writes = document["writes_per_message"].as_f64().unwrap();
-    // Letters count as writes, too: how many there are depends on how busy the host is.
-    let letters = document["writes_by_step"]["letter"].as_f64().unwrap();
-    assert!(writes > 0.0 && writes - letters <= items, "{writes}, {letters} of them letters: {document:#}");
+    assert!(writes > 0.0 && writes <= items, "{writes}");
     let mut names: Vec<_> =
         fs::read_dir(keep).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();

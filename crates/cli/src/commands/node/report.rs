@@ -60,7 +60,11 @@ impl Served {
 
     /// Remote writes of the protocol's steps, without flow control.
     pub(in crate::commands) fn protocol_writes(&self) -> u64 {
-        self.writes.iter().filter(|(step, _)| *step != Step::Credit.name()).map(|(_, count)| count).sum()
+        self.writes
+            .iter()
+            .filter(|(step, _)| *step != Step::Credit.name() && *step != Step::Letter.name())
+            .map(|(_, count)| count)
+            .sum()
     }
 
     pub(super) fn text(&self) -> String {
