@@ -51,13 +51,13 @@ pub(crate) struct Load {
 }
 
 pub(crate) struct Message {
-    to: Vec<GroupId>,
-    payload: Vec<u8>,
-    notify: bool,
+    pub(crate) to: Vec<GroupId>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) notify: bool,
 }
 
 impl Load {
-    fn draw(&mut self) -> Message {
+    pub(crate) fn draw(&mut self) -> Message {
         let chance = &mut self.chance;
         let wanted = match chance.between(0, 9) {
             0..=3 => 1,
@@ -78,6 +78,13 @@ impl Load {
         let mut payload = vec![0; bytes as usize];
         chance.fill(&mut payload);
         Message { to, payload, notify: chance.between(0, 3) == 0 }
+    }
+}
+
+impl Load {
+    /// A pause, ns.
+    pub(crate) fn between_messages(&mut self) -> u64 {
+        self.chance.between(0, self.pause_ns)
     }
 }
 

@@ -9,6 +9,7 @@ use stentor_fabric_sim::FaultCounts;
 use stentor_multicast::{NodeError, Plant};
 
 use crate::neb;
+use crate::nemesis::{NemesisCounts, Profile};
 use crate::run::run_seed;
 
 /// Seeds to run.
@@ -16,6 +17,8 @@ use crate::run::run_seed;
 pub struct Campaign {
     /// The seeds.
     pub seeds: Range<u64>,
+    /// Faults beside those of the network.
+    pub profile: Profile,
     /// A planted bug.
     pub plant: Plant,
     /// End with the first seed that violates this property (all lower seeds are run to their end first).
@@ -56,6 +59,10 @@ pub struct CampaignReport {
     pub faults: FaultCounts,
     /// What else was counted, by name; the same names in every run of a protocol.
     pub more: Vec<(&'static str, u64)>,
+    /// What the nemesis of the profile did; nothing, in a calm campaign and in those of the broadcast.
+    pub nemesis: NemesisCounts,
+    /// The most steps that it took to deliver everything after the nemesis had stopped.
+    pub most_recovery_steps: u64,
     /// Wall time.
     pub wall: Duration,
 }
@@ -71,6 +78,8 @@ pub(crate) struct Ran {
     pub(crate) writes: u64,
     pub(crate) faults: FaultCounts,
     pub(crate) more: Vec<(&'static str, u64)>,
+    pub(crate) nemesis: NemesisCounts,
+    pub(crate) recovery_steps: u64,
 }
 
 fn add_named(to: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
@@ -84,17 +93,18 @@ fn add_named(to: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
 }
 
 impl CampaignReport {
-    /// The kinds of fault that [`Scenario::claims`](crate::Scenario::claims) names and that never happened, in a
-    /// campaign of at least 100 seeds; fewer cannot tell.
+    /// The kinds of fault that [`Scenario::claims_under`](crate::Scenario::claims_under) names and that never happened, in
+    /// a campaign of at least 100 seeds; fewer cannot tell.
     #[must_use]
-    pub fn unseen_claims(&self) -> Vec<&'static str> {
-        crate::scenario::unseen_claims(self.seeds, &self.faults)
+    pub fn unseen_claims(&self, profile: Profile) -> Vec<&'static str> {
+        let counted = [self.faults.named(), self.nemesis.named()].concat();
+        crate::scenario::unseen(&crate::Scenario::claims_under(profile), self.seeds, &counted)
     }
 
     /// The same for a campaign of the broadcast.
     #[must_use]
     pub fn unseen_neb_claims(&self) -> Vec<&'static str> {
-        crate::scenario::unseen(neb::Scenario::claims(), self.seeds, &self.faults)
+        crate::scenario::unseen(neb::Scenario::claims(), self.seeds, &self.faults.named())
     }
 
     fn add(&mut self, seed: u64, run: &Ran, until: Option<&str>) -> bool {
@@ -105,6 +115,8 @@ impl CampaignReport {
         self.writes += run.writes;
         self.faults.add(&run.faults);
         add_named(&mut self.more, &run.more);
+        self.nemesis.add(&run.nemesis);
+        self.most_recovery_steps = self.most_recovery_steps.max(run.recovery_steps);
         let properties = run.properties.clone();
         if properties.is_empty() {
             return false;
@@ -136,6 +148,8 @@ impl CampaignReport {
         self.writes += other.writes;
         self.faults.add(&other.faults);
         add_named(&mut self.more, &other.more);
+        self.nemesis.add(&other.nemesis);
+        self.most_recovery_steps = self.most_recovery_steps.max(other.most_recovery_steps);
         self.take_first(other.first);
     }
 }
@@ -147,7 +161,7 @@ impl Campaign {
     /// [`NodeError`], if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, NodeError> {
         let one = |seed| {
-            let run = run_seed(seed, self.plant)?;
+            let run = run_seed(seed, self.profile, self.plant)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 counter_example: run.report.counter_example,
@@ -157,6 +171,8 @@ impl Campaign {
                 writes: run.writes,
                 faults: run.faults,
                 more: Vec::new(),
+                nemesis: run.nemesis,
+                recovery_steps: run.recovery_steps,
             })
         };
         Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
@@ -193,6 +209,8 @@ impl NebCampaign {
                 steps: run.steps,
                 writes: run.writes,
                 faults: run.faults,
+                nemesis: NemesisCounts::default(),
+                recovery_steps: 0,
             })
         };
         Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)

@@ -3,7 +3,7 @@
 use stentor_checker as checker;
 use stentor_checker::{Checker, Cluster, EventKind, Label, Report};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Delivered, GroupId, MemoryUse, MessageId, RemoteOp, Step, Topology};
+use stentor_multicast::{Ballot, Delivered, GroupId, MemoryUse, MessageId, RemoteOp, Step, Topology};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The history of a run, judged as it grows.
@@ -14,6 +14,12 @@ pub(crate) struct History {
     regions: Label,
     queues: Label,
     pub(crate) deliveries: u64,
+    /// By process.
+    incarnations: Vec<u32>,
+    /// By group: the application's state after each delivery, as whoever was there first had it.
+    digests: Vec<Vec<Option<u64>>>,
+    /// States of applications that differed.
+    pub(crate) wrong_states: u64,
 }
 
 impl History {
@@ -28,7 +34,17 @@ impl History {
         let steps = Step::ALL.iter().map(|step| cluster.label(step.name())).collect();
         let (regions, queues) = (cluster.label("regions"), cluster.label("queues"));
         let first_client = topology.all_members() as u32;
-        History { checker: Checker::new(cluster), first_client, steps, regions, queues, deliveries: 0 }
+        History {
+            incarnations: vec![1; topology.processes()],
+            digests: vec![Vec::new(); topology.groups()],
+            wrong_states: 0,
+            checker: Checker::new(cluster),
+            first_client,
+            steps,
+            regions,
+            queues,
+            deliveries: 0,
+        }
     }
 
     fn message(&self, id: MessageId) -> checker::MessageId {
@@ -36,18 +52,72 @@ impl History {
         checker::MessageId { client, sequence: id.sequence }
     }
 
+    fn ballot(&self, ballot: Ballot) -> checker::Ballot {
+        checker::Ballot { number: ballot.number(), by: checker::Process(u32::from(ballot.leader().0)) }
+    }
+
     fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
+        let incarnation = self.incarnations[process.index()];
         let process = checker::Process(u32::from(process.0));
-        self.checker.event(&checker::Event { t, process, incarnation: 1, kind });
+        self.checker.event(&checker::Event { t, process, incarnation, kind });
     }
 
     pub(crate) fn multicast(&mut self, t: u64, me: ProcessId, id: MessageId, to: &[GroupId], payload: &[u8]) {
+        let multicast = self.message_to(id, to, payload);
+        self.event(t, me, EventKind::Multicast(multicast));
+    }
+
+    pub(crate) fn synced(&mut self, t: u64, me: ProcessId, id: MessageId, to: &[GroupId], payload: &[u8]) {
+        let multicast = self.message_to(id, to, payload);
+        self.event(t, me, EventKind::Synced(multicast));
+    }
+
+    /// The process is gone; what its place does next is another incarnation's.
+    pub(crate) fn crash(&mut self, t: u64, process: ProcessId) {
+        self.event(t, process, EventKind::Crash);
+        self.incarnations[process.index()] += 1;
+    }
+
+    /// The process has its group's state, that after delivery `from`.
+    pub(crate) fn recover(&mut self, t: u64, process: ProcessId, from: u64) {
+        self.event(t, process, EventKind::Recover { from });
+    }
+
+    /// A process that was there all the time was given another one's state: as if it had come back.
+    pub(crate) fn caught_up(&mut self, t: u64, process: ProcessId, from: u64) {
+        self.incarnations[process.index()] += 1;
+        self.recover(t, process, from);
+    }
+
+    /// A leader is ready.
+    pub(crate) fn epoch(&mut self, t: u64, me: ProcessId, group: GroupId, ballot: Ballot, carried: &[MessageId]) {
+        let (group, number) = (checker::Group(group.0), ballot.number());
+        let by = checker::Process(u32::from(ballot.leader().0));
+        for id in carried {
+            let (m, ballot) = (self.message(*id), checker::Ballot { number, by });
+            self.event(t, me, EventKind::Carry { m, group, ballot });
+        }
+        let carried = Some(carried.len() as u32);
+        self.event(t, me, EventKind::Epoch { group, ballot: number, by, leader: by, carried });
+    }
+
+    /// An application's state after so many deliveries.
+    pub(crate) fn digest(&mut self, group: GroupId, number: u64, digest: u64) {
+        let digests = &mut self.digests[usize::from(group.0)];
+        let at = number as usize;
+        if digests.len() <= at {
+            digests.resize(at + 1, None);
+        }
+        self.wrong_states += u64::from(*digests[at].get_or_insert(digest) != digest);
+    }
+
+    fn message_to(&self, id: MessageId, to: &[GroupId], payload: &[u8]) -> checker::Multicast {
         let mut groups = checker::GroupSet::default();
         for group in to {
             groups.insert(checker::Group(group.0));
         }
         let (m, len, hash) = (self.message(id), payload.len() as u32, xxh3_64(payload));
-        self.event(t, me, EventKind::Multicast(checker::Multicast { m, to: groups, len, hash }));
+        checker::Multicast { m, to: groups, len, hash }
     }
 
     pub(crate) fn deliver(&mut self, t: u64, me: ProcessId, group: GroupId, delivered: &Delivered<'_>) {
@@ -60,7 +130,7 @@ impl History {
             ts: checker::Timestamp { time, group: checker::Group(from) },
             hash: xxh3_64(delivered.payload),
             len: Some(delivered.payload.len() as u32),
-            ballot: None,
+            ballot: Some(self.ballot(delivered.ballot)),
         };
         self.event(t, me, EventKind::Deliver(deliver));
     }

@@ -12,13 +12,16 @@ mod counts;
 mod history;
 pub mod neb;
 mod nemesis;
+mod ordeal;
+mod progress;
 mod run;
 mod scenario;
 
 pub use campaign::{Campaign, CampaignReport, NebCampaign, Violation};
 pub use counts::{RoleCounts, count_writes};
 pub use nemesis::{Fault, Nemesis, NemesisCounts, Planned, Profile, Target, Told};
-pub use run::{RunReport, run_scenario, run_seed, trace_seed};
+pub use ordeal::RECOVERY_STEPS;
+pub use run::{RunReport, run_scenario, run_scenario_under, run_seed, trace_seed};
 pub use scenario::Scenario;
 pub use stentor_fabric_sim::FaultCounts;
 pub use stentor_multicast::{Plant, Variant};

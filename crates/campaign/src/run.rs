@@ -12,6 +12,8 @@ use stentor_multicast::{Client, ClientId, Counts, Member, NodeError, Place, Plan
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
 use crate::chance::Chance;
 use crate::history::History;
+use crate::nemesis::{NemesisCounts, Profile};
+use crate::ordeal;
 use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
 
 /// Nobody comes back in these runs.
@@ -38,23 +40,57 @@ pub struct RunReport {
     pub rejected: u64,
     /// Remote writes of steps 1 to 4.
     pub writes: u64,
+    /// The faults beside those of the network.
+    pub profile: Profile,
+    /// What the nemesis of the profile did.
+    pub nemesis: NemesisCounts,
+    /// Steps of all processes from the end of a profile's faults until everything was delivered.
+    pub recovery_steps: u64,
+    /// States of applications that differed after the same deliveries.
+    pub wrong_states: u64,
+    /// What the nemesis did, in words.
+    pub log: Vec<String>,
 }
 
 impl RunReport {
-    /// The names of violated properties; `M9` also if clients could not even send; and `rejected` if members refused
-    /// input.
+    /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ; and
+    /// `rejected` if members refused input although nobody failed. Who fell behind refuses what is beyond its window.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         let stuck = !self.finished && !self.report.violated().any(|property| property == "M9");
-        self.report.violated().chain(stuck.then_some("M9")).chain((self.rejected > 0).then_some("rejected"))
+        let besides = [
+            (stuck, "M9"),
+            (self.wrong_states > 0, "state"),
+            (self.rejected > 0 && self.profile == Profile::Calm, "rejected"),
+        ];
+        self.report.violated().chain(besides.into_iter().filter_map(|(is, name)| is.then_some(name)))
     }
 }
 
-/// Runs a seed.
+/// Runs a seed under a profile.
 ///
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
-pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, NodeError> {
-    run_scenario(seed, &Scenario::draw(seed), plant)
+pub fn run_seed(seed: u64, profile: Profile, plant: Plant) -> Result<RunReport, NodeError> {
+    match profile {
+        Profile::Calm => run_scenario(seed, &Scenario::draw(seed), plant),
+        _ => run_scenario_under(seed, &Scenario::draw_under(seed, profile), profile, plant),
+    }
+}
+
+/// Runs a seed of a scenario that was not drawn, under a profile.
+///
+/// # Errors
+/// As [`run_seed`].
+///
+/// # Panics
+/// If the groups and clients of the scenario are no [`Topology`].
+pub fn run_scenario_under(
+    seed: u64,
+    scenario: &Scenario,
+    profile: Profile,
+    plant: Plant,
+) -> Result<RunReport, NodeError> {
+    Ok(ordeal::run(seed, scenario, profile, plant, false)?.0)
 }
 
 /// Runs a seed of a scenario that was not drawn.
@@ -72,8 +108,11 @@ pub fn run_scenario(seed: u64, scenario: &Scenario, plant: Plant) -> Result<RunR
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn trace_seed(seed: u64, plant: Plant) -> Result<(RunReport, String), NodeError> {
-    run(seed, &Scenario::draw(seed), plant, true)
+pub fn trace_seed(seed: u64, profile: Profile, plant: Plant) -> Result<(RunReport, String), NodeError> {
+    match profile {
+        Profile::Calm => run(seed, &Scenario::draw(seed), plant, true),
+        _ => ordeal::run(seed, &Scenario::draw_under(seed, profile), profile, plant, true),
+    }
 }
 
 fn run(seed: u64, scenario: &Scenario, plant: Plant, trace: bool) -> Result<(RunReport, String), NodeError> {
@@ -132,7 +171,7 @@ fn actor(
     }
 }
 
-fn load(seed: u64, client: ClientId, scenario: &Scenario, topology: &Topology) -> Load {
+pub(crate) fn load(seed: u64, client: ClientId, scenario: &Scenario, topology: &Topology) -> Load {
     Load {
         chance: Chance::new(seed, 1 + u64::from(client.0)),
         left: scenario.messages,
@@ -192,6 +231,21 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (Run
     let history = Rc::into_inner(shared).expect("the actors are gone").history.into_inner();
     let deliveries = history.deliveries;
     let report = history.finish();
-    let run = RunReport { report, messages, deliveries, finished, steps, virtual_ns: now, faults, rejected, writes };
+    let run = RunReport {
+        report,
+        messages,
+        deliveries,
+        finished,
+        steps,
+        virtual_ns: now,
+        faults,
+        rejected,
+        writes,
+        profile: Profile::Calm,
+        nemesis: NemesisCounts::default(),
+        recovery_steps: 0,
+        wrong_states: 0,
+        log: Vec::new(),
+    };
     (run, trace)
 }

@@ -1,9 +1,10 @@
 //! The cluster, the load and the faults of one seed.
 
-use stentor_fabric_sim::{FaultCounts, FaultMix, NetworkModel};
+use stentor_fabric_sim::{FaultMix, NetworkModel};
 use stentor_multicast::{Limits, Variant};
 
 use crate::chance::Chance;
+use crate::nemesis::{Nemesis, Profile};
 
 /// What one seed runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +57,55 @@ impl Scenario {
         ]
     }
 
+    /// The same under a profile; and what its nemesis does, as [`NemesisCounts`](crate::NemesisCounts) names it.
+    #[must_use]
+    pub fn claims_under(profile: Profile) -> Vec<&'static str> {
+        const NETWORK: usize = 6;
+        const OF_FAILURES: [&str; 6] = [
+            "revocations",
+            "writes_in_flight_at_revocation",
+            "partial_writes_at_revocation",
+            "partial_writes_at_crash",
+            "retry_exceeded",
+            "flushed",
+        ];
+        match profile {
+            Profile::Calm => Scenario::claims().to_vec(),
+            Profile::All => [&Scenario::claims()[..NETWORK], &OF_FAILURES, &profile.claims()].concat(),
+            _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
+        }
+    }
+
+    /// What a seed runs under a profile: [`Scenario::draw`], if it is the calm one. Else a cluster of 2 or 3 groups, of
+    /// which at least one may lose somebody, and a load that lasts about as long as the faults. Queue pairs break sooner
+    /// than usual, so that it happens within a run.
+    #[must_use]
+    pub fn draw_under(seed: u64, profile: Profile) -> Self {
+        if profile == Profile::Calm {
+            return Scenario::draw(seed);
+        }
+        let mut chance = Chance::new(seed, 400);
+        let mut groups: Vec<usize> = vec![chance.pick(&[3, 3, 5])];
+        groups.extend((0..chance.between(1, 2)).map(|_| chance.pick(&[1, 2, 3, 3, 3, 5])));
+        let clients = chance.between(2, 3) as u16;
+        let messages = chance.between(20, 40);
+        Scenario {
+            groups,
+            clients,
+            messages,
+            limits: Limits {
+                message_bytes: 1536,
+                window: chance.pick(&[2, 4, 8, 16]),
+                body_ring_bytes: chance.pick(&[2048, 8192]),
+                control_ring_bytes: 4096,
+            },
+            variant: chance.pick(&[Variant::V2, Variant::V2, Variant::V2, Variant::V2, Variant::V1]),
+            network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
+            mix: FaultMix::NONE,
+            pause_ns: 2 * Nemesis::UNTIL_NS / messages,
+        }
+    }
+
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
     /// contract, stalls and short partitions that break no connection. Nobody crashes.
     #[must_use]
@@ -93,16 +143,10 @@ impl Scenario {
 }
 
 /// The claimed kinds of fault that never happened in so many seeds; none as long as the seeds are too few to tell.
-pub(crate) fn unseen_claims(seeds: u64, faults: &FaultCounts) -> Vec<&'static str> {
-    unseen(Scenario::claims(), seeds, faults)
-}
-
-/// The same for any list of claims.
-pub(crate) fn unseen(claims: &[&'static str], seeds: u64, faults: &FaultCounts) -> Vec<&'static str> {
+pub(crate) fn unseen(claims: &[&'static str], seeds: u64, counted: &[(&'static str, u64)]) -> Vec<&'static str> {
     if seeds < CLAIMED_FROM_SEEDS {
         return Vec::new();
     }
-    let counted = faults.named();
     let seen = |claim: &str| counted.iter().any(|(name, count)| *name == claim && *count > 0);
     claims.iter().copied().filter(|claim| !seen(claim)).collect()
 }
@@ -110,14 +154,21 @@ pub(crate) fn unseen(claims: &[&'static str], seeds: u64, faults: &FaultCounts) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nemesis::NemesisCounts;
+    use stentor_fabric_sim::FaultCounts;
 
     #[test]
     fn every_claim_is_counted_and_one_that_never_happened_is_missed() {
-        let names: Vec<_> = FaultCounts::default().named().into_iter().map(|(name, _)| name).collect();
-        assert!(Scenario::claims().iter().all(|claim| names.contains(claim)));
-        assert_eq!(unseen_claims(100, &FaultCounts::default()), Scenario::claims());
-        assert!(unseen_claims(99, &FaultCounts::default()).is_empty());
+        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named()].concat();
+        for profile in Profile::ALL {
+            let claims = Scenario::claims_under(profile);
+            assert!(claims.iter().all(|claim| nothing.iter().any(|(name, _)| name == claim)), "{profile}");
+            assert_eq!(unseen(&claims, 100, &nothing), claims);
+            assert!(unseen(&claims, 99, &nothing).is_empty());
+        }
+        let claims = Scenario::claims_under(Profile::All);
+        assert!(!claims.contains(&"stalls") && claims.contains(&"torn_writes") && claims.contains(&"flaps"));
         let stalled = FaultCounts { stalls: 1, ..FaultCounts::default() };
-        assert!(!unseen_claims(100, &stalled).contains(&"stalls"));
+        assert!(!unseen(Scenario::claims(), 100, &stalled.named()).contains(&"stalls"));
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 
 /// A mix of faults.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Profile {
     /// Nothing but what the network does.
+    #[default]
     Calm,
     /// Members crash, come back without memory, are suspected; leaders are slow, changed on request, or change all the
     /// time.

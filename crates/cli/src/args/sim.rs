@@ -4,13 +4,23 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use stentor_campaign::Profile;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SimCommand {
     /// The atomic multicast: groups, clients, mixed destinations, every ordering fault of the contract
-    Multicast(SimSeeds),
+    Multicast(SimMulticast),
     /// The broadcast: processes that lie, crash, are cut off and suspected, under every ordering fault of the contract
     Neb(SimSeeds),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SimMulticast {
+    /// What fails besides: calm (nothing), failover, partition, clients or all
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
+    pub(crate) profile: Profile,
+    #[command(flatten)]
+    pub(crate) seeds: SimSeeds,
 }
 
 #[derive(Args, Debug)]
@@ -45,9 +55,22 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err(format!("`{text}` has no seeds; the end comes after the beginning")) } else { Ok(range) }
 }
 
+fn profile(text: &str) -> Result<Profile, String> {
+    Profile::named(text).ok_or_else(|| {
+        let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
+        format!("there is no profile `{text}`; there are {}", names.join(", "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn profiles_have_names() {
+        assert_eq!(profile("all"), Ok(Profile::All));
+        assert!(profile("none").unwrap_err().contains("calm, failover, partition, clients, all"));
+    }
 
     #[test]
     fn seeds_are_a_range_that_is_not_empty() {

@@ -20,6 +20,8 @@ pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failu
 struct Planted {
     protocol: &'static str,
     name: Option<&'static str>,
+    /// The profile of faults, if it is not the calm one.
+    profile: Option<&'static str>,
     /// The property that it is known to break.
     breaks: Option<&'static str>,
 }
@@ -43,15 +45,15 @@ macro_rules! planted {
         }
 
         #[cfg(feature = "plants")]
-        fn planted(plant: $plant) -> super::Planted {
+        fn known(plant: $plant) -> super::Planted {
             let on = plant != <$plant>::None;
             let (name, breaks) = (on.then(|| plant.name()), on.then(|| plant.breaks()));
-            super::Planted { protocol: $protocol, name, breaks }
+            super::Planted { protocol: $protocol, name, profile: None, breaks }
         }
 
         #[cfg(not(feature = "plants"))]
-        fn planted(_: $plant) -> super::Planted {
-            super::Planted { protocol: $protocol, name: None, breaks: None }
+        fn known(_: $plant) -> super::Planted {
+            super::Planted { protocol: $protocol, name: None, profile: None, breaks: None }
         }
     };
 }

@@ -41,12 +41,29 @@ fn one_seed_is_the_same_whatever_runs_beside_it_and_so_is_its_trace() {
 }
 
 #[test]
+fn a_profile_makes_things_fail_and_is_named_in_what_is_told() {
+    let document = run(["sim", "multicast", "--profile", "all", "--seeds", "0..6", "--json"]).document("sim");
+    assert_eq!((&document["ok"], &document["profile"]), (&true.into(), &"all".into()), "{document:#}");
+    assert!(document["faults"]["leader_crashes"].as_u64().unwrap() > 0, "{document:#}");
+    let (most, bound) = (document["most_recovery_steps"].as_u64().unwrap(), &document["recovery_steps_bound"]);
+    assert!(most > 0 && most < bound.as_u64().unwrap(), "{document:#}");
+    let alone = run(["sim", "multicast", "--profile", "all", "--seed", "3"]);
+    for part in ["profile all: at most ", "the faults stop", "M10"] {
+        assert!(alone.stdout.contains(part), "{}", alone.stdout);
+    }
+    let calm = run(["sim", "multicast", "--seed", "3"]);
+    assert!(!calm.stdout.contains("profile"), "{}", calm.stdout);
+    assert_eq!(calm.stdout, run(["sim", "multicast", "--profile", "calm", "--seed", "3"]).stdout);
+}
+
+#[test]
 fn bad_seeds_and_places_are_refused() {
     for (args, part) in [
         (vec!["--seeds", "9..3"], "has no seeds"),
         (vec!["--seeds", "many"], "0..1000"),
         (vec!["--seed", "1", "--seeds", "0..3"], "cannot be used with"),
         (vec!["--trace", "t.json"], "--seed <N>"),
+        (vec!["--profile", "storm"], "there is no profile `storm`; there are calm, failover"),
     ] {
         let ran = run(["sim", "multicast"].iter().chain(&args));
         assert_eq!(ran.code, 2, "{args:?}");

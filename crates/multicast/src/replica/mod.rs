@@ -377,6 +377,15 @@ impl Replica {
         window.is_here(slot).then(|| window.slot(slot).sequence)
     }
 
+    /// Messages that have this group's timestamp and are not delivered here.
+    pub fn undelivered(&self) -> impl Iterator<Item = MessageId> + '_ {
+        self.windows.iter().zip(0..).flat_map(|(window, client)| {
+            let here = window.open().filter(|slot| window.is_here(*slot)).map(|slot| window.slot(slot));
+            let open = here.filter(|message| message.ordered && !message.delivered);
+            open.map(move |message| MessageId { client: ClientId(client), sequence: message.sequence })
+        })
+    }
+
     /// Messages delivered so far.
     #[must_use]
     pub fn delivered(&self) -> u64 {

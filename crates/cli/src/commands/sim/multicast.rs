@@ -1,17 +1,19 @@
 //! `stentor sim multicast`.
 
+use std::path::Path;
 use std::time::Instant;
 
-use stentor_campaign::{Campaign, Plant, RunReport, Scenario, run_seed, trace_seed};
+use stentor_campaign::{Campaign, Plant, Profile, RunReport, Scenario, run_seed, trace_seed};
 
-use super::report::{About, Cluster, Ran, Simulated, impossible};
-use crate::args::SimSeeds;
+use super::report::{About, Cluster, Ran, Recovery, Simulated, impossible};
+use crate::args::SimMulticast;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
 super::planted!(Plant, "multicast");
 
-pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
+pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failure> {
+    let (args, profile) = (&args.seeds, args.profile);
     #[cfg(feature = "plants")]
     if args.plants {
         let names = Plant::ALL.iter().filter(|plant| plant.shows_in_calm()).map(|plant| plant.name()).collect();
@@ -19,34 +21,44 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
         return Ok(Verdict::Good);
     }
     let plant = plant(args)?;
-    let planted = planted(plant);
+    let planted = planted(plant, profile);
     let simulated = if let Some(seed) = args.seed {
-        one(seed, args, plant)?
+        one(seed, args.trace.as_deref(), profile, plant)?
     } else {
-        let campaign = Campaign { seeds: args.seeds.clone(), plant, until: planted.breaks, threads: args.threads };
+        let (seeds, threads) = (args.seeds.clone(), args.threads);
+        let campaign = Campaign { seeds, profile, plant, until: planted.breaks, threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
         let report = campaign.run(|done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
-        Simulated::campaign(&report, planted, Scenario::claims(), report.unseen_claims())
+        let claims = Scenario::claims_under(profile);
+        Simulated::campaign(&report, planted, &claims, report.unseen_claims(profile))
+            .under(Recovery::of(profile, report.most_recovery_steps))
     };
     output.report(&simulated)?;
     Ok(Verdict::of(simulated.ok()))
 }
 
-fn one(seed: u64, args: &SimSeeds, plant: Plant) -> Result<Simulated, Failure> {
+/// What reproduces a violation names the profile as well.
+fn planted(plant: Plant, profile: Profile) -> super::Planted {
+    super::Planted { profile: (profile != Profile::Calm).then(|| profile.name()), ..known(plant) }
+}
+
+fn one(seed: u64, trace: Option<&Path>, profile: Profile, plant: Plant) -> Result<Simulated, Failure> {
     let begin = Instant::now();
-    let report = match &args.trace {
-        None => run_seed(seed, plant).map_err(|error| impossible(&error))?,
+    let report = match trace {
+        None => run_seed(seed, profile, plant).map_err(|error| impossible(&error))?,
         Some(path) => {
-            let (report, trace) = trace_seed(seed, plant).map_err(|error| impossible(&error))?;
+            let (report, trace) = trace_seed(seed, profile, plant).map_err(|error| impossible(&error))?;
             std::fs::write(path, trace).map_err(|error| Failure::cannot_write(path, &error))?;
             report
         }
     };
     let wall_seconds = begin.elapsed().as_secs_f64();
-    let about = About::Multicast(Cluster::of(&Scenario::draw(seed)));
-    Ok(Simulated::one(ran(seed, report, wall_seconds), about, planted(plant), args.trace.as_deref()))
+    let about = About::Multicast(Cluster::of(&Scenario::draw_under(seed, profile)));
+    let recovery = Recovery::of(profile, report.recovery_steps);
+    let ran = ran(seed, report, wall_seconds);
+    Ok(Simulated::one(ran, about, planted(plant, profile), trace).under(recovery))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
@@ -61,7 +73,9 @@ fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
         virtual_ns: run.virtual_ns,
         wall_seconds,
         faults: run.faults,
-        claims: Scenario::claims(),
+        claims: Scenario::claims_under(run.profile),
+        nemesis: run.nemesis,
+        happened: run.log,
         counts: Vec::new(),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use stentor_campaign::NebCampaign;
 use stentor_campaign::neb::{RunReport, Scenario, run_seed, trace_seed};
+use stentor_campaign::{NebCampaign, NemesisCounts};
 use stentor_neb::Plant;
 
 use super::report::{About, Ran, Simulated, Society, impossible};
@@ -22,7 +22,7 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
         return Ok(Verdict::Good);
     }
     let plant = plant(args)?;
-    let planted = planted(plant);
+    let planted = known(plant);
     let simulated = if let Some(seed) = args.seed {
         one(seed, args, plant)?
     } else {
@@ -49,7 +49,7 @@ fn one(seed: u64, args: &SimSeeds, plant: Plant) -> Result<Simulated, Failure> {
     };
     let wall_seconds = begin.elapsed().as_secs_f64();
     let about = About::Neb(Society::of(&Scenario::draw(seed, plant)));
-    Ok(Simulated::one(ran(seed, report, wall_seconds), about, planted(plant), args.trace.as_deref()))
+    Ok(Simulated::one(ran(seed, report, wall_seconds), about, known(plant), args.trace.as_deref()))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
@@ -65,7 +65,9 @@ fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
         virtual_ns: run.virtual_ns,
         wall_seconds,
         faults: run.faults,
-        claims: Scenario::claims(),
+        claims: Scenario::claims().to_vec(),
+        nemesis: NemesisCounts::default(),
+        happened: Vec::new(),
         counts,
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use stentor_campaign::{CampaignReport, FaultCounts, Scenario, neb};
+use stentor_campaign::{CampaignReport, FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, neb};
 
 use super::Planted;
 use crate::commands::check::{in_order, title};
@@ -35,9 +35,22 @@ pub(super) struct Simulated {
     /// What else was counted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) counts: BTreeMap<&'static str, u64>,
+    /// Under a profile of failures.
+    #[serde(flatten)]
+    pub(super) recovery: Option<Recovery>,
     /// Of a single seed.
     #[serde(flatten)]
     pub(super) one: Option<One>,
+}
+
+/// How a profile of failures ended.
+#[derive(Serialize)]
+pub(super) struct Recovery {
+    profile: &'static str,
+    /// Steps of all processes from the end of the failures until everything was delivered, at most.
+    most_recovery_steps: u64,
+    /// More of them are a violation of M9.
+    recovery_steps_bound: u64,
 }
 
 #[derive(Serialize)]
@@ -58,6 +71,9 @@ pub(super) struct One {
     /// By name: `ok`, `violated` or `not_checked`.
     pub(super) properties: BTreeMap<&'static str, &'static str>,
     pub(super) virtual_ns: u64,
+    /// What the nemesis did, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) happened: Vec<String>,
     pub(super) trace: Option<PathBuf>,
 }
 
@@ -116,7 +132,9 @@ pub(super) struct Ran {
     pub(super) virtual_ns: u64,
     pub(super) wall_seconds: f64,
     pub(super) faults: FaultCounts,
-    pub(super) claims: &'static [&'static str],
+    pub(super) claims: Vec<&'static str>,
+    pub(super) nemesis: NemesisCounts,
+    pub(super) happened: Vec<String>,
     pub(super) counts: Vec<(&'static str, u64)>,
 }
 
@@ -139,7 +157,8 @@ impl First {
         let known = planted.breaks.filter(|property| properties.contains(property));
         let property = known.or_else(|| properties.first().copied()).unwrap_or("nothing");
         let plant = planted.name.map(|name| format!(" --plant {name}")).unwrap_or_default();
-        let reproduce = format!("stentor sim {} --seed {seed}{plant}", planted.protocol);
+        let under = planted.profile.map(|name| format!(" --profile {name}")).unwrap_or_default();
+        let reproduce = format!("stentor sim {} --seed {seed}{under}{plant}", planted.protocol);
         First { seed, property, reproduce, properties, counter_example }
     }
 }
@@ -164,6 +183,13 @@ impl Cluster {
     }
 }
 
+impl Recovery {
+    pub(super) fn of(profile: Profile, most_recovery_steps: u64) -> Option<Self> {
+        let recovery = Recovery { profile: profile.name(), most_recovery_steps, recovery_steps_bound: RECOVERY_STEPS };
+        (profile != Profile::Calm).then_some(recovery)
+    }
+}
+
 impl Simulated {
     pub(super) fn campaign(
         report: &CampaignReport,
@@ -184,9 +210,10 @@ impl Simulated {
             steps: report.steps,
             writes: report.writes,
             wall_seconds: report.wall.as_secs_f64(),
-            faults: told(&report.faults, claims),
+            faults: told(&report.faults, &report.nemesis, claims),
             unseen_faults,
             counts: report.more.iter().copied().collect(),
+            recovery: None,
             one: None,
         }
     }
@@ -198,7 +225,8 @@ impl Simulated {
             run.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
         properties.extend(violated.iter().map(|property| (*property, "violated")));
         let trace = trace.map(Path::to_owned);
-        let one = One { seed: run.seed, scenario, properties, virtual_ns: run.virtual_ns, trace };
+        let one =
+            One { seed: run.seed, scenario, properties, virtual_ns: run.virtual_ns, happened: run.happened, trace };
         let first = (!violated.is_empty()).then(|| {
             let example = run.report.counter_example.unwrap_or_else(|| "no counter-example".to_owned());
             First::new(run.seed, violated.clone(), example, planted)
@@ -214,11 +242,17 @@ impl Simulated {
             steps: run.steps,
             writes: run.writes,
             wall_seconds: run.wall_seconds,
-            faults: told(&run.faults, run.claims),
+            faults: told(&run.faults, &run.nemesis, &run.claims),
             unseen_faults: Vec::new(),
             counts: run.counts.into_iter().collect(),
+            recovery: None,
             one: Some(one),
         }
+    }
+
+    /// The same, of a protocol that has profiles.
+    pub(super) fn under(self, recovery: Option<Recovery>) -> Self {
+        Simulated { recovery, ..self }
     }
 
     pub(super) fn ok(&self) -> bool {
@@ -250,8 +284,9 @@ impl Simulated {
 }
 
 /// The claimed kinds of fault, whatever their count, and those that happened although nobody claimed it.
-fn told(faults: &FaultCounts, claims: &[&str]) -> BTreeMap<&'static str, u64> {
-    faults.named().into_iter().filter(|(kind, count)| *count > 0 || claims.contains(kind)).collect()
+fn told(faults: &FaultCounts, nemesis: &NemesisCounts, claims: &[&str]) -> BTreeMap<&'static str, u64> {
+    let all = faults.named().into_iter().chain(nemesis.named());
+    all.filter(|(kind, count)| *count > 0 || claims.contains(kind)).collect()
 }
 
 pub(super) fn impossible(error: &impl Display) -> Failure {
@@ -286,6 +321,9 @@ impl Human for One {
             };
             let _ = writeln!(text, "{property:3} {:22} {state}", title(property));
         }
+        for line in &self.happened {
+            let _ = writeln!(text, "  {line}");
+        }
         if let Some(trace) = &self.trace {
             let _ = writeln!(text, "trace: {} (ui.perfetto.dev opens it)", trace.display());
         }
@@ -302,6 +340,13 @@ impl Human for Simulated {
             "{seeds} seeds, {messages} messages, {deliveries} deliveries, {steps} steps in {wall_seconds:.1} s; \
              {violations} seeds with a violation"
         );
+        if let Some(Recovery { profile, most_recovery_steps, recovery_steps_bound }) = &self.recovery {
+            let _ = writeln!(
+                text,
+                "profile {profile}: at most {most_recovery_steps} steps from the end of the failures until everything was \
+                 delivered; the bound is {recovery_steps_bound}"
+            );
+        }
         let row = |(kind, count): (&&str, &u64)| vec![format!("  {}", kind.replace('_', " ")), count.to_string()];
         text.push_str("faults\n");
         text += &columns(&self.faults.iter().map(row).collect::<Vec<_>>());

@@ -1,0 +1,104 @@
+//! A client that may die at any of its writes; the next one goes on with what is left to send.
+//!
+//! It waits for all members before it begins. One that [settles for majorities](Client::settle_by_majorities) is not
+//! claimed to be safe here: a message of the process before it that reached a minority alone may come up later, in a slot
+//! that is used again by then.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::SimFabric;
+use stentor_multicast::{Client, ClientId, MessageId, NodeError};
+
+use super::Shared;
+use crate::actor::Message;
+
+/// A client looks after its connections this often, ns.
+const TICK_NS: u64 = 20_000;
+
+pub(super) struct ClientActor {
+    pub(super) client: Client<SimFabric>,
+    id: ClientId,
+    me: ProcessId,
+    /// Messages that were to be synced and are not yet, with what they were.
+    unsynced: VecDeque<(MessageId, Message)>,
+    shared: Rc<Shared>,
+}
+
+impl ClientActor {
+    pub(super) fn new(shared: &Rc<Shared>, id: ClientId, incarnation: u64) -> Result<Self, NodeError> {
+        let me = shared.topology.client_process(id);
+        let (fabric, topology, limits) = (shared.world.fabric(me), shared.topology.clone(), shared.scenario.limits);
+        let mut client = Client::new(fabric, topology, id, limits, shared.salt, shared.plant, incarnation)?;
+        client.record_operations();
+        let shared = Rc::clone(shared);
+        Ok(ClientActor { client, id, me, unsynced: VecDeque::new(), shared })
+    }
+
+    pub(super) fn step(&mut self, now_ns: u64) -> bool {
+        let mut worked = self.client.housekeep();
+        worked |= self.client.step();
+        while self.submit(now_ns) {
+            worked = true;
+        }
+        self.note_synced(now_ns);
+        let operations = self.client.take_operations();
+        self.shared.history.borrow_mut().operations(now_ns, self.me, &operations);
+        self.shared.world.wake_at(self.me, now_ns + TICK_NS);
+        worked
+    }
+
+    /// Sends the next message, if it is time and there is room.
+    fn submit(&mut self, now_ns: u64) -> bool {
+        let mut load = self.shared.loads[usize::from(self.id.0)].borrow_mut();
+        // It may have died at a post of this step.
+        if load.left == 0 || !self.shared.world.is_up(self.me) {
+            return false;
+        }
+        if now_ns < load.not_before_ns {
+            self.shared.world.wake_at(self.me, load.not_before_ns);
+            return false;
+        }
+        let message = match load.next.take() {
+            Some(message) => message,
+            None => load.draw(),
+        };
+        let synced = load.left.is_multiple_of(4);
+        let submitted = if synced {
+            self.client.submit_synced(&message.to, &message.payload, message.notify)
+        } else {
+            self.client.submit(&message.to, &message.payload, message.notify)
+        };
+        let Ok(submitted) = submitted else {
+            load.next = Some(message);
+            return false;
+        };
+        let id = submitted.id;
+        self.shared.history.borrow_mut().multicast(now_ns, self.me, id, &message.to, &message.payload);
+        self.shared.progress.borrow_mut().multicast(id, &message.to);
+        if self.shared.world.traces() {
+            self.shared.world.mark(self.me, &format!("multicast {id}"));
+        }
+        load.left -= 1;
+        load.not_before_ns = now_ns + load.between_messages();
+        if synced {
+            self.unsynced.push_back((id, message));
+        }
+        true
+    }
+
+    /// Records what a majority of each destination group holds by now.
+    fn note_synced(&mut self, now_ns: u64) {
+        if !self.shared.world.is_up(self.me) {
+            return;
+        }
+        while let Some((id, message)) = self.unsynced.front()
+            && id.sequence <= self.client.synced_up_to()
+        {
+            self.shared.history.borrow_mut().synced(now_ns, self.me, *id, &message.to, &message.payload);
+            self.shared.progress.borrow_mut().synced(*id);
+            self.unsynced.pop_front();
+        }
+    }
+}

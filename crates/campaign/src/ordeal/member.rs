@@ -1,0 +1,198 @@
+//! A member that is told who leads, may die at any of its posts, and comes back without memory.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use stentor_election::{Change, Election};
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::SimFabric;
+use stentor_multicast::{Application, Ballot, Delivered, GroupId, Member, NodeError, ReplicaConfig};
+
+use super::Shared;
+use crate::chance::Chance;
+use crate::nemesis::Told;
+
+/// Time between ticks of the state machine, ns.
+const TICK_NS: u64 = 20_000;
+/// How long a named leader waits at least before it tries again, ns.
+const RETRY_NS: u64 = 60_000;
+
+pub(super) struct MemberActor {
+    pub(super) member: Member<SimFabric>,
+    me: ProcessId,
+    group: GroupId,
+    election: Told,
+    /// The election names this process; it tries (again) then, ns.
+    named: Option<u64>,
+    /// How often it has tried since.
+    attempts: u32,
+    chance: Chance,
+    /// Without memory, and not recorded as come back.
+    absent: bool,
+    /// The last ballot in which it was ready to lead.
+    ready: Option<Ballot>,
+    digest: u64,
+    shared: Rc<Shared>,
+}
+
+impl MemberActor {
+    /// The first process of a place has its memory; those after it do not.
+    pub(super) fn new(shared: &Rc<Shared>, me: ProcessId, incarnation: u64) -> Result<Self, NodeError> {
+        let scenario = &shared.scenario;
+        let config = ReplicaConfig {
+            topology: shared.topology.clone(),
+            me,
+            variant: scenario.variant,
+            window: scenario.limits.window,
+            patience: 3,
+            plant: shared.plant,
+        };
+        let (fabric, limits) = (shared.world.fabric(me), scenario.limits);
+        let mut member = match incarnation {
+            1 => Member::new(fabric, config, limits, shared.salt, incarnation)?,
+            _ => Member::joining(fabric, config, limits, shared.salt, incarnation)?,
+        };
+        member.record_operations();
+        member.set_tick(Duration::from_nanos(TICK_NS));
+        let group = member.replica().group();
+        shared.world.name(me, &format!("g{} {me}", group.0 + 1));
+        Ok(MemberActor {
+            member,
+            me,
+            group,
+            election: shared.nemesis.borrow().election(me),
+            named: None,
+            attempts: 0,
+            chance: super::chance(shared, me, incarnation),
+            absent: incarnation > 1,
+            ready: None,
+            digest: 0,
+            shared: Rc::clone(shared),
+        })
+    }
+
+    pub(super) fn me(&self) -> ProcessId {
+        self.me
+    }
+
+    pub(super) fn step(&mut self, now_ns: u64) -> bool {
+        self.listen(now_ns);
+        let housekept = self.member.housekeep();
+        let MemberActor { member, me, group, absent, digest, shared, .. } = self;
+        let mut app = App { now_ns, me: *me, group: *group, absent, digest, shared };
+        let worked = member.step(Duration::from_nanos(now_ns), &mut app);
+        let operations = member.take_operations();
+        if !self.shared.world.is_up(self.me) {
+            return false;
+        }
+        self.shared.history.borrow_mut().operations(now_ns, self.me, &operations);
+        self.note(now_ns);
+        self.shared.world.wake_at(self.me, now_ns + TICK_NS);
+        if let Some(at) = self.election.next_at() {
+            self.shared.world.wake_at(self.me, at.max(now_ns + 1));
+        }
+        housekept || worked
+    }
+
+    /// Hears of leaders, and campaigns if it is named.
+    fn listen(&mut self, now_ns: u64) {
+        while let Some(change) = self.election.poll(Duration::from_nanos(now_ns)) {
+            match change {
+                Change::Leader { process, .. } if process == self.me => (self.named, self.attempts) = (Some(now_ns), 0),
+                Change::Leader { .. } | Change::Pending | Change::Resigned { .. } => self.named = None,
+            }
+        }
+        let replica = self.member.replica();
+        let leads = replica.is_leader() && replica.ballot() == replica.known(self.group);
+        if let Some(at) = self.named.filter(|at| now_ns >= *at && !leads)
+            && self.member.campaign().is_ok()
+        {
+            // Each time more patiently: two that are named must not keep each other from it for ever.
+            let pause = RETRY_NS << self.attempts.min(6);
+            self.attempts += 1;
+            self.named = Some(at.max(now_ns) + pause + self.chance.between(0, pause));
+        }
+    }
+
+    /// Records that it is back, or ready to lead.
+    fn note(&mut self, now_ns: u64) {
+        let replica = self.member.replica();
+        let shared = &self.shared;
+        if self.absent && !replica.is_joining() {
+            self.absent = false;
+            came_back(shared, now_ns, self.me, replica.delivered());
+        }
+        if replica.is_leader() && self.ready != Some(replica.ballot()) {
+            self.ready = Some(replica.ballot());
+            let carried: Vec<_> = replica.undelivered().collect();
+            shared.history.borrow_mut().epoch(now_ns, self.me, self.group, replica.ballot(), &carried);
+            shared.nemesis.borrow_mut().ready(now_ns, self.group, self.me);
+            if shared.world.traces() {
+                shared.world.mark(self.me, &format!("leads in ballot {}", replica.ballot()));
+            }
+        }
+    }
+}
+
+/// A member has its group's state again.
+fn came_back(shared: &Shared, now_ns: u64, me: ProcessId, number: u64) {
+    shared.history.borrow_mut().recover(now_ns, me, number);
+    shared.progress.borrow_mut().restored(me, number);
+    let under_load = shared.loads.iter().any(|load| load.borrow().left > 0);
+    shared.nemesis.borrow_mut().synced(now_ns, me, under_load);
+}
+
+/// The application: a digest of everything delivered, in order.
+struct App<'a> {
+    now_ns: u64,
+    me: ProcessId,
+    group: GroupId,
+    absent: &'a mut bool,
+    digest: &'a mut u64,
+    shared: &'a Shared,
+}
+
+impl Application for App<'_> {
+    fn deliver(&mut self, delivered: &Delivered<'_>) {
+        // It may have died at a post of this step; what it does after that never happened.
+        if !self.shared.world.is_up(self.me) {
+            return;
+        }
+        if std::mem::take(self.absent) {
+            came_back(self.shared, self.now_ns, self.me, delivered.number - 1);
+        }
+        let word = u64::from(delivered.id.client.0) << 48 ^ delivered.id.sequence ^ delivered.number << 24;
+        *self.digest = (*self.digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let mut history = self.shared.history.borrow_mut();
+        history.deliver(self.now_ns, self.me, self.group, delivered);
+        history.digest(self.group, delivered.number, *self.digest);
+        self.shared.progress.borrow_mut().delivered(self.me, self.group, delivered.id, delivered.number);
+        if self.shared.world.traces() {
+            self.shared.world.mark(self.me, &format!("deliver {}", delivered.id));
+        }
+    }
+
+    fn snapshot(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.digest.to_le_bytes());
+    }
+
+    fn restore(&mut self, number: u64, state: &[u8]) {
+        if !self.shared.world.is_up(self.me) {
+            return;
+        }
+        *self.digest = state.try_into().map_or(0, u64::from_le_bytes);
+        let mut history = self.shared.history.borrow_mut();
+        history.digest(self.group, number, *self.digest);
+        if std::mem::take(self.absent) {
+            drop(history);
+            came_back(self.shared, self.now_ns, self.me, number);
+        } else {
+            // It was there all the time, but too far behind.
+            history.caught_up(self.now_ns, self.me, number);
+            self.shared.progress.borrow_mut().restored(self.me, number);
+        }
+        if self.shared.world.traces() {
+            self.shared.world.mark(self.me, &format!("state after delivery {number}"));
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! A run under a profile: a time with faults, then a time without, in which everything must be delivered.
+
+mod client;
+mod member;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Due, SimConfig, World};
+use stentor_multicast::{ClientId, Counts, NodeError, Place, Plant, Topology};
+
+use crate::actor::Load;
+use crate::chance::Chance;
+use crate::history::History;
+use crate::nemesis::{Nemesis, Profile};
+use crate::progress::Progress;
+use crate::run::{RunReport, load};
+use crate::scenario::Scenario;
+use client::ClientActor;
+use member::MemberActor;
+
+/// Steps of all processes within which everything is delivered after the faults stopped.
+pub const RECOVERY_STEPS: u64 = 300_000;
+/// No run takes longer than this, virtual time.
+const DEADLINE_NS: u64 = 400_000_000;
+
+/// What all processes of a run share.
+pub(crate) struct Shared {
+    pub(crate) world: World,
+    pub(crate) history: RefCell<History>,
+    pub(crate) progress: RefCell<Progress>,
+    pub(crate) nemesis: RefCell<Nemesis>,
+    /// By client.
+    pub(crate) loads: Vec<RefCell<Load>>,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) scenario: Scenario,
+    pub(crate) salt: u64,
+    pub(crate) plant: Plant,
+}
+
+enum Actor {
+    Member(Box<MemberActor>),
+    Client(Box<ClientActor>),
+}
+
+/// Everybody in a run.
+struct Ordeal {
+    shared: Rc<Shared>,
+    actors: Vec<Option<Actor>>,
+    /// By process.
+    incarnations: Vec<u64>,
+    totals: Totals,
+    steps: u64,
+    /// Steps when the faults stopped.
+    stopped_at: Option<u64>,
+}
+
+/// What processes counted before they crashed, and at the end.
+#[derive(Default)]
+struct Totals {
+    rejected: u64,
+    writes: u64,
+    messages: u64,
+}
+
+impl Totals {
+    fn add(&mut self, counts: &Counts) {
+        self.rejected += counts.rejected;
+        self.writes += counts.protocol_writes();
+    }
+}
+
+/// Runs a seed under a profile; with a trace, if asked for.
+pub(crate) fn run(
+    seed: u64,
+    scenario: &Scenario,
+    profile: Profile,
+    plant: Plant,
+    trace: bool,
+) -> Result<(RunReport, String), NodeError> {
+    let topology =
+        Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
+    let world = World::new(SimConfig {
+        mix: scenario.mix.clone(),
+        trace,
+        ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
+    });
+    let loads = (0..scenario.clients).map(|client| RefCell::new(load(seed, ClientId(client), scenario, &topology)));
+    let shared = Rc::new(Shared {
+        history: RefCell::new(History::new(&topology)),
+        progress: RefCell::new(Progress::new(&topology)),
+        nemesis: RefCell::new(Nemesis::new(seed, profile, &topology, &world)),
+        loads: loads.collect(),
+        scenario: scenario.clone(),
+        salt: seed ^ 0x5743_454e_544f_5221,
+        world,
+        topology,
+        plant,
+    });
+    let mut ordeal = Ordeal {
+        actors: Vec::new(),
+        incarnations: vec![1; shared.topology.processes()],
+        totals: Totals::default(),
+        steps: 0,
+        stopped_at: None,
+        shared,
+    };
+    for process in (0..ordeal.shared.topology.processes() as u16).map(ProcessId) {
+        let actor = ordeal.actor(process)?;
+        ordeal.actors.push(Some(actor));
+    }
+    let finished = ordeal.drive()?;
+    Ok(ordeal.judge(finished, profile))
+}
+
+impl Ordeal {
+    /// A process of this place, in its present incarnation.
+    fn actor(&self, process: ProcessId) -> Result<Actor, NodeError> {
+        let incarnation = self.incarnations[process.index()];
+        Ok(match self.shared.topology.place(process) {
+            Some(Place::Client(client)) => {
+                self.shared.world.name(process, &format!("c{}", client.0));
+                Actor::Client(Box::new(ClientActor::new(&self.shared, client, incarnation)?))
+            }
+            _ => Actor::Member(Box::new(MemberActor::new(&self.shared, process, incarnation)?)),
+        })
+    }
+
+    /// Whether everything was delivered in time.
+    fn drive(&mut self) -> Result<bool, NodeError> {
+        loop {
+            let now = self.shared.world.now_ns();
+            if self.stopped_at.is_none() && now >= Nemesis::UNTIL_NS {
+                self.stopped_at = Some(self.steps);
+                self.shared.nemesis.borrow_mut().stop(now);
+            }
+            let end = if self.stopped_at.is_none() { Nemesis::UNTIL_NS } else { DEADLINE_NS };
+            let acts = self.shared.nemesis.borrow().next_at().filter(|at| *at <= end);
+            match self.shared.world.next(acts.unwrap_or(end)) {
+                Some(Due::Step { process, now_ns }) => {
+                    self.step(process, now_ns);
+                    let since = self.stopped_at.map(|at| self.steps - at);
+                    if since.is_some() && self.is_through() {
+                        return Ok(true);
+                    }
+                    if since.is_some_and(|since| since > RECOVERY_STEPS) {
+                        return Ok(false);
+                    }
+                }
+                Some(Due::Crashed(process)) => self.crashed(process),
+                Some(Due::Restart(process)) => self.restart(process)?,
+                None if acts.is_some() => self.shared.nemesis.borrow_mut().act(),
+                None if self.stopped_at.is_some() => return Ok(self.is_through()),
+                None => self.shared.world.advance(Nemesis::UNTIL_NS.saturating_sub(now).max(1)),
+            }
+        }
+    }
+
+    fn step(&mut self, process: ProcessId, now_ns: u64) {
+        let worked = match &mut self.actors[process.index()] {
+            Some(Actor::Member(member)) => member.step(now_ns),
+            Some(Actor::Client(client)) => client.step(now_ns),
+            None => return,
+        };
+        self.steps += 1;
+        self.shared.world.stepped(process, worked);
+    }
+
+    fn is_through(&self) -> bool {
+        let sent = self.shared.loads.iter().all(|load| load.borrow().left == 0);
+        sent && self.shared.progress.borrow().is_through(&self.shared.topology)
+    }
+
+    fn crashed(&mut self, process: ProcessId) {
+        let now = self.shared.world.now_ns();
+        self.count(process);
+        self.actors[process.index()] = None;
+        self.shared.history.borrow_mut().crash(now, process);
+        let mut progress = self.shared.progress.borrow_mut();
+        match self.shared.topology.place(process) {
+            Some(Place::Client(client)) => progress.client_crashed(client),
+            _ => progress.member_crashed(process),
+        }
+        self.shared.nemesis.borrow_mut().crashed(now, process);
+    }
+
+    fn restart(&mut self, process: ProcessId) -> Result<(), NodeError> {
+        // Its fabric is taken anew by the actor.
+        drop(self.shared.world.restart(process));
+        self.incarnations[process.index()] += 1;
+        self.shared.nemesis.borrow_mut().restarted(self.shared.world.now_ns(), process);
+        self.actors[process.index()] = Some(self.actor(process)?);
+        Ok(())
+    }
+
+    /// Adds up what a process counted.
+    fn count(&mut self, process: ProcessId) {
+        match &self.actors[process.index()] {
+            Some(Actor::Member(actor)) => self.totals.add(actor.member.counts()),
+            Some(Actor::Client(actor)) => {
+                self.totals.add(actor.client.counts());
+                self.totals.messages += actor.client.submitted();
+            }
+            None => {}
+        }
+    }
+
+    fn judge(mut self, finished: bool, profile: Profile) -> (RunReport, String) {
+        let now = self.shared.world.now_ns();
+        for process in (0..self.actors.len() as u16).map(ProcessId) {
+            self.count(process);
+            if let Some(Actor::Member(actor)) = &self.actors[process.index()] {
+                self.shared.history.borrow_mut().memory(now, process, &actor.member.memory_use());
+            }
+        }
+        let stuck: Vec<String> = if finished { Vec::new() } else { self.actors.iter().flatten().map(stand).collect() };
+        self.actors.clear();
+        let shared = Rc::into_inner(self.shared).expect("the actors are gone");
+        let missing = if finished { None } else { shared.progress.borrow().missing(&shared.topology) };
+        let mut log = shared.nemesis.borrow().log().to_vec();
+        log.extend(missing.map(|missing| format!("in the end: {missing}")));
+        log.extend(stuck);
+        let history = shared.history.into_inner();
+        let run = RunReport {
+            messages: self.totals.messages,
+            deliveries: history.deliveries,
+            wrong_states: history.wrong_states,
+            report: history.finish(),
+            finished,
+            steps: self.steps,
+            virtual_ns: now,
+            faults: shared.world.fault_counts(),
+            rejected: self.totals.rejected,
+            writes: self.totals.writes,
+            profile,
+            nemesis: shared.nemesis.borrow().counts(),
+            recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
+            log,
+        };
+        (run, shared.world.trace_json())
+    }
+}
+
+/// How a process stands, in words.
+fn stand(actor: &Actor) -> String {
+    match actor {
+        Actor::Member(actor) => {
+            let replica = actor.member.replica();
+            let open: Vec<String> = replica.undelivered().take(4).map(|id| id.to_string()).collect();
+            format!(
+                "{} has delivered {} in ballot {}, promised {}; {}{}undelivered: {}",
+                actor.me(),
+                replica.delivered(),
+                replica.ballot(),
+                replica.promised(),
+                if replica.is_leader() { "leads; " } else { "" },
+                if replica.is_candidate() { "campaigns; " } else { "" },
+                open.join(" ")
+            )
+        }
+        Actor::Client(actor) => {
+            format!("client {} has {} messages outstanding", actor.client.id().0, actor.client.outstanding())
+        }
+    }
+}
+
+/// Another stream of choices for a process of each incarnation.
+pub(crate) fn chance(shared: &Shared, process: ProcessId, incarnation: u64) -> Chance {
+    Chance::new(shared.salt, 2_000 + u64::from(process.0) * 1_000 + incarnation)
+}

@@ -1,0 +1,152 @@
+//! Whether a run with failures is through: everything that must be delivered is, everywhere.
+//!
+//! A message is owed by all its destination groups if its client is up, if it was synced, or if anybody delivered it. Of a
+//! client that crashed, what nobody delivered is owed no more. When nothing is owed, every member that is up has delivered
+//! as much as its group, and nobody is without memory, the run is through: that is when M2, M3 and M9 hold.
+
+use std::collections::HashMap;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{ClientId, GroupId, MessageId, Topology};
+
+/// A message.
+#[derive(Clone, Debug)]
+struct Message {
+    to: Vec<GroupId>,
+    delivered: Vec<GroupId>,
+    owed: bool,
+    synced: bool,
+}
+
+/// What is owed in one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    messages: HashMap<MessageId, Message>,
+    /// By client: messages that nobody is known to have delivered.
+    open: Vec<Vec<MessageId>>,
+    /// Pairs of owed message and group that has not delivered it.
+    owed: usize,
+    /// By member: number of its last delivery.
+    last: Vec<u64>,
+    /// By group: the largest of them.
+    most: Vec<u64>,
+    /// Members that are down or without memory.
+    absent: Vec<bool>,
+}
+
+impl Progress {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        Progress {
+            messages: HashMap::new(),
+            open: vec![Vec::new(); topology.clients()],
+            owed: 0,
+            last: vec![0; topology.all_members()],
+            most: vec![0; topology.groups()],
+            absent: vec![false; topology.all_members()],
+        }
+    }
+
+    pub(crate) fn multicast(&mut self, id: MessageId, to: &[GroupId]) {
+        let message = Message { to: to.to_vec(), delivered: Vec::new(), owed: true, synced: false };
+        self.owed += to.len();
+        self.messages.insert(id, message);
+        self.open[usize::from(id.client.0)].push(id);
+    }
+
+    pub(crate) fn synced(&mut self, id: MessageId) {
+        if let Some(message) = self.messages.get_mut(&id) {
+            message.synced = true;
+        }
+    }
+
+    pub(crate) fn delivered(&mut self, member: ProcessId, group: GroupId, id: MessageId, number: u64) {
+        self.last[member.index()] = number;
+        self.most[usize::from(group.0)] = self.most[usize::from(group.0)].max(number);
+        // One that nobody multicast is M1.
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        if !std::mem::replace(&mut message.owed, true) {
+            self.owed += message.to.len() - message.delivered.len();
+        }
+        if !message.delivered.contains(&group) {
+            message.delivered.push(group);
+            self.owed -= 1;
+        }
+    }
+
+    /// What this client multicast and nobody delivered, and what was not synced, need not be delivered any more.
+    pub(crate) fn client_crashed(&mut self, client: ClientId) {
+        for id in std::mem::take(&mut self.open[usize::from(client.0)]) {
+            if let Some(message) = self.messages.get_mut(&id)
+                && message.delivered.is_empty()
+                && !message.synced
+            {
+                message.owed = false;
+                self.owed -= message.to.len();
+            }
+        }
+    }
+
+    pub(crate) fn member_crashed(&mut self, member: ProcessId) {
+        self.absent[member.index()] = true;
+    }
+
+    /// The member has its group's state: that after `number` deliveries.
+    pub(crate) fn restored(&mut self, member: ProcessId, number: u64) {
+        self.absent[member.index()] = false;
+        self.last[member.index()] = number;
+    }
+
+    /// What is missing still, as text; `None` if nothing is.
+    pub(crate) fn missing(&self, topology: &Topology) -> Option<String> {
+        if let Some(member) = self.absent.iter().position(|absent| *absent) {
+            return Some(format!("{} has no state", ProcessId(member as u16)));
+        }
+        if self.owed > 0 {
+            let mut lacking = self.messages.iter().filter(|(_, m)| m.owed && m.delivered.len() < m.to.len());
+            let first = lacking.next().map(|(id, m)| format!("{id} to {:?}, delivered by {:?}", m.to, m.delivered));
+            return Some(format!("{} deliveries by groups, such as {}", self.owed, first.unwrap_or_default()));
+        }
+        let behind = topology.group_ids().find_map(|group| {
+            let most = self.most[usize::from(group.0)];
+            topology.members(group).find(|member| self.last[member.index()] != most)
+        });
+        behind.map(|member| format!("{member} is behind its group"))
+    }
+
+    /// Whether nothing is missing.
+    pub(crate) fn is_through(&self, topology: &Topology) -> bool {
+        self.owed == 0 && self.missing(topology).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_owed_depends_on_the_client_and_on_what_was_delivered() {
+        let topology = Topology::new(&[1, 2], 2).expect("a possible cluster");
+        let mut progress = Progress::new(&topology);
+        let id = |client, sequence| MessageId { client: ClientId(client), sequence };
+        let (one, two) = (GroupId(0), GroupId(1));
+        assert!(progress.is_through(&topology));
+        progress.multicast(id(0, 1), &[one, two]);
+        progress.multicast(id(0, 2), &[two]);
+        progress.multicast(id(1, 1), &[two]);
+        progress.synced(id(1, 1));
+        progress.delivered(ProcessId(0), one, id(0, 1), 1);
+        // 1 was delivered at one group, so the other owes it; 2 nowhere; what was synced is owed.
+        progress.client_crashed(ClientId(0));
+        progress.client_crashed(ClientId(1));
+        assert_eq!(progress.owed, 2);
+        progress.delivered(ProcessId(1), two, id(1, 1), 1);
+        progress.delivered(ProcessId(1), two, id(0, 1), 2);
+        assert_eq!(progress.missing(&topology).unwrap(), "p2 is behind its group");
+        progress.member_crashed(ProcessId(2));
+        assert_eq!(progress.missing(&topology).unwrap(), "p2 has no state");
+        progress.restored(ProcessId(2), 2);
+        assert!(progress.is_through(&topology));
+        progress.delivered(ProcessId(2), two, id(0, 2), 3);
+        assert!(!progress.is_through(&topology), "p1 lacks it now");
+    }
+}
