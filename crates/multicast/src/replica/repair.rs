@@ -150,10 +150,11 @@ impl Replica {
         }
     }
 
-    /// The head of the leader's stream waits for its body, for a while already.
+    /// The head of the leader's stream waits, for a while already; if it is for its body, that is asked for.
     pub fn on_stalled<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) {
         let leader = self.promised.leader();
-        if leader != self.config.me && self.promised == self.ballot && !self.is_joining() {
+        let next = item.counter <= self.counter + 1;
+        if next && leader != self.config.me && self.promised == self.ballot && !self.is_joining() {
             let subject = Subject { client: item.head.client, sequence: item.head.sequence };
             effects.letter(leader, &Letter::WantBody(subject));
         }

@@ -7,7 +7,8 @@ use crate::item::{StreamEntry, StreamItem};
 use crate::{Ballot, ClientId, Effects};
 
 impl Replica {
-    /// Whether a stream entry must wait: for its body, or for the state of its ballot.
+    /// Whether a stream entry must wait: for its body, for the state of its ballot, or for the state that has the entries
+    /// before it, which were lost with a connection.
     #[inline]
     #[must_use]
     pub fn stream_waits(&self, from: ProcessId, item: &StreamItem<'_>) -> bool {
@@ -16,6 +17,9 @@ impl Replica {
         }
         if !self.follows(from) || item.counter <= self.counter {
             return self.stream_ballot > self.ballot && self.stream_ballot.leader() == from;
+        }
+        if item.counter > self.counter + 1 {
+            return true;
         }
         let window = self.windows.get(usize::from(item.head.client.0));
         let needs_body = !matches!(item.entry, StreamEntry::Void);

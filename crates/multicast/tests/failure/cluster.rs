@@ -134,11 +134,10 @@ impl Cluster {
     fn send(&mut self, wire: Wire, parcel: Parcel) {
         match (wire, &parcel) {
             (Wire::Stream { from, to }, _) if !self.net.streams[&(from, to)] => return,
-            // An installed state says where the stream begins.
+            // An installed state says where the stream begins; what is in the stream may come before it.
             (Wire::Control { from, to }, letter) if is_install(letter) && !self.net.streams[&(from, to)] => {
                 self.net.queues.remove(&Wire::Stream { from, to });
                 self.net.streams.insert((from, to), true);
-                self.net.unread.insert((from, to));
             }
             _ => {}
         }
@@ -157,11 +156,6 @@ impl Cluster {
             && replica.stream_waits(ProcessId(from), &item)
         {
             return Ok(false);
-        }
-        match wire {
-            Wire::Stream { from, to } if self.net.unread.contains(&(from, to)) => return Ok(false),
-            Wire::Control { from, to } if is_install(&parcel) => _ = self.net.unread.remove(&(from, to)),
-            _ => {}
         }
         self.net.queues.get_mut(&wire).and_then(std::collections::VecDeque::pop_front);
         self.note(|| format!("{wire:?} {}", describe(&parcel)));
@@ -298,8 +292,6 @@ impl Cluster {
         self.net.queues.retain(|wire, _| !wire.joins(a, b));
         self.net.streams.insert((a, b), false);
         self.net.streams.insert((b, a), false);
-        self.net.unread.remove(&(a, b));
-        self.net.unread.remove(&(b, a));
         for (one, other) in [(a, b), (b, a)] {
             self.step(one, None, None, |replica, recorder| {
                 replica.on_connected(ProcessId(other), recorder).map_err(|e| e.to_string())

@@ -1,6 +1,6 @@
 //! What is on its way: one FIFO per sender, receiver and queue pair.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
@@ -60,8 +60,6 @@ pub(crate) struct Net {
     pub(crate) queues: HashMap<Wire, VecDeque<Parcel>>,
     /// Streams that are written: a state on its way says where they begin.
     pub(crate) streams: HashMap<(u16, u16), bool>,
-    /// Streams that are not read: the state that says where they begin has not come.
-    pub(crate) unread: HashSet<(u16, u16)>,
 }
 
 impl Net {

@@ -61,9 +61,9 @@ fn a_group_of_one_delivers_its_own_message_at_once() {
 #[test]
 fn a_follower_holds_the_body_and_says_nothing() {
     let mut follower = Process::of_two_groups(1);
-    assert!(follower.waits(head(1, 0, 2)));
+    assert!(follower.waits(head(1, 0, 2), 1));
     assert_eq!(follower.message(0, 1, BOTH), Ok(vec![]));
-    assert!(!follower.waits(head(1, 0, 2)));
+    assert!(!follower.waits(head(1, 0, 2), 1));
     assert_eq!(follower.replica.clock(), 0);
 }
 

@@ -164,9 +164,9 @@ impl Process {
     }
 
     /// Whether an entry about this message would have to wait.
-    pub(crate) fn waits(&self, head: Head) -> bool {
+    pub(crate) fn waits(&self, head: Head, counter: u64) -> bool {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
-        self.replica.stream_waits(self.replica.ballot().leader(), &StreamItem { head, counter: 1, entry })
+        self.replica.stream_waits(self.replica.ballot().leader(), &StreamItem { head, counter, entry })
     }
 }
 

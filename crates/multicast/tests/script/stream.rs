@@ -47,11 +47,22 @@ fn in_v1_the_other_groups_timestamp_completes_the_vector() {
 #[test]
 fn the_stream_waits_for_the_body() {
     let mut follower = Process::of_two_groups(1);
-    assert!(follower.waits(head(1, 0, 2)));
+    assert!(follower.waits(head(1, 0, 2), 1));
     let early = Err(Rejected::NotHeld { client: 0, slot: 0 });
     assert_eq!(follower.assign(head(1, 0, 2), 1, 0, led_by(0), 3), early);
     follower.message(0, 1, BOTH).expect("the body");
     assert_eq!(follower.assign(head(1, 0, 2), 1, 0, led_by(0), 3), Ok(vec![]));
+}
+
+#[test]
+fn the_stream_waits_for_the_state_that_has_what_was_lost() {
+    // The first two entries were lost with a connection; the third came before the state that says so.
+    let mut follower = follower_with_body(Variant::V2);
+    assert!(!follower.waits(head(1, 0, 2), 1));
+    assert!(follower.waits(head(1, 0, 2), 2));
+    follower.assign(head(1, 0, 2), 1, 0, led_by(0), 3).expect("the next one");
+    assert!(!follower.waits(head(1, 0, 2), 1) && !follower.waits(head(1, 0, 2), 2));
+    assert!(follower.waits(head(1, 0, 2), 3));
 }
 
 #[test]
