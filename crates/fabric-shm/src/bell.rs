@@ -19,11 +19,11 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Tells the peer that something landed, in the word that counts this process's flushes to it; after the stores.
+    /// Tells the peer that something landed, in the word that is this process's there; after the stores.
     #[inline]
-    pub(crate) fn announce(&self, me: ProcessId, flushes: u64) {
-        if let Some(count) = self.word.words().get(1 + me.index()) {
-            count.store(flushes, Ordering::Release);
+    pub(crate) fn announce(&self, me: ProcessId, announcement: u64) {
+        if let Some(word) = self.word.words().get(1 + me.index()) {
+            word.store(announcement, Ordering::Release);
         }
     }
 

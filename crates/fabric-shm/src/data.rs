@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use stentor_fabric::memory::{Ordering, fence};
-use stentor_fabric::{Capabilities, Completion, Opcode, ProcessId, QpId, QpKind, QpState, Status};
+use stentor_fabric::{Capabilities, Completion, Heard, Opcode, ProcessId, QpId, QpKind, QpState, Status};
 
 use crate::bell::Bell;
 use crate::local::LocalRegion;
@@ -38,10 +38,15 @@ pub(crate) struct Data {
     pub(crate) receivers: Vec<u32>,
     /// Queue pairs with deferred work requests.
     pub(crate) deferring: u32,
+    /// From whom receives may have come since they were last looked for.
+    heard: Heard,
+    /// Whether the owner listens, so that `heard` tells.
+    listens: bool,
     finished: VecDeque<Finished>,
     me: ProcessId,
-    /// Flushes so far.
-    flushes: u64,
+    /// What peers see change when something was flushed to them: flushes in the lower half, messages in the upper one, so
+    /// that who is only written to need not look at its queues.
+    announcement: u64,
 }
 
 impl Data {
@@ -57,9 +62,11 @@ impl Data {
             dirty: Vec::new(),
             receivers: Vec::new(),
             deferring: 0,
+            heard: Heard::ANYBODY,
+            listens: false,
             finished: VecDeque::new(),
             me,
-            flushes: 0,
+            announcement: 0,
         }
     }
 
@@ -78,9 +85,34 @@ impl Data {
         QpId(index)
     }
 
+    /// Something may have come from there.
+    #[inline]
+    pub(crate) fn hear(&mut self, heard: Heard) {
+        self.heard = self.heard.and(heard);
+    }
+
+    /// The owner says at every round what it heard.
+    #[inline]
+    pub(crate) fn listen(&mut self, heard: Heard) {
+        self.listens = true;
+        self.hear(heard);
+    }
+
+    /// From whom receives are looked for.
+    #[inline]
+    pub(crate) fn take_heard(&mut self) -> Heard {
+        if self.listens { std::mem::replace(&mut self.heard, Heard::NOTHING) } else { Heard::ANYBODY }
+    }
+
     /// Whether completions wait to be polled.
     pub(crate) fn has_finished(&self) -> bool {
         !self.finished.is_empty()
+    }
+
+    /// A message was put into some queue; the next flush says so.
+    #[inline]
+    pub(crate) fn count_message(&mut self) {
+        self.announcement = self.announcement.wrapping_add(1 << 32);
     }
 
     /// The queue pair must be looked at by the next flush.
@@ -111,10 +143,11 @@ impl Data {
     }
 
     fn flush_dirty(&mut self) {
-        self.flushes += 1;
+        let flushes = (self.announcement as u32).wrapping_add(1);
+        self.announcement = self.announcement >> 32 << 32 | u64::from(flushes);
         for index in &self.dirty {
             if let Some(bell) = &self.bells[self.qps[*index as usize].peer.index()] {
-                bell.announce(self.me, self.flushes);
+                bell.announce(self.me, self.announcement);
             }
         }
         fence(Ordering::SeqCst);

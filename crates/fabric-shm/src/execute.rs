@@ -153,6 +153,7 @@ impl Data {
                 let from = local_words(&self.regions, span);
                 if let Some((producer, memory)) = &mut qp.outbound {
                     producer.push(memory.words(), header, |word| from[word].load(Ordering::Relaxed));
+                    self.count_message();
                 }
             }
         }
@@ -179,6 +180,7 @@ impl Data {
     fn push(&mut self, index: usize, header: Header, payload: impl Fn(usize) -> u64) {
         if let Some((producer, memory)) = &mut self.qps[index].outbound {
             producer.push(memory.words(), header, payload);
+            self.count_message();
         }
         self.mark(index);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
     WorkRequest,
 };
@@ -30,6 +30,8 @@ pub(crate) fn wait_page_bytes(processes: u16) -> u64 {
 
 /// The largest inline source, bytes.
 const INLINE_LIMIT: u32 = 1 << 20;
+/// Looks after which receives of all peers are looked for.
+const ROUNDS_PER_LOOK: u32 = 64;
 /// The deepest queues.
 const DEPTH_LIMIT: u32 = 1 << 16;
 
@@ -45,10 +47,12 @@ pub struct ShmFabric {
     pub(crate) region_names: HashMap<(ProcessId, Purpose), RegionId>,
     /// A word per region, raised by each revocation; peers can only read it.
     pub(crate) generations: Mapping,
-    /// Word 0 says how this process sleeps; word 1 + p counts the flushes of process p to this one. Peers write it.
+    /// Word 0 says how this process sleeps; word 1 + p changes when process p flushed to this one. Peers write it.
     pub(crate) wait_page: Mapping,
-    /// The sum of the flush counts when [`is_quiet`](Fabric::is_quiet) last looked.
-    pub(crate) heard: u64,
+    /// Those words when [`listen`](Fabric::listen) last looked.
+    pub(crate) heard: Vec<u64>,
+    /// How often it looked.
+    listened: u32,
     /// How this process was armed last.
     pub(crate) armed: u64,
     /// Whether somebody may be waiting for the raw fd.
@@ -105,7 +109,19 @@ impl ShmFabric {
         };
         let data = Data::new(capabilities(&config), config.rnr_timeout, config.me, usize::from(config.processes));
         let (armed, fd_used, region_names) = (AWAKE, Cell::new(false), HashMap::new());
-        Ok(ShmFabric { config, data, control, region_names, generations, wait_page, heard: 0, armed, fd_used })
+        let heard = vec![0; usize::from(config.processes)];
+        Ok(ShmFabric {
+            config,
+            data,
+            control,
+            region_names,
+            generations,
+            wait_page,
+            heard,
+            listened: 0,
+            armed,
+            fd_used,
+        })
     }
 
     /// The next connection that was refused, here or by the other end: a peer of another version, cluster or
@@ -216,12 +232,25 @@ impl Fabric for ShmFabric {
     }
 
     #[inline]
-    fn is_quiet(&mut self) -> bool {
+    fn listen(&mut self) -> Heard {
         let counts = &self.wait_page.words()[1..=usize::from(self.config.processes)];
-        // Each count only grows, so the sum stays the same only if they all do.
-        let sum = counts.iter().fold(0_u64, |sum, count| sum.wrapping_add(count.load(Ordering::Acquire)));
-        let heard = std::mem::replace(&mut self.heard, sum);
-        heard == sum && self.data.is_quiet()
+        let mut messages = Heard::NOTHING;
+        let mut heard = if self.data.is_quiet() { Heard::NOTHING } else { Heard::COMPLETIONS };
+        for (process, (count, before)) in (0..).map(ProcessId).zip(counts.iter().zip(&mut self.heard)) {
+            let now = count.load(Ordering::Acquire);
+            let changed = std::mem::replace(before, now) ^ now;
+            if changed != 0 {
+                heard = heard.and(Heard::from(process));
+            }
+            if changed >> 32 != 0 {
+                messages = messages.and(Heard::from(process));
+            }
+        }
+        self.listened = self.listened.wrapping_add(1);
+        // What a peer that breaks the rules forgets to announce is late, not lost.
+        let late = self.listened.is_multiple_of(ROUNDS_PER_LOOK);
+        self.data.listen(if late { Heard::ANYBODY } else { messages });
+        heard
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! Posting: what is refused on the spot, and the short way for the commonest work request.
 
 use stentor_fabric::memory::WORD;
-use stentor_fabric::{Opcode, PostError, QpId, QpKind, QpState, Source, Span, Verb, WorkRequest};
+use stentor_fabric::{Heard, Opcode, PostError, QpId, QpKind, QpState, Source, Span, Verb, WorkRequest};
 
 use crate::copy::store_bytes;
 use crate::data::Data;
@@ -115,6 +115,9 @@ impl Data {
         qp.receives.push_back(Receive { id: work, span });
         if let Some((consumer, memory)) = &mut qp.inbound {
             consumer.post(memory.words(), span.bytes);
+            // What another sends without a receive waits for one.
+            let peer = qp.peer;
+            self.hear(Heard::from(peer));
         }
         Ok(())
     }

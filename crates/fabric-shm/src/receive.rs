@@ -12,9 +12,13 @@ impl Data {
     /// Takes everything that came and for which a receive is posted.
     #[inline]
     pub(crate) fn receive(&mut self) {
+        let heard = self.take_heard();
+        if heard.is_nothing() {
+            return;
+        }
         for position in 0..self.receivers.len() {
             let index = self.receivers[position] as usize;
-            while self.receive_one(index) {}
+            while heard.is_from(self.qps[index].peer) && self.receive_one(index) {}
         }
     }
 

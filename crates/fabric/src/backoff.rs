@@ -73,20 +73,20 @@ impl Backoff {
 
     /// Call after every round of the loop. `worked`: whether the round did anything. Returns at once after work;
     /// otherwise spins, yields, or arms the fabric (so that the next round polls once more) and then sleeps, at most
-    /// `longest`.
+    /// `longest`. Returns whether it slept.
     ///
     /// # Errors
     /// What [`Fabric::wait`] says.
     #[inline]
-    pub fn pause<F: Fabric>(&mut self, fabric: &mut F, worked: bool, longest: Duration) -> Result<(), WaitError> {
+    pub fn pause<F: Fabric>(&mut self, fabric: &mut F, worked: bool, longest: Duration) -> Result<bool, WaitError> {
         match self.after(worked) {
-            Idle::Poll => {}
-            Idle::Arm => fabric.arm(),
-            Idle::Sleep => {
-                fabric.wait(longest)?;
+            Idle::Poll => Ok(false),
+            Idle::Arm => {
+                fabric.arm();
+                Ok(false)
             }
+            Idle::Sleep => fabric.wait(longest).map(|_| true),
         }
-        Ok(())
     }
 
     /// The same for loops that sleep in their own way: spins and yields here, and says what else to do.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, PostError, ProcessId, Purpose, QpConfig, QpId,
-    QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Word, WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Heard, PostError, ProcessId, Purpose, QpConfig,
+    QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Word, WorkRequest,
 };
 
 /// Why [`Fabric::wait`] returned.
@@ -117,11 +117,11 @@ pub trait Fabric {
     /// Hands everything posted to the network and wakes sleeping peers: once per batch, the doorbell.
     fn flush(&mut self);
 
-    /// Whether nothing has landed and nothing has completed since the last call that returned `false`: then a round of
-    /// polling would find nothing new. A hint that saves polling loops the look at every ring; `false` when in doubt,
-    /// and on fabrics that cannot tell.
-    fn is_quiet(&mut self) -> bool {
-        false
+    /// What has landed and completed since the last call. A hint that saves polling loops the look at every ring;
+    /// [`Heard::ANYBODY`] when in doubt, and on fabrics that cannot tell.
+    #[inline]
+    fn listen(&mut self) -> Heard {
+        Heard::ANYBODY
     }
 
     /// Takes completions; returns how many were written to `out`. Flushes.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
     WorkRequest,
 };
@@ -57,7 +57,7 @@ pub struct RoceFabric {
     region_names: HashMap<(ProcessId, Purpose), RegionId>,
     remotes: HashMap<(ProcessId, Purpose), RemoteRegion>,
     epoll: OwnedFd,
-    /// Whether something landed since [`arm`](Fabric::arm), and since [`is_quiet`](Fabric::is_quiet) last said no.
+    /// Whether something landed since [`arm`](Fabric::arm), and since [`listen`](Fabric::listen) last looked.
     rung: bool,
     heard: bool,
     /// A system call failed: said by the next [`wait`](Fabric::wait).
@@ -245,9 +245,9 @@ impl Fabric for RoceFabric {
     }
 
     #[inline]
-    fn is_quiet(&mut self) -> bool {
+    fn listen(&mut self) -> Heard {
         self.drive();
-        !std::mem::take(&mut self.heard)
+        if std::mem::take(&mut self.heard) { Heard::ANYBODY } else { Heard::NOTHING }
     }
 
     #[inline]

@@ -69,6 +69,8 @@ pub struct Member<F: Fabric> {
     outputs: Outputs,
     /// Outboxes that did not go out wholly.
     unsent: Vec<ProcessId>,
+    /// Whose control rings have something, in this round.
+    due: Vec<ProcessId>,
     inbox: Vec<u64>,
     scratch: Vec<u64>,
     completions: [Completion; 16],
@@ -136,6 +138,7 @@ impl<F: Fabric> Member<F> {
             letter_bytes: limits.letter_bytes(&topology),
             outputs: Outputs::new(&topology, me, group),
             unsent: Vec::with_capacity(topology.all_members()),
+            due: Vec::with_capacity(topology.all_members()),
             inbox: scratch(&control),
             scratch: scratch(&control),
             completions: [NO_COMPLETION; 16],
@@ -250,19 +253,26 @@ impl<F: Fabric> Member<F> {
     /// Returns whether there was anything to do. `now` is the time since any fixed moment, and never goes back. `app`
     /// gets the messages in the global order.
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
-        if now.saturating_sub(self.recovery.ticked) < self.recovery.tick && self.quiet.skips(&mut self.fabric) {
+        let skips = self.quiet.skips(&mut self.fabric);
+        let ticks = now.saturating_sub(self.recovery.ticked) >= self.recovery.tick;
+        if skips && !ticks {
             return false;
         }
-        let mut worked = self.poll_completions();
-        self.outputs.counts.write(Step::Letter, self.links.speak(&mut self.fabric));
-        worked |= self.take_bodies(app);
-        worked |= self.take_stream(app);
-        worked |= self.take_control(app);
-        worked |= self.recover(now, app);
-        self.send_credits(!worked);
+        let mut worked = false;
+        if ticks || !self.quiet.hears_nothing() {
+            worked |= self.poll_completions();
+            self.outputs.counts.write(Step::Letter, self.links.speak(&mut self.fabric));
+            worked |= self.take_bodies(app);
+            worked |= self.take_stream(app);
+            worked |= self.take_control(app);
+            worked |= self.recover(now, app);
+        }
+        // Whoever has taken everything tells it at once, and need not look again for that.
+        let done = !worked || self.quiet.is_done(&mut self.fabric);
+        self.send_credits(done);
         let left_over = self.send_outboxes();
         self.fabric.flush();
-        self.quiet.after(worked, left_over || !self.outputs.touched.is_empty());
+        self.quiet.after(!done, left_over || !self.outputs.touched.is_empty());
         worked
     }
 }

@@ -24,12 +24,11 @@ impl<F: Fabric> BoxSender<'_, F> {
     pub(super) fn send(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
         let mut sent = 0;
         while let Some((kind, _)) = outbox.get(sent).and_then(|first| item::own_item(*first)) {
-            if outbound.is_deserted() {
-                sent = outbox.len();
-                break;
-            }
             let words = self.chunk(outbound, &outbox[sent..]);
             if !outbound.ready(self.fabric, self.links, words * 8) {
+                if outbound.is_deserted() {
+                    sent = outbox.len();
+                }
                 break;
             }
             self.scratch[HEADER_WORDS..HEADER_WORDS + words].copy_from_slice(&outbox[sent..sent + words]);

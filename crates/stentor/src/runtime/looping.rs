@@ -13,10 +13,10 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 const LONGEST_MEMBER_SLEEP: Duration = Duration::from_millis(2);
 /// How often a busy process looks after its connections.
 const HOUSEKEEPING: Duration = Duration::from_millis(2);
-/// Busy rounds between two looks at the clock.
+/// Rounds between two looks at the clock, unless the process slept.
 const ROUNDS_PER_LOOK: u32 = 256;
-/// The same for idle rounds, between which the process may have slept.
-const IDLE_ROUNDS_PER_LOOK: u32 = 4;
+/// The same for idle rounds, between which others may have had the processor.
+const IDLE_ROUNDS_PER_LOOK: u32 = 16;
 
 /// Why a loop ended before it was told to.
 #[derive(Debug, Error)]
@@ -47,6 +47,7 @@ impl Stop {
 #[derive(Debug)]
 pub struct Housekeeper {
     rounds: u32,
+    slept: bool,
     start: Instant,
     /// At the last look at the clock.
     now: Instant,
@@ -56,7 +57,7 @@ pub struct Housekeeper {
 impl Default for Housekeeper {
     fn default() -> Self {
         let now = Instant::now();
-        Housekeeper { rounds: 0, start: now, now, next: now }
+        Housekeeper { rounds: 0, slept: false, start: now, now, next: now }
     }
 }
 
@@ -68,11 +69,18 @@ impl Housekeeper {
         self.now - self.start
     }
 
+    /// The process may have slept: the clock is looked at after the next round.
+    #[inline]
+    pub fn note_sleep(&mut self, slept: bool) {
+        self.slept |= slept;
+    }
+
     /// Whether it is time.
     #[inline]
     pub fn is_due(&mut self, worked: bool) -> bool {
         self.rounds = self.rounds.wrapping_add(1);
-        if !self.rounds.is_multiple_of(if worked { ROUNDS_PER_LOOK } else { IDLE_ROUNDS_PER_LOOK }) {
+        let slept = std::mem::take(&mut self.slept);
+        if !slept && !self.rounds.is_multiple_of(if worked { ROUNDS_PER_LOOK } else { IDLE_ROUNDS_PER_LOOK }) {
             return false;
         }
         let now = Instant::now();
@@ -105,7 +113,7 @@ pub fn run_member<F: Fabric>(
             worked |= member.housekeep();
         }
         round(member, housekeeper.now(), worked);
-        backoff.pause(member.fabric_mut(), worked, LONGEST_MEMBER_SLEEP)?;
+        housekeeper.note_sleep(backoff.pause(member.fabric_mut(), worked, LONGEST_MEMBER_SLEEP)?);
     }
     Ok(())
 }
@@ -124,6 +132,6 @@ pub fn client_round<F: Fabric>(
     if housekeeper.is_due(worked) {
         worked |= client.housekeep();
     }
-    backoff.pause(client.fabric_mut(), worked, LONGEST_SLEEP)?;
+    housekeeper.note_sleep(backoff.pause(client.fabric_mut(), worked, LONGEST_SLEEP)?);
     Ok(worked)
 }

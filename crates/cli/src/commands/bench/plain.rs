@@ -90,6 +90,27 @@ impl Exchange for Lines<'_> {
     }
 }
 
+/// Hands one line over, and another one back, as often as the command says; returns the time of all hand-overs, ns, at
+/// process 0.
+pub(super) fn hand_over(stage: &Stage, process: usize, command: &Command, phase: u64) -> Result<u64, Failure> {
+    let mut lines = Lines::new(stage, process, LINE_WORDS * WORD);
+    let mut start = now();
+    for n in 0..command.warmup + command.iterations {
+        if n == command.warmup {
+            start = now();
+        }
+        let tag = (phase << 32) + n + 1;
+        if process == 0 {
+            lines.send(tag)?;
+            lines.receive(tag)?;
+        } else {
+            lines.receive(tag)?;
+            lines.send(tag)?;
+        }
+    }
+    Ok(now() - start)
+}
+
 /// Operations to one sample of [`repeat`]: one alone takes less than the clock can tell.
 pub(super) const BATCH: u64 = 16;
 

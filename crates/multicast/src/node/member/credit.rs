@@ -1,6 +1,6 @@
 //! Telling writers what is free.
 
-use stentor_fabric::Fabric;
+use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use crate::ClientId;
@@ -18,10 +18,20 @@ impl<F: Fabric> Member<F> {
             waits
         });
         self.outputs.touched = touched;
-        let Member { fabric, links, peers, streams, reads, outputs, .. } = self;
-        let stream = reads.and_then(|leader| streams[leader.index()].as_mut()).map(|stream| &mut stream.ring);
-        for ring in peers.iter_mut().flatten().map(|peer| &mut peer.inbound).chain(stream) {
-            outputs.counts.write(Step::Credit, ring.send_credit(fabric, links));
+        let Member { fabric, links, peers, streams, reads, outputs, quiet, .. } = self;
+        // Only where something may have been taken. What cannot go now goes when something comes, or everything is looked
+        // at.
+        for (process, peer) in (0..).map(ProcessId).zip(peers) {
+            if quiet.hears(process)
+                && let Some(peer) = peer
+            {
+                outputs.counts.write(Step::Credit, peer.inbound.send_credit(fabric, links));
+            }
+        }
+        if let Some(leader) = *reads
+            && let Some(stream) = &mut streams[leader.index()]
+        {
+            outputs.counts.write(Step::Credit, stream.ring.send_credit(fabric, links));
         }
     }
 

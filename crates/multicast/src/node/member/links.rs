@@ -52,6 +52,7 @@ impl<F: Fabric> Member<F> {
     }
 
     fn hear(&mut self, news: News) {
+        self.quiet.disturb();
         match news {
             News::Up(link) => self.up(link),
             News::Down(link) => self.down(link),

@@ -50,6 +50,9 @@ impl<F: Fabric> Member<F> {
     /// Writes pieces of letters, after everything else. Returns whether any are left.
     fn send_letters(&mut self) -> bool {
         let mut left = false;
+        if self.rare_bytes == 0 {
+            return false;
+        }
         for process in 0..self.mails.len() {
             if !self.mails[process].is_empty() {
                 self.send_pieces(ProcessId(process as u16));

@@ -110,6 +110,10 @@ impl<F: Fabric> Member<F> {
             self.tick(app);
         }
         self.send_outgoing();
+        if worked {
+            // Another stream may be read now, or more of a ring.
+            self.quiet.disturb();
+        }
         worked
     }
 
@@ -218,6 +222,7 @@ impl<F: Fabric> Member<F> {
             return false;
         }
         // What was written before the fence counts; what waits for a body by then does not.
+        self.quiet.disturb();
         while self.take_stream(app) {}
         let fenced = self.recovery.fencing.take();
         if let Some(leader) = leader {

@@ -7,6 +7,7 @@ use super::{Member, RECORDS_PER_STEP};
 use crate::item::CHUNK;
 use crate::node::app::Application;
 use crate::node::effects::Out;
+use crate::node::open::Peer;
 use crate::{ClientId, Header, Item};
 
 impl<F: Fabric> Member<F> {
@@ -14,7 +15,13 @@ impl<F: Fabric> Member<F> {
         let mut worked = false;
         for at in 0..self.bodies.len() {
             let client = ClientId(at as u16);
-            worked |= self.take_records(client, RECORDS_PER_STEP, app);
+            let process = self.topology.client_process(client);
+            if self.quiet.hears(process) {
+                worked |= self.take_records(client, RECORDS_PER_STEP, app);
+                if !self.bodies[at].drained {
+                    self.quiet.leave(process);
+                }
+            }
             if self.bodies[at].greeted.is_some() {
                 worked = true;
                 self.restart_body(client, app);
@@ -109,14 +116,17 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn take_stream<A: Application>(&mut self, app: &mut A) -> bool {
-        let Member { fabric, replica, streams, reads, outputs, stores, .. } = self;
+        let Member { fabric, replica, streams, reads, outputs, stores, quiet, .. } = self;
         let Some(leader) = *reads else { return false };
         let Some(Some(stream)) = streams.get_mut(leader.index()) else { return false };
+        if stream.held.is_none() && !quiet.hears(leader) {
+            return false;
+        }
         let mut worked = false;
         for _ in 0..RECORDS_PER_STEP {
             if stream.held.is_none() {
                 let memory = fabric.memory(stream.ring.region);
-                let Some(record) = stream.ring.reader.peek(memory, &mut stream.record) else { break };
+                let Some(record) = stream.ring.reader.peek(memory, &mut stream.record) else { return worked };
                 stream.held = Some((record, HEADER_WORDS + record.bytes / 8, HEADER_WORDS));
             }
             let Some((record, end, at)) = &mut stream.held else { break };
@@ -146,31 +156,47 @@ impl<F: Fabric> Member<F> {
             stream.ring.reader.advance(record);
             stream.held = None;
         }
+        quiet.leave(leader);
         worked
     }
 
     pub(super) fn take_control<A: Application>(&mut self, app: &mut A) -> bool {
-        let mut worked = false;
-        for process in 0..self.peers.len() {
-            for _ in 0..RECORDS_PER_STEP {
-                let Some(peer) = &mut self.peers[process] else { break };
-                // Between two connections nothing is taken: what is left is lost with the old one.
-                if !self.links[peer.main].is_met() {
-                    break;
-                }
-                let memory = self.fabric.memory(peer.inbound.region);
-                let Some(record) = peer.inbound.reader.peek(memory, &mut self.inbox) else { break };
-                peer.inbound.reader.advance(&record);
-                worked = true;
-                let (from, end) = (ProcessId(process as u16), HEADER_WORDS + record.bytes / 8);
-                if self.inbox[HEADER_WORDS] & 0xf == CHUNK && record.bytes >= 8 {
-                    self.take_piece(from, end);
-                } else {
-                    self.take_items(from, end, app);
-                }
+        // All are looked at before the first is taken: their lines are on other processors, and come at the same time.
+        self.due.clear();
+        for (process, peer) in (0..).map(ProcessId).zip(&self.peers) {
+            if self.quiet.hears(process)
+                && let Some(Peer { inbound, .. }) = peer
+                && inbound.reader.looks_ready(self.fabric.memory(inbound.region))
+            {
+                self.due.push(process);
             }
         }
+        let mut worked = false;
+        for at in 0..self.due.len() {
+            worked |= self.take_control_of(self.due[at], app);
+        }
         worked
+    }
+
+    fn take_control_of<A: Application>(&mut self, from: ProcessId, app: &mut A) -> bool {
+        for taken in 0..RECORDS_PER_STEP {
+            let Some(peer) = &mut self.peers[from.index()] else { return false };
+            // Between two connections nothing is taken: what is left is lost with the old one.
+            if !self.links[peer.main].is_met() {
+                return taken > 0;
+            }
+            let memory = self.fabric.memory(peer.inbound.region);
+            let Some(record) = peer.inbound.reader.peek(memory, &mut self.inbox) else { return taken > 0 };
+            peer.inbound.reader.advance(&record);
+            let end = HEADER_WORDS + record.bytes / 8;
+            if self.inbox[HEADER_WORDS] & 0xf == CHUNK && record.bytes >= 8 {
+                self.take_piece(from, end);
+            } else {
+                self.take_items(from, end, app);
+            }
+        }
+        self.quiet.leave(from);
+        true
     }
 
     /// The items of the record in `inbox`.

@@ -33,8 +33,10 @@ const ITERATIONS: u64 = 14_000;
 const WINDOWED: u64 = 10;
 /// Messages of one round, at most.
 const MAX_SAMPLES: u64 = 1 << 20;
-/// Lines that are streamed to find what a write and its pick-up cost.
+/// Lines that are streamed to find what one of many costs.
 const LINES: u64 = 400_000;
+/// Lines that are handed over and back to find what a write and its pick-up cost.
+const HAND_OVERS: u64 = 20_000;
 /// The longest payload, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -45,10 +47,12 @@ enum Kind {
     Chain = 2,
     One = 3,
     Window = 4,
-    /// Lines, each a write of its own.
+    /// A stream of lines, each a write of its own.
     Lines = 5,
-    /// Lines in bulk.
+    /// A stream of lines in bulk.
     Bulk = 6,
+    /// Lines handed over to and fro.
+    HandOver = 7,
 }
 
 impl Kind {
@@ -59,7 +63,8 @@ impl Kind {
             3 => Kind::One,
             4 => Kind::Window,
             5 => Kind::Lines,
-            _ => Kind::Bulk,
+            6 => Kind::Bulk,
+            _ => Kind::HandOver,
         }
     }
 }
@@ -218,11 +223,12 @@ impl<'a> Bench<'a> {
         let iterations = Self::messages(self.length, WINDOWED);
         let window = u64::from(self.cluster.window);
         let (mut subjects, mut written) = (Samples::new(1.0, Grain::default()), Written::default());
-        let (mut costs, mut bulk_costs, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut costs, mut line_costs, mut bulk_costs, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (since, mut rounds) = (Instant::now(), 0);
         while self.goes_on(rounds, since) {
             rounds += 1;
-            costs.push(self.line_cost(Kind::Lines)?);
+            costs.push(self.hand_over_cost()?);
+            line_costs.push(self.line_cost(Kind::Lines)?);
             bulk_costs.push(self.line_cost(Kind::Bulk)?);
             let subject = self.command(Kind::Window, iterations, window);
             let before = self.writes();
@@ -240,8 +246,10 @@ impl<'a> Bench<'a> {
         let (cost, rate) = (median(costs), median(rates));
         let writes = formula(&self.cluster);
         let what = format!(
-            "{writes} writes of the formula at {cost:.1} ns each: a 64-byte line stored and fenced on one processor, and \
-             picked up on another (in bulk, without a fence for each, a line costs {:.1} ns)",
+            "{writes} writes of the formula at {cost:.1} ns each: from the store of a 64-byte line on one processor until it \
+             is seen on another (a line of a stream that nobody answers costs {:.1} ns with a full fence for each, {:.1} ns \
+             in bulk)",
+            median(line_costs),
             median(bulk_costs)
         );
         let floor = Floor { what, value: 1e9 / (cost * writes as f64), unit: "msgs/s" };
@@ -250,6 +258,14 @@ impl<'a> Bench<'a> {
         let row = Row::new(name, self.cluster.bytes as usize, rounds, floor, ratio);
         let row = row.with_latency(&subjects.summary()).with_rate(rate);
         Ok(Row { writes: Some(written.per_message(&self.cluster)), ..row })
+    }
+
+    /// What it costs to hand a line over to another processor, ns.
+    fn hand_over_cost(&mut self) -> Result<f64, Failure> {
+        let (first, last) = (self.processors[0], self.processors[self.processors.len() - 1]);
+        let command = self.command(Kind::HandOver, HAND_OVERS, first as u64);
+        self.crew.run(Command { extra: last as u64, ..command })?;
+        Ok(self.crew.stage.results(0)[NS].load(Ordering::Relaxed) as f64 / (2 * HAND_OVERS) as f64)
     }
 
     /// What a line stored on one processor and picked up on another costs, ns.

@@ -90,9 +90,7 @@ impl Process<'_> {
     fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
         match Kind::of(command.kind) {
             Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
-            kind @ (Kind::Lines | Kind::Bulk) => {
-                self.lines(kind, command, phase).map_err(broken("stay on one processor"))
-            }
+            kind @ (Kind::HandOver | Kind::Lines | Kind::Bulk) => self.lines(kind, command, phase),
             kind => self.multicast(kind, command, phase),
         }
     }
@@ -107,15 +105,19 @@ impl Process<'_> {
     }
 
     /// Two processes on two processors; afterwards they go back to where they were.
-    fn lines(&self, kind: Kind, command: &Command, phase: u64) -> io::Result<()> {
+    fn lines(&self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
         if self.me > 1 {
             return Ok(());
         }
-        let back = processors()?;
-        pin(&[if self.me == 0 { command.window } else { command.extra } as usize])?;
-        let ns = plain::stream(self.stage, self.me == 0, command, phase, kind == Kind::Lines);
+        let back = processors().map_err(broken("ask for processors"))?;
+        let own = if self.me == 0 { command.window } else { command.extra };
+        pin(&[own as usize]).map_err(broken("stay on one processor"))?;
+        let ns = match kind {
+            Kind::HandOver => plain::hand_over(self.stage, self.me, command, phase)?,
+            _ => plain::stream(self.stage, self.me == 0, command, phase, kind == Kind::Lines),
+        };
         self.result(NS).store(ns, Ordering::Relaxed);
-        pin(&back)
+        pin(&back).map_err(broken("go back to its processors"))
     }
 
     fn result(&self, word: usize) -> &Word {
@@ -232,7 +234,7 @@ impl<'a> Driver<'a> {
         let total = command.warmup + command.iterations;
         let base = self.client.delivered_up_to();
         let samples = self.stage.samples(self.me);
-        let (mut sent, mut done) = (0, 0);
+        let (mut sent, mut done, mut last) = (0, 0, (0, 0));
         while done < total {
             let mut burst = 0;
             while sent < total && sent - done < window && burst < BURST {
@@ -242,6 +244,7 @@ impl<'a> Driver<'a> {
                     Ok(submitted) => {
                         let at = sample(self.cluster, samples.len(), self.place, submitted.id.sequence);
                         samples[at].store(start, Ordering::Relaxed);
+                        last = (at, start);
                     }
                     Err(SubmitError::Busy { .. }) => break,
                     Err(error) => return Err(Failure::run(error, "bench multicast", "report this as a bug")),
@@ -250,11 +253,20 @@ impl<'a> Driver<'a> {
             }
             self.round(burst > 0)?;
             done = self.client.delivered_up_to().saturating_sub(base);
+            // The client hears of a majority. One message at a time means that nobody works on the one before.
+            while window == 1 && done == sent && !self.is_everywhere(last) {
+                self.round(false)?;
+            }
         }
         self.result(FIRST).store(base + command.warmup + 1, Ordering::Relaxed);
         self.result(LAST).store(base + total, Ordering::Relaxed);
         self.result(DONE).store(self.phase, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether the message with this sample, multicast at `start`, was delivered by all members of its groups.
+    fn is_everywhere(&self, (at, start): (usize, u64)) -> bool {
+        (0..self.cluster.destinations()).all(|member| self.stage.samples(member)[at].load(Ordering::Relaxed) >= start)
     }
 
     /// The first client ends the phase, after the others if they have a part in it.

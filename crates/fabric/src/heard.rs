@@ -1,0 +1,65 @@
+//! From whom something may have come.
+
+use crate::ProcessId;
+
+/// What [`Fabric::listen`](crate::Fabric::listen) noticed: never too little but where a peer breaks the rules, maybe too
+/// much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heard {
+    /// One bit for every process, by its number modulo 64.
+    from: u64,
+    /// Whether completions may wait to be polled.
+    completed: bool,
+}
+
+impl Heard {
+    /// Nothing landed, nothing completed: a round of polling would find nothing new.
+    pub const NOTHING: Heard = Heard { from: 0, completed: false };
+    /// Anything may have happened.
+    pub const ANYBODY: Heard = Heard { from: u64::MAX, completed: true };
+    /// Only completions may wait to be polled.
+    pub const COMPLETIONS: Heard = Heard { from: 0, completed: true };
+
+    /// Something of this process may have landed.
+    #[inline]
+    #[must_use]
+    pub fn from(process: ProcessId) -> Heard {
+        Heard { from: 1 << (process.0 % 64), completed: false }
+    }
+
+    /// Whether there is nothing to look at.
+    #[inline]
+    #[must_use]
+    pub fn is_nothing(self) -> bool {
+        self == Heard::NOTHING
+    }
+
+    /// Whether something of this process may have landed.
+    #[inline]
+    #[must_use]
+    pub fn is_from(self, process: ProcessId) -> bool {
+        self.from >> (process.0 % 64) & 1 == 1
+    }
+
+    /// Both.
+    #[inline]
+    #[must_use]
+    pub fn and(self, other: Heard) -> Heard {
+        Heard { from: self.from | other.from, completed: self.completed | other.completed }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_heard_adds_up() {
+        let (a, b) = (ProcessId(3), ProcessId(64));
+        let heard = Heard::from(a).and(Heard::NOTHING);
+        assert!(heard.is_from(a) && !heard.is_from(b) && !heard.is_nothing());
+        assert!(heard.and(Heard::from(b)).is_from(ProcessId(0)), "processes 0 and 64 share a bit");
+        assert!(!Heard::COMPLETIONS.is_nothing() && !Heard::COMPLETIONS.is_from(a));
+        assert!(Heard::ANYBODY.is_from(a) && Heard::NOTHING.is_nothing());
+    }
+}
