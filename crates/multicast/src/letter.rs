@@ -14,7 +14,7 @@
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
 //! | `Ask` | member → its leader | is this message decided? |
 //! | `Decided` | leader → who asked, or another group's leader | that message is decided |
-//! | `Forgotten`, `Refused` | leader → another group's leader | that message was delivered here long ago; will never be delivered |
+//! | `Forgotten`, `Refused` | leader → another group's leader; `Forgotten` also follower → leader | that message was delivered here long ago; will never be delivered |
 //! | `Lead` | leader → member of its group | take over |
 //!
 //! `followers send 1B also to all processes` (the notes) is not done: a promise is needed by the candidate alone. What

@@ -45,6 +45,7 @@ impl Replica {
                 self.on_decided(*subject, Some(times), effects);
             }
             Letter::Decided { .. } => {}
+            Letter::Forgotten(subject) if group == self.group => self.on_outrun(*subject, effects),
             Letter::Forgotten(subject) if self.leads => self.on_decided(*subject, None, effects),
             Letter::Forgotten(_) => {}
             Letter::Refused(subject) => self.on_refused(*subject, effects),
@@ -70,7 +71,8 @@ impl Replica {
             Letter::Refuse { promised } => own && self.config.topology.member_bit(group, promised.leader()).is_some(),
             Letter::WantBody(_) | Letter::Gone(_) => from != self.config.me,
             Letter::Decided { .. } => from != self.config.me,
-            Letter::Forgotten(_) | Letter::Refused(_) => group != self.group,
+            Letter::Forgotten(_) => from != self.config.me,
+            Letter::Refused(_) => group != self.group,
             _ => own,
         };
         if sound { Ok(()) } else { Err(Rejected::Sender(from)) }
@@ -167,6 +169,17 @@ impl Replica {
         let same = times.is_none_or(|times| message.times().words() == times);
         if message.vector && same && self.learn(subject.client, slot) {
             self.settle(subject.client, effects);
+        }
+    }
+
+    /// A follower has delivered and forgotten a message that is undecided here: this leader's acknowledgements were lost,
+    /// and clients count it no more. What it lacks it can only take over, with the application's state: by a new ballot,
+    /// like everything that a leader takes.
+    fn on_outrun<E: Effects>(&mut self, subject: Subject, effects: &mut E) {
+        let Some(slot) = self.find(subject).filter(|_| self.leads) else { return };
+        let message = self.windows[usize::from(subject.client.0)].slot(slot);
+        if message.decided.is_none() && !message.void && !message.delivered {
+            let _ = self.campaign(effects);
         }
     }
 

@@ -90,13 +90,13 @@ impl Replica {
     /// Takes over, if a majority has promised and nothing is missing; asks for what is missing.
     pub(super) fn count_promises<E: Effects>(&mut self, effects: &mut E) {
         let Some((donor, state)) = self.best_promise() else { return };
+        if let Some(ahead) = self.promised_ahead() {
+            effects.letter(ahead, &Letter::Behind { ballot: self.promised });
+            return;
+        }
         if donor == self.config.me {
             let state = state.clone();
             self.take_over(&state, effects);
-            return;
-        }
-        if self.is_behind(state) {
-            self.want_transfer(effects);
             return;
         }
         let lacks: Vec<Subject> = self.lacks(state).collect();
@@ -130,6 +130,14 @@ impl Replica {
         Some((best.0, &best.1))
     }
 
+    /// Who promised and has forgotten what is not delivered here: the best state, or another one, whose process delivered
+    /// what the best one's, a leader's, does not know to be decided.
+    fn promised_ahead(&self) -> Option<ProcessId> {
+        let Stage::Campaigning(candidacy) = &self.stage else { return None };
+        let mut ahead = candidacy.promises.iter().filter(|(_, state)| self.is_behind(state));
+        ahead.next().map(|(process, _)| *process)
+    }
+
     /// The state to take over, once a majority has promised.
     pub(super) fn best_state(&self) -> Option<&State> {
         self.best_promise().map(|(_, state)| state)
@@ -141,18 +149,15 @@ impl Replica {
         }
     }
 
-    /// The state that goes farthest, with the application's.
+    /// A promised state, with the application's.
     pub(super) fn on_transfer<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, state: &State, effects: &mut E) {
-        let wanted = self.best_promise().is_some_and(|(donor, _)| donor == from);
-        if ballot != self.promised || !wanted {
+        if ballot != self.promised || self.best_promise().is_none() {
             return;
         }
+        let Stage::Campaigning(candidacy) = &mut self.stage else { return };
+        let Some(promise) = candidacy.promises.iter_mut().find(|(process, _)| *process == from) else { return };
+        promise.1 = state.clone();
         self.jump(state, effects);
-        if let Stage::Campaigning(candidacy) = &mut self.stage
-            && let Some(promise) = candidacy.promises.iter_mut().find(|(process, _)| *process == from)
-        {
-            promise.1 = state.clone();
-        }
         self.count_promises(effects);
     }
 

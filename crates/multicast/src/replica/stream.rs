@@ -4,6 +4,7 @@ use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Stage};
 use crate::item::{StreamEntry, StreamItem};
+use crate::letter::{Letter, Subject};
 use crate::{Ballot, ClientId, Effects};
 
 impl Replica {
@@ -88,6 +89,11 @@ impl Replica {
         }
         let Some(slot) = self.locate(&item.head)? else {
             self.counter += 1;
+            if matches!(item.entry, StreamEntry::Vector(_)) {
+                // Delivered and forgotten here; but the leader says it again, so it does not know.
+                let subject = Subject { client, sequence: item.head.sequence };
+                effects.letter(from, &Letter::Forgotten(subject));
+            }
             return Ok(());
         };
         let window = &self.windows[usize::from(client.0)];

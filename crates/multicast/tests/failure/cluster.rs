@@ -202,7 +202,11 @@ impl Cluster {
         let groups: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
         let Some(sender) = &mut self.senders[usize::from(client)] else { return false };
         for group in &groups {
-            for (index, process) in self.topology.members(*group).enumerate() {
+            // Those that count first: who does not may have missed what they have freed.
+            let members = self.topology.members(*group).enumerate();
+            let (uncounted, counted): (Vec<_>, Vec<_>) =
+                members.partition(|(_, process)| self.uncounted.contains(&(client, process.0)));
+            for (index, process) in counted.into_iter().chain(uncounted) {
                 let member = &self.members[process.index()];
                 let freed = member.replica.as_ref().map_or(0, |replica| replica.first_held(ClientId(client)));
                 if !self.uncounted.contains(&(client, process.0)) {

@@ -8,4 +8,5 @@
 mod cluster;
 mod judge;
 mod net;
+mod outrun;
 mod walk;

@@ -1,0 +1,45 @@
+//! A leader that its followers outrun: they delivered, forgot, and went on; it has not heard of it.
+
+use stentor_multicast::{Plant, Variant};
+
+use super::cluster::Cluster;
+use super::net::Wire;
+
+/// Everything that is on its way arrives, but for what `lost` names.
+fn settle(cluster: &mut Cluster, lost: fn(Wire) -> bool) {
+    let mut moved = true;
+    while std::mem::take(&mut moved) {
+        for wire in cluster.net.filled() {
+            if lost(wire) {
+                cluster.net.queues.remove(&wire);
+            } else {
+                moved |= cluster.take(wire, None).expect("nothing is refused");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_leader_without_acknowledgements_takes_over_what_its_followers_have() {
+    for variant in [Variant::V2, Variant::V1] {
+        for sizes in [&[3][..], &[3, 1], &[5]] {
+            let to: Vec<u16> = (0..sizes.len() as u16).collect();
+            let mut cluster = Cluster::new(sizes, 1, (variant, 1, Plant::None));
+            assert!(cluster.submit(0, &to, None));
+            settle(&mut cluster, |wire| matches!(wire, Wire::Control { to: 0, from } if from != 3));
+            // The client counts the leader no more, and uses the only slot again: the followers forget what was in it.
+            cluster.cut_client(0, 0);
+            assert!(cluster.submit(0, &to, None), "{sizes:?}: the followers have delivered");
+            settle(&mut cluster, |wire| wire.receiver() == 0);
+            assert!(cluster.members[0].log.is_empty());
+            for _ in 0..60 {
+                (0..cluster.members.len() as u16).for_each(|member| cluster.tick(member).expect("sound"));
+                settle(&mut cluster, |_| false);
+            }
+            for (process, member) in cluster.members.iter().enumerate() {
+                assert_eq!(member.log.len(), 2, "{sizes:?} {variant:?}: member {process}");
+                assert_eq!(member.log[0], cluster.members[1].log[0]);
+            }
+        }
+    }
+}
