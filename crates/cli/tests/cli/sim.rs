@@ -51,9 +51,10 @@ fn a_profile_makes_things_fail_and_is_named_in_what_is_told() {
     for part in ["profile all: at most ", "the faults stop", "M10"] {
         assert!(alone.stdout.contains(part), "{}", alone.stdout);
     }
-    let calm = run(["sim", "multicast", "--seed", "3"]);
-    assert!(!calm.stdout.contains("profile"), "{}", calm.stdout);
-    assert_eq!(calm.stdout, run(["sim", "multicast", "--profile", "calm", "--seed", "3"]).stdout);
+    let [plain, calm] = [&[][..], &["--profile", "calm"]]
+        .map(|more| run(["sim", "multicast", "--seed", "3", "--json"].iter().chain(more)).document("sim"));
+    assert!(plain.get("profile").is_none() && plain.get("happened").is_none(), "{plain:#}");
+    assert_eq!((&plain["steps"], &plain["faults"]), (&calm["steps"], &calm["faults"]));
 }
 
 #[test]

@@ -80,6 +80,8 @@ pub struct Client<F: Fabric> {
     places: Vec<(usize, usize)>,
     /// Whether it is known where an earlier process of this place ended.
     resumed: bool,
+    /// What members said the first time that they all were settled; they must say it again.
+    once: Vec<(ProcessId, Told)>,
     /// Whether majorities are enough to know that.
     by_majorities: bool,
     record: Vec<u64>,
@@ -142,6 +144,7 @@ impl<F: Fabric> Client<F> {
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
             resumed: false,
+            once: Vec::new(),
             by_majorities: false,
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
@@ -343,16 +346,25 @@ impl<F: Fabric> Client<F> {
     /// delivered everything that they hold: each knows only the sequences that it has seen, and a message that one group
     /// holds undelivered names slots at others.
     ///
+    /// Members speak at different times. What one of them says may be over before another one says that nothing is left:
+    /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
+    /// if all say the same again, all were settled at the moment at which they were asked the second time.
+    ///
     /// A sequence that was used is at most `window` per group above the highest that a majority of every group has seen:
     /// of what is above, nothing was delivered, and so much may be undelivered at a time. So no id is used twice.
     fn resume(&mut self) -> Result<(), SubmitError> {
         for group in self.topology.group_ids() {
             self.settled(group)?;
         }
-        let told = |ring: &Outbound| ring.targets.iter().filter_map(|target| target.told).collect::<Vec<Told>>();
-        let all: Vec<Told> = self.rings.iter().flat_map(told).collect();
-        let seen = all.iter().map(|told| told.sequence).max().unwrap_or(0);
+        let targets = self.rings.iter().flat_map(|ring| &ring.targets);
+        let all: Vec<_> = targets.filter_map(|target| target.told.map(|told| (target.peer, told))).collect();
+        let seen = all.iter().map(|(_, told)| told.sequence).max().unwrap_or(0);
         if seen > 0 || all.len() < self.topology.all_members() {
+            if self.once != all {
+                self.once = all;
+                self.ask_again();
+                return Err(SubmitError::NotConnected { group: 0 });
+            }
             self.sender.resume_sequence(seen + self.window * self.rings.len() as u64);
         }
         for group in self.topology.group_ids() {
@@ -362,6 +374,25 @@ impl<F: Fabric> Client<F> {
         }
         self.resumed = true;
         Ok(())
+    }
+
+    /// Has all members say anew what they hold.
+    fn ask_again(&mut self) {
+        for link in 0..self.links.len() {
+            if self.links[link].ready {
+                self.greet(link);
+            }
+        }
+    }
+
+    /// Says where the ring at a member begins; what that member said before does not count any more.
+    fn greet(&mut self, link: usize) {
+        let (group, member) = self.places[link];
+        let start = self.rings[group].start(member);
+        let greeting = Greeting { about: About::Hello, incarnation: self.links.incarnation, start };
+        let sent = self.links.greet(&mut self.fabric, link, greeting);
+        self.counts.write(Step::Letter, sent);
+        self.quiet.disturb();
     }
 
     /// The first slot that no earlier process of this place used at a group, if enough members agree.
@@ -468,13 +499,7 @@ impl<F: Fabric> Client<F> {
 
     fn hear(&mut self, news: News) {
         match news {
-            News::Up(link) => {
-                let (group, member) = self.places[link];
-                let start = self.rings[group].start(member);
-                let greeting = Greeting { about: About::Hello, incarnation: self.links.incarnation, start };
-                let sent = self.links.greet(&mut self.fabric, link, greeting);
-                self.counts.write(Step::Letter, sent);
-            }
+            News::Up(link) => self.greet(link),
             News::Down(link) => {
                 let (group, member) = self.places[link];
                 self.rings[group].stop(member);

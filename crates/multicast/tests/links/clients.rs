@@ -131,3 +131,38 @@ fn what_is_held_when_a_client_comes_back_is_delivered_though_its_places_are_writ
     assert!(sent.len() > 8, "{}", sent.len());
     assert_eq!(bed.delivered[0], sent);
 }
+
+#[test]
+fn a_client_does_not_begin_on_what_a_member_said_before_another_one_passed_something_on() {
+    let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    // The first process of the place dies when a single follower has its message; and that does not run for a while.
+    let (client, [late, other]) = (ProcessId(4), [2, 3].map(ProcessId));
+    for to in [0, 1, 3].map(ProcessId) {
+        bed.world.inject(bed.world.now_ns(), Fault::Cut { from: client, to, for_ns: SETTLED_NS });
+    }
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: late, for_ns: 10 * RECONNECTED_NS });
+    bed.run(1_000);
+    let old = bed.submit(0, &[0, 1], b"old").expect("all are connected");
+    bed.run(20_000);
+    bed.restart_client(0);
+    bed.run(2 * RECONNECTED_NS);
+    // By now the other group has said that it holds nothing. What it says later does not get through.
+    bed.world.inject(bed.world.now_ns(), Fault::Cut { from: other, to: client, for_ns: 40 * RECONNECTED_NS });
+    let delivered = |bed: &Bed| bed.delivered.iter().all(|delivered| delivered.iter().any(|(id, _)| *id == old));
+    let mut left = 30 * RECONNECTED_NS / 20_000;
+    while !delivered(&bed) {
+        left -= 1;
+        assert!(left > 0, "the follower passes the message on: {:?}", bed.delivered);
+        bed.run(20_000);
+    }
+    bed.run(40_000);
+    let early = bed.submit(0, &[0, 1], b"new");
+    assert!(matches!(early, Err(SubmitError::NotConnected { .. })), "{early:?}");
+    bed.run(60 * RECONNECTED_NS);
+    let new = bed.submit(0, &[0, 1], b"new").expect("everybody has said it again");
+    bed.run(RECONNECTED_NS);
+    for delivered in &bed.delivered {
+        assert_eq!(*delivered, [(old, b"old".to_vec()), (new, b"new".to_vec())]);
+    }
+}
