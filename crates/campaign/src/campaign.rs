@@ -103,8 +103,8 @@ impl CampaignReport {
 
     /// The same for a campaign of the broadcast.
     #[must_use]
-    pub fn unseen_neb_claims(&self) -> Vec<&'static str> {
-        crate::scenario::unseen(neb::Scenario::claims(), self.seeds, &self.faults.named())
+    pub fn unseen_neb_claims(&self, severity: neb::Severity) -> Vec<&'static str> {
+        crate::scenario::unseen(&neb::Scenario::claims_under(severity), self.seeds, &self.faults.named())
     }
 
     fn add(&mut self, seed: u64, run: &Ran, until: Option<&str>) -> bool {
@@ -184,6 +184,8 @@ impl Campaign {
 pub struct NebCampaign {
     /// The seeds.
     pub seeds: Range<u64>,
+    /// How much goes wrong.
+    pub severity: neb::Severity,
     /// A planted bug.
     pub plant: stentor_neb::Plant,
     /// As [`Campaign::until`].
@@ -199,7 +201,7 @@ impl NebCampaign {
     /// [`NodeError`](stentor_neb::NodeError), if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_neb::NodeError> {
         let one = |seed| {
-            let run = neb::run_seed(seed, self.plant)?;
+            let run = neb::run_seed(seed, self.severity, self.plant)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts(),

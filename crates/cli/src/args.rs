@@ -15,7 +15,7 @@ pub(crate) use bench::{
 };
 pub(crate) use roce::{Network, Pingpong, RoceCommand, Taking};
 pub(crate) use run::{Cast, Demo, Node, Wait};
-pub(crate) use sim::{SimCommand, SimMulticast, SimSeeds};
+pub(crate) use sim::{SimCommand, SimMulticast, SimNeb, SimSeeds};
 
 /// Group communication at RDMA speed.
 #[derive(Parser, Debug)]

@@ -246,6 +246,11 @@ impl<F: Fabric> Liar<F> {
             store(self.node.end.register_words(me), offset, &record);
             return false;
         }
+        if config.signed && chance().is_multiple_of(4) {
+            // And no less into what must prove that it may use registers again.
+            let offset = layout.proof_offset(stream, chance() & 1);
+            return self.write(host, Layout::registers(me), offset, &record);
+        }
         self.write(host, Layout::registers(me), offset, &record)
     }
 }

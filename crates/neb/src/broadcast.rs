@@ -74,7 +74,10 @@ impl Broadcast {
             self.blocked_since = None;
             return true;
         }
-        let since = *self.blocked_since.get_or_insert(now_ns);
+        let since = self.blocked_since.get_or_insert(now_ns);
+        // A clock that is set back must not make it more patient.
+        *since = now_ns.min(*since);
+        let since = *since;
         let others = self.others().count();
         let must = self.config.must_credit().min(others);
         if own && now_ns.saturating_sub(since) >= self.config.patience_ns && others - behind.len() >= must {

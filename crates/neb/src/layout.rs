@@ -9,6 +9,10 @@
 //!
 //! Index n lies in slot n mod W, sealed with lap n / W + 1. A floor is one word, written before registers below it are used
 //! again: whoever finds a register torn can tell from it whether that is an old value being overwritten.
+//!
+//! Where values are signed, a replayer that lies must not be believed that. There two slots for each stream, behind all
+//! registers, take the place of floors: one of them always holds, whole, a value of the sender's that is a window or more
+//! ahead of every register that is being used again.
 
 use stentor_fabric::memory::LINE;
 use stentor_fabric::seal::{Seal, record_words};
@@ -24,6 +28,8 @@ pub(crate) const CONTROL: Purpose = Purpose(33);
 pub(crate) const STAGING: Purpose = Purpose(34);
 /// Own memory that READs go to; one per host.
 const SCRATCH: u16 = 0x300;
+/// Proofs of each stream: while one is written the other is whole.
+pub(crate) const PROOFS: u64 = 2;
 /// Registers, by their writer.
 const REGISTERS: u16 = 0x200;
 
@@ -34,6 +40,7 @@ pub struct Layout {
     window: u64,
     slot_bytes: u64,
     value_bytes: usize,
+    signed: bool,
 }
 
 impl Layout {
@@ -45,6 +52,7 @@ impl Layout {
             window: u64::from(config.window),
             slot_bytes: config.slot_bytes(),
             value_bytes: config.value_bytes(),
+            signed: config.signed,
         }
     }
 
@@ -108,6 +116,18 @@ impl Layout {
         u64::from(stream.0) * 8
     }
 
+    /// Offset of one of the two proofs that a stream's sender is as far ahead as to use registers again.
+    #[must_use]
+    pub fn proof_offset(&self, stream: ProcessId, proof: u64) -> u64 {
+        self.floors_bytes()
+            + self.processes * self.window * self.slot_bytes
+            + (u64::from(stream.0) * PROOFS + proof) * self.slot_bytes
+    }
+
+    fn proofs_bytes(&self) -> u64 {
+        if self.signed { PROOFS * self.slot_bytes } else { 0 }
+    }
+
     /// Bytes of a broadcast buffer.
     #[must_use]
     pub fn broadcast_bytes(&self) -> u64 {
@@ -123,7 +143,7 @@ impl Layout {
     /// Bytes of one writer's registers.
     #[must_use]
     pub fn register_bytes(&self) -> u64 {
-        self.floors_bytes() + self.processes * self.window * self.slot_bytes
+        self.floors_bytes() + self.processes * (self.window * self.slot_bytes + self.proofs_bytes())
     }
 
     /// Bytes that are posted from: own broadcasts, and one's own registers.
@@ -144,13 +164,21 @@ impl Layout {
     }
 
     fn scratch_stream_bytes(&self) -> u64 {
-        self.floors_bytes() + self.processes * self.window * self.slot_bytes
+        self.floors_bytes() + self.processes * (self.window * self.slot_bytes + self.proofs_bytes())
     }
 
     pub(crate) fn scratch_offset(&self, stream: ProcessId, replayer: ProcessId, slot: u64) -> u64 {
         u64::from(stream.0) * self.scratch_stream_bytes()
             + self.floors_bytes()
             + (u64::from(replayer.0) * self.window + slot) * self.slot_bytes
+    }
+
+    /// Where the proofs of a replayer go, one behind the other.
+    pub(crate) fn scratch_proofs(&self, stream: ProcessId, replayer: ProcessId) -> u64 {
+        u64::from(stream.0) * self.scratch_stream_bytes()
+            + self.floors_bytes()
+            + self.processes * self.window * self.slot_bytes
+            + u64::from(replayer.0) * self.proofs_bytes()
     }
 
     pub(crate) fn scratch_floor(&self, stream: ProcessId, replayer: ProcessId) -> u64 {

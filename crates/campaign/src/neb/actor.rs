@@ -54,7 +54,7 @@ impl stentor_fabric_sim::Actor for Actor {
     fn step(&mut self, now_ns: u64) -> bool {
         match self {
             Actor::Correct(correct) => correct.step(now_ns),
-            Actor::Liar(lying) => lying.step(now_ns),
+            Actor::Liar(lying) => lying.step(),
         }
     }
 }
@@ -63,9 +63,11 @@ impl Correct {
     fn step(&mut self, now_ns: u64) -> bool {
         let Correct { node, me, shared, heads, refused, equivocations, .. } = self;
         let mut worked = node.housekeep();
+        // Clocks jump; histories are told in the world's time.
+        let t = shared.world.now_ns();
         let traced = shared.world.traces();
         worked |= node.step(&mut |notice| {
-            shared.history.borrow_mut().notice(now_ns, *me, &notice);
+            shared.history.borrow_mut().notice(t, *me, &notice);
             let mark = match notice {
                 Notice::Deliver(sender, value) => {
                     heads[sender.index()] += 1;
@@ -99,7 +101,7 @@ impl Correct {
             return false;
         }
         if now_ns < self.not_before_ns {
-            self.shared.world.wake_at(self.me, self.not_before_ns);
+            self.wake_in(self.not_before_ns - now_ns);
             return false;
         }
         // Drawn from the index, so that a broadcast that has to wait is the same one later.
@@ -107,18 +109,24 @@ impl Correct {
         let bytes = (index * 13 + 5) as usize % (self.longest + 1);
         let payload: Vec<u8> = (0..bytes as u64).map(|at| (at * 7 + index + u64::from(self.me.0)) as u8).collect();
         if self.node.broadcast(now_ns, 500 + index, &payload).is_err() {
-            self.shared.world.wake_at(self.me, now_ns + RETRY_NS);
+            self.wake_in(RETRY_NS);
             return false;
         }
-        self.shared.history.borrow_mut().broadcast(now_ns, self.me, index, &payload);
+        self.shared.history.borrow_mut().broadcast(self.shared.world.now_ns(), self.me, index, &payload);
         self.left -= 1;
         self.not_before_ns = now_ns + self.chance.between(0, self.pause_ns);
         true
     }
+
+    /// Its own clock may jump meanwhile; the world's does not.
+    fn wake_in(&self, ns: u64) {
+        self.shared.world.wake_at(self.me, self.shared.world.now_ns() + ns);
+    }
 }
 
 impl Lying {
-    fn step(&mut self, now_ns: u64) -> bool {
+    fn step(&mut self) -> bool {
+        let now_ns = self.shared.world.now_ns();
         if now_ns < self.until_ns {
             self.shared.world.wake_at(self.me, now_ns + LIAR_PAUSE_NS);
         }

@@ -6,4 +6,4 @@ mod run;
 mod scenario;
 
 pub use run::{RunReport, run_scenario, run_seed, trace_seed};
-pub use scenario::{Profile, Scenario};
+pub use scenario::{Profile, Scenario, Severity};

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
-use stentor_neb::{Authority, Config, Liar, Node, NodeError, Plant};
+use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant};
 
 use super::actor::{Actor, Correct, Lying, Shared};
 use super::history::History;
-use super::scenario::{DEADLINE_NS, MOST_STEPS, SPAN_NS, Scenario};
+use super::scenario::{DEADLINE_NS, MOST_STEPS, SPAN_NS, Scenario, Severity};
 use crate::chance::Chance;
 
 /// What came of a run.
@@ -32,6 +32,10 @@ pub struct RunReport {
     pub suspicions: u64,
     /// Registers read again because they were torn.
     pub reread: u64,
+    /// Whether it was in mode `all`; the others are in mode `quorum`.
+    pub all: bool,
+    /// Whether what correct processes broadcast must be delivered everywhere.
+    pub lively: bool,
     /// Whether a run that must finish did.
     pub finished: bool,
     /// Steps of all processes.
@@ -54,6 +58,8 @@ impl RunReport {
             ("indices skipped", self.skipped),
             ("suspicions", self.suspicions),
             ("registers read again", self.reread),
+            ("seeds in mode all", u64::from(self.all)),
+            ("seeds in which nothing may stay undelivered", u64::from(self.lively)),
         ]
     }
 
@@ -68,8 +74,8 @@ impl RunReport {
 ///
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
-pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, NodeError> {
-    run_scenario(seed, &Scenario::draw(seed, plant))
+pub fn run_seed(seed: u64, severity: Severity, plant: Plant) -> Result<RunReport, NodeError> {
+    run_scenario(seed, &Scenario::draw(seed, severity, plant))
 }
 
 /// Runs a seed of a scenario that was not drawn.
@@ -84,8 +90,8 @@ pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, NodeErr
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn trace_seed(seed: u64, plant: Plant) -> Result<(RunReport, String), NodeError> {
-    run(seed, &Scenario::draw(seed, plant), true)
+pub fn trace_seed(seed: u64, severity: Severity, plant: Plant) -> Result<(RunReport, String), NodeError> {
+    run(seed, &Scenario::draw(seed, severity, plant), true)
 }
 
 fn run(seed: u64, scenario: &Scenario, trace: bool) -> Result<(RunReport, String), NodeError> {
@@ -190,6 +196,8 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
         skipped: 0,
         suspicions: 0,
         reread: 0,
+        all: scenario.config.mode == Mode::All,
+        lively: scenario.lively,
         finished,
         steps: 0,
         virtual_ns: now,

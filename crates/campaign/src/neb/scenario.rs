@@ -1,5 +1,7 @@
 //! The processes, the lies and the faults of one seed.
 
+use std::fmt;
+
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault, FaultMix, FaultPlan, NetworkModel};
 use stentor_neb::{Config, FaultModel, Lies, Mode, Plant, ProcessSet};
@@ -19,6 +21,43 @@ pub enum Profile {
     All,
     /// Everybody must answer; processes lie and crash, so not everything is delivered.
     AllBroken,
+}
+
+/// How much goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Severity {
+    /// Partitions, stalls, crashes and lies, on NICs that keep the order of writes on a queue pair.
+    #[default]
+    Usual,
+    /// Three times as many faults, that last longer; queue pairs that break sooner, writes that are later, half the time
+    /// in no order at all; clocks that jump; smaller rings and less patience; every liar tells every lie that it may.
+    Harsh,
+}
+
+impl Severity {
+    /// Both.
+    pub const ALL: [Severity; 2] = [Severity::Usual, Severity::Harsh];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Usual => "usual",
+            Severity::Harsh => "harsh",
+        }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Severity::ALL.into_iter().find(|severity| severity.name() == name)
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// What one seed runs.
@@ -74,9 +113,17 @@ impl Scenario {
         ]
     }
 
+    /// What campaigns of a severity claim besides.
+    #[must_use]
+    pub fn claims_under(severity: Severity) -> Vec<&'static str> {
+        let more: &[&str] =
+            if severity == Severity::Harsh { &["clock_jumps", "retry_exceeded", "flushed"] } else { &[] };
+        [Self::claims(), more].concat()
+    }
+
     /// Draws a profile, sizes, lies, crashes, partitions one way and both, and suspicions of processes that are up.
     #[must_use]
-    pub fn draw(seed: u64, plant: Plant) -> Self {
+    pub fn draw(seed: u64, severity: Severity, plant: Plant) -> Self {
         let mut chance = Chance::new(seed, 0);
         let profiles = [
             Profile::LyingSender,
@@ -88,26 +135,22 @@ impl Scenario {
             Profile::AllBroken,
         ];
         let profile = chance.pick(&profiles);
-        let config = draw_config(profile, &mut chance, plant);
-        let liars = draw_liars(profile, &config, &mut chance);
+        let mut config = draw_config(profile, &mut chance, plant);
+        let mut liars = draw_liars(profile, &config, &mut chance);
+        if severity == Severity::Harsh {
+            config.window = chance.pick(&[1, 2, 3, 8]);
+            config.patience_ns = chance.pick(&[40_000, 150_000, 400_000]);
+            liars.iter_mut().for_each(|(_, lies)| *lies = every(*lies));
+        }
         let lying = |process: ProcessId| liars.iter().any(|(liar, _)| *liar == process);
         let correct: Vec<ProcessId> = config.everybody().iter().filter(|process| !lying(*process)).collect();
         let other_side: ProcessSet = correct.iter().copied().filter(|_| chance.between(0, 1) == 1).collect();
-        let mut network = NetworkModel::adversarial();
-        // Sometimes partitions outlast the retries: then live processes suspect each other.
-        network.retry_ns = chance.pick(&[25_000, 60_000, 1_000_000]);
-        let mix = FaultMix {
-            count: 5,
-            from_ns: 20_000,
-            until_ns: 500_000,
-            longest_ns: 80_000,
-            stall: 2,
-            partition: 1,
-            one_way: 2,
-            ..FaultMix::NONE
-        };
+        let network = draw_network(severity, &mut chance);
         let mut plan = FaultPlan::new();
         cut_sides(&correct, other_side, &mut chance, &mut plan);
+        if severity == Severity::Harsh {
+            cut_more(&correct, other_side, &mut chance, &mut plan);
+        }
         let crashes = crash(profile, &config, &liars, &correct, &mut chance, &mut plan);
         let lively = match profile {
             Profile::LyingSender | Profile::Signed => true,
@@ -127,9 +170,59 @@ impl Scenario {
             longest,
             pause_ns,
             network,
-            mix,
+            mix: mix(severity),
             plan,
             lively,
+        }
+    }
+}
+
+/// All that a liar of these lies may tell within its fault model.
+fn every(lies: Lies) -> Lies {
+    Lies {
+        rewrite: true,
+        kill: true,
+        half: true,
+        old_laps: true,
+        overrun: true,
+        // Only who may lie about everything writes garbage.
+        garbage: lies.host,
+        ..lies
+    }
+}
+
+fn draw_network(severity: Severity, chance: &mut Chance) -> NetworkModel {
+    let adversarial = NetworkModel::adversarial();
+    match severity {
+        // Sometimes partitions outlast the retries: then live processes suspect each other.
+        Severity::Usual => NetworkModel { retry_ns: chance.pick(&[25_000, 60_000, 1_000_000]), ..adversarial },
+        Severity::Harsh => {
+            let ordered = if chance.between(0, 1) == 0 { adversarial } else { NetworkModel::unordered() };
+            NetworkModel {
+                retry_ns: chance.pick(&[15_000, 25_000, 60_000]),
+                late_writes: 100_000,
+                late_ns: chance.pick(&[40_000, 150_000]),
+                ..ordered
+            }
+        }
+    }
+}
+
+fn mix(severity: Severity) -> FaultMix {
+    let usual = FaultMix {
+        count: 5,
+        from_ns: 20_000,
+        until_ns: 500_000,
+        longest_ns: 80_000,
+        stall: 2,
+        partition: 1,
+        one_way: 2,
+        ..FaultMix::NONE
+    };
+    match severity {
+        Severity::Usual => usual,
+        Severity::Harsh => {
+            FaultMix { count: 15, from_ns: 5_000, until_ns: 900_000, longest_ns: 150_000, clock_jump: 1, ..usual }
         }
     }
 }
@@ -201,6 +294,23 @@ fn cut_sides(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance,
             if across && !(one_way && other_side.contains(*from)) {
                 plan.push((at, Fault::Cut { from: *from, to: *to, for_ns }));
             }
+        }
+    }
+}
+
+/// Both sides again and again, and single links between correct processes, whatever their side.
+fn cut_more(correct: &[ProcessId], other_side: ProcessSet, chance: &mut Chance, plan: &mut FaultPlan) {
+    for _ in 0..3 {
+        let later = plan.len();
+        cut_sides(correct, other_side, chance, plan);
+        let by = chance.between(0, 600_000);
+        plan[later..].iter_mut().for_each(|(at, _)| *at += by);
+    }
+    for _ in 0..12 {
+        let (from, to) = (chance.pick(correct), chance.pick(correct));
+        if from != to {
+            let (at, for_ns) = (chance.between(5_000, 900_000), chance.between(10_000, 200_000));
+            plan.push((at, Fault::Cut { from, to, for_ns }));
         }
     }
 }

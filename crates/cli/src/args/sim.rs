@@ -5,13 +5,23 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use stentor_campaign::Profile;
+use stentor_campaign::neb::Severity;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SimCommand {
     /// The atomic multicast: groups, clients, mixed destinations, every ordering fault of the contract
     Multicast(SimMulticast),
     /// The broadcast: processes that lie, crash, are cut off and suspected, under every ordering fault of the contract
-    Neb(SimSeeds),
+    Neb(SimNeb),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SimNeb {
+    /// How much goes wrong: usual, or harsh
+    #[arg(long = "profile", value_name = "NAME", default_value_t, value_parser = severity)]
+    pub(crate) severity: Severity,
+    #[command(flatten)]
+    pub(crate) seeds: SimSeeds,
 }
 
 #[derive(Args, Debug)]
@@ -62,6 +72,13 @@ fn profile(text: &str) -> Result<Profile, String> {
     })
 }
 
+fn severity(text: &str) -> Result<Severity, String> {
+    Severity::named(text).ok_or_else(|| {
+        let names: Vec<&str> = Severity::ALL.iter().map(|severity| severity.name()).collect();
+        format!("there is no profile `{text}`; there are {}", names.join(", "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +87,12 @@ mod tests {
     fn profiles_have_names() {
         assert_eq!(profile("all"), Ok(Profile::All));
         assert!(profile("none").unwrap_err().contains("calm, failover, partition, clients, all"));
+    }
+
+    #[test]
+    fn how_much_goes_wrong_has_names() {
+        assert_eq!(severity("harsh"), Ok(Severity::Harsh));
+        assert!(severity("calm").unwrap_err().contains("usual, harsh"));
     }
 
     #[test]

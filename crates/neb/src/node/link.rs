@@ -27,8 +27,8 @@ pub(crate) enum Done {
     Broadcast { upto: u64 },
     /// Registers of a stream below this index are complete.
     Register { stream: ProcessId, upto: u64 },
-    /// A floor is raised.
-    Floor { stream: ProcessId, floor: u64 },
+    /// A floor is raised, by the proof in this place where there are proofs.
+    Floor { stream: ProcessId, floor: u64, proof: u64 },
     /// A round's registers, or floors, are here.
     Read { stream: ProcessId, serial: u64 },
     /// A credit went out.

@@ -332,9 +332,10 @@ impl<F: Fabric> Node<F> {
                     stream.replay.published(peer, upto);
                 }
             }
-            Done::Floor { stream, floor } => {
+            Done::Floor { stream, floor, proof } => {
                 if let Some(stream) = &mut self.streams[stream.index()] {
-                    stream.at[peer.index()].floor_done = floor;
+                    let at = &mut stream.at[peer.index()];
+                    (at.floor_done, at.proof_done) = (floor, proof);
                 }
             }
             Done::Read { stream, serial } => {

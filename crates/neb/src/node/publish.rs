@@ -8,7 +8,7 @@ use super::Node;
 use super::endpoint::Endpoint;
 use super::link::{Done, Link};
 use super::stream::Stream;
-use crate::layout::CONTROL;
+use crate::layout::{CONTROL, PROOFS};
 use crate::{Layout, Mode};
 
 impl<F: Fabric> Node<F> {
@@ -83,7 +83,7 @@ fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Strea
         let index = stream.at[host.index()].posted;
         let complete = stream.replay.published_at(host);
         // One register of a slot at a time: the older one's place at this host is known to be written.
-        if index >= complete + window || !raise_floor(end, link, stream, (sender, region), index) {
+        if index >= complete + window {
             break;
         }
         if !stream.replay.has_register(index) {
@@ -94,6 +94,9 @@ fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Strea
             stream.replay.published(host, index + 1);
             stream.at[host.index()].posted += 1;
             continue;
+        }
+        if !raise_floor(end, link, stream, (sender, region), index) {
+            break;
         }
         let offset = end.layout.register_offset(sender, index);
         let staging = Span { region: end.staging, offset: end.layout.staged_registers() + offset, bytes: 0 };
@@ -122,7 +125,25 @@ fn raise_floor<F: Fabric>(
     let window = u64::from(end.config.window);
     let Some(needed) = (index + 1).checked_sub(window).filter(|needed| *needed > 0) else { return true };
     let at = &mut stream.at[link.peer.index()];
-    if at.floor_posted < needed {
+    if at.floor_posted < needed && end.config.signed {
+        // One at a time, so that the other one is whole whatever becomes of the queue pair.
+        if at.floor_posted != at.floor_done || !link.has_room(2) {
+            return false;
+        }
+        let proof = PROOFS - 1 - at.proof_done;
+        let newest = (index..stream.replay.next()).rev().find(|newest| stream.replay.has_register(*newest));
+        let newest = newest.unwrap_or(index);
+        let staged = end.layout.staged_registers() + end.layout.register_offset(sender, newest);
+        let staging = Span { region: end.staging, offset: staged, bytes: 0 };
+        let inline = end.fabric.capabilities().inline_bytes;
+        let source = stream.records.source(end.layout.slot(newest), inline, staging);
+        let target = RemoteSpan { region, offset: end.layout.proof_offset(sender, proof) };
+        let floor = newest + 1 - window;
+        if !link.write(&mut end.fabric, source, target, Some(Done::Floor { stream: sender, floor, proof })) {
+            return false;
+        }
+        at.floor_posted = floor;
+    } else if at.floor_posted < needed {
         // Some ahead, so that it is one small write for many. Never above what has an outcome here.
         let floor = (needed + window / 4).min(stream.replay.head()).max(needed);
         let target = RemoteSpan { region, offset: end.layout.floor_offset(sender) };
@@ -132,7 +153,7 @@ fn raise_floor<F: Fabric>(
             &mut end.fabric,
             Source::Inline(words.as_bytes()),
             target,
-            Some(Done::Floor { stream: sender, floor }),
+            Some(Done::Floor { stream: sender, floor, proof: 0 }),
         ) {
             return false;
         }

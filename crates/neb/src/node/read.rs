@@ -8,6 +8,7 @@ use super::endpoint::Endpoint;
 use super::link::{Done, Link};
 use super::stream::Stream;
 use super::{Node, Notice};
+use crate::layout::PROOFS;
 use crate::replay::Seen;
 use crate::value::Value;
 use crate::{Authority, Layout, Mode, planted};
@@ -149,6 +150,14 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stre
         let Some(region) = link.resolve(&mut end.fabric, Layout::registers(replayer)) else { return 0 };
         let done = Done::Read { stream: sender, serial };
         let final_one = Some(replayer) == last;
+        if floors && end.config.signed {
+            // The two proofs lie side by side, there and here.
+            let bytes = (PROOFS * end.layout.slot_bytes()) as u32;
+            let local = Span { region: scratch, offset: end.layout.scratch_proofs(sender, replayer), bytes };
+            let remote = RemoteSpan { region, offset: end.layout.proof_offset(sender, 0) };
+            posted += u64::from(link.read(&mut end.fabric, local, remote, final_one.then_some(done)));
+            continue;
+        }
         if floors {
             let local =
                 Span { region: scratch, offset: end.layout.scratch_floor(sender, replayer), bytes: WORD as u32 };
@@ -213,8 +222,7 @@ fn judge<F: Fabric, N: FnMut(Notice<'_>)>(
             let look = Look { end, authority, sender, index };
             let seen = match look.open(&stream.seals[replayer.index()], slot, record) {
                 Seen::Torn { .. } if ask.stage == Stage::FloorsHere && end.config.mode != Mode::All => {
-                    let floor =
-                        words[end.layout.scratch_floor(sender, replayer) as usize / WORD].load(Ordering::Acquire);
+                    let floor = look.floor(&stream.seals[replayer.index()], words, replayer, record);
                     let given_up = floor > index && ask.tries > MOST_TRIES;
                     if given_up { Seen::Newer } else { Seen::Torn { reusable: Some(floor > index) } }
                 }
@@ -239,6 +247,23 @@ struct Look<'a, F: Fabric> {
 }
 
 impl<F: Fabric> Look<'_, F> {
+    /// Below this the replayer may use registers again. Where values are signed it is believed that only as far as a value
+    /// of the sender's proves it: whoever overwrites a register that was read has got what is a window ahead.
+    fn floor(&self, seal: &Seal, words: &[Word], replayer: ProcessId, record: &mut [u64]) -> u64 {
+        let Look { end, authority, sender, .. } = self;
+        let (config, layout) = (&end.config, &end.layout);
+        if !config.signed {
+            return words[layout.scratch_floor(*sender, replayer) as usize / WORD].load(Ordering::Acquire);
+        }
+        let proofs = (0..PROOFS).filter_map(|proof| {
+            let place = (layout.scratch_proofs(*sender, replayer) + proof * layout.slot_bytes()) as usize / WORD;
+            let (_, bytes) = seal.open_newer(0, &words[place..place + layout.slot_bytes() as usize / WORD], record)?;
+            let value = Value::new(&record[HEADER_WORDS..], bytes, true, config.payload_bytes).ok()?;
+            value.is_authentic(*sender, *authority).then(|| value.index() + 1)
+        });
+        proofs.max().unwrap_or(0).saturating_sub(u64::from(config.window))
+    }
+
     fn open<'b>(&self, seal: &Seal, slot: &[Word], record: &'b mut [u64]) -> Seen<'b> {
         let config = &self.end.config;
         let lap = self.end.layout.lap(self.index);

@@ -35,6 +35,8 @@ pub(super) struct Peer {
     /// As a host: registers below may be used again there, as it was told, or is known to have been told.
     pub(super) floor_posted: u64,
     pub(super) floor_done: u64,
+    /// As a host: which of the two proofs is known to be there, whole.
+    pub(super) proof_done: u64,
     /// As a host: the question in progress.
     pub(super) ask: Ask,
     /// As a replayer: the next of its registers to look at without asking.

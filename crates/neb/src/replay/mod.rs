@@ -329,6 +329,9 @@ impl Replay {
             return;
         }
         assert!(self.next_outcome().is_some(), "no outcome was due");
+        // Only the value matters from here on, to who writes the register where it is missing.
+        let entry = self.entry_mut(self.head);
+        (entry.clear, entry.conflict, entry.alike, entry.tracker) = (false, ProcessSet::EMPTY, ProcessSet::EMPTY, 0);
         self.head += 1;
     }
 

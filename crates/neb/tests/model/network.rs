@@ -3,6 +3,14 @@
 //! A WRITE is executed whole at a host at any time after it was posted, those of one writer at one host in their order; a
 //! completion is known at once, which loses nothing: what follows from it is an action of its own. What the processor of
 //! the host sees of it comes later still. A READ is executed at any time after its round began. Process 0 lies.
+//!
+//! Three things are left out because they change nothing that anybody could see:
+//!
+//! - A process takes what the sender writes into its buffer at once. Nobody else looks at that buffer, so whatever is
+//!   taken later is the same as written later; an index that is overwritten before it was taken is one that was left out.
+//! - Without the fast path a round begins as soon as it can. Its READs are actions of their own, and a round that waits
+//!   can do nothing that one which has begun cannot.
+//! - A process that has seen a conflict reads no more: no outcome can follow.
 
 use stateright::{Model, Property};
 use stentor_fabric::ProcessId;
@@ -31,8 +39,6 @@ pub(crate) struct State {
     /// By process; none at 0.
     pub(crate) replays: Vec<Option<Replay>>,
     up: Vec<bool>,
-    /// By process: the newest index in its buffer.
-    buffers: Vec<Register>,
     /// `[host][writer]`: as the NIC has it.
     registers: Vec<Vec<Register>>,
     /// `[host][writer]`: as the processor sees it.
@@ -49,10 +55,8 @@ pub(crate) struct State {
 /// Something that may happen next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
-    /// The sender writes its next index into a process's buffer, with this value.
-    Send(usize, u64),
-    /// A process looks at its buffer.
-    Take(usize),
+    /// The sender writes an index into a process's buffer, with this value, and the process takes it.
+    Send { process: usize, index: u64, value: u64 },
     /// A host executes the oldest WRITE of a writer.
     Execute { writer: usize, host: usize },
     /// A host's processor sees what its NIC has.
@@ -88,13 +92,12 @@ impl Broadcast {
         1..self.config.processes
     }
 
-    fn take(&self, state: &mut State, process: usize) {
-        let Some((index, value)) = state.buffers[process] else { return };
-        let Some(replay) = &mut state.replays[process] else { return };
-        if index > replay.next() {
-            replay.overtaken();
-            return;
+    fn send(&self, state: &mut State, process: usize, (index, value): (u64, u64)) {
+        while state.replays[process].as_ref().is_some_and(|replay| replay.next() < index) {
+            state.replays[process].as_mut().expect("a correct process").overtaken();
+            Self::settle(state, process);
         }
+        let Some(replay) = &mut state.replays[process] else { return };
         with_value(index, value, |value| replay.poll_bcast_bufs(value));
         if self.config.mode == Mode::All {
             state.registers[process][process] = Some((index, value));
@@ -137,12 +140,18 @@ impl Broadcast {
         }
     }
 
+    fn begin_rounds(&self, state: &mut State) {
+        for process in self.correct().filter(|process| state.up[*process]).collect::<Vec<_>>() {
+            let began = state.replays[process].as_mut().is_some_and(Replay::next_round);
+            if began {
+                Self::settle(state, process);
+            }
+        }
+    }
+
     /// What a process may do.
     fn actions_of(&self, state: &State, process: usize, actions: &mut Vec<Action>) {
         let Some(replay) = state.replays[process].as_ref().filter(|_| state.up[process]) else { return };
-        if replay.has_room() && state.buffers[process].is_some_and(|(index, _)| index >= replay.next()) {
-            actions.push(Action::Take(process));
-        }
         if self.config.mode != Mode::All && self.config.fast_path {
             for writer in self.correct().filter(|writer| *writer != process) {
                 let shown = state.seen[process][writer];
@@ -154,10 +163,11 @@ impl Broadcast {
                 }
             }
         }
-        if replay.clone().next_round() {
+        if self.config.fast_path && replay.clone().next_round() {
             actions.push(Action::Begin(process));
         }
-        if let Some(round) = replay.round() {
+        let open = replay.round().filter(|round| replay.ended().is_none_or(|ended| ended > round.lo));
+        if let Some(round) = open {
             let open = replay.hosts().iter().filter(|host| !round.answered.contains(*host) && state.up[host.index()]);
             for host in open.map(ProcessId::index) {
                 actions.push(Action::Read { process, host, hide: false });
@@ -182,7 +192,6 @@ impl Model for Broadcast {
         vec![State {
             replays: (0..n).map(replay).collect(),
             up: vec![true; n],
-            buffers: vec![None; n],
             registers: vec![vec![None; n]; n],
             seen: vec![vec![None; n]; n],
             writes: vec![vec![Vec::new(); n]; n],
@@ -194,13 +203,14 @@ impl Model for Broadcast {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let nothing_sent = state.buffers.iter().all(Option::is_none);
+        let nothing_sent = state.replays.iter().flatten().all(|replay| replay.next() == 0);
         for process in self.correct() {
-            let next = state.buffers[process].map_or(0, |(index, _)| index + 1);
-            if next < INDICES && state.up[process] {
+            let replay = state.replays[process].as_ref().filter(|replay| replay.has_room() && state.up[process]);
+            if let Some(replay) = replay {
                 // Which of two values comes first makes no difference.
                 let values = if nothing_sent { 1 } else { VALUES };
-                actions.extend((0..values).map(|value| Action::Send(process, value)));
+                let pairs = (replay.next()..INDICES).flat_map(|index| (0..values).map(move |value| (index, value)));
+                actions.extend(pairs.map(|(index, value)| Action::Send { process, index, value }));
             }
             for host in (0..self.config.processes).filter(|host| state.up[*host]) {
                 if !state.writes[process][host].is_empty() {
@@ -217,12 +227,8 @@ impl Model for Broadcast {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Send(process, value) => {
-                let index = state.buffers[process].map_or(0, |(index, _)| index + 1);
-                state.buffers[process] = Some((index, value));
-            }
-            Action::Take(process) => {
-                self.take(&mut state, process);
+            Action::Send { process, index, value } => {
+                self.send(&mut state, process, (index, value));
                 Self::settle(&mut state, process);
             }
             Action::Execute { writer, host } => {
@@ -256,6 +262,9 @@ impl Model for Broadcast {
                 state.replays[process].as_mut()?.suspect(id(other));
                 Self::settle(&mut state, process);
             }
+        }
+        if !self.config.fast_path {
+            self.begin_rounds(&mut state);
         }
         (state != *last).then_some(state)
     }

@@ -1,19 +1,21 @@
 //! `stentor sim neb`.
 
+use std::path::Path;
 use std::time::Instant;
 
-use stentor_campaign::neb::{RunReport, Scenario, run_seed, trace_seed};
+use stentor_campaign::neb::{RunReport, Scenario, Severity, run_seed, trace_seed};
 use stentor_campaign::{NebCampaign, NemesisCounts};
 use stentor_neb::Plant;
 
 use super::report::{About, Ran, Simulated, Society, impossible};
-use crate::args::SimSeeds;
+use crate::args::SimNeb;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
 super::planted!(Plant, "neb");
 
-pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
+pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
+    let (args, severity) = (&args.seeds, args.severity);
     #[cfg(feature = "plants")]
     if args.plants {
         let hunted = Plant::ALL.iter().filter(|plant| plant.is_for_campaigns());
@@ -22,34 +24,41 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
         return Ok(Verdict::Good);
     }
     let plant = plant(args)?;
-    let planted = known(plant);
+    let planted = planted(plant, severity);
     let simulated = if let Some(seed) = args.seed {
-        one(seed, args, plant)?
+        one(seed, args.trace.as_deref(), severity, plant)?
     } else {
-        let campaign = NebCampaign { seeds: args.seeds.clone(), plant, until: planted.breaks, threads: args.threads };
+        let (seeds, threads) = (args.seeds.clone(), args.threads);
+        let campaign = NebCampaign { seeds, severity, plant, until: planted.breaks, threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
         let report = campaign.run(|done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
-        Simulated::campaign(&report, planted, Scenario::claims(), report.unseen_neb_claims())
+        Simulated::campaign(&report, planted, &Scenario::claims_under(severity), report.unseen_neb_claims(severity))
     };
     output.report(&simulated)?;
     Ok(Verdict::of(simulated.ok()))
 }
 
-fn one(seed: u64, args: &SimSeeds, plant: Plant) -> Result<Simulated, Failure> {
+/// What reproduces a violation names the severity as well.
+fn planted(plant: Plant, severity: Severity) -> super::Planted {
+    super::Planted { profile: (severity != Severity::Usual).then(|| severity.name()), ..known(plant) }
+}
+
+fn one(seed: u64, trace: Option<&Path>, severity: Severity, plant: Plant) -> Result<Simulated, Failure> {
     let begin = Instant::now();
-    let report = match &args.trace {
-        None => run_seed(seed, plant).map_err(|error| impossible(&error))?,
+    let report = match trace {
+        None => run_seed(seed, severity, plant).map_err(|error| impossible(&error))?,
         Some(path) => {
-            let (report, trace) = trace_seed(seed, plant).map_err(|error| impossible(&error))?;
+            let (report, trace) = trace_seed(seed, severity, plant).map_err(|error| impossible(&error))?;
             std::fs::write(path, trace).map_err(|error| Failure::cannot_write(path, &error))?;
             report
         }
     };
     let wall_seconds = begin.elapsed().as_secs_f64();
-    let about = About::Neb(Society::of(&Scenario::draw(seed, plant)));
-    Ok(Simulated::one(ran(seed, report, wall_seconds), about, known(plant), args.trace.as_deref()))
+    let about = About::Neb(Society::of(&Scenario::draw(seed, severity, plant)));
+    let ran = Ran { claims: Scenario::claims_under(severity), ..ran(seed, report, wall_seconds) };
+    Ok(Simulated::one(ran, about, planted(plant, severity), trace))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
