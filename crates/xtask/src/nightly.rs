@@ -13,7 +13,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
     Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
     Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
-    Step { name: "campaign-neb", what: "20 000 simulated runs of the broadcast, half of them harsh", run: campaign_neb },
+    Step {
+        name: "campaign-neb",
+        what: "20 000 simulated runs of the broadcast, half of them harsh",
+        run: campaign_neb,
+    },
 ];
 
 /// As shipped but for link-time optimisation, which would be done for every test program anew, minutes each.
@@ -48,7 +52,8 @@ fn stream_neb(context: &Context) -> Result<Outcome> {
 
 fn campaign_neb(context: &Context) -> Result<Outcome> {
     for profile in ["usual", "harsh"] {
-        let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "neb", "--seeds", "0..10000", "--profile", profile];
+        let sim =
+            ["run", "--release", "-p", "stentor-cli", "--", "sim", "neb", "--seeds", "0..10000", "--profile", profile];
         run(&mut context.cargo(sim))?;
     }
     Ok(Outcome::Passed)

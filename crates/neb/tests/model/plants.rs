@@ -3,7 +3,7 @@
 use stateright::{Checker, HasDiscoveries, Model};
 use stentor_neb::{Config, FaultModel, Mode, Plant};
 
-use crate::network::Broadcast;
+use crate::network::{Broadcast, INDICES};
 
 const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
 
@@ -26,7 +26,7 @@ fn hazards_are_found() {
     for (property, (config, crashes, suspicions)) in cases {
         let config = Config { window: 1, payload_bytes: 8, ..config };
         config.check().unwrap();
-        let model = Broadcast { config, crashes, suspicions };
+        let model = Broadcast { config, indices: INDICES, crashes, suspicions };
         let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
         let found = checker.discovery(property);
         assert!(found.is_some(), "{:?} goes unseen in {} states", config.plant, checker.unique_state_count());
