@@ -14,8 +14,22 @@ use crate::runner::Outcome;
 const SEEDS: u64 = 1000;
 /// The longest that the campaign without planted bugs may take on two cores, seconds.
 const MOST_SECONDS: f64 = 60.0;
+/// Seeds of the campaign under all failures.
+const FAILURE_SEEDS: u64 = 300;
 /// Seeds of the broadcast's campaign without planted bugs.
 const NEB_SEEDS: u64 = 300;
+/// Kinds of fault that it must claim, whatever else: one that is not counted was lost.
+const FAILURES: [&str; 9] = [
+    "member_crashes_at_a_post",
+    "double_crashes",
+    "crashes_during_recovery",
+    "rejoins_under_load",
+    "deaf_leaders",
+    "mute_leaders",
+    "slow_leaders",
+    "flaps",
+    "client_crashes",
+];
 /// Planted bugs of each protocol, at least: fewer means that some were lost.
 const PLANTS: [(&str, usize); 2] = [("multicast", 8), ("neb", 14)];
 /// Seeds of which traces are compared.
@@ -29,6 +43,8 @@ struct Campaign {
     first_violation: Option<Violation>,
     #[serde(default)]
     unseen_faults: Vec<String>,
+    #[serde(default)]
+    faults: BTreeMap<String, u64>,
     wall_seconds: f64,
 }
 
@@ -53,6 +69,19 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
     let (good, found): (_, Campaign) = stentor(context, &[], &["sim", "multicast", "--seeds", &seeds, "--json"])?;
     sound(&found, SEEDS)?;
     ensure!(good, "the campaign found nothing but failed");
+    println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
+    ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
+    Ok(Outcome::Passed)
+}
+
+/// The same under all failures, each of which must have happened.
+pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
+    let seeds = format!("0..{FAILURE_SEEDS}");
+    let arguments = ["sim", "multicast", "--profile", "all", "--seeds", &seeds, "--json"];
+    let (good, found): (_, Campaign) = stentor(context, &[], &arguments)?;
+    sound(&found, FAILURE_SEEDS)?;
+    ensure!(good, "the campaign found nothing but failed");
+    all_failed(&found.faults)?;
     println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
     ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
     Ok(Outcome::Passed)
@@ -162,6 +191,14 @@ fn sound(found: &Campaign, seeds: u64) -> Result<()> {
     Ok(())
 }
 
+/// Whether every kind of fault that is wanted, and every other one that is told of, happened.
+fn all_failed(faults: &BTreeMap<String, u64>) -> Result<()> {
+    let never: Vec<_> = faults.iter().filter(|(_, count)| **count == 0).map(|(kind, _)| kind.as_str()).collect();
+    let untold: Vec<_> = FAILURES.into_iter().filter(|kind| !faults.contains_key(*kind)).collect();
+    ensure!(never.is_empty() && untold.is_empty(), "never happened: {never:?}; not counted: {untold:?}");
+    Ok(())
+}
+
 fn shown(found: &Demo) -> Result<()> {
     let good =
         |(name, verdict): &(&String, &String)| *verdict == "ok" || (*verdict == "not_checked" && of_failures(name));
@@ -203,6 +240,15 @@ mod tests {
         let found = r#"{"seed": 7, "property": "M4", "reproduce": "stentor sim multicast --seed 7"}"#;
         let found = format!(r#"{{"seeds": 1000, "violations": 1, "first_violation": {found}, "wall_seconds": 1.0}}"#);
         assert!(campaign(&found).unwrap_err().to_string().contains("M4 at seed 7"));
+    }
+
+    #[test]
+    fn every_failure_must_have_happened() {
+        let all: BTreeMap<String, u64> = FAILURES.into_iter().map(|kind| (kind.to_owned(), 1)).collect();
+        assert!(all_failed(&all).is_ok());
+        assert!(all_failed(&all.clone().into_iter().skip(1).collect()).is_err());
+        let never = [("stalls".to_owned(), 0)].into_iter().chain(all).collect();
+        assert!(all_failed(&never).unwrap_err().to_string().contains("stalls"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
     Step { name: "model", what: "the model check's large configurations, to their ends", run: model },
     Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
+    Step { name: "campaign-failures", what: "100 000 simulated runs under all failures", run: campaign_failures },
     Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
     Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
     Step {
@@ -56,6 +57,12 @@ fn campaign_neb(context: &Context) -> Result<Outcome> {
             ["run", "--release", "-p", "stentor-cli", "--", "sim", "neb", "--seeds", "0..10000", "--profile", profile];
         run(&mut context.cargo(sim))?;
     }
+    Ok(Outcome::Passed)
+}
+
+fn campaign_failures(context: &Context) -> Result<Outcome> {
+    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "multicast", "--profile", "all"];
+    run(context.cargo(sim).args(["--seeds", "0..100000"]))?;
     Ok(Outcome::Passed)
 }
 

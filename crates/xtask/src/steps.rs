@@ -30,6 +30,11 @@ pub(crate) const TEST: &[Step] = &[
         run: campaign::campaign,
     },
     Step {
+        name: "campaign-failures",
+        what: "300 simulated seeds with crashes, rejoin, partitions, elections that lie, dying clients",
+        run: campaign::campaign_failures,
+    },
+    Step {
         name: "campaign-neb",
         what: "300 simulated seeds of the broadcast, with processes that lie: every property holds, every fault happens",
         run: campaign::campaign_neb,

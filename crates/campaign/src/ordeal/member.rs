@@ -29,6 +29,8 @@ pub(super) struct MemberActor {
     chance: Chance,
     /// Without memory, and not recorded as come back.
     absent: bool,
+    /// Without memory, as far as its group can lean on it: the nemesis counts it as failed.
+    forgetful: bool,
     /// The last ballot in which it was ready to lead.
     ready: Option<Ballot>,
     digest: u64,
@@ -65,6 +67,7 @@ impl MemberActor {
             attempts: 0,
             chance: super::chance(shared, me, incarnation),
             absent: incarnation > 1,
+            forgetful: incarnation > 1,
             ready: None,
             digest: 0,
             shared: Rc::clone(shared),
@@ -122,6 +125,12 @@ impl MemberActor {
             self.absent = false;
             came_back(shared, now_ns, self.me, replica.delivered());
         }
+        if self.forgetful && !replica.is_joining() {
+            // Not before: the application's state alone, without what is under way, is no memory to count on.
+            self.forgetful = false;
+            let under_load = shared.loads.iter().any(|load| load.borrow().left > 0);
+            shared.nemesis.borrow_mut().synced(now_ns, self.me, under_load);
+        }
         if replica.is_leader() && self.ready != Some(replica.ballot()) {
             self.ready = Some(replica.ballot());
             let carried: Vec<_> = replica.undelivered().collect();
@@ -134,12 +143,10 @@ impl MemberActor {
     }
 }
 
-/// A member has its group's state again.
+/// A member's application has its group's state again.
 fn came_back(shared: &Shared, now_ns: u64, me: ProcessId, number: u64) {
     shared.history.borrow_mut().recover(now_ns, me, number);
     shared.progress.borrow_mut().restored(me, number);
-    let under_load = shared.loads.iter().any(|load| load.borrow().left > 0);
-    shared.nemesis.borrow_mut().synced(now_ns, me, under_load);
 }
 
 /// The application: a digest of everything delivered, in order.
