@@ -25,3 +25,23 @@ fn they_hold_under_every_profile_of_failures() {
         assert!(report.most_recovery_steps > 0 && report.most_recovery_steps < RECOVERY_STEPS, "{profile}");
     }
 }
+
+/// Each violated something once, and took another way then.
+#[test]
+fn seeds_that_broke_under_all_failures_hold() {
+    let entries_behind_a_gap = [378, 617, 1175, 1410];
+    let a_place_taken_over_too_early = [214, 631, 922, 1165];
+    let a_leader_outrun = [2660, 2827];
+    let a_member_without_memory_counted_on = [11_877, 12_782];
+    let held_behind_what_came_with_a_state = [17_441, 17_680];
+    let seeds = [
+        &entries_behind_a_gap[..],
+        &a_place_taken_over_too_early,
+        &a_leader_outrun,
+        &a_member_without_memory_counted_on,
+        &held_behind_what_came_with_a_state,
+    ];
+    for seed in seeds.concat() {
+        hold(seed..seed + 1, Profile::All);
+    }
+}

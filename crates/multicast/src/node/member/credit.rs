@@ -49,6 +49,10 @@ impl<F: Fabric> Member<F> {
             }
             body.freed_slots = freed;
             body.held_slots = body.held_slots.max(freed);
+            // What came before the slots below it were delivered elsewhere, and came with a state.
+            while store.has(body.held_slots) {
+                body.held_slots += 1;
+            }
         }
         if store.is_mirror_empty() {
             body.freed_position = body.ring.reader.position();
