@@ -16,6 +16,7 @@
 //! | `Decided` | leader → who asked, or another group's leader | that message is decided |
 //! | `Forgotten`, `Refused` | leader → another group's leader; `Forgotten` also follower → leader | that message was delivered here long ago; will never be delivered |
 //! | `Lead` | leader → member of its group | take over |
+//! | `Begun` | member → its group | I was without memory too, until all of us were there |
 //!
 //! `followers send 1B also to all processes` (the notes) is not done: a promise is needed by the candidate alone. What
 //! the others need is the outcome, which `Install` and `Announce` carry.
@@ -113,6 +114,11 @@ pub enum Letter {
     Refused(Subject),
     /// Take over the leadership.
     Lead,
+    /// The sender was without memory too, until it heard that all of its group are.
+    Begun {
+        /// Its incarnation.
+        incarnation: u64,
+    },
 }
 
 /// The message that a letter is about.
@@ -201,13 +207,14 @@ impl Letter {
             Letter::Forgotten(_) => 14,
             Letter::Refused(_) => 15,
             Letter::Lead => 16,
+            Letter::Begun { .. } => 17,
         }
     }
 
     /// As in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        const NAMES: [&str; 16] = [
+        const NAMES: [&str; 17] = [
             "join",
             "campaign",
             "promise",
@@ -224,6 +231,7 @@ impl Letter {
             "forgotten",
             "refused",
             "lead",
+            "begun",
         ];
         NAMES[usize::from(self.kind()) - 1]
     }
@@ -248,7 +256,7 @@ impl Letter {
     pub fn encode(&self, out: &mut Vec<u64>) {
         out.push(u64::from(self.kind()) | u64::from(VERSION) << 8);
         match self {
-            Letter::Join { incarnation } => out.push(*incarnation),
+            Letter::Join { incarnation } | Letter::Begun { incarnation } => out.push(*incarnation),
             Letter::Campaign { ballot } | Letter::Installed { ballot } | Letter::Behind { ballot } => {
                 out.push(ballot.to_word());
             }
@@ -326,6 +334,7 @@ fn decode_body(kind: u8, words: &mut Words<'_>) -> Result<Letter, LetterError> {
         14 => Letter::Forgotten(Subject::decode(words)?),
         15 => Letter::Refused(Subject::decode(words)?),
         16 => Letter::Lead,
+        17 => Letter::Begun { incarnation: words.next()? },
         other => return Err(LetterError::Kind(other)),
     })
 }

@@ -7,6 +7,7 @@ use stentor::ClusterConfig;
 use stentor::runtime::{Keeper, Member, Plan, ShmFabric, stateless};
 use stentor_election::{Change, Heartbeat, Scripted};
 use stentor_fabric::ProcessId;
+use stentor_multicast::Step;
 
 const CLUSTER: &str = r#"
 cluster = "CLUSTER"
@@ -90,6 +91,15 @@ fn a_dead_leader_is_replaced_and_comes_back_as_a_follower() {
         group.leader().is_some_and(|at| group.members[at].as_ref().is_some_and(|(_, keeper)| keeper.is_named()))
     };
     until(&mut group, "the election names who leads", &named);
+    // A group that lives and has nothing to do falls silent: what is said once is not answered for ever.
+    let pause = |group: &mut Group<Keeper<Heartbeat>>| {
+        let since = Instant::now();
+        until(group, "time passes", &|_| since.elapsed() > Duration::from_millis(200));
+        group.members.iter().flatten().map(|(member, _)| member.counts().writes(Step::Letter)).sum::<u64>()
+    };
+    let before = pause(&mut group);
+    let letters = pause(&mut group) - before;
+    assert!(letters < 20, "{letters} letters in 200 ms");
     let old = group.leader().expect("just seen");
     group.members[old] = None;
     let took = until(&mut group, "another leads", &|group| group.leader().is_some());

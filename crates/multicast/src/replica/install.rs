@@ -227,29 +227,13 @@ impl Replica {
     pub(super) fn on_join<E: Effects>(&mut self, from: ProcessId, incarnation: u64, effects: &mut E) {
         let bit = self.config.topology.member_bit(self.group, from).unwrap_or(0);
         if self.is_joining() {
-            self.fresh |= bit;
-            self.genesis.retain(|(process, _)| *process != from);
-            self.genesis.push((from, incarnation));
-            let all = (1_u128 << self.config.topology.size(self.group)) as u64;
-            if self.fresh | self.bit == all.wrapping_sub(1) {
-                // The last words of a process without memory: whoever has not heard that all are there hears it now.
-                self.join(effects);
-                self.begin_life();
-                if self.leads {
-                    for member in self.others() {
-                        self.install_at(member, false, effects);
-                    }
-                }
-                for client in 0..self.windows.len() as u16 {
-                    self.settle(ClientId(client), effects);
-                }
-            }
+            self.on_fresh(from, incarnation, effects);
             return;
         }
         let first = self.config.topology.first_ballot(self.group);
         if self.promised == first && self.genesis.contains(&(from, incarnation)) {
             // It has no memory because it never had any: it only has not heard that all are there.
-            effects.letter(from, &Letter::Join { incarnation: self.life });
+            effects.letter(from, &Letter::Begun { incarnation: self.life });
             if self.leads {
                 self.install_at(from, false, effects);
             }
@@ -268,6 +252,33 @@ impl Replica {
         } else if self.leads {
             self.admitted.push((from, incarnation));
             self.install_at(from, true, effects);
+        }
+    }
+
+    /// Another process is, or was until just now, without memory too. When all are there, the group begins its life.
+    pub(super) fn on_fresh<E: Effects>(&mut self, from: ProcessId, incarnation: u64, effects: &mut E) {
+        if !self.is_joining() {
+            return;
+        }
+        self.fresh |= self.config.topology.member_bit(self.group, from).unwrap_or(0);
+        self.genesis.retain(|(process, _)| *process != from);
+        self.genesis.push((from, incarnation));
+        let all = (1_u128 << self.config.topology.size(self.group)) as u64;
+        if self.fresh | self.bit != all.wrapping_sub(1) {
+            return;
+        }
+        // Whoever has not heard that all are there hears it now.
+        for member in self.others() {
+            effects.letter(member, &Letter::Begun { incarnation: self.life });
+        }
+        self.begin_life();
+        if self.leads {
+            for member in self.others() {
+                self.install_at(member, false, effects);
+            }
+        }
+        for client in 0..self.windows.len() as u16 {
+            self.settle(ClientId(client), effects);
         }
     }
 

@@ -21,6 +21,7 @@ impl Replica {
         self.check_sender(from, group, letter)?;
         match letter {
             Letter::Join { incarnation } => self.on_join(from, *incarnation, effects),
+            Letter::Begun { incarnation } => self.on_fresh(from, *incarnation, effects),
             Letter::Campaign { ballot } => self.on_campaign(from, *ballot, effects),
             Letter::Promise { ballot, state } => {
                 self.check_state(state)?;
