@@ -102,10 +102,8 @@ pub(crate) struct Demo {
     /// Keep the histories in this directory; it must be empty or absent [default: a new one for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) keep: Option<PathBuf>,
-    /// Kill the leader of the first group half-way and start it again; experimental: it may hang on a busy machine
-    #[arg(long, conflicts_with = "no_kill")]
-    pub(crate) kill: bool,
-    /// Kill no process, as without it; for scripts that must go on to mean this
+    /// Kill no process; otherwise the leader of the first group is killed half-way and started again, if its group is one
+    /// of three or more and the text has a hundred lines
     #[arg(long)]
     pub(crate) no_kill: bool,
 }

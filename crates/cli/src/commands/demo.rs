@@ -76,7 +76,7 @@ fn send(
     let joined = joining.join(None, |text| output.note(text))?;
     let bar = output.progress_count("multicasting", text.lines().len() as u64);
     // A smaller group would not survive it.
-    let kills = args.kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_DRAMA;
+    let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_DRAMA;
     let drama = kills.then_some(Drama { plan, stage, nodes, wait: args.wait, crash: None });
     let sent = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?.run(text, &check, &bar);
     bar.finish_and_clear();

@@ -53,6 +53,23 @@ fn every_property_is_judged_and_holds() {
 }
 
 #[test]
+fn a_leader_that_is_killed_is_replaced_and_comes_back() {
+    let scratch = Scratch::new();
+    let keep = scratch.path("histories");
+    let ran = run(["demo", "--json", "--keep", keep.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    let document = ran.document("demo");
+    for (property, verdict) in document["properties"].as_object().unwrap() {
+        assert_eq!(verdict, "ok", "{property}: {document:#}");
+    }
+    assert!(document["leader_changes"].as_u64().unwrap() > 0, "{document:#}");
+    assert!(document["killed"].as_str().is_some_and(|name| name.starts_with("g1.")), "{document:#}");
+    for time in ["outage_ms", "rejoin_ms"] {
+        assert!(document[time].as_f64().is_some_and(|ms| ms > 0.0), "{time}: {document:#}");
+    }
+}
+
+#[test]
 fn other_texts_and_shapes() {
     let scratch = Scratch::new();
     let text = scratch.file("text", "one\n\ntwo \u{fe}\nthree");
@@ -111,7 +128,7 @@ impl Long {
         let text = scratch.file("text", &lines);
         fs::create_dir(scratch.path("tmp")).unwrap();
         let mut command = stentor();
-        command.args(["demo", "--input", text.to_str().unwrap()]).env("TMPDIR", scratch.path("tmp"));
+        command.args(["demo", "--no-kill", "--input", text.to_str().unwrap()]).env("TMPDIR", scratch.path("tmp"));
         let demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let long = Long { scratch, demo };
         // Until something was delivered everywhere.
