@@ -59,8 +59,8 @@ pub(crate) enum Command {
     /// RoCEv2 in user space, with NICs, Soft-RoCE or itself
     #[command(subcommand)]
     Roce(RoceCommand),
-    /// Parts of the broadcast that other commands start themselves
-    #[command(subcommand, hide = true)]
+    /// Broadcast from processes any of which may lie
+    #[command(subcommand)]
     Neb(NebCommand),
     /// Look at this machine: what it can do, which fabrics work here, and what to change
     Doctor,
@@ -79,11 +79,37 @@ pub(crate) enum Command {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NebCommand {
+    /// Run one process of the broadcast of `[neb]`: standard input is broadcast line by line, what happens goes to standard
+    /// output, one JSON document per line, until SIGINT or SIGTERM
+    Run(NebRun),
+    /// Print the public key of a secret one, for `keys` in `[neb]`
+    Key {
+        /// The secret key: 64 hexadecimal digits; made if it does not exist
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
     /// One process of a demonstration
+    #[command(hide = true)]
     Process {
         /// What to do
         errand: String,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NebRun {
+    /// The cluster's configuration
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+    /// Which process of the group this is
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: String,
+    /// Its secret key, where `[neb]` has keys; `stentor neb key` makes one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) secret: Option<PathBuf>,
+    /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]

@@ -38,6 +38,32 @@ pub struct Lies {
     pub silent: bool,
 }
 
+impl Lies {
+    /// The names of all lies.
+    pub const NAMES: [&str; 10] =
+        ["two-values", "rewrite", "kill", "half", "old-laps", "overrun", "own-host", "host", "garbage", "silent"];
+
+    /// The same with the lie of this name; `None` if there is none.
+    #[must_use]
+    pub fn with(mut self, name: &str) -> Option<Self> {
+        let lie = match name {
+            "two-values" => &mut self.two_values,
+            "rewrite" => &mut self.rewrite,
+            "kill" => &mut self.kill,
+            "half" => &mut self.half,
+            "old-laps" => &mut self.old_laps,
+            "overrun" => &mut self.overrun,
+            "own-host" => &mut self.own_host,
+            "host" => &mut self.host,
+            "garbage" => &mut self.garbage,
+            "silent" => &mut self.silent,
+            _ => return None,
+        };
+        *lie = true;
+        Some(self)
+    }
+}
+
 /// A process that lies.
 #[derive(Debug)]
 pub struct Liar<F: Fabric> {

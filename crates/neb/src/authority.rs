@@ -49,6 +49,12 @@ impl Authority {
         SigningKey::from_bytes(secret).verifying_key().to_bytes()
     }
 
+    /// Whether these bytes are a public key.
+    #[must_use]
+    pub fn is_key(public: &[u8; 32]) -> bool {
+        VerifyingKey::from_bytes(public).is_ok()
+    }
+
     /// What is signed: domain, cluster, sender, and the content of the value, the index in front. The signature hashes
     /// all of it, so a hash of the payload in its place would only be hashed again.
     fn message(&self, sender: ProcessId, content: &[u64]) -> Vec<u8> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use stentor::runtime::WaitMode;
+use stentor_neb::Lies;
 
 /// What a process does when there is nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -84,6 +85,11 @@ pub(crate) struct Demo {
     /// Show the broadcast instead: five processes, one of which tells different processes different things
     #[arg(long, conflicts_with_all = ["groups", "replicas", "no_kill"])]
     pub(crate) neb: bool,
+    /// What the liar of the broadcast does: two-values, rewrite (what was read already), kill (its connections, by writing
+    /// outside its region), half (a slot), old-laps, overrun, own-host, host (forges what others keep there), garbage (in
+    /// its answers) or silent
+    #[arg(long, value_name = "LIE,…", value_delimiter = ',', default_value = "two-values", requires = "neb", value_parser = lie)]
+    pub(crate) lies: Vec<String>,
     /// The text whose lines are multicast [default: the project's own documents, repeated]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) input: Option<PathBuf>,
@@ -106,4 +112,10 @@ pub(crate) struct Demo {
     /// of three or more and the text has a hundred lines
     #[arg(long)]
     pub(crate) no_kill: bool,
+}
+
+fn lie(text: &str) -> Result<String, String> {
+    let known = Lies::default().with(text).is_some();
+    let names = || format!("no lie is called `{text}`; there are {}", Lies::NAMES.join(", "));
+    known.then(|| text.to_owned()).ok_or_else(names)
 }

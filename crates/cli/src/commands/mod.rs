@@ -10,6 +10,8 @@ mod demo;
 mod doctor;
 mod man;
 mod neb;
+mod neb_key;
+mod neb_run;
 mod node;
 mod roce;
 mod sim;
@@ -50,6 +52,8 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Sim(command) => sim::run(command, output),
         Command::Bench(command) => bench::run(command, output),
         Command::Roce(command) => roce::run(command, output),
+        Command::Neb(NebCommand::Run(args)) => neb_run::run(args, output),
+        Command::Neb(NebCommand::Key { file }) => neb_key::run(file, output),
         Command::Neb(NebCommand::Process { errand }) => neb::process(errand),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),

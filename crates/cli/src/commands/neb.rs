@@ -38,6 +38,10 @@ pub(crate) struct Errand {
     pub(crate) shares: Vec<u64>,
     /// The liar's second value goes to these.
     pub(crate) victims: Vec<u16>,
+    /// What the liar does, by [`Lies::NAMES`].
+    pub(crate) lies: Vec<String>,
+    /// How long a sender waits for a process that is a window behind, ms.
+    pub(crate) patience_ms: u64,
 }
 
 /// What a process says, one JSON document per line.
@@ -49,14 +53,33 @@ pub(crate) enum Said {
     /// Everything that correct processes broadcast was delivered here.
     Done,
     /// At the end.
-    Summary { broadcasts: u64, deliveries: u64, fast: u64, reads: u64, skipped: u64, equivocated: u64, suspicions: u64 },
+    Summary {
+        broadcasts: u64,
+        deliveries: u64,
+        fast: u64,
+        reads: u64,
+        skipped: u64,
+        equivocated: u64,
+        suspicions: u64,
+        refused: u64,
+    },
 }
 
 impl Errand {
     pub(crate) fn config(&self) -> Config {
         let mode = Mode::Quorum(FaultModel::LyingHosts);
         let sized = Config::new(self.processes, mode, self.faults);
-        Config { window: self.window, payload_bytes: self.payload_bytes, signed: true, ..sized }
+        let patience_ns = self.patience_ms * 1_000_000;
+        Config { window: self.window, payload_bytes: self.payload_bytes, signed: true, patience_ns, ..sized }
+    }
+
+    fn lies(&self) -> Result<Lies, Failure> {
+        let add = |lies: Lies, name: &String| {
+            let unknown =
+                || Failure::usage(format_args!("no lie is called `{name}`"), "neb process", "use `stentor demo`");
+            lies.with(name).ok_or_else(unknown)
+        };
+        self.lies.iter().try_fold(Lies::default(), add)
     }
 }
 
@@ -84,7 +107,7 @@ pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
     let stop = Arc::new(Stop::default());
     stop_at_end_of_input(Arc::clone(&stop));
     if errand.me == errand.liar {
-        let lies = Lies { two_values: true, ..Lies::default() };
+        let lies = errand.lies()?;
         let victims: ProcessSet = errand.victims.iter().map(|victim| ProcessId(*victim)).collect();
         let liar = Liar::new(fabric, config, errand.salt, Some(authority), lies, (30, victims)).map_err(failed)?;
         lie(liar.equivocating_every(5), &stop)
@@ -117,6 +140,7 @@ fn lie(mut liar: Liar<ShmFabric>, stop: &Stop) -> Result<Verdict, Failure> {
         skipped: counts.skipped,
         equivocated: liar.equivocated(),
         suspicions: counts.suspicions,
+        refused: counts.denials,
     })?;
     Ok(Verdict::Good)
 }
@@ -257,6 +281,7 @@ impl Correct {
             skipped: counts.skipped,
             equivocated: 0,
             suspicions: counts.suspicions,
+            refused: counts.denials,
         })?;
         Ok(Verdict::Good)
     }

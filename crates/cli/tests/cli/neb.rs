@@ -1,6 +1,10 @@
 //! `stentor sim neb`, `demo --neb`, `bench neb`, and `check` of a broadcast's history.
 
-use crate::support::{Scratch, run};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Scratch, ran, run, stentor};
 
 #[test]
 fn a_campaign_of_the_broadcast_tells_what_it_ran() {
@@ -35,4 +39,161 @@ fn a_bench_of_the_broadcast_has_a_floor_for_each_row() {
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4, "{document:#}");
     assert!(rows.iter().all(|row| row["floor"]["value"].as_f64().unwrap() > 0.0), "{document:#}");
+}
+
+#[test]
+fn no_lie_of_a_process_splits_or_stops_the_others() {
+    let told = [
+        "rewrite",
+        "kill",
+        "half",
+        "old-laps",
+        "overrun",
+        "host",
+        "garbage",
+        "silent",
+        "two-values,rewrite,kill,half,old-laps,overrun,own-host,host,garbage",
+    ];
+    for lies in told {
+        // Long enough to be told all of them.
+        let document = run(["demo", "--neb", "--json", "--messages-limit", "600", "--lies", lies]).document("demo-neb");
+        assert_eq!(document["ok"], true, "{lies}: {document:#}");
+        assert_eq!(document["broadcasts"], 600, "{lies}: {document:#}");
+        if lies.contains("kill") {
+            assert!(document["refused"].as_u64().unwrap() > 0, "{lies}: {document:#}");
+        }
+        let own = document["deliveries"].as_u64().unwrap();
+        assert!(own >= 600 * 4, "{lies}: {document:#}");
+    }
+}
+
+#[test]
+fn a_lie_that_nobody_knows_is_refused_with_the_names() {
+    let ran = run(["demo", "--neb", "--lies", "white"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("no lie is called `white`") && ran.stderr.contains("garbage"), "{}", ran.stderr);
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
+fn children(of: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_process_that_is_stopped_holds_the_others_back_and_nothing_is_lost() {
+    const MESSAGES: u64 = 6000;
+    let scratch = Scratch::new();
+    let keep = scratch.path("histories");
+    let mut command = stentor();
+    command.args(["demo", "--neb", "--json", "--messages-limit", &MESSAGES.to_string(), "--keep"]).arg(&keep);
+    let demo = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (stopped, other) = (keep.join("p0.jsonl"), keep.join("p1.jsonl"));
+    let begin = Instant::now();
+    while lines(&stopped) < 50 {
+        assert!(begin.elapsed() < Duration::from_secs(300), "nothing happens");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // The first that was started is p0.
+    let victim = children(demo.id())[0];
+    signal("-STOP", victim);
+    std::thread::sleep(Duration::from_millis(1_000));
+    let after = lines(&other);
+    std::thread::sleep(Duration::from_millis(1_500));
+    let later = lines(&other);
+    signal("-CONT", victim);
+    let document = ran(&demo.wait_with_output().unwrap()).document("demo-neb");
+    assert_eq!(document["ok"], true, "{document:#}");
+    assert_eq!((&document["broadcasts"], &document["skipped"]), (&MESSAGES.into(), &0.into()), "{document:#}");
+    // It was stopped in the middle, and the others waited for it.
+    assert!(after == later && later < lines(&other), "{after} and {later} of {} events", lines(&other));
+}
+
+/// A cluster of four that broadcast, and the files of their secret keys.
+fn four(scratch: &Scratch) -> (std::path::PathBuf, Vec<std::path::PathBuf>) {
+    let init = ["config", "init", "--groups", "1", "--replicas", "4", "-o"].map(str::to_owned);
+    let file = scratch.path("cluster.toml");
+    assert_eq!(run(init.iter().map(String::as_str).chain([file.to_str().unwrap()])).code, 0);
+    let secrets: Vec<_> = (1..=4).map(|n| scratch.path(&format!("g1.{n}.key"))).collect();
+    let key = |secret: &std::path::PathBuf| run(["neb", "key", secret.to_str().unwrap()]).stdout.trim().to_owned();
+    let keys = secrets.iter().zip(1..).map(|(secret, n)| format!("\"g1.{n}\" = \"{}\"", key(secret)));
+    let keys: Vec<_> = keys.collect();
+    assert_eq!(key(&secrets[0]), key(&secrets[0]), "a key that exists is not made again");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let neb = format!("\n[neb]\nfault_model = \"lying-hosts\"\npayload_bytes = 64\nkeys = {{ {} }}\n", keys.join(", "));
+    std::fs::write(&file, text + &neb).unwrap();
+    (file, secrets)
+}
+
+fn process(scratch: &Scratch, file: &Path, n: usize, secret: &Path) -> Command {
+    let mut command = stentor();
+    command.args(["neb", "run", "--id", &format!("g1.{n}"), "--config"]).arg(file).arg("--secret").arg(secret);
+    command.arg("--directory").arg(scratch.path("sockets")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn four_processes_broadcast_what_they_read_as_the_configuration_says() {
+    use std::io::{BufRead, BufReader, Write};
+    let scratch = Scratch::new();
+    let (file, secrets) = four(&scratch);
+    assert_eq!(run(["config", "check", file.to_str().unwrap()]).code, 0);
+    let mut children: Vec<_> = (1..=4).map(|n| process(&scratch, &file, n, &secrets[n - 1]).spawn().unwrap()).collect();
+    for (n, child) in children.iter_mut().enumerate() {
+        writeln!(child.stdin.as_mut().unwrap(), "first of {n}\nsecond of {n}").unwrap();
+    }
+    for child in &mut children {
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let lines: Vec<String> = out.lines().take(8).map(Result::unwrap).collect();
+        for n in 0..4 {
+            let told = |index, text: &str| {
+                format!(r#"{{"event":"deliver","sender":"g1.{}","index":{index},"payload":"{text} of {n}"}}"#, n + 1)
+            };
+            let at = |line: String| {
+                lines.iter().position(|told| *told == line).unwrap_or_else(|| panic!("{line}: {lines:?}"))
+            };
+            assert!(at(told(0, "first")) < at(told(1, "second")));
+        }
+    }
+    for child in &mut children {
+        signal("-TERM", child.id());
+    }
+    assert!(children.into_iter().all(|mut child| child.wait().unwrap().success()));
+}
+
+#[test]
+fn what_cannot_broadcast_is_refused() {
+    let scratch = Scratch::new();
+    let (file, secrets) = four(&scratch);
+    let refused = |mut command: Command, part: &str| {
+        let ran = ran(&command.stdin(Stdio::null()).output().unwrap());
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    };
+    refused(process(&scratch, &file, 1, &secrets[1]), "the secret key is not the one of process 0");
+    refused(process(&scratch, &file, 9, &secrets[0]), "`g1.9` is no process of the broadcast");
+    refused(process(&scratch, &file, 1, &scratch.file("x", "abc")), "this is no secret key");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let small = scratch.file("small.toml", &text.replace("[neb]\n", "[neb]\nfaults = 2\n"));
+    let ran = run(["config", "check", small.to_str().unwrap()]);
+    ran.refused(&["n ≥ 3f+1 = 7; there are n = 4 processes: have at least 7 processes"]);
+    let without = scratch.file(
+        "without.toml",
+        &text[..text
+            .rfind(
+                "
+[neb]
+",
+            )
+            .unwrap()],
+    );
+    refused(process(&scratch, &without, 1, &secrets[0]), "there is no [neb]");
 }

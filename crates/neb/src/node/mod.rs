@@ -311,8 +311,7 @@ impl<F: Fabric> Node<F> {
                 if let Some(link) = &mut self.end.links[peer] {
                     link.completed(id);
                 }
-            } else if self.end.fabric.state(qp) == QpState::Error {
-                // Else it was reset already, and this is flushed work of the time before.
+            } else {
                 self.counts.denials += u64::from(status == Status::RemoteAccess);
             }
         }

@@ -212,6 +212,46 @@ pub enum Problem {
         /// The largest.
         max: i64,
     },
+    /// A broadcast of a group that there is not.
+    #[error("there is no group `{}`", .name.escape_debug())]
+    UnknownGroup {
+        /// The name.
+        name: String,
+    },
+    /// A broadcast that is impossible: too few processes for the fault model, and so on.
+    #[error("[neb] is impossible: {error}")]
+    Neb {
+        /// Why.
+        error: stentor_neb::ConfigError,
+    },
+    /// A word that means nothing in `[neb]`.
+    #[error("unknown {key} `{}`", .name.escape_debug())]
+    NebUnknown {
+        /// The key.
+        key: &'static str,
+        /// The word.
+        name: String,
+        /// What is known.
+        known: &'static str,
+    },
+    /// A size of `[neb]` outside its limits.
+    #[error("neb.{key} = {value} is outside 0..={max}")]
+    NebOutOfRange {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: i64,
+        /// The largest.
+        max: u64,
+    },
+    /// A public key that is none, is missing, or is nobody's.
+    #[error("the key of `{}`: {reason}", .process.escape_debug())]
+    NebKey {
+        /// The process.
+        process: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// A window that is not a power of two.
     #[error("limits.window = {value} is not a power of two")]
     NotPowerOfTwo {
@@ -254,6 +294,13 @@ impl Problem {
             Problem::UnknownElection { .. } | Problem::AbsentElection { .. } => "use kind = \"heartbeat\"".to_owned(),
             Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
             Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),
+            Problem::UnknownGroup { .. } => "name a group of this file".to_owned(),
+            Problem::Neb { .. } => "change [neb], or the processes of its group".to_owned(),
+            Problem::NebUnknown { known, .. } => format!("use {known}"),
+            Problem::NebOutOfRange { key, max, .. } => format!("set {key} to a value of at most {max}"),
+            Problem::NebKey { .. } => {
+                "give every process of the group the public key that `stentor neb key` prints for it".to_owned()
+            }
             Problem::NotPowerOfTwo { value } => {
                 let (below, above) = neighbours(*value);
                 format!("use {below} or {above}")

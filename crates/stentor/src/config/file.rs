@@ -21,6 +21,7 @@ pub(super) struct File {
     pub(super) limits: FileLimits,
     #[serde(default)]
     pub(super) group: Vec<Group>,
+    pub(super) neb: Option<Spanned<super::neb::FileNeb>>,
 }
 
 #[derive(Deserialize)]

@@ -33,6 +33,10 @@ fn canonical(config: &ClusterConfig) -> Vec<u8> {
         form.number(group.members.len() as u64);
         group.members.iter().for_each(|member| form.text(&member.id));
     }
+    // Without a broadcast the form is what it was before there were any.
+    if let Some(neb) = &config.neb {
+        neb.canonical().into_iter().for_each(|value| form.number(value));
+    }
     form.0
 }
 

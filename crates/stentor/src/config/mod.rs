@@ -19,7 +19,16 @@
 //!
 //! [[group]]
 //! id = "g1"
-//! process = [ { id = "g1.1", address = "127.0.0.1:7101" } ]
+//! process = [ { id = "g1.1", address = "127.0.0.1:7101" }, … ]
+//!
+//! [neb]                          # the broadcast of a group's processes, if there is to be one
+//! group = "g1"                   # not needed if it is the only one
+//! mode = "quorum"                # or "all"
+//! fault_model = "lying-hosts"    # or "lying-sender"; of mode "quorum"
+//! faults = 1                     # how many lie, or crash
+//! window = 64                    # broadcasts of one sender that may be undelivered somewhere
+//! payload_bytes = 1024           # longest payload
+//! keys = { "g1.1" = "…", … }     # Ed25519 public keys of all processes, 64 hexadecimal digits; then values are signed
 //! ```
 //!
 //! Everything is checked when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the [`limits`],
@@ -33,6 +42,7 @@ mod fingerprint;
 pub mod limits;
 mod memory;
 mod names;
+mod neb;
 mod processes;
 mod template;
 mod validate;
@@ -49,6 +59,7 @@ pub use error::{ConfigError, Place, Problem};
 pub use limits::Limits;
 use limits::MAX_FILE_BYTES;
 pub use memory::{MemoryPlan, MemoryRow, ProcessMemory};
+pub use neb::{NebConfig, digits};
 pub use processes::{ProcessEntry, ProcessTable, Role};
 pub use template::Template;
 
@@ -185,6 +196,7 @@ pub struct ClusterConfig {
     times: ElectionTimes,
     limits: Limits,
     groups: Vec<GroupConfig>,
+    neb: Option<NebConfig>,
 }
 
 impl ClusterConfig {
@@ -254,6 +266,12 @@ impl ClusterConfig {
     #[must_use]
     pub fn groups(&self) -> &[GroupConfig] {
         &self.groups
+    }
+
+    /// The broadcast, if there is one.
+    #[must_use]
+    pub fn neb(&self) -> Option<&NebConfig> {
+        self.neb.as_ref()
     }
 
     /// The index of a group in [`groups`](Self::groups).

@@ -19,6 +19,19 @@ pub struct Template {
     pub limits: Limits,
 }
 
+/// The broadcast, for whoever wants one.
+const NEB: &str = r#"
+# [neb]    # `stentor neb run`: the processes of one group broadcast to each other, although some of them lie
+# group = "g1"    # not needed if it is the only one
+# mode = "quorum"    # or "all": every process must answer
+# fault_model = "lying-hosts"    # n >= 3 faults + 1 | lying-sender: n - 1 >= 2 faults + 1
+# faults = 1
+# window = 64    # broadcasts of one process that may be undelivered somewhere
+# payload_bytes = 1024    # longest payload
+# patience_ms = 10000    # how long a sender waits for a process that is a window behind
+# keys = { "g1.1" = "" }    # of all processes, as `stentor neb key FILE` prints them; then values are signed
+"#;
+
 /// Groups take ports in steps of this, from [`FIRST_PORT`].
 const PORTS_PER_GROUP: usize = 100;
 const FIRST_PORT: usize = 7101;
@@ -78,6 +91,7 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
         for group in 1..=self.groups {
             self.group(&mut text, group);
         }
+        text += NEB;
         text
     }
 

@@ -184,6 +184,76 @@ fn a_missing_file_is_said_to_be_missing() {
     assert!(error.remedy().contains("stentor config init"));
 }
 
+/// The good file with a group of four that broadcasts; `more` is in its `[neb]`.
+fn broadcasting(more: &str) -> String {
+    let process = |n: usize| format!("{{ id = \"n.{n}\", address = \"127.0.0.1:72{n:02}\" }}");
+    let processes: Vec<_> = (1..=4).map(process).collect();
+    format!("{GOOD}[[group]]\nid = \"n\"\nprocess = [ {} ]\n[neb]\n{more}", processes.join(", "))
+}
+
+fn keys(count: u8) -> String {
+    let key = |n: u8| {
+        stentor_neb::Authority::public_of(&[n; 32]).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let keys: Vec<_> = (1..=count).map(|n| format!("\"n.{n}\" = \"{}\"", key(n))).collect();
+    format!("keys = {{ {} }}\n", keys.join(", "))
+}
+
+#[test]
+fn a_broadcast_is_read_as_written_and_agreed_upon() {
+    assert_eq!(good().neb(), None);
+    let written = format!("group = \"n\"\nfault_model = \"lying-hosts\"\nwindow = 8\n{}", keys(4));
+    let config = parse(&broadcasting(&written)).unwrap();
+    let neb = config.neb().unwrap();
+    assert_eq!((neb.group(), neb.config().processes, neb.config().quorum()), (2, 4, 3));
+    assert_eq!((neb.config().window, neb.config().signed, neb.keys().len()), (8, true, 4));
+    let authority = |secret| neb.authority(config.salt(), stentor_fabric::ProcessId(1), &[secret; 32]);
+    assert!(authority(2).is_ok());
+    assert!(authority(1).unwrap_err().to_string().contains("not the one of process 1"));
+    for other in [
+        written.replace("window = 8", "window = 9"),
+        written.replace("-hosts", "-sender"),
+        written.replace(&keys(4), ""),
+    ] {
+        assert_ne!(parse(&broadcasting(&other)).unwrap().fingerprint(), config.fingerprint(), "{other}");
+    }
+    let all = parse(&broadcasting("group = \"g1\"\nmode = \"all\"")).unwrap();
+    assert_eq!(all.neb().unwrap().config().mode, stentor_neb::Mode::All);
+}
+
+#[test]
+fn impossible_broadcasts_are_refused_with_the_arithmetic() {
+    let hosts = "fault_model = \"lying-hosts\"\n";
+    let one_less = keys(3);
+    let foreign = keys(4).replace("n.4", "n.5");
+    let cases = [
+        (format!("group = \"n\"\n{hosts}faults = 2"), "n ≥ 3f+1 = 7; there are n = 4 processes", "change [neb]"),
+        (
+            "group = \"g1\"\nfault_model = \"lying-sender\"".to_owned(),
+            "n−1 ≥ 2f+1 = 3; there are n = 2",
+            "change [neb]",
+        ),
+        (format!("group = \"g2\"\n{hosts}faults = 0"), "1 processes: a broadcast has 2 to 64", "change [neb]"),
+        (hosts.to_owned(), "the key `group` is missing", "add `group"),
+        ("group = \"n\"".to_owned(), "the key `fault_model` is missing", "add `fault_model"),
+        (format!("group = \"x\"\n{hosts}"), "there is no group `x`", "name a group"),
+        ("group = \"n\"\nmode = \"most\"".to_owned(), "unknown mode `most`", "`quorum` or `all`"),
+        ("group = \"n\"\nfault_model = \"x\"".to_owned(), "unknown fault_model `x`", "`lying-hosts` or"),
+        (format!("group = \"n\"\n{hosts}window = 0"), "a window of 0 broadcasts", "change [neb]"),
+        (format!("group = \"n\"\n{hosts}window = -1"), "neb.window = -1 is outside", "at most 16384"),
+        (format!("group = \"n\"\n{hosts}payload_bytes = 1048577"), "outside 0..=1048576", "at most 1048576"),
+        (format!("group = \"n\"\n{hosts}{one_less}"), "the key of `n.4`: it has none", "`stentor neb key`"),
+        (format!("group = \"n\"\n{hosts}{foreign}"), "the key of `n.5`: no process", "`stentor neb key`"),
+        (format!("group = \"n\"\n{hosts}keys = {{ \"n.1\" = \"7\" }}"), "`n.1`: it is not 64 hex", "`stentor neb key`"),
+        (format!("group = \"n\"\n{hosts}secret = 1"), "unknown key `secret`", "group, mode"),
+    ];
+    for (written, problem, remedy) in cases {
+        let error = parse(&broadcasting(&written)).expect_err(&written);
+        assert!(error.problem.to_string().contains(problem), "{written}: {error}");
+        assert!(error.remedy().contains(remedy), "{written}: {error}");
+    }
+}
+
 #[test]
 fn the_fingerprint_follows_what_must_be_agreed() {
     let base = good();

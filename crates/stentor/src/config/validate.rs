@@ -13,7 +13,7 @@ use super::limits::{
     BODY_RING_KIB, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, TIMEOUT_MS, WINDOW,
 };
 use super::{
-    ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, address, names,
+    ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, address, names, neb,
 };
 
 /// Fabrics of the design that this version does not have; `ofi:…` beside them.
@@ -28,7 +28,8 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let times = file.election.as_ref().map_or(Ok(ElectionTimes::default()), times)?;
     let limits = limits(&file.limits)?;
     let groups = groups(file.group, text)?;
-    Ok(ClusterConfig { cluster: file.cluster.into_inner(), fabric, key, election, times, limits, groups })
+    let neb = file.neb.as_ref().map(|neb| neb::validate(neb, &groups)).transpose()?;
+    Ok(ClusterConfig { cluster: file.cluster.into_inner(), fabric, key, election, times, limits, groups, neb })
 }
 
 fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {

@@ -61,8 +61,12 @@ struct Shown {
     fast: u64,
     reads: u64,
     skipped: u64,
+    /// What the liar does.
+    lies: Vec<String>,
     /// Second values that the liar sent.
     equivocated: u64,
+    /// Writes of the liar outside its own region; all were refused.
+    refused: u64,
     evidence: Vec<Evidence>,
     history: PathBuf,
     input: String,
@@ -99,7 +103,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let text = Text::read(&limited, PAYLOAD_BYTES)?;
     let interrupt = Interrupt::catch()?;
     let mut stage = super::stage::Stage::bare(args)?;
-    let errands = errands(stage.path(), &stage.sockets(), &text)?;
+    let errands = errands(args, stage.path(), &stage.sockets(), &text)?;
     let mut cast = start(&errands)?;
     output.note("five processes; one of them lies");
     let shown = conduct(&mut cast, &errands, &text, stage.path(), &interrupt)?;
@@ -109,7 +113,9 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
 }
 
 /// Splits the text among the correct processes and writes down what each is to do.
-fn errands(directory: &Path, sockets: &Path, text: &Text) -> Result<Vec<Errand>, Failure> {
+fn errands(args: &args::Demo, directory: &Path, sockets: &Path, text: &Text) -> Result<Vec<Errand>, Failure> {
+    // Who never answers is waited for, once by each sender.
+    let patience_ms = if args.lies.iter().any(|lie| lie == "silent") { 2_000 } else { 10_000 };
     let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
     let mut shares: Vec<Vec<u8>> = vec![Vec::new(); PROCESSES];
     let mut counts = vec![0_u64; PROCESSES];
@@ -141,6 +147,8 @@ fn errands(directory: &Path, sockets: &Path, text: &Text) -> Result<Vec<Errand>,
             liar: LIAR,
             shares: counts.clone(),
             victims: VICTIMS.to_vec(),
+            lies: args.lies.clone(),
+            patience_ms,
         });
     }
     Ok(errands)
@@ -182,7 +190,8 @@ fn conduct(
     interrupt: &Interrupt,
 ) -> Result<Shown, Failure> {
     let (mut done, mut evidence, mut since) = (0, Vec::new(), Instant::now());
-    while done < PROCESSES - 1 || evidence.is_empty() {
+    let lies = errands[0].lies.clone();
+    while done < PROCESSES - 1 || (is_caught(&lies) && evidence.is_empty()) {
         interrupt.check()?;
         match cast.said.recv_timeout(Duration::from_millis(100)) {
             Ok((_, Said::Done)) => (done, since) = (done + 1, Instant::now()),
@@ -209,7 +218,9 @@ fn conduct(
         fast: 0,
         reads: 0,
         skipped: 0,
+        lies,
         equivocated: 0,
+        refused: 0,
         evidence,
         history: directory.to_owned(),
         input: text.source().to_owned(),
@@ -217,10 +228,12 @@ fn conduct(
     let mut summaries = 0;
     while summaries < PROCESSES {
         match cast.said.recv_timeout(PATIENCE) {
-            Ok((by, Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, .. })) => {
+            Ok((by, Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, refused, .. })) => {
                 summaries += 1;
                 shown.equivocated += equivocated;
-                if by != LIAR {
+                if by == LIAR {
+                    shown.refused = refused;
+                } else {
                     shown.broadcasts += broadcasts;
                     shown.deliveries += deliveries;
                     shown.fast += fast;
@@ -237,6 +250,12 @@ fn conduct(
     let histories: Vec<_> = errands.iter().filter(|errand| errand.me != LIAR).map(|errand| &errand.history).collect();
     shown.judge(&check_files(&histories, true)?);
     Ok(shown)
+}
+
+/// Whether somebody must get evidence: who sends two values and answers as well is caught.
+fn is_caught(lies: &[String]) -> bool {
+    let tells = |name: &str| lies.iter().any(|lie| lie == name);
+    tells("two-values") && !tells("silent")
 }
 
 fn gone(cast: &mut Cast) -> Result<(), Failure> {
@@ -261,17 +280,25 @@ impl Shown {
     fn judge(&mut self, report: &Report) {
         self.properties = report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
         self.counter_example.clone_from(&report.counter_example);
-        let all_judged = self.properties.values().all(|verdict| *verdict == "ok") && !self.properties.is_empty();
+        // Evidence is only judged where there is some.
+        let unjudged = |name: &str, verdict: &str| name == "B7" && verdict == "not_checked" && !is_caught(&self.lies);
+        let good = |(name, verdict): (&&str, &&str)| *verdict == "ok" || unjudged(name, verdict);
+        let all_judged = self.properties.iter().all(good) && !self.properties.is_empty();
         let caught = self.equivocated > 0 && self.evidence.iter().any(|evidence| evidence.proven);
-        self.ok = all_judged && caught;
+        let written = self.lies.iter().all(|lie| lie != "kill") || self.refused > 0;
+        self.ok = all_judged && written && (caught || !is_caught(&self.lies));
     }
 }
 
 impl Human for Shown {
     fn human(&self, style: Style) -> String {
         let mut text = String::new();
-        let Shown { processes, liar, broadcasts, deliveries, fast, reads, skipped, equivocated, .. } = self;
-        let _ = writeln!(text, "{processes} processes, {liar} lies: it sent {equivocated} second values");
+        let Shown { processes, liar, broadcasts, deliveries, fast, reads, skipped, equivocated, refused, .. } = self;
+        let lies = self.lies.join(", ");
+        let _ = writeln!(text, "{processes} processes, {liar} lies ({lies}): it sent {equivocated} second values");
+        if *refused > 0 {
+            let _ = writeln!(text, "{refused} writes outside its own region were refused");
+        }
         let _ = writeln!(
             text,
             "{broadcasts} broadcasts of correct processes, {deliveries} deliveries, {fast} of them without a READ; \

@@ -1,0 +1,55 @@
+//! `stentor neb key`: secret keys, and the public ones that belong to them.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::Serialize;
+use stentor_neb::Authority;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::{Human, Output};
+use crate::style::Style;
+
+#[derive(Serialize)]
+struct Key {
+    /// 64 hexadecimal digits.
+    public: String,
+}
+
+impl Human for Key {
+    fn human(&self, _: Style) -> String {
+        format!("{}\n", self.public)
+    }
+}
+
+pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
+    let secret = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(file) {
+        Ok(to) => make(to).map_err(|error| Failure::cannot_write(file, &error))?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => read(file)?,
+        Err(error) => return Err(Failure::cannot_write(file, &error)),
+    };
+    output.payload(&Key { public: hex(&Authority::public_of(&secret)) })?;
+    Ok(Verdict::Good)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn make(mut to: File) -> std::io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    writeln!(to, "{}", hex(&secret))?;
+    Ok(secret)
+}
+
+/// The secret key in a file. Errors never show what is in it.
+pub(super) fn read(file: &Path) -> Result<[u8; 32], Failure> {
+    let refuse = |what: &dyn std::fmt::Display| {
+        Failure::usage(what, file.display(), "name a file with 64 hexadecimal digits; `stentor neb key` makes one")
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| refuse(&error))?;
+    stentor::config::digits(text.trim()).ok_or_else(|| refuse(&"this is no secret key"))
+}
