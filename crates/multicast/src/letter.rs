@@ -22,10 +22,10 @@
 //! the others need is the outcome, which `Install` and `Announce` carry.
 
 use stentor_fabric::ProcessId;
-use thiserror::Error;
 
 use crate::item::VERSION;
 use crate::state::State;
+use crate::words::{LetterError, Words};
 use crate::{Ballot, ClientId, GroupId};
 
 /// A process that is taken in by a ballot: its id, and its incarnation.
@@ -128,64 +128,6 @@ pub struct Subject {
     pub client: ClientId,
     /// The client's number for it.
     pub sequence: u64,
-}
-
-/// Why words are not a letter: a peer of another version, or a bug.
-#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
-pub enum LetterError {
-    /// It ends early.
-    #[error("a letter that ends after {words} words, before it should")]
-    Truncated {
-        /// Its words.
-        words: usize,
-    },
-    /// It goes on after its end.
-    #[error("a letter with {0} words too many")]
-    Trailing(usize),
-    /// No such kind.
-    #[error("letter kind {0} is unknown")]
-    Kind(u8),
-    /// Another version.
-    #[error("letter of format version {0}; this process speaks {VERSION}")]
-    Version(u8),
-    /// A number that cannot be.
-    #[error("a letter with an impossible {0}")]
-    Value(&'static str),
-}
-
-/// Reads words one after the other.
-#[derive(Debug)]
-pub(crate) struct Words<'a> {
-    all: &'a [u64],
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    pub(crate) fn next(&mut self) -> Result<u64, LetterError> {
-        let word = self.all.get(self.at).ok_or(LetterError::Truncated { words: self.all.len() })?;
-        self.at += 1;
-        Ok(*word)
-    }
-
-    /// A length, of things that take at least one word each.
-    pub(crate) fn length(&mut self) -> Result<usize, LetterError> {
-        let length = self.next()?;
-        let left = (self.all.len() - self.at) as u64;
-        if length > left {
-            return Err(LetterError::Truncated { words: self.all.len() });
-        }
-        Ok(length as usize)
-    }
-
-    pub(crate) fn take(&mut self, words: usize) -> Result<&'a [u64], LetterError> {
-        let taken = self.all[self.at..].get(..words).ok_or(LetterError::Truncated { words: self.all.len() })?;
-        self.at += words;
-        Ok(taken)
-    }
-
-    fn ballot(&mut self) -> Result<Ballot, LetterError> {
-        Ok(Ballot::from_word(self.next()?))
-    }
 }
 
 impl Letter {
@@ -292,7 +234,7 @@ impl Letter {
     /// # Errors
     /// See [`LetterError`].
     pub fn decode(words: &[u64]) -> Result<Letter, LetterError> {
-        let mut words = Words { all: words, at: 0 };
+        let mut words = Words::new(words);
         let first = words.next()?;
         let (kind, version) = (first as u8, (first >> 8) as u8);
         if version != VERSION {
@@ -302,10 +244,8 @@ impl Letter {
             return Err(LetterError::Value("first word"));
         }
         let letter = decode_body(kind, &mut words)?;
-        match words.all.len() - words.at {
-            0 => Ok(letter),
-            left => Err(LetterError::Trailing(left)),
-        }
+        words.end()?;
+        Ok(letter)
     }
 }
 

@@ -27,10 +27,11 @@ mod replica;
 mod sender;
 mod state;
 mod topology;
+mod words;
 
 pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
-pub use letter::{Admitted, Letter, LetterError, Subject};
+pub use letter::{Admitted, Letter, Subject};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
 pub use node::{
@@ -44,3 +45,4 @@ pub use replica::{Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};
 pub use state::{ClientState, Entry, State};
 pub use topology::{Place, Topology, TopologyError};
+pub use words::LetterError;

@@ -1,6 +1,6 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
-use crate::letter::{LetterError, Words};
+use crate::words::{LetterError, Words};
 use crate::{Ballot, Destination, GroupId};
 
 /// What a member has processed. Bodies are named, not carried: who misses one asks for it.

@@ -1,6 +1,21 @@
 //! What delivers to the application.
 
-use super::effects::Delivered;
+use crate::{Ballot, MessageId, Timestamp};
+
+/// A message as it is handed to the application.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivered<'a> {
+    /// The message.
+    pub id: MessageId,
+    /// Its place in the global order.
+    pub timestamp: Timestamp,
+    /// Number of this delivery at this process, from 1.
+    pub number: u64,
+    /// The own group's ballot; the message was decided under it, or was known by then to be decided.
+    pub ballot: Ballot,
+    /// The bytes; valid during the call.
+    pub payload: &'a [u8],
+}
 
 /// The state machine that messages are delivered to.
 ///

@@ -4,28 +4,11 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 
-use super::app::Application;
+use super::app::{Application, Delivered};
 use super::counts::{Counts, RemoteOp, Step};
 use super::store::Store;
 use crate::item::Head;
-use crate::{
-    Ack, Ballot, ClientId, Delivery, Effects, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Timestamp, Topology,
-};
-
-/// A message as it is handed to the application.
-#[derive(Clone, Copy, Debug)]
-pub struct Delivered<'a> {
-    /// The message.
-    pub id: MessageId,
-    /// Its place in the global order.
-    pub timestamp: Timestamp,
-    /// Number of this delivery at this process, from 1.
-    pub number: u64,
-    /// The own group's ballot; the message was decided under it, or was known by then to be decided.
-    pub ballot: Ballot,
-    /// The bytes; valid during the call.
-    pub payload: &'a [u8],
-}
+use crate::{Ack, Ballot, ClientId, Delivery, Effects, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Topology};
 
 /// Items that wait to be written, and what is counted about them.
 #[derive(Debug)]

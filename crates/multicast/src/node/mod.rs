@@ -21,10 +21,9 @@ mod posting;
 mod pulse;
 mod store;
 
-pub use app::{Application, Stateless, stateless};
+pub use app::{Application, Delivered, Stateless, stateless};
 pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
-pub use effects::Delivered;
 #[doc(hidden)]
 pub use greeting::forged_hello;
 pub use letters::Received;
