@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod leader;
 mod roce;
 mod run;
 mod sim;
@@ -11,8 +12,10 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 pub(crate) use bench::{
-    BenchCommand, BenchFabric, BenchLength, BenchMulticast, BenchNeb, NebMode, Pinning, Protocol, Waiting,
+    BenchCommand, BenchFabric, BenchFailover, BenchLength, BenchMulticast, BenchNeb, NebMode, Pinning, Protocol,
+    Victims, Waiting,
 };
+pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Where};
 pub(crate) use roce::{Network, Pingpong, RoceCommand, Taking};
 pub(crate) use run::{Cast, Demo, Node, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast, SimNeb, SimSeeds};
@@ -45,6 +48,9 @@ pub(crate) enum Command {
     Node(Node),
     /// Be a client: multicast standard input to groups, line by line, and wait for all deliveries
     Cast(Cast),
+    /// See who leads the groups of a running cluster, or let another member lead
+    #[command(subcommand)]
+    Leader(LeaderCommand),
     /// Write or check a cluster's configuration
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -93,7 +93,7 @@ pub(crate) struct Control {
     /// When ends that could not be offered for want of a queue are tried again.
     pub(crate) next_offers: Option<Instant>,
     /// Removes the socket when this goes.
-    pub(crate) _seat: Seat,
+    pub(crate) seat: Seat,
 }
 
 impl Control {

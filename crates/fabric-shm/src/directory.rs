@@ -26,6 +26,9 @@ const LINGER: Duration = Duration::from_millis(500);
 /// How often the directory may be removed under our feet by a process that leaves.
 const ATTEMPTS: usize = 50;
 
+/// The end of the name of what stands beside a socket and goes with it.
+const BESIDE: &str = "ctl";
+
 /// This process's socket and directories; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Seat {
@@ -40,11 +43,35 @@ impl Drop for Seat {
     fn drop(&mut self) {
         // Whatever is gone already, or still used by others, stays as it is.
         let _ = fs::remove_file(&self.socket);
+        let _ = fs::remove_file(self.beside());
         if fs::remove_dir(&self.cluster).is_ok() {
             let _ = fs::remove_dir(&self.directory);
         }
         drop(self.janitor.take());
     }
+}
+
+impl Seat {
+    /// A path beside the socket.
+    pub(crate) fn beside(&self) -> PathBuf {
+        self.socket.with_extension(BESIDE)
+    }
+}
+
+/// Paths beside the sockets of processes with this id, dead or alive; the directories must be ours alone.
+pub(crate) fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
+    let path = directory.join(cluster);
+    for private in [directory, &path] {
+        if private.exists() {
+            make_private(private)?;
+        }
+    }
+    let beside = |path: &PathBuf| path.with_extension(BESIDE);
+    let sockets = match sockets_of(&path, process) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => listed.map_err(|source| StartError::System { what: format!("list {}", path.display()), source })?,
+    };
+    Ok(sockets.iter().map(beside).collect())
 }
 
 pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
@@ -135,6 +162,7 @@ fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError>
             // Nobody listens there, and nobody ever will again.
             Err(Errno::CONNREFUSED | Errno::NOENT) => {
                 let _ = fs::remove_file(&path);
+                let _ = fs::remove_file(path.with_extension(BESIDE));
             }
             // That says nothing about the other process: its socket must stay.
             Err(error) => return Err(system(format!("connect to {}", path.display()))(error)),

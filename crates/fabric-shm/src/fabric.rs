@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use stentor_fabric::{
 use crate::config::{ShmConfig, StartError};
 use crate::control::{Control, DIAL_PAUSE, Peer, Refusal};
 use crate::data::Data;
-use crate::directory::{system, take_seat};
+use crate::directory::{all_beside, system, take_seat};
 use crate::doorbell::AWAKE;
 use crate::mapping::Mapping;
 use crate::memfd;
@@ -105,7 +106,7 @@ impl ShmFabric {
             eager_until: now,
             last_pump: now,
             next_offers: None,
-            _seat: seat,
+            seat,
         };
         let data = Data::new(capabilities(&config), config.rnr_timeout, config.me, usize::from(config.processes));
         let (armed, fd_used, region_names) = (AWAKE, Cell::new(false), HashMap::new());
@@ -128,6 +129,21 @@ impl ShmFabric {
     /// configuration, one that sent garbage or memory that cannot be trusted. The newest 64 are kept.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.control.refusals.pop_front()
+    }
+
+    /// A path for a socket of the caller's own in the cluster's private directory, for operators. What is there is removed
+    /// with this process, by whatever cause it ends.
+    #[must_use]
+    pub fn beside(&self) -> PathBuf {
+        self.control.seat.beside()
+    }
+
+    /// Where a process of a cluster, or one that died just now, may have [something of its own](Self::beside).
+    ///
+    /// # Errors
+    /// [`StartError::Directory`], if others than this user may enter the directories.
+    pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
+        all_beside(directory, cluster, process)
     }
 
     /// All memory that this process registered, its queues and control pages included, bytes.

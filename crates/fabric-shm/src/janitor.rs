@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Waits for the end of its input, which the system closes when the process that holds it ends.
-const SCRIPT: &str = r#"trap "" HUP INT TERM; read -r x; rm -f "$1"; rmdir "$2" && rmdir "$3""#;
+const SCRIPT: &str = r#"trap "" HUP INT TERM; read -r x; rm -f "$1" "${1%.sock}.ctl"; rmdir "$2" && rmdir "$3""#;
 
 /// A child in a process group of its own, so that a signal to ours does not end it.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! `stentor bench`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 
 #[derive(Subcommand, Debug)]
@@ -11,6 +13,14 @@ pub(crate) enum BenchCommand {
     Multicast(BenchMulticast),
     /// The broadcast: one process sends, all others deliver, each a process of its own
     Neb(BenchNeb),
+    /// Leaders or any processes killed under load: how long nothing is delivered, with every property checked
+    Failover(BenchFailover),
+    /// A client that a bench kills; the bench starts it itself
+    #[command(hide = true)]
+    Load {
+        /// What to do
+        errand: String,
+    },
     /// One process of a bench; the bench starts these itself
     #[command(hide = true)]
     Process {
@@ -157,4 +167,48 @@ pub(crate) struct BenchMulticast {
     pub(crate) variant: Protocol,
     #[command(flatten)]
     pub(crate) length: BenchLength,
+}
+
+/// Who is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Victims {
+    /// Leaders of groups
+    Leader,
+    /// Leaders, followers and a client, by turns
+    Any,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchFailover {
+    /// Kills of real processes, one after the other; 0: none, only the simulation
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) rounds: u32,
+    /// Who is killed
+    #[arg(long, value_enum, default_value_t = Victims::Leader)]
+    pub(crate) kill: Victims,
+    /// Decides who is killed and when, and what is sent
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Groups
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
+    pub(crate) groups: u16,
+    /// Processes in each; three survive the death of one
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=7))]
+    pub(crate) replicas: u16,
+    /// Messages per second of each of the two clients
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=20_000))]
+    pub(crate) rate: u32,
+    /// A leader that is silent for longer is replaced, ms; half of that is never suspicious
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(40..=10_000))]
+    pub(crate) timeout_ms: u32,
+    /// What an idle process does
+    #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
+    pub(crate) wait: Waiting,
+    /// Keep histories and what the processes said in this directory; it must be empty or absent [default: only if
+    /// something is wrong]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
+    /// Simulated fail-overs, each from another seed; 0: none
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub(crate) sim_runs: u32,
 }

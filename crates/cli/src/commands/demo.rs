@@ -10,6 +10,8 @@ mod report;
 mod stage;
 mod text;
 
+pub(super) use janitor::Janitor;
+
 use std::time::Duration;
 
 use stentor::runtime::Plan;

@@ -8,6 +8,7 @@ mod config_check;
 mod config_init;
 mod demo;
 mod doctor;
+mod leader;
 mod man;
 mod neb;
 mod neb_key;
@@ -46,6 +47,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Demo(args) => demo::run(args, output),
         Command::Node(args) => node::run(args, output),
         Command::Cast(args) => cast::run(args, output),
+        Command::Leader(command) => leader::run(command, output),
         Command::Config(ConfigCommand::Init(args)) => config_init::run(args, output),
         Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
         Command::Check(args) => check::run(args, output),

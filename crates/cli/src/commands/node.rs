@@ -1,5 +1,6 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
+mod operator;
 mod report;
 mod sink;
 mod talk;
@@ -17,6 +18,7 @@ use crate::failure::{Failure, Verdict};
 use crate::live::{self, Interrupt, stop_at_end_of_input, unstarted};
 use crate::output::Output;
 use crate::style::bytes;
+use operator::Operator;
 pub(super) use report::Served;
 use sink::{Sink, Told};
 use talk::Talk;
@@ -47,8 +49,8 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let mut keeper = Keeper::heartbeat(&plan, me).map_err(|error| {
         Failure::usage(error, meeting.config.display(), "change timeout_min_ms and timeout_max_ms in [election]")
     })?;
-    let mut talk = Talk::new(&plan, me, output);
-    serve(&mut member, &mut sink, &mut talk, &mut keeper, args, &stop, &interrupt)?;
+    let told = Listeners { talk: Talk::new(&plan, me, output), operator: Operator::listen(&plan, &member)? };
+    serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt)?;
     sink.memory(&member.memory_use());
     let deliveries = sink.finish()?;
     let served = Served::new(&args.id, deliveries, &member);
@@ -72,10 +74,16 @@ fn announce(plan: &Plan, member: &Member<ShmFabric>, me: ProcessId) -> String {
     )
 }
 
+/// Whoever wants to know how the node stands.
+struct Listeners<'a> {
+    talk: Talk<'a>,
+    operator: Operator<'a>,
+}
+
 fn serve(
     member: &mut Member<ShmFabric>,
     sink: &mut Sink,
-    talk: &mut Talk<'_>,
+    mut told: Listeners<'_>,
     keeper: &mut Keeper<Heartbeat>,
     args: &args::Node,
     stop: &Stop,
@@ -93,12 +101,13 @@ fn serve(
             led = leads;
             leads.into_iter().for_each(|ballot| sink.epoch(ballot));
         }
-        talk.epoch(member);
+        told.talk.epoch(member);
+        told.operator.round(now, member, keeper);
         if operations {
             sink.operations(&member.take_operations());
         }
         if !worked {
-            talk.idle(member);
+            told.talk.idle(member);
         }
         sink.round(worked);
         if interrupt.came() || sink.is_broken() {

@@ -1,11 +1,13 @@
 //! What the commands that run real processes share.
 
+mod control;
 mod failure;
 mod latency;
 mod lines;
 mod place;
 mod signals;
 
+pub(crate) use control::{Answer, Control, Question, Standing, ask};
 pub(crate) use failure::unstarted;
 pub(crate) use latency::{Latency, Micros};
 pub(crate) use lines::{Input, Line, Lines};

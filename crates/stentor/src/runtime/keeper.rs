@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use stentor_election::{Beat, Change, Election, Heartbeat, HeartbeatConfig, HeartbeatError};
+use stentor_election::{Beat, Change, Election, HandOverError, Heartbeat, HeartbeatConfig, HeartbeatError};
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_multicast::{Member, Place, Pulse};
 
@@ -124,6 +124,14 @@ impl<E: Election> Keeper<E> {
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.named
+    }
+
+    /// Hands the leadership to another member, without waiting for a timeout: the election names it, and it campaigns.
+    ///
+    /// # Errors
+    /// See [`HandOverError`]; nothing has changed then. A leader of which the election does not know yet does not lead.
+    pub fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
+        self.election.hand_over(to)
     }
 
     /// Lets the election decide, and campaigns if it names this process and the member does not lead.

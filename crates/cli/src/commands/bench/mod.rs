@@ -8,6 +8,7 @@ mod crew;
 mod environment;
 mod errand;
 mod fabric;
+mod failover;
 mod multicast;
 mod neb;
 mod pause;
@@ -22,14 +23,16 @@ use crate::output::Output;
 use errand::{Errand, Part};
 
 pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
-    let report = match command {
-        BenchCommand::Fabric(args) => fabric::run(args)?,
-        BenchCommand::Multicast(args) => multicast::run(args)?,
-        BenchCommand::Neb(args) => neb::run(args)?,
+    let (report, verdict) = match command {
+        BenchCommand::Fabric(args) => (fabric::run(args)?, Verdict::Good),
+        BenchCommand::Multicast(args) => (multicast::run(args)?, Verdict::Good),
+        BenchCommand::Neb(args) => (neb::run(args)?, Verdict::Good),
+        BenchCommand::Failover(args) => failover::run(args, output)?,
+        BenchCommand::Load { errand } => return failover::process::run(errand),
         BenchCommand::Process { errand } => return process(&Errand::parse(errand)?),
     };
     output.report(&report)?;
-    Ok(Verdict::Good)
+    Ok(verdict)
 }
 
 /// One of the processes that a bench starts.

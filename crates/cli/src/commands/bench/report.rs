@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::samples::Summary;
+use super::samples::{Summary, median};
+use crate::commands::check::in_order;
 use crate::output::Human;
 use crate::style::{Style, columns};
 
@@ -104,6 +106,64 @@ impl Row {
 pub(super) struct Report {
     pub(super) environment: Environment,
     pub(super) rows: Vec<Row>,
+    /// Of a bench that kills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trial: Option<Trial>,
+}
+
+/// Real processes that were killed and started again, and what their histories say.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Trial {
+    /// No property is violated.
+    pub(super) ok: bool,
+    pub(super) seed: u64,
+    /// By what was killed.
+    pub(super) kills: BTreeMap<&'static str, u64>,
+    /// By name: `ok`, `violated` or `not_checked`.
+    pub(super) properties: BTreeMap<&'static str, &'static str>,
+    pub(super) counter_example: Option<String>,
+    pub(super) messages: u64,
+    pub(super) deliveries: u64,
+    /// After each leader's death: from the last delivery before to the first after.
+    pub(super) outage_ms: Vec<f64>,
+    /// Of each member: from its new start until it had what the others have.
+    pub(super) rejoin_ms: Vec<f64>,
+    /// Leaders' deaths without an outage to be told: others had taken over before.
+    pub(super) unobserved: u64,
+    /// Where the histories are, if they were kept.
+    pub(super) history: Option<PathBuf>,
+}
+
+impl Trial {
+    fn human(&self, style: Style) -> String {
+        let Trial { seed, messages, deliveries, .. } = self;
+        let kills: Vec<_> = self.kills.iter().map(|(what, n)| format!("{n} x {what}")).collect();
+        let mut text = format!(
+            "\nkilled and started again, seed {seed}: {}; {messages} messages, {deliveries} deliveries\n",
+            kills.join(", ")
+        );
+        let bad: Vec<_> = self.properties.iter().filter(|(_, verdict)| **verdict != "ok").collect();
+        let all: Vec<_> = in_order(&self.properties).filter(|(_, verdict)| *verdict == "ok").map(|(p, _)| p).collect();
+        let _ = writeln!(text, "{}: {}", style.good("ok"), all.join(" "));
+        for (property, verdict) in bad {
+            let _ = writeln!(text, "{property}: {}", style.bad(verdict));
+        }
+        if let Some(example) = &self.counter_example {
+            let _ = writeln!(text, "{}: {example}", style.bad("counter-example"));
+        }
+        if !self.rejoin_ms.is_empty() {
+            let most = self.rejoin_ms.iter().copied().fold(0.0, f64::max);
+            let median = median(self.rejoin_ms.iter().copied());
+            let _ = writeln!(text, "back with all that the others have: median {median:.1} ms, at most {most:.1} ms");
+        }
+        if self.unobserved > 0 {
+            let _ = writeln!(text, "{} of the leaders had been replaced when they were killed", self.unobserved);
+        }
+        if let Some(history) = &self.history {
+            let _ = writeln!(text, "history: {}", history.display());
+        }
+        text
+    }
 }
 
 fn number(value: Option<f64>, digits: usize) -> String {
@@ -193,6 +253,7 @@ impl Human for Report {
             let _ = writeln!(text, "{floor}");
         }
         text.push_str(&self.writes());
+        text.push_str(&self.trial.as_ref().map(|trial| trial.human(style)).unwrap_or_default());
         text
     }
 }

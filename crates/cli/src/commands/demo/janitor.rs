@@ -12,10 +12,10 @@ use crate::failure::Failure;
 const SCRIPT: &str = r#"trap "" HUP INT TERM; read -r x && exit; for n in 1 2 3 4 5; do rm -rf "$1"; sleep 0.2; done"#;
 
 /// A tiny process that outlives this one, in a process group of its own.
-pub(super) struct Janitor(Child);
+pub(in crate::commands) struct Janitor(Child);
 
 impl Janitor {
-    pub(super) fn start(path: &Path) -> Result<Self, Failure> {
+    pub(in crate::commands) fn start(path: &Path) -> Result<Self, Failure> {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(SCRIPT).arg("stentor-demo-janitor").arg(path);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/").process_group(0);
@@ -26,7 +26,7 @@ impl Janitor {
     }
 
     /// There is nothing to clean up.
-    pub(super) fn dismiss(mut self) {
+    pub(in crate::commands) fn dismiss(mut self) {
         if let Some(mut input) = self.0.stdin.take() {
             // If it is gone there is nobody to dismiss.
             let _ = input.write_all(b"done\n");

@@ -165,7 +165,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
             }
         }
     }
-    Ok(Report { environment, rows })
+    Ok(Report { environment, rows, trial: None })
 }
 
 fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {

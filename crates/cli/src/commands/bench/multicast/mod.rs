@@ -97,7 +97,7 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
             rows.push(bench.window()?);
         }
     }
-    Ok(Report { environment, rows })
+    Ok(Report { environment, rows, trial: None })
 }
 
 fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
@@ -116,7 +116,7 @@ fn cluster(args: &BenchMulticast, bytes: usize) -> Cluster {
     Cluster { groups, replicas, dest, clients, window, bytes: bytes as u32, wait, pin, variant }
 }
 
-fn wait_name(waiting: Waiting) -> &'static str {
+pub(super) fn wait_name(waiting: Waiting) -> &'static str {
     match waiting {
         Waiting::Poll => "poll",
         Waiting::Yield => "yield",
@@ -154,6 +154,23 @@ fn formula(cluster: &Cluster) -> u64 {
         Protocol::V2 => (g - 1) + (p - 1) + if g > 1 { p - 1 } else { 0 } + if p == 1 { all - 1 } else { 0 },
     };
     all + g * leader + g * (p - 1) * (all - 1)
+}
+
+/// What it costs to hand a line over to another processor, ns: two processes that do nothing else.
+pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
+    let cluster = Cluster {
+        groups: 1,
+        replicas: 1,
+        dest: 1,
+        clients: 1,
+        window: 1,
+        bytes: 64,
+        wait: Waiting::Poll,
+        pin: Pinning::None,
+        variant: Protocol::V2,
+    };
+    let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
+    Bench::start(cluster, &length, processors.to_vec())?.hand_over_cost()
 }
 
 impl<'a> Bench<'a> {

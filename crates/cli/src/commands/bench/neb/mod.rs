@@ -85,7 +85,7 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
             }
         }
     }
-    Ok(Report { environment, rows })
+    Ok(Report { environment, rows, trial: None })
 }
 
 fn how(pin: Pinning) -> &'static str {

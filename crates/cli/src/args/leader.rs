@@ -1,0 +1,45 @@
+//! `stentor leader`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LeaderCommand {
+    /// Ask every member who leads, and how far it is
+    Show(LeaderShow),
+    /// Hand the leadership of a group to one of its members, without waiting for a timeout
+    Move(LeaderMove),
+}
+
+/// Of which cluster, and where its processes meet.
+#[derive(Args, Debug)]
+pub(crate) struct Where {
+    /// The cluster's configuration
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+    /// Directory for the control sockets, as its processes were told [default: below XDG_RUNTIME_DIR, or in /tmp]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LeaderShow {
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// Only of these groups [default: all]
+    #[arg(long, value_name = "GROUP,…", value_delimiter = ',')]
+    pub(crate) group: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LeaderMove {
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// The member that is to lead its group
+    #[arg(long, value_name = "ID")]
+    pub(crate) to: String,
+    /// Longest time until it leads, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
+}

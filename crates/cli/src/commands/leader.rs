@@ -1,0 +1,145 @@
+//! `stentor leader`: who leads, and who is to.
+
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use stentor::runtime::{GroupId, Plan, ShmFabric};
+use stentor_fabric::ProcessId;
+use stentor_multicast::Place;
+
+use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
+use crate::failure::{Failure, Verdict};
+use crate::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
+use crate::output::Output;
+use report::{Moved, Shown};
+
+/// Between two looks whether the other leads.
+const LOOK: Duration = Duration::from_millis(2);
+
+pub(super) fn run(command: &LeaderCommand, output: Output) -> Result<Verdict, Failure> {
+    match command {
+        LeaderCommand::Show(args) => show(args, output),
+        LeaderCommand::Move(args) => hand_over(args, output),
+    }
+}
+
+/// A cluster whose processes run, or do not.
+struct Cluster<'a> {
+    plan: Plan,
+    config: &'a Path,
+    directory: PathBuf,
+}
+
+impl<'a> Cluster<'a> {
+    fn of(place: &'a Where) -> Result<Self, Failure> {
+        let plan = live::plan(&place.config)?;
+        Ok(Cluster { plan, config: &place.config, directory: live::directory(place.directory.as_ref()) })
+    }
+
+    /// `None`: it does not run.
+    fn ask(&self, process: ProcessId, question: &Question) -> Result<Option<Answer>, Failure> {
+        let name = self.plan.name(process);
+        let paths = ShmFabric::all_beside(&self.directory, self.plan.config().cluster(), process)
+            .map_err(|error| unstarted(error.into(), self.config))?;
+        ask(&paths, question).map_err(|error| {
+            let what = format_args!("`{name}` does not answer as it should: {error}");
+            Failure::run(what, self.directory.display(), "look at what it says; stop it and start it again")
+        })
+    }
+
+    fn standing(&self, process: ProcessId) -> Result<Option<Standing>, Failure> {
+        match self.ask(process, &Question::Show)? {
+            None => Ok(None),
+            Some(Answer::Standing(standing)) => Ok(Some(standing)),
+            Some(Answer::Moving) => Err(self.refused(process, "it answered another question")),
+            Some(Answer::Refused(why)) => Err(self.refused(process, &why)),
+        }
+    }
+
+    fn refused(&self, process: ProcessId, why: &str) -> Failure {
+        let what = format_args!("`{}` refuses: {why}", self.plan.name(process));
+        Failure::run(what, self.config.display(), "`stentor leader show` tells how all members stand")
+    }
+}
+
+fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
+    let cluster = Cluster::of(&args.place)?;
+    let groups = if args.group.is_empty() {
+        cluster.plan.topology().group_ids().collect()
+    } else {
+        live::groups(&cluster.plan, &args.group, cluster.config)?
+    };
+    let mut shown = Shown::default();
+    for group in groups {
+        let name = cluster.plan.config().groups()[usize::from(group.0)].id();
+        for process in cluster.plan.topology().members(group) {
+            shown.add(name, cluster.plan.name(process), cluster.standing(process)?);
+        }
+    }
+    output.report(&shown)?;
+    Ok(Verdict::of(shown.ok()))
+}
+
+fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
+    let cluster = Cluster::of(&args.place)?;
+    let interrupt = Interrupt::catch()?;
+    let to = cluster.plan.process(&args.to).map_err(|error| unstarted(error, cluster.config))?;
+    let Some(Place::Member { group, .. }) = cluster.plan.topology().place(to) else {
+        let what = format_args!("`{}` is a client", args.to);
+        return Err(Failure::usage(what, "--to", "name a member of a group"));
+    };
+    let (from, before) = leader(&cluster, group)?;
+    let since = Instant::now();
+    if from != to {
+        match cluster.ask(from, &Question::Move { to: args.to.clone() })? {
+            Some(Answer::Moving) => {}
+            Some(Answer::Refused(why)) => return Err(cluster.refused(from, &why)),
+            Some(Answer::Standing(_)) => return Err(cluster.refused(from, "it answered another question")),
+            None => return Err(cluster.refused(from, "it is gone")),
+        }
+    }
+    let after = loop {
+        match cluster.standing(to)? {
+            Some(standing) if standing.leads && (from == to || standing.epoch > before.epoch) => break standing,
+            _ => {}
+        }
+        interrupt.check()?;
+        if since.elapsed() > Duration::from_secs(args.timeout) {
+            let what = format_args!("`{}` does not lead after {} s", args.to, args.timeout);
+            let remedy = "`stentor leader show` tells how all members stand; a group without a majority has no leader";
+            return Err(Failure::run(what, cluster.config.display(), remedy));
+        }
+        std::thread::sleep(LOOK);
+    };
+    let moved = Moved {
+        group: cluster.plan.config().groups()[usize::from(group.0)].id().to_owned(),
+        from: before.id,
+        to: after.id,
+        epoch: after.epoch,
+        seconds: since.elapsed().as_secs_f64(),
+    };
+    output.report(&moved)?;
+    Ok(Verdict::Good)
+}
+
+/// Of those who say that they lead, the one in the highest ballot: another may not have heard of it yet.
+fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
+    let mut leader: Option<(ProcessId, Standing)> = None;
+    let mut up = 0;
+    for process in cluster.plan.topology().members(group) {
+        let Some(standing) = cluster.standing(process)? else { continue };
+        up += 1;
+        if standing.leads && leader.as_ref().is_none_or(|(_, other)| other.epoch < standing.epoch) {
+            leader = Some((process, standing));
+        }
+    }
+    leader.ok_or_else(|| {
+        let config = &cluster.plan.config().groups()[usize::from(group.0)];
+        let what = format_args!("nobody leads `{}`; {up} of its {} members run", config.id(), config.members().len());
+        let place = format_args!("{}, sockets in {}", cluster.config.display(), cluster.directory.display());
+        let remedy = "start its members with `stentor node`, and name the --directory that they were told";
+        Failure::run(what, place, remedy)
+    })
+}

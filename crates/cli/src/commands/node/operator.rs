@@ -1,0 +1,94 @@
+//! What an operator asks a running node.
+
+use std::time::Duration;
+
+use stentor::runtime::{Keeper, Member, Plan, ShmFabric};
+use stentor_election::{Election, HandOverError};
+use stentor_fabric::Fabric;
+
+use crate::failure::Failure;
+use crate::live::{Answer, Control, Question, Standing};
+
+/// How often questions are looked for.
+const LOOK: Duration = Duration::from_millis(1);
+/// Undelivered messages that are told by name.
+const TOLD: usize = 4;
+
+/// Answers between two rounds of the node's loop.
+pub(super) struct Operator<'a> {
+    plan: &'a Plan,
+    control: Control,
+    next: Duration,
+}
+
+impl<'a> Operator<'a> {
+    /// Listens beside the member's socket.
+    pub(super) fn listen(plan: &'a Plan, member: &Member<ShmFabric>) -> Result<Self, Failure> {
+        let path = member.fabric().beside();
+        let control = Control::listen(&path).map_err(|error| {
+            let what = format_args!("cannot listen for `stentor leader`: {error}");
+            Failure::run(
+                what,
+                path.display(),
+                "raise the limits of open files and threads, or choose another directory",
+            )
+        })?;
+        Ok(Operator { plan, control, next: Duration::ZERO })
+    }
+
+    /// Answers what was asked. Cheap when it is not yet time.
+    #[inline]
+    pub(super) fn round<E: Election>(&mut self, now: Duration, member: &Member<ShmFabric>, keeper: &mut Keeper<E>) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + LOOK;
+        if let Some(asked) = self.control.next() {
+            let answer = match &asked.question {
+                Question::Show => Answer::Standing(self.standing(member, keeper)),
+                Question::Move { to } => self.hand_over(member, keeper, to),
+            };
+            asked.answer(answer);
+        }
+    }
+
+    fn standing<E: Election>(&self, member: &Member<ShmFabric>, keeper: &Keeper<E>) -> Standing {
+        let replica = member.replica();
+        let name = |process| self.plan.name(process).to_owned();
+        Standing {
+            id: name(member.fabric().me()),
+            pid: std::process::id(),
+            leads: replica.is_leader(),
+            campaigns: replica.is_candidate(),
+            joining: replica.is_joining(),
+            epoch: replica.ballot().number(),
+            leader: name(replica.ballot().leader()),
+            promised: replica.promised().number(),
+            named: keeper.is_named(),
+            delivered: replica.delivered(),
+            undelivered: replica.undelivered().count() as u64,
+            waiting: replica.undelivered().take(TOLD).map(|id| id.to_string()).collect(),
+        }
+    }
+
+    fn hand_over<E: Election>(&self, member: &Member<ShmFabric>, keeper: &mut Keeper<E>, to: &str) -> Answer {
+        let refuse = |why: &dyn std::fmt::Display| Answer::Refused(why.to_string());
+        let process = match self.plan.process(to) {
+            Ok(process) => process,
+            Err(error) => return refuse(&error),
+        };
+        if !member.replica().is_leader() {
+            return refuse(&HandOverError::NotLeader);
+        }
+        match keeper.hand_over(process) {
+            Ok(()) => Answer::Moving,
+            Err(HandOverError::NotLeader) => {
+                refuse(&"it leads, but the election has not named it yet: ask again in a moment")
+            }
+            Err(HandOverError::NotReady { .. }) => {
+                refuse(&format_args!("`{to}` does not answer, or waits for its group's state: ask again when it is up"))
+            }
+            Err(error) => refuse(&error),
+        }
+    }
+}

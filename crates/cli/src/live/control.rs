@@ -1,0 +1,241 @@
+//! Talking to a running node: a socket in the cluster's private directory, one question and one answer per connection, a
+//! line of JSON each.
+//!
+//! Whoever asks must be this user; so must whoever answers. Both sides read a bounded number of bytes for a bounded time.
+//! A thread takes the questions; the node's loop answers them between two rounds.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a question or an answer, at most.
+const LONGEST: u64 = 4096;
+/// How long the other side may take to read or to write.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the node's loop may take to answer.
+const ANSWERING: Duration = Duration::from_secs(5);
+
+/// What a node is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Question {
+    /// How it stands.
+    Show,
+    /// To let another member lead its group.
+    Move {
+        /// Its name.
+        to: String,
+    },
+}
+
+/// How a member stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    pub(crate) id: String,
+    pub(crate) pid: u32,
+    /// It leads its group and is ready.
+    pub(crate) leads: bool,
+    /// It asks to be promised the leadership.
+    pub(crate) campaigns: bool,
+    /// It waits for its group's state.
+    pub(crate) joining: bool,
+    /// The number of the last ballot whose state it has, and who leads in it.
+    pub(crate) epoch: u64,
+    pub(crate) leader: String,
+    /// The number of the largest ballot that it promised.
+    pub(crate) promised: u64,
+    /// The election names it.
+    pub(crate) named: bool,
+    pub(crate) delivered: u64,
+    /// Messages that it knows of and has not delivered, and some of them.
+    pub(crate) undelivered: u64,
+    pub(crate) waiting: Vec<String>,
+}
+
+/// What a node says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Standing(Standing),
+    /// It is on its way.
+    Moving,
+    /// Why not.
+    Refused(String),
+}
+
+/// A question that waits for its answer.
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    answer: SyncSender<Answer>,
+}
+
+impl Asked {
+    /// Whoever asked may be gone.
+    pub(crate) fn answer(self, answer: Answer) {
+        let _ = self.answer.try_send(answer);
+    }
+}
+
+/// The node's side.
+pub(crate) struct Control(Receiver<Asked>);
+
+impl Control {
+    /// Listens at a new path in a directory that is this user's alone.
+    pub(crate) fn listen(path: &Path) -> io::Result<Self> {
+        let listener = UnixListener::bind(path)?;
+        let (sender, asked) = sync_channel(1);
+        std::thread::Builder::new().name("control".to_owned()).spawn(move || serve(&listener, &sender))?;
+        Ok(Control(asked))
+    }
+
+    /// The next question, if there is one.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Asked> {
+        self.0.try_recv().ok()
+    }
+}
+
+fn serve(listener: &UnixListener, asked: &SyncSender<Asked>) {
+    loop {
+        match listener.accept() {
+            // Whoever goes away, says nothing or something else harms nobody but itself.
+            Ok((stream, _)) => {
+                let _ = converse(&stream, asked);
+            }
+            // Out of descriptors, for instance: that may pass.
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn converse(stream: &UnixStream, asked: &SyncSender<Asked>) -> io::Result<()> {
+    prepare(stream)?;
+    let answer = match receive(stream) {
+        Err(error) => Answer::Refused(format!("no question: {error}")),
+        Ok(question) => {
+            let (answer, answered) = sync_channel(1);
+            let gone = |_| io::Error::other("the node is stopping");
+            asked.send(Asked { question, answer }).map_err(gone)?;
+            let late = |_| Answer::Refused("the node is busy: nothing is known of what becomes of this".to_owned());
+            answered.recv_timeout(ANSWERING).unwrap_or_else(late)
+        }
+    };
+    send(stream, &answer)
+}
+
+/// Refuses another user, and sees to it that nothing blocks for long.
+fn prepare(stream: &UnixStream) -> io::Result<()> {
+    let (other, me) = (socket_peercred(stream)?.uid, geteuid());
+    if other != me {
+        let what = format!("the other end is of user {}, this process of {}", other.as_raw(), me.as_raw());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))
+}
+
+fn send(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// One line; what follows is never read.
+fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<T> {
+    let mut line = Vec::new();
+    let mut input = stream.take(LONGEST);
+    let mut byte = [0];
+    while line.last() != Some(&b'\n') {
+        if input.read(&mut byte)? == 0 {
+            let what = if input.limit() == 0 { "longer than anything is" } else { "it ended early" };
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        line.push(byte[0]);
+    }
+    serde_json::from_slice(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Asks the process that listens at one of these paths. `None` if nobody does.
+pub(crate) fn ask(paths: &[PathBuf], question: &Question) -> io::Result<Option<Answer>> {
+    for path in paths {
+        let stream = match UnixStream::connect(path) {
+            Ok(stream) => stream,
+            // It died, or has just begun.
+            Err(error) if [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound].contains(&error.kind()) => {
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        prepare(&stream)?;
+        stream.set_read_timeout(Some(PATIENCE + ANSWERING))?;
+        send(&stream, question)?;
+        return receive(&stream).map(Some);
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory and a path in it.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("stentor-control-{name}-{}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            Place(path)
+        }
+
+        fn path(&self) -> PathBuf {
+            self.0.join("x.ctl")
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn said(stream: &UnixStream) -> String {
+        match receive(stream).unwrap() {
+            Answer::Refused(why) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn questions_are_answered_and_nonsense_is_refused_and_harms_nobody() {
+        let place = Place::new("nonsense");
+        assert_eq!(ask(&[place.path()], &Question::Show).unwrap(), None, "nobody is there");
+        let control = Control::listen(&place.path()).unwrap();
+        let lines = ["\n".to_owned(), "{}\n".into(), "\"show\" 7\n".into(), "\u{ff}\n".into()];
+        for line in lines.iter().chain([&"x".repeat(LONGEST as usize + 9)]) {
+            let stream = UnixStream::connect(place.path()).unwrap();
+            // It may have hung up before it read all of it.
+            let _ = (&stream).write_all(line.as_bytes());
+            assert!(said(&stream).starts_with("no question: "), "{line}");
+        }
+        drop(UnixStream::connect(place.path()).unwrap());
+        let path = place.path();
+        let asking = std::thread::spawn(move || ask(&[path], &Question::Move { to: "g1.2".to_owned() }).unwrap());
+        let asked = loop {
+            if let Some(asked) = control.next() {
+                break asked;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(asked.question, Question::Move { to: "g1.2".to_owned() });
+        asked.answer(Answer::Moving);
+        assert_eq!(asking.join().unwrap(), Some(Answer::Moving));
+    }
+}
