@@ -207,7 +207,11 @@ fn shown(found: &Demo) -> Result<()> {
 }
 
 /// Runs the release build of the command and reads the document it prints, whether it ends well or not.
-fn stentor<T: DeserializeOwned>(context: &Context, features: &[&str], arguments: &[&str]) -> Result<(bool, T)> {
+pub(crate) fn stentor<T: DeserializeOwned>(
+    context: &Context,
+    features: &[&str],
+    arguments: &[&str],
+) -> Result<(bool, T)> {
     let mut command = context.cargo(["run", "--release", "-p", "stentor-cli"]);
     let (good, text) = capture(command.args(features).arg("--").args(arguments))?;
     let document =

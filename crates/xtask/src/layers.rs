@@ -28,6 +28,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-campaign",
             "stentor-checker",
             "stentor-election",
+            "stentor-election-zookeeper",
             "stentor-fabric",
             "stentor-fabric-roce",
             "stentor-fabric-shm",

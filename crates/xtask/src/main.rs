@@ -4,6 +4,7 @@
 mod args;
 mod campaign;
 mod cargo;
+mod failover;
 mod layers;
 mod lengths;
 mod licences;

@@ -12,6 +12,7 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "model", what: "the model check's large configurations, to their ends", run: model },
     Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
     Step { name: "campaign-failures", what: "100 000 simulated runs under all failures", run: campaign_failures },
+    Step { name: "failover", what: "200 kills of real processes under load, each started again", run: failover },
     Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
     Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
     Step {
@@ -70,4 +71,8 @@ fn campaign(context: &Context) -> Result<Outcome> {
     let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "multicast", "--seeds", "0..20000"];
     run(&mut context.cargo(sim))?;
     Ok(Outcome::Passed)
+}
+
+fn failover(context: &Context) -> Result<Outcome> {
+    crate::failover::rounds(context, 200, 2)
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::cargo::{Context, run};
 use crate::runner::{Outcome, Step};
 use crate::workspace::Workspace;
-use crate::{campaign, layers, lengths, licences, loom, purity, roce, unsafety, zookeeper};
+use crate::{campaign, failover, layers, lengths, licences, loom, purity, roce, unsafety, zookeeper};
 
 /// Everything that must hold before a change is merged. Quick ones first.
 pub(crate) const TEST: &[Step] = &[
@@ -42,7 +42,16 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
     Step { name: "demo", what: "real processes, a real text, every property", run: campaign::demo },
-    Step { name: "zookeeper", what: "the election against a real ZooKeeper", run: zookeeper::step },
+    Step {
+        name: "failover",
+        what: "20 kills of real processes under load, each started again: every property; simulated fail-over in 1 ms",
+        run: failover::step,
+    },
+    Step {
+        name: "zookeeper",
+        what: "the election, and the command with it, against a real ZooKeeper",
+        run: zookeeper::step,
+    },
     Step { name: "demo-neb", what: "five processes, one of which lies, every property", run: campaign::demo_neb },
     Step { name: "roce-peer", what: "RoCEv2 with the Linux kernel's Soft-RoCE as the peer", run: roce::peer },
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },

@@ -10,6 +10,8 @@ use crate::runner::Outcome;
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const INSTALL: [&str; 4] = ["install", "--yes", "zookeeper", "default-jre-headless"];
+/// The command with the feature, and its tests.
+const COMMAND: [&str; 4] = ["-p", "stentor-cli", "--features", "zookeeper-tests"];
 const TESTS: [&str; 4] = ["-p", "stentor-election-zookeeper", "--features", "server-tests"];
 
 /// Installs the package where that is possible, and runs the tests: each starts and ends servers of its own.
@@ -22,6 +24,10 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let mut tests = context.cargo(["test"]);
     tests.args(TESTS).args(["--test", "server", "--", "--nocapture", "--test-threads", "4"]);
     run(tests.env("RUST_BACKTRACE", "0"))?;
+    run(context.cargo(["clippy"]).args(COMMAND).args(["--all-targets", "--", "-D", "warnings"]))?;
+    // Six members, two clients and a server at a time are enough for two cores.
+    let mut command = context.cargo(["test", "--profile", "release-tests"]);
+    run(command.args(COMMAND).args(["--test", "zookeeper", "--", "--nocapture", "--test-threads", "1"]))?;
     Ok(Outcome::Passed)
 }
 

@@ -204,6 +204,10 @@ pub(crate) struct BenchFailover {
     /// What an idle process does
     #[arg(long, value_enum, default_value_t = Waiting::Adaptive)]
     pub(crate) wait: Waiting,
+    /// Elect leaders by ZooKeeper instead of heartbeats: the addresses of its servers
+    #[cfg(feature = "zookeeper")]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
+    pub(crate) zookeeper: Vec<String>,
     /// Keep histories and what the processes said in this directory; it must be empty or absent [default: only if
     /// something is wrong]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

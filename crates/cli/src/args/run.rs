@@ -60,6 +60,10 @@ pub(crate) struct Node {
     /// Which life of this process its history records, from 1: larger after every restart
     #[arg(long, value_name = "N", default_value_t = 1, requires = "history", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) life: u32,
+    /// Elect leaders by ZooKeeper instead of heartbeats: the addresses of its servers
+    #[cfg(feature = "zookeeper")]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
+    pub(crate) zookeeper: Vec<String>,
     /// Stop when standard input ends, as well as on SIGINT and SIGTERM
     #[arg(long)]
     pub(crate) until_eof: bool,
@@ -105,6 +109,10 @@ pub(crate) struct Demo {
     /// What the processes do when there is nothing to do
     #[arg(long, value_name = "MODE", default_value = "adaptive")]
     pub(crate) wait: Wait,
+    /// Elect leaders by ZooKeeper instead of heartbeats: the addresses of its servers
+    #[cfg(feature = "zookeeper")]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', conflicts_with = "neb")]
+    pub(crate) zookeeper: Vec<String>,
     /// Keep the histories in this directory; it must be empty or absent [default: a new one for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) keep: Option<PathBuf>,

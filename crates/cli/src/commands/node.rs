@@ -1,5 +1,8 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
+#[cfg(feature = "zookeeper")]
+mod ensemble;
+mod keeping;
 mod operator;
 mod report;
 mod sink;
@@ -9,8 +12,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use stentor::runtime::{Keeper, Member, Plan, ShmFabric, Stop, run_member};
-use stentor_election::Heartbeat;
+use stentor::runtime::{Member, Plan, ShmFabric, Stop, run_member};
 use stentor_fabric::ProcessId;
 
 use crate::args;
@@ -18,6 +20,7 @@ use crate::failure::{Failure, Verdict};
 use crate::live::{self, Interrupt, stop_at_end_of_input, unstarted};
 use crate::output::Output;
 use crate::style::bytes;
+use keeping::Keeping;
 use operator::Operator;
 pub(super) use report::Served;
 use sink::{Sink, Told};
@@ -46,9 +49,7 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     if args.until_eof {
         stop_at_end_of_input(Arc::clone(&stop));
     }
-    let mut keeper = Keeper::heartbeat(&plan, me).map_err(|error| {
-        Failure::usage(error, meeting.config.display(), "change timeout_min_ms and timeout_max_ms in [election]")
-    })?;
+    let mut keeper = Keeping::new(&plan, me, args)?;
     let told = Listeners { talk: Talk::new(&plan, me, output), operator: Operator::listen(&plan, &member)? };
     serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt)?;
     sink.memory(&member.memory_use());
@@ -84,7 +85,7 @@ fn serve(
     member: &mut Member<ShmFabric>,
     sink: &mut Sink,
     mut told: Listeners<'_>,
-    keeper: &mut Keeper<Heartbeat>,
+    keeper: &mut Keeping,
     args: &args::Node,
     stop: &Stop,
     interrupt: &Interrupt,
@@ -93,7 +94,7 @@ fn serve(
     let sink = RefCell::new(sink);
     let mut led = None;
     let round = |member: &mut Member<ShmFabric>, now, worked: bool| {
-        keeper.round(now, member);
+        keeper.round(now, member, |text| told.talk.say(text));
         let mut sink = sink.borrow_mut();
         let replica = member.replica();
         let leads = replica.is_leader().then(|| replica.ballot());

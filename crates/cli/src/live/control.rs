@@ -176,7 +176,12 @@ pub(crate) fn ask(paths: &[PathBuf], question: &Question) -> io::Result<Option<A
         prepare(&stream)?;
         stream.set_read_timeout(Some(PATIENCE + ANSWERING))?;
         send(&stream, question)?;
-        return receive(&stream).map(Some);
+        return receive(&stream).map(Some).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                io::Error::new(error.kind(), format!("no answer for {:?}", PATIENCE + ANSWERING))
+            }
+            _ => error,
+        });
     }
     Ok(None)
 }

@@ -67,6 +67,31 @@ fn v1_and_groups_of_other_sizes_are_measured_too() {
 }
 
 #[test]
+fn whoever_is_killed_comes_back_and_every_property_holds() {
+    let shape = ["--groups", "2", "--rounds", "3", "--sim-runs", "3", "--kill", "any", "--seed", "5", "--rate", "200"];
+    let ran = run(["bench", "failover", "--json"].into_iter().chain(shape));
+    assert_eq!(ran.code, 0, "{}{}", ran.stderr, ran.stdout);
+    let document = ran.document("bench");
+    let trial = &document["trial"];
+    let kills: u64 = trial["kills"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!((kills, &trial["ok"]), (3, &true.into()), "{trial}");
+    assert!(trial["messages"].as_u64() > Some(100) && trial["deliveries"].as_u64() > Some(300), "{trial}");
+    let simulated = rows(&document).last().unwrap();
+    assert_eq!((&simulated["iterations"], &simulated["floor"]["value"]), (&3.into(), &1000.0.into()));
+    assert!(simulated["ratio"].as_f64().unwrap() <= 1.0, "{simulated}");
+}
+
+#[test]
+fn a_fail_over_bench_does_not_overwrite() {
+    let scratch = Scratch::new();
+    scratch.file("precious", "");
+    let keep = scratch.path("");
+    run(["bench", "failover", "--keep", keep.to_str().unwrap()]).refused(&["not empty"]);
+    assert_eq!(run(["bench", "failover", "--replicas", "2"]).code, 2, "nobody would be left");
+    run(["bench", "load", "{}"]).refused(&["bench load"]);
+}
+
+#[test]
 fn impossible_sizes_are_refused() {
     run(["bench", "fabric", "-s", "12"]).refused(&["12 bytes", "multiples of 8"]);
     run(["bench", "multicast", "-s", "2000000"]).refused(&["2000000 bytes"]);

@@ -35,6 +35,8 @@ pub struct Keeper<E> {
     campaign_at: Duration,
     /// Since when this process has its group's state.
     since: Option<Duration>,
+    /// Whether it stands for leader, as an election was told last that is told only of changes.
+    stood: Option<bool>,
 }
 
 impl Keeper<Heartbeat> {
@@ -83,16 +85,6 @@ impl Keeper<Heartbeat> {
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
         member.publish(&words);
     }
-
-    /// Not without the group's state; and who has just got it leaves the lead to who has it, if there is somebody.
-    fn stands<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
-        if member.replica().is_joining() {
-            self.since = None;
-            return false;
-        }
-        let since = *self.since.get_or_insert(now);
-        member.replica().is_leader() || now.saturating_sub(since) >= self.patience
-    }
 }
 
 impl<E: Election> Keeper<E> {
@@ -111,6 +103,7 @@ impl<E: Election> Keeper<E> {
             named: false,
             campaign_at: Duration::ZERO,
             since: None,
+            stood: None,
         }
     }
 
@@ -124,6 +117,30 @@ impl<E: Election> Keeper<E> {
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.named
+    }
+
+    /// One round, after the member's step, with an election that looks at nobody through the fabric: `stand` tells it
+    /// whether this process would lead, each time that this changes.
+    pub fn round_by<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>, stand: impl FnOnce(&E, bool)) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + self.interval;
+        let stands = self.stands(now, member);
+        if self.stood.replace(stands) != Some(stands) {
+            stand(&self.election, stands);
+        }
+        self.poll(now, member);
+    }
+
+    /// Not without the group's state; and who has just got it leaves the lead to who has it, if there is somebody.
+    fn stands<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
+        if member.replica().is_joining() {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        member.replica().is_leader() || now.saturating_sub(since) >= self.patience
     }
 
     /// Hands the leadership to another member, without waiting for a timeout: the election names it, and it campaigns.

@@ -39,21 +39,33 @@ pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
     ClusterConfig::parse(Path::new("cluster.toml"), &template.render()).map_err(|error| refuse(&error.problem))
 }
 
+#[cfg(feature = "zookeeper")]
+fn election(args: &args::Demo) -> Vec<String> {
+    if args.zookeeper.is_empty() { Vec::new() } else { vec!["--zookeeper".to_owned(), args.zookeeper.join(",")] }
+}
+
+#[cfg(not(feature = "zookeeper"))]
+fn election(_: &args::Demo) -> Vec<String> {
+    Vec::new()
+}
+
 /// The directory. It is removed at the end, even if this process is killed, unless it is to be kept; one that the user
 /// named is never removed.
 pub(super) struct Stage {
     path: PathBuf,
     keep: bool,
     janitor: Option<Janitor>,
+    /// What members are told about the election.
+    election: Vec<String>,
 }
 
 impl Stage {
     /// Makes the directory.
     pub(super) fn bare(args: &args::Demo) -> Result<Self, Failure> {
         Ok(match &args.keep {
-            Some(path) => Stage { path: named(path)?, keep: true, janitor: None },
+            Some(path) => Stage { path: named(path)?, keep: true, janitor: None, election: election(args) },
             None => {
-                let mut stage = Stage { path: temporary()?, keep: false, janitor: None };
+                let mut stage = Stage { path: temporary()?, keep: false, janitor: None, election: election(args) };
                 stage.janitor = Some(Janitor::start(&stage.path)?);
                 stage
             }
@@ -67,6 +79,11 @@ impl Stage {
         fs::write(&config, template(args).render()).map_err(|error| Failure::cannot_write(&config, &error))?;
         debug_assert_eq!(plan.topology().groups(), args.groups);
         Ok(stage)
+    }
+
+    /// Arguments of every member.
+    pub(super) fn election(&self) -> &[String] {
+        &self.election
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use stentor::runtime::{Keeper, Member, Plan, ShmFabric};
-use stentor_election::{Election, HandOverError};
+use stentor::runtime::{Member, Plan, ShmFabric};
+use stentor_election::HandOverError;
 use stentor_fabric::Fabric;
 
+use super::keeping::Keeping;
 use crate::failure::Failure;
 use crate::live::{Answer, Control, Question, Standing};
 
@@ -38,7 +39,7 @@ impl<'a> Operator<'a> {
 
     /// Answers what was asked. Cheap when it is not yet time.
     #[inline]
-    pub(super) fn round<E: Election>(&mut self, now: Duration, member: &Member<ShmFabric>, keeper: &mut Keeper<E>) {
+    pub(super) fn round(&mut self, now: Duration, member: &Member<ShmFabric>, keeper: &mut Keeping) {
         if now < self.next {
             return;
         }
@@ -52,7 +53,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    fn standing<E: Election>(&self, member: &Member<ShmFabric>, keeper: &Keeper<E>) -> Standing {
+    fn standing(&self, member: &Member<ShmFabric>, keeper: &Keeping) -> Standing {
         let replica = member.replica();
         let name = |process| self.plan.name(process).to_owned();
         Standing {
@@ -71,7 +72,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    fn hand_over<E: Election>(&self, member: &Member<ShmFabric>, keeper: &mut Keeper<E>, to: &str) -> Answer {
+    fn hand_over(&self, member: &Member<ShmFabric>, keeper: &mut Keeping, to: &str) -> Answer {
         let refuse = |why: &dyn std::fmt::Display| Answer::Refused(why.to_string());
         let process = match self.plan.process(to) {
             Ok(process) => process,

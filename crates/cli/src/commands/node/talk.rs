@@ -89,7 +89,7 @@ impl<'a> Talk<'a> {
         self.say(&format!("epoch {}: {leader} leads", self.ballot.number()));
     }
 
-    fn say(&self, text: &str) {
+    pub(super) fn say(&self, text: &str) {
         self.output.note(&format!("{}: {text}", self.name));
     }
 

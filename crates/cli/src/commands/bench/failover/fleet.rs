@@ -68,6 +68,10 @@ fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<
     let mut command = program()?;
     command.args(["node", "--json", "--operations", "--until-eof", "--id", name]);
     command.args(["--wait", args.wait.to_possible_value().expect("none is skipped").get_name()]);
+    #[cfg(feature = "zookeeper")]
+    if !args.zookeeper.is_empty() {
+        command.args(["--zookeeper", &args.zookeeper.join(",")]);
+    }
     command.arg("--config").arg(scene.config()).arg("--directory").arg(scene.sockets());
     command.arg("--history").arg(scene.history(name, life)).arg("--life").arg(life.to_string());
     spawn(scene, name, life, command)

@@ -1,0 +1,58 @@
+//! Leaders elected by ZooKeeper.
+
+use std::time::Duration;
+
+use stentor::config::ElectionTimes;
+use stentor::runtime::{Keeper, Member, Plan, ShmFabric};
+use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
+use stentor_fabric::ProcessId;
+use stentor_multicast::Place;
+
+use crate::failure::Failure;
+
+/// How often it is looked how the election is doing.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The keeper, and what was said of its servers.
+pub(super) struct Ensemble {
+    pub(super) keeper: Keeper<ZookeeperElection>,
+    next: Duration,
+    error: Option<String>,
+    connected: bool,
+}
+
+impl Ensemble {
+    /// Everything of a cluster is below `/stentor/CLUSTER`; sessions last as long as the longest silence.
+    pub(super) fn new(plan: &Plan, me: ProcessId, servers: &[String]) -> Result<Self, Failure> {
+        let Some(Place::Member { group, .. }) = plan.topology().place(me) else {
+            return Err(Failure::usage("a client elects nobody", "--id", "name a member of a group"));
+        };
+        let members: Vec<ProcessId> = plan.topology().members(group).collect();
+        let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+        let name = plan.config().groups()[usize::from(group.0)].id();
+        let root = format!("/stentor/{}", plan.config().cluster());
+        let ElectionTimes { max, .. } = plan.config().election_times();
+        let config =
+            ZookeeperConfig { session_timeout: max, ..ZookeeperConfig::new(me, &members, &servers, &root, name) };
+        let election = ZookeeperElection::start(config).map_err(|error| {
+            Failure::usage(error, "--zookeeper", "name servers as HOST:PORT, and check [election] and the names")
+        })?;
+        let keeper = Keeper::new(election, me, &members, ElectionTimes::INTERVAL, max);
+        Ok(Ensemble { keeper, next: Duration::ZERO, error: None, connected: false })
+    }
+
+    pub(super) fn round(&mut self, now: Duration, member: &mut Member<ShmFabric>, say: impl FnOnce(&str)) {
+        self.keeper.round_by(now, member, ZookeeperElection::stand);
+        if now < self.next {
+            return;
+        }
+        self.next = now + LOOK;
+        let status = self.keeper.election().status();
+        if status.error.is_some() && status.error != self.error {
+            say(&format!("ZooKeeper: {}", status.error.as_deref().unwrap_or_default()));
+        } else if status.connected && !self.connected {
+            say(&format!("ZooKeeper: in line, session {:#x}", status.session));
+        }
+        (self.error, self.connected) = (status.error, status.connected);
+    }
+}

@@ -1,0 +1,63 @@
+//! Which election keeps the node's group led.
+
+use std::time::Duration;
+
+use stentor::runtime::{Keeper, Member, Plan, ShmFabric};
+use stentor_election::{HandOverError, Heartbeat};
+use stentor_fabric::ProcessId;
+
+use crate::args;
+use crate::failure::Failure;
+
+#[cfg(feature = "zookeeper")]
+use super::ensemble::Ensemble;
+
+/// A keeper, by its election.
+pub(super) enum Keeping {
+    Heartbeat(Keeper<Heartbeat>),
+    #[cfg(feature = "zookeeper")]
+    Zookeeper(Ensemble),
+}
+
+impl Keeping {
+    pub(super) fn new(plan: &Plan, me: ProcessId, args: &args::Node) -> Result<Self, Failure> {
+        #[cfg(feature = "zookeeper")]
+        if !args.zookeeper.is_empty() {
+            return Ok(Keeping::Zookeeper(Ensemble::new(plan, me, &args.zookeeper)?));
+        }
+        let keeper = Keeper::heartbeat(plan, me).map_err(|error| {
+            let place = args.meeting.config.display();
+            Failure::usage(error, place, "change timeout_min_ms and timeout_max_ms in [election]")
+        })?;
+        Ok(Keeping::Heartbeat(keeper))
+    }
+
+    /// After each of the member's steps. What there is to tell goes to `say`.
+    pub(super) fn round(&mut self, now: Duration, member: &mut Member<ShmFabric>, say: impl FnOnce(&str)) {
+        match self {
+            Keeping::Heartbeat(keeper) => {
+                // It has no servers of which there is anything to tell.
+                let _ = say;
+                keeper.round(now, member);
+            }
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(ensemble) => ensemble.round(now, member, say),
+        }
+    }
+
+    pub(super) fn hand_over(&mut self, to: ProcessId) -> Result<(), HandOverError> {
+        match self {
+            Keeping::Heartbeat(keeper) => keeper.hand_over(to),
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(ensemble) => ensemble.keeper.hand_over(to),
+        }
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        match self {
+            Keeping::Heartbeat(keeper) => keeper.is_named(),
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(ensemble) => ensemble.keeper.is_named(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Real processes that are killed under load and started again, with the command itself.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use crate::campaign::stentor;
+use crate::cargo::Context;
+use crate::runner::Outcome;
+
+/// What `stentor bench failover --json` prints, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct Bench {
+    environment: Environment,
+    rows: Vec<Row>,
+    trial: Trial,
+}
+
+#[derive(Debug, Deserialize)]
+struct Environment {
+    cores: f64,
+    load: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    name: String,
+    p50_us: f64,
+    ratio: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Trial {
+    ok: bool,
+    kills: BTreeMap<String, u64>,
+    properties: BTreeMap<String, String>,
+    deliveries: u64,
+}
+
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    rounds(context, 20, 1)
+}
+
+/// So many kills.
+pub(crate) fn rounds(context: &Context, rounds: u64, seed: u64) -> Result<Outcome> {
+    let (kills, seed) = (rounds.to_string(), seed.to_string());
+    let arguments = ["bench", "failover", "--rounds", &kills, "--seed", &seed, "--kill", "any", "--json"];
+    // A run that fails prints another document, with what was wrong.
+    let (good, found): (_, serde_json::Value) = stentor(context, &[], &arguments)?;
+    ensure!(found.get("trial").is_some(), "{found:#}");
+    let found: Bench = serde_json::from_value(found).context("a document of a bench")?;
+    judge(&found, rounds)?;
+    ensure!(good, "every property held but the command failed");
+    Ok(Outcome::Passed)
+}
+
+fn judge(found: &Bench, rounds: u64) -> Result<()> {
+    let Bench { environment, rows, trial } = found;
+    let bad: Vec<_> = trial.properties.iter().filter(|(_, verdict)| *verdict != "ok").collect();
+    ensure!(trial.ok && bad.is_empty() && !trial.properties.is_empty(), "not ok: {bad:?}");
+    ensure!(trial.deliveries > 0 && trial.kills.values().sum::<u64>() == rounds, "{:?}", trial.kills);
+    ensure!(trial.kills.len() == 3 && trial.kills.values().all(|n| *n > 0), "not everybody: {:?}", trial.kills);
+    println!("kills {:?}, {} deliveries, {} properties ok", trial.kills, trial.deliveries, trial.properties.len());
+    ensure!(rows.len() == 2, "a row for real processes and one for simulated ones, not {}", rows.len());
+    for row in rows {
+        println!("{}: median {:.0} us, {:.2} of what it may take", row.name, row.p50_us, row.ratio);
+        // Eight processes get no processor in time where others want it; virtual time is the same everywhere.
+        let busy = environment.load > environment.cores && !row.name.contains("simulated");
+        ensure!(busy || row.ratio <= 1.0, "{} takes too long", row.name);
+        if busy && row.ratio > 1.0 {
+            println!("too long, but the machine was busy (load {:.1}): not judged", environment.load);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn judged(change: impl FnOnce(&mut serde_json::Value)) -> Result<()> {
+        let row = |name: &str| json!({"name": name, "p50_us": 10.0, "ratio": 0.5});
+        let mut found = json!({
+            "environment": {"cores": 2, "load": 1.0},
+            "rows": [row("real"), row("simulated")],
+            "trial": {
+                "ok": true,
+                "kills": {"leader": 7, "follower": 7, "client": 6},
+                "properties": {"M1": "ok", "M11": "ok"},
+                "deliveries": 9,
+            },
+        });
+        change(&mut found);
+        judge(&serde_json::from_value(found).unwrap(), 20)
+    }
+
+    #[test]
+    fn a_trial_must_have_killed_everybody_broken_nothing_and_been_quick() {
+        judged(|_| ()).unwrap();
+        assert!(judged(|found| found["trial"]["properties"]["M11"] = json!("not_checked")).is_err());
+        assert!(judged(|found| found["trial"]["properties"]["M1"] = json!("violated")).is_err());
+        assert!(judged(|found| found["trial"]["properties"] = json!({})).is_err());
+        assert!(judged(|found| found["trial"]["deliveries"] = json!(0)).is_err());
+        assert!(judged(|found| found["trial"]["kills"]["client"] = json!(5)).is_err());
+        assert!(judged(|found| found["trial"]["kills"] = json!({"leader": 20, "follower": 0, "client": 0})).is_err());
+        assert!(judged(|found| found["rows"][0]["ratio"] = json!(1.1)).is_err());
+        assert!(judged(|found| found["rows"] = json!([])).is_err());
+        let slow = |found: &mut serde_json::Value, row: usize| {
+            found["rows"][row]["ratio"] = json!(1.1);
+            found["environment"]["load"] = json!(9.0);
+        };
+        judged(|found| slow(found, 0)).unwrap();
+        assert!(judged(|found| slow(found, 1)).is_err(), "virtual time knows no load");
+    }
+}
