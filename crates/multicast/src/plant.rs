@@ -93,6 +93,20 @@ plants! {
     VectorNotRepeated, "vector-not-repeated", "M9";
     /// A process without memory is taken in by the ballot that is.
     JoinWithoutBallot, "join-without-ballot", "M5";
+    /// A new leader adopts every message in the highest ballot that anybody accepted it in.
+    HighestBallotPerMessage, "highest-ballot-per-message", "M5";
+    /// Who has promised a larger ballot goes on with the old leader's stream: its snapshot was taken before the fence.
+    NotFenced, "not-fenced", "M5";
+    /// The quorum that promises is whoever is connected, if need be the candidate alone.
+    QuorumOfConnected, "quorum-of-connected", "M5";
+    /// A new leader waits for promises of all members.
+    WaitsForAll, "waits-for-all", "M9";
+    /// A follower acknowledges an entry that still waits for its body.
+    AckWithoutBody, "ack-without-body", "M2";
+    /// A message whose vector is full counts with its final timestamp before it is decided.
+    VectorUnblocks, "vector-unblocks", "M5";
+    /// Acknowledgements in a newer ballot of the own group count before that ballot's state is installed.
+    NewerBallotCounts, "newer-ballot-counts", "M5";
 }
 
 impl Plant {
@@ -103,7 +117,7 @@ impl Plant {
         self == other
     }
 
-    /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure`.
+    /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure` and `tests/model`.
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn shows_in_calm(self) -> bool {
@@ -119,6 +133,13 @@ impl Plant {
                 | Plant::FirstTimestampKept
                 | Plant::VectorNotRepeated
                 | Plant::JoinWithoutBallot
+                | Plant::HighestBallotPerMessage
+                | Plant::NotFenced
+                | Plant::QuorumOfConnected
+                | Plant::WaitsForAll
+                | Plant::AckWithoutBody
+                | Plant::VectorUnblocks
+                | Plant::NewerBallotCounts
         )
     }
 

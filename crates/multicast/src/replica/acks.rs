@@ -77,6 +77,8 @@ impl Replica {
     /// Whether the message is decided by now and was not before.
     pub(super) fn decide(&mut self, client: ClientId, slot: u64) -> bool {
         let leads = self.ballot.leader() == self.config.me;
+        let any = planted!(self.config.plant, NewerBallotCounts);
+        let installed = if any { self.known(self.group) } else { self.ballot };
         let window = &mut self.windows[usize::from(client.0)];
         if !window.holds(slot) {
             return false;
@@ -85,7 +87,7 @@ impl Replica {
         if message.decided.is_some() || message.void {
             return false;
         }
-        let own = (message.own, self.ballot);
+        let own = (message.own, installed);
         let Some(vector) = message.votes.quorum(&message.destinations, own, &self.config.topology) else {
             return false;
         };

@@ -23,6 +23,13 @@ impl Replica {
                     self.order.pop();
                     continue;
                 }
+                if planted!(self.config.plant, VectorUnblocks) && message.vector {
+                    let full = message.latest(message.times());
+                    if full > first.key {
+                        self.order.raise_first(full);
+                        continue;
+                    }
+                }
                 return;
             };
             let key = if planted!(self.config.plant, TiesByArrival) { Timestamp { group: 0, ..last } } else { last };

@@ -19,6 +19,20 @@ pub(super) struct Candidacy {
     promises: Vec<(ProcessId, State)>,
 }
 
+impl Candidacy {
+    /// For the planted bug that adopts what anybody accepted: the state, and behind it what only other states have.
+    fn revive(&self, state: &State) -> State {
+        let mut revived = state.clone();
+        for (_, promised) in &self.promises {
+            for (client, other) in revived.clients.iter_mut().zip(&promised.clients) {
+                let known = client.assigned().saturating_sub(other.from) as usize;
+                client.entries.extend(other.entries.iter().skip(known).cloned());
+            }
+        }
+        revived
+    }
+}
+
 impl Replica {
     /// Begins a campaign for this group's leadership, in a ballot larger than all that were heard of. Nobody may be able to
     /// write this member's stream regions, as with [`Letter::fences`]. Returns the ballot.
@@ -113,7 +127,14 @@ impl Replica {
     /// Of a majority's promises the longest processed prefix among those with the highest synced ballot, and whose it is.
     fn best_promise(&self) -> Option<(ProcessId, &State)> {
         let Stage::Campaigning(candidacy) = &self.stage else { return None };
-        if (candidacy.promises.len() as u32) < self.config.topology.majority(self.group) {
+        let mut enough = self.config.topology.majority(self.group);
+        if planted!(self.config.plant, QuorumOfConnected) {
+            enough = 1;
+        }
+        if planted!(self.config.plant, WaitsForAll) {
+            enough = self.config.topology.size(self.group) as u32;
+        }
+        if (candidacy.promises.len() as u32) < enough {
             return None;
         }
         let mut best = candidacy.promises.first()?;
@@ -172,7 +193,8 @@ impl Replica {
         self.admitted = self.joiners.clone();
         self.installed = self.bit;
         self.age = 0;
-        self.adopt(state, self.promised, 0, true);
+        let revived = planted!(self.config.plant, HighestBallotPerMessage).then(|| candidacy.revive(state));
+        self.adopt(revived.as_ref().unwrap_or(state), self.promised, 0, true);
         effects.begin_stream(self.ballot);
         for member in self.others() {
             let admitted = self.admitted.iter().any(|(process, _)| *process == member);

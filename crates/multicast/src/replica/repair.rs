@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Stage, Variant};
-use crate::item::{RemoteTimestamp, StreamEntry, StreamItem};
+use crate::item::{Ack, RemoteTimestamp, StreamEntry, StreamItem, Times};
 use crate::letter::{Letter, Subject};
 use crate::plant::planted;
 use crate::{ClientId, Effects, Place};
@@ -81,7 +81,9 @@ impl Replica {
         } else if self.promised == self.ballot && !self.is_joining() {
             let leader = self.ballot.leader();
             match (assigned, body) {
-                (true, _) if !settled && leader != self.config.me => effects.letter(leader, &Letter::Ask(subject)),
+                // It prepares to lead.
+                _ if leader == self.config.me => {}
+                (true, _) if !settled => effects.letter(leader, &Letter::Ask(subject)),
                 (false, true) if slot == self.windows[usize::from(client.0)].assigned => {
                     effects.body(leader, client, slot);
                 }
@@ -156,6 +158,12 @@ impl Replica {
         let next = item.counter <= self.counter + 1;
         if next && leader != self.config.me && self.promised == self.ballot && !self.is_joining() {
             let subject = Subject { client: item.head.client, sequence: item.head.sequence };
+            if planted!(self.config.plant, AckWithoutBody)
+                && let StreamEntry::Assign { position, ballot, time } = item.entry
+                && item.head.groups == 1
+            {
+                effects.acknowledge(leader, &Ack { head: item.head, position, ballot, times: Times::new(&[time]) });
+            }
             effects.letter(leader, &Letter::WantBody(subject));
         }
     }
@@ -235,7 +243,7 @@ impl Replica {
             if self.config.topology.member_bit(destination.group, to).is_some() {
                 let head = message.head(client, position);
                 let (own, times) = (message.own as u8, message.times());
-                effects.acknowledge(to, &crate::Ack { head, position: own, ballot: self.ballot, times });
+                effects.acknowledge(to, &Ack { head, position: own, ballot: self.ballot, times });
             }
         }
     }

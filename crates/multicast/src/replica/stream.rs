@@ -5,6 +5,7 @@ use stentor_fabric::ProcessId;
 use super::{Rejected, Replica, Stage};
 use crate::item::{StreamEntry, StreamItem};
 use crate::letter::{Letter, Subject};
+use crate::plant::planted;
 use crate::{Ballot, ClientId, Effects};
 
 impl Replica {
@@ -33,7 +34,8 @@ impl Replica {
     /// Whether entries of this process's stream are to be processed now.
     #[inline]
     fn follows(&self, from: ProcessId) -> bool {
-        let current = self.stream_ballot == self.ballot && self.promised == self.ballot;
+        let fenced = self.promised != self.ballot && !planted!(self.config.plant, NotFenced);
+        let current = self.stream_ballot == self.ballot && !fenced;
         current && from == self.ballot.leader() && from != self.config.me
     }
 

@@ -7,6 +7,7 @@
 
 mod cluster;
 mod judge;
+mod named;
 mod net;
 mod outrun;
 mod walk;
