@@ -58,8 +58,8 @@ fn five_with_2a_at(reached: u16) -> Cluster {
     five
 }
 
-/// "Leader process writes 2A on 1 of 4 followers then fails": everybody has one 2B, nobody may deliver on it. Whoever leads
-/// next, whether it saw the 2A or not, everybody delivers once.
+/// "Leader process writes 2A on 1 of 4 followers then fails": everybody has one 2B, nobody may deliver on it. Whoever
+/// leads next, whether it saw the 2A or not, everybody delivers once.
 #[test]
 fn the_leader_fails_after_the_2a_reached_one_of_four() {
     for candidate in 1..5 {
@@ -81,9 +81,10 @@ fn the_leader_fails_after_the_2a_reached_one_of_four() {
     }
 }
 
-/// "Leader process writes 2A on 3 of 4 followers then fails": those have three 2Bs and deliver. "If leader does not receive
-/// 2A, but receive 3 2B => TODO": it knows that the message is decided and must not deliver, because it has not seen what the stream has
-/// before; it delivers once it has a state, its own candidacy's or another leader's, at the same timestamp.
+/// "Leader process writes 2A on 3 of 4 followers then fails": those have three 2Bs and deliver. "If leader does not
+/// receive 2A, but receive 3 2B => TODO": it knows that the message is decided and must not deliver, because it has not
+/// seen what the stream has before; it delivers once it has a state, its own candidacy's or another leader's, at the
+/// same timestamp.
 #[test]
 fn the_leader_fails_after_the_2a_reached_three_of_four() {
     for candidate in 1..5 {
@@ -97,8 +98,8 @@ fn the_leader_fails_after_the_2a_reached_three_of_four() {
     }
 }
 
-/// A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) must not revive m1@1
-/// before it.
+/// A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) must not revive
+/// m1@1 before it.
 fn five_steps(plant: Plant) -> Result<Cluster, String> {
     let (a, b, c) = (0, 1, 2);
     let control = |from, to| Wire::Control { from, to };
@@ -139,9 +140,10 @@ fn what_only_an_old_leader_accepted_does_not_come_back_before_what_was_delivered
     assert_eq!(order, [1, 0], "m2, then m1");
 }
 
-/// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A(b1) has m0 at (1, 2), nobody else has seen that; B(b2, with C) gives m0 the
-/// same time, and the next one to m1, which comes before m0's final time. C's and D's acknowledgements of m0 reach A, which
-/// has not got b2's state: it must not deliver m0 on them, for it knows nothing of m1.
+/// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A(b1) has m0 at (1, 2), nobody else has seen that; B(b2,
+/// with C) gives m0 the same time, and the next one to m1, which comes before m0's final time. C's and D's
+/// acknowledgements of m0 reach A, which has not got b2's state: it must not deliver m0 on them, for it knows nothing
+/// of m1.
 fn acknowledged_in_a_newer_ballot(plant: Plant) -> Result<Cluster, String> {
     let (a, b, c, d) = (0, 1, 2, 3);
     let control = |from, to| Wire::Control { from, to };
@@ -192,4 +194,39 @@ fn counting_a_newer_ballot_before_its_state_is_there_breaks_order() {
 fn the_highest_ballot_per_message_breaks_order_in_five_steps() {
     let flaw = five_steps(Plant::HighestBallotPerMessage).err().expect("m1@1 comes back");
     assert!(flaw.starts_with("c0:1 at") || flaw.contains("different orders"), "m1 beside m2: {flaw}");
+}
+
+/// f+1 of a group are gone: what needs them waits, whatever is tried and however long; nothing is delivered that one of
+/// those who are gone may have delivered otherwise. Two of them come back without memory: that is not enough to go on
+/// from, either.
+#[test]
+fn without_a_majority_everybody_waits_and_nothing_wrong_is_delivered() {
+    for sizes in [&[3][..], &[5], &[3, 1]] {
+        let mut cluster = cluster(sizes, 2, Plant::None);
+        let gone = (sizes[0] as u16 - 1) / 2 + 1;
+        assert!(cluster.submit(0, &[0], None));
+        finish(&mut cluster).expect("all are there");
+        let before: Vec<_> = cluster.members.iter().map(|member| member.log.clone()).collect();
+        (0..gone).for_each(|member| cluster.crash(member));
+        let to: Vec<u16> = (0..sizes.len() as u16).collect();
+        assert!(cluster.submit(1, &to, None));
+        let left: Vec<u16> = (gone..cluster.members.len() as u16).collect();
+        for candidate in left.iter().copied().cycle().take(6) {
+            cluster.campaign(candidate, None).expect("it may try");
+            assert!(finish(&mut cluster).is_err(), "{sizes:?}: nobody can deliver");
+        }
+        for member in 0..gone.min(2) {
+            cluster.restart(member).expect("it may come back");
+            assert!(finish(&mut cluster).is_err(), "{sizes:?}: those without memory are no majority");
+        }
+        for process in left {
+            let member = &cluster.members[usize::from(process)];
+            assert_eq!(member.log, before[usize::from(process)], "{sizes:?}: {process} has delivered nothing");
+            assert!(
+                !member.replica.as_ref().is_some_and(|r| r.group().0 == 0 && r.is_leader()),
+                "{process} leads nobody"
+            );
+        }
+        safe(&cluster.logs(), &cluster.sent).expect("sound");
+    }
 }

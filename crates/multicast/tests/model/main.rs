@@ -1,11 +1,13 @@
 //! The real state machines of all members, in every order in which channels can deliver.
 //!
 //! `exhaustive` searches small clusters wholly (stateright, breadth first; states are told apart by a 64-bit hash);
-//! `plants` proves that it finds what it should; `walk` goes through larger ones at random. Every search prints what it
-//! did, captured or not. `STENTOR_MODEL=large` adds configurations that take minutes.
+//! `plants` proves that it finds what it should; `walk` goes through larger ones at random; `failing` searches with
+//! failures. Every search prints what it did, captured or not. `STENTOR_MODEL=large` adds configurations that take
+//! minutes.
 #![forbid(unsafe_code)]
 
 mod exhaustive;
+mod failing;
 mod machine;
 mod network;
 #[cfg(feature = "plants")]

@@ -34,17 +34,17 @@ pub(crate) struct Outcome {
 
 /// Values by number.
 #[derive(Debug)]
-struct Table<T> {
+pub(crate) struct Table<T> {
     values: Vec<Arc<T>>,
     numbers: HashMap<Arc<T>, u32>,
 }
 
 impl<T: Eq + Hash> Table<T> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Table { values: Vec::new(), numbers: HashMap::new() }
     }
 
-    fn number(&mut self, value: T) -> u32 {
+    pub(crate) fn number(&mut self, value: T) -> u32 {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
         }
@@ -52,6 +52,14 @@ impl<T: Eq + Hash> Table<T> {
         self.values.push(value.clone());
         self.numbers.insert(value, number);
         number
+    }
+
+    pub(crate) fn get(&self, number: u32) -> &T {
+        &self.values[number as usize]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
     }
 }
 

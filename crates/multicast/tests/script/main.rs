@@ -6,6 +6,7 @@ mod ack;
 mod counts;
 mod message;
 mod process;
+mod state;
 mod stream;
 mod timestamp;
 mod window;

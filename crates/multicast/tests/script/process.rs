@@ -163,6 +163,21 @@ impl Process {
         self.step(|replica, recorder| replica.on_stream(leader, &item, recorder))
     }
 
+    pub(crate) fn campaign(&mut self) -> Ballot {
+        self.replica.campaign(&mut Recorder::default()).expect("it has memory")
+    }
+
+    pub(crate) fn tick(&mut self) -> Done {
+        self.step(|replica, recorder| {
+            replica.on_tick(recorder);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn letter(&mut self, from: u16, letter: &Letter) -> Done {
+        self.step(|replica, recorder| replica.on_letter(ProcessId(from), letter, recorder))
+    }
+
     /// Whether an entry about this message would have to wait.
     pub(crate) fn waits(&self, head: Head, counter: u64) -> bool {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };

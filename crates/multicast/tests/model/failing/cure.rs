@@ -1,0 +1,109 @@
+//! The failures are over: time passes, whoever is without a leader gets one, and everything must be delivered.
+
+use std::collections::VecDeque;
+
+use super::channels::Parcel;
+use super::member::{Context, Event, Member};
+use crate::network::Wire;
+
+/// Rounds of ticks within which everything must be delivered.
+const ROUNDS: usize = 40;
+/// Steps within which it must come to rest in each.
+const STEPS: usize = 10_000;
+
+/// A cluster outside the search.
+pub(super) struct Run {
+    pub(super) members: Vec<Member>,
+    pub(super) queues: Vec<VecDeque<Parcel>>,
+    pub(super) closed: u64,
+}
+
+impl Run {
+    fn step(&mut self, context: &Context, process: usize, event: Event<'_>) -> bool {
+        let Some(step) = self.members[process].step(context, event) else { return false };
+        for (wire, parcel) in step.sends {
+            let name = context.channels.wires[wire];
+            if self.members[name.receiver()].replica.is_none() {
+                continue;
+            }
+            if let Wire::Control { from, to } = name
+                && parcel.opens_stream()
+            {
+                let stream = context.channels.number(Wire::Stream { from, to });
+                if self.closed >> stream & 1 == 1 {
+                    self.closed &= !(1 << stream);
+                    self.queues[stream].clear();
+                }
+            }
+            if self.closed >> wire & 1 == 0 {
+                self.queues[wire].push_back(parcel);
+            }
+        }
+        true
+    }
+
+    /// Everybody takes what can be taken.
+    fn rest(&mut self, context: &Context) -> Result<(), String> {
+        let (mut steps, mut moved) = (0, true);
+        while std::mem::take(&mut moved) {
+            for (wire, name) in context.channels.wires.iter().enumerate() {
+                while let Some(parcel) = self.queues[wire].pop_front() {
+                    if !self.step(context, name.receiver(), Event::Take(*name, &parcel)) {
+                        self.queues[wire].push_front(parcel);
+                        break;
+                    }
+                    (steps, moved) = (steps + 1, true);
+                }
+            }
+            if steps > STEPS {
+                return Err("it does not come to rest".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Groups without a leader get one.
+    fn elect(&mut self, context: &Context) {
+        for group in context.channels.topology.group_ids() {
+            let members: Vec<usize> = context.channels.topology.members(group).map(|process| process.index()).collect();
+            let ready = || members.iter().copied().filter(|process| !self.members[*process].is_failed());
+            let replica = |process: usize| self.members[process].replica.as_ref();
+            let newest = ready().filter_map(replica).map(stentor_multicast::Replica::promised).max();
+            let led = ready().filter_map(replica).any(|r| r.is_leader() && Some(r.ballot()) == newest);
+            if let (false, Some(process)) = (led, ready().next()) {
+                self.step(context, process, Event::Campaign);
+            }
+        }
+    }
+}
+
+/// Goes on until every member that is up has delivered all that is for it.
+pub(super) fn cure(context: &Context, destined: &[u32], run: &mut Run) -> Result<(), String> {
+    for round in 0..ROUNDS {
+        run.rest(context)?;
+        let mut alive = run.members.iter().zip(destined).filter(|(member, _)| member.replica.is_some());
+        if alive.all(|(member, destined)| member.log.len() == destined.count_ones() as usize) {
+            return Ok(());
+        }
+        if round % 4 == 3 {
+            run.elect(context);
+        }
+        for process in 0..run.members.len() {
+            for (from, wire) in context.channels.streams_into(process as u16) {
+                if let Some(head) = run.queues[wire].front().cloned() {
+                    run.step(context, process, Event::Stalled(from, &head));
+                }
+            }
+            run.step(context, process, Event::Tick);
+        }
+    }
+    let states = run.members.iter().map(|member| {
+        let replica = member.replica.as_ref();
+        let role = replica.map(|r| (r.ballot(), r.promised(), r.is_leader(), r.is_candidate(), r.is_joining()));
+        format!(
+            "{}: delivered {:?}, (ballot, promised, leads, candidate, joining) {role:?}",
+            member.process, member.log
+        )
+    });
+    Err(format!("somebody has not delivered everything: {}", states.collect::<Vec<_>>().join("; ")))
+}

@@ -1,0 +1,420 @@
+//! The failing cluster as a stateright model.
+
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard};
+
+use stateright::{Model, Property};
+use stentor_multicast::GroupId;
+
+use super::channels::{Channels, Parcel};
+use super::cure::{Run, cure};
+use super::lazy::lazy;
+use super::member::{Context, Member};
+use super::possible::possible;
+use super::store::{Cause, Store};
+use crate::network::Wire;
+use crate::scenario::Scenario;
+use crate::store::EMPTY;
+use crate::verdict::{ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, TIMESTAMPS, judge};
+
+/// Members and channels that fit.
+const NUMBERS: usize = 48;
+
+/// How often something may happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Budget {
+    pub(crate) campaigns: u8,
+    pub(crate) crashes: u8,
+    pub(crate) restarts: u8,
+    pub(crate) cuts: u8,
+    pub(crate) ticks: u8,
+}
+
+impl std::fmt::Display for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Budget { campaigns, crashes, restarts, cuts, ticks } = self;
+        let kinds =
+            [("campaigns", campaigns), ("crashes", crashes), ("restarts", restarts), ("cuts", cuts), ("ticks", ticks)];
+        let spent: Vec<String> = kinds.iter().filter(|(_, n)| **n > 0).map(|(kind, n)| format!("{kind} {n}")).collect();
+        write!(f, "{}", spent.join(", "))
+    }
+}
+
+/// A state of the cluster: numbers of the members' states, then of the channels' contents.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Cluster {
+    numbers: [u32; NUMBERS],
+    /// Streams that are not written: their receiver has not been sent the state from which they go on.
+    closed: u64,
+    left: Budget,
+    flaws: Flaws,
+}
+
+/// One step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Action {
+    /// The receiver takes the head of a channel, after the bodies of these clients: see `lazy`.
+    Take(Wire, u8),
+    /// After the bodies of these clients.
+    Campaign(u16, u8),
+    Crash(u16),
+    /// It comes back without memory.
+    Restart(u16),
+    /// Two members lose their connection, and have it again.
+    Cut(u16, u16),
+    Tick(u16),
+}
+
+/// The model of one scenario.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) context: Context,
+    budget: Budget,
+    lazy: bool,
+    destined: Vec<u32>,
+    store: Mutex<Store>,
+}
+
+impl Machine {
+    pub(crate) fn new(scenario: Scenario, budget: Budget) -> Self {
+        let context = Context::new(scenario);
+        let destined = context.scenario.destined(&context.channels.topology);
+        assert!(destined.len() + context.channels.wires.len() <= NUMBERS, "too large for a state");
+        let mut clients: Vec<u16> = context.scenario.messages.iter().map(|message| message.client).collect();
+        clients.dedup();
+        let one_each = clients.len() == context.scenario.messages.len();
+        let lazy = one_each && budget.restarts + budget.cuts + budget.ticks == 0;
+        Machine { context, budget, lazy, destined, store: Mutex::new(Store::new()) }
+    }
+
+    fn members(&self) -> usize {
+        self.destined.len()
+    }
+
+    fn channels(&self) -> &Channels {
+        &self.context.channels
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().expect("a thread of the search panicked")
+    }
+
+    /// A run in words: what was taken, what is delivered where in the end, and what time does not mend.
+    pub(crate) fn explain(&self, path: &[(Cluster, Option<Action>)]) -> String {
+        let mut lines = Vec::new();
+        for (state, action) in path {
+            let store = self.lock();
+            lines.push(match action {
+                Some(Action::Take(wire, _)) => {
+                    let queue = state.numbers[self.members() + self.channels().number(*wire)];
+                    format!("{wire:?} {}", store.parcel(store.pop(queue).0).describe())
+                }
+                Some(other) => format!("{other:?}"),
+                None => {
+                    let members = state.numbers[..self.members()].iter().map(|number| store.member(*number));
+                    members
+                        .map(|member| format!("{} delivered {:?}", member.process, member.log))
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                }
+            });
+        }
+        if let Some((last, _)) = path.last() {
+            let mut run = self.at_rest(&self.lock(), last);
+            lines.extend(cure(&self.context, &self.destined, &mut run).err());
+        }
+        lines.join("\n")
+    }
+
+    fn judge(&self, store: &Store, state: &mut Cluster) {
+        let members = || state.numbers[..self.members()].iter().map(|number| store.member(*number));
+        let logs: Vec<&[Entry]> =
+            members().map(|member| &member.log[..]).chain(members().map(|member| &member.before[..])).collect();
+        let destined = self.destined.repeat(2);
+        let messages = self.context.scenario.messages.len();
+        let flaws = members().fold(0, |flaws, member| flaws | member.flaws);
+        state.flaws |=
+            flaws | judge(&self.context.scenario, &destined, &logs, (1 << messages) - 1, &[0; 4][..messages]);
+    }
+
+    /// A step of one member, if it need not wait: its new state, and what it wrote into the channels.
+    fn run(&self, store: &mut Store, state: &mut Cluster, process: u16, cause: Cause) -> bool {
+        let member = usize::from(process);
+        let Some(outcome) = store.outcome(&self.context, state.numbers[member], cause) else { return false };
+        state.numbers[member] = outcome.next;
+        let (sends, to_judge) = (outcome.sends.clone(), outcome.judge);
+        for (wire, parcel) in sends {
+            self.push(store, state, wire, parcel);
+        }
+        for wire in &self.channels().into[member] {
+            self.reduce(store, state, *wire);
+        }
+        if to_judge {
+            self.judge(store, state);
+        }
+        true
+    }
+
+    fn push(&self, store: &mut Store, state: &mut Cluster, wire: usize, parcel: u32) {
+        if store.member(state.numbers[self.channels().wires[wire].receiver()]).replica.is_none() {
+            return;
+        }
+        if let Wire::Control { from, to } = self.channels().wires[wire]
+            && store.parcel(parcel).opens_stream()
+        {
+            let stream = self.channels().number(Wire::Stream { from, to });
+            if state.closed >> stream & 1 == 1 {
+                state.closed &= !(1 << stream);
+                state.numbers[self.members() + stream] = EMPTY;
+            }
+        }
+        if state.closed >> wire & 1 == 0 {
+            let queue = &mut state.numbers[self.members() + wire];
+            *queue = store.push(*queue, parcel);
+            self.reduce(store, state, wire);
+        }
+    }
+
+    fn reduce(&self, store: &mut Store, state: &mut Cluster, wire: usize) {
+        let receiver = state.numbers[self.channels().wires[wire].receiver()];
+        let queue = &mut state.numbers[self.members() + wire];
+        *queue = store.effective(&self.context, receiver, wire, *queue);
+    }
+
+    fn take(&self, store: &mut Store, state: &mut Cluster, wire: usize) -> bool {
+        let queue = state.numbers[self.members() + wire];
+        if queue == EMPTY {
+            return false;
+        }
+        let (parcel, rest) = store.pop(queue);
+        let process = self.channels().wires[wire].receiver() as u16;
+        let cause = Cause::Take(wire as u16, parcel);
+        if store.outcome(&self.context, state.numbers[usize::from(process)], cause).is_none() {
+            return false;
+        }
+        state.numbers[self.members() + wire] = rest;
+        self.run(store, state, process, cause)
+    }
+
+    fn take_bodies(&self, store: &mut Store, state: &mut Cluster, to: u16, clients: u8) {
+        for client in (0..8).filter(|client| clients >> client & 1 == 1) {
+            self.take(store, state, self.channels().number(Wire::Body { client, to }));
+        }
+    }
+
+    /// Replaces a member and empties all channels to and from it.
+    fn replace(&self, store: &mut Store, state: &mut Cluster, process: u16, change: impl FnOnce(&mut Member)) {
+        let mut member = store.member(state.numbers[usize::from(process)]).clone();
+        change(&mut member);
+        state.numbers[usize::from(process)] = store.add_member(member);
+        for (wire, name) in self.channels().wires.iter().enumerate() {
+            if name.receiver() == usize::from(process) || self.channels().writer(wire) == Some(process) {
+                state.numbers[self.members() + wire] = EMPTY;
+            }
+        }
+    }
+
+    fn connect(&self, store: &mut Store, state: &mut Cluster, a: u16, b: u16) {
+        for (wire, name) in self.channels().wires.iter().enumerate() {
+            if self.channels().joins(wire, a, b) {
+                state.numbers[self.members() + wire] = EMPTY;
+                state.closed |= u64::from(matches!(name, Wire::Stream { .. })) << wire;
+            }
+        }
+        self.run(store, state, a, Cause::Connected(b));
+        self.run(store, state, b, Cause::Connected(a));
+    }
+
+    fn apply(&self, state: &mut Cluster, action: Action) -> bool {
+        let store = &mut *self.lock();
+        match action {
+            Action::Take(wire, bodies) => {
+                self.take_bodies(store, state, wire.receiver() as u16, bodies);
+                self.take(store, state, self.channels().number(wire))
+            }
+            Action::Campaign(process, bodies) => {
+                self.take_bodies(store, state, process, bodies);
+                state.left.campaigns -= 1;
+                self.run(store, state, process, Cause::Campaign)
+            }
+            Action::Tick(process) => {
+                state.left.ticks -= 1;
+                for (from, wire) in self.channels().streams_into(process) {
+                    let queue = state.numbers[self.members() + wire];
+                    if queue != EMPTY {
+                        let head = store.pop(queue).0;
+                        self.run(store, state, process, Cause::Stalled(from, head));
+                    }
+                }
+                self.run(store, state, process, Cause::Tick)
+            }
+            Action::Crash(process) => {
+                state.left.crashes -= 1;
+                self.replace(store, state, process, Member::crash);
+                true
+            }
+            Action::Restart(process) => {
+                state.left.restarts -= 1;
+                self.replace(store, state, process, |member| member.restart(&self.context));
+                for other in (0..self.members() as u16).filter(|other| *other != process) {
+                    if store.member(state.numbers[usize::from(other)]).replica.is_some() {
+                        self.connect(store, state, process, other);
+                    }
+                }
+                true
+            }
+            Action::Cut(a, b) => {
+                state.left.cuts -= 1;
+                self.connect(store, state, a, b);
+                true
+            }
+        }
+    }
+
+    /// Crashes and restarts: a group bears the loss of a minority, and who has no memory yet counts as lost.
+    fn may_crash(&self, store: &Store, state: &Cluster, process: u16) -> bool {
+        let group = self.channels().group_of(process);
+        let failed = |process: &&u16| store.member(state.numbers[usize::from(**process)]).is_failed();
+        let (failed, here) = (group.iter().filter(failed).count(), failed(&&process));
+        failed + usize::from(!here) <= (group.len() - 1) / 2
+    }
+
+    /// What can be taken, and who may campaign. With one message per client and no budget for what `lazy` does not
+    /// know, bodies are taken late.
+    fn takes(&self, store: &mut Store, state: &Cluster, actions: &mut Vec<Action>) {
+        for process in 0..self.members() {
+            let mut bodies = Vec::new();
+            let mut heads = Vec::new();
+            for wire in &self.channels().into[process] {
+                let queue = state.numbers[self.members() + wire];
+                if queue == EMPTY {
+                    continue;
+                }
+                let cause = Cause::Take(*wire as u16, store.pop(queue).0);
+                match self.channels().wires[*wire] {
+                    Wire::Body { client, .. } if self.lazy => bodies.push((client, cause)),
+                    _ => heads.push(cause),
+                }
+            }
+            let member = store.member(state.numbers[process]);
+            let ready = member.replica.as_ref().is_some_and(|replica| !replica.is_joining());
+            heads.extend((ready && state.left.campaigns > 0).then_some(Cause::Campaign));
+            let steps = lazy(&self.context, store, state.numbers[process], &bodies, &heads);
+            actions.extend(steps.into_iter().map(|(cause, bodies)| match cause {
+                Cause::Take(wire, _) => Action::Take(self.channels().wires[usize::from(wire)], bodies),
+                _ => Action::Campaign(process as u16, bodies),
+            }));
+        }
+    }
+
+    fn failures(&self, store: &Store, state: &Cluster, actions: &mut Vec<Action>) {
+        let left = state.left;
+        for process in 0..self.members() as u16 {
+            let member = store.member(state.numbers[usize::from(process)]);
+            if member.replica.is_none() {
+                actions.extend((left.restarts > 0).then_some(Action::Restart(process)));
+                continue;
+            }
+            actions.extend((left.ticks > 0).then_some(Action::Tick(process)));
+            let crash = left.crashes > 0 && self.may_crash(store, state, process);
+            actions.extend(crash.then_some(Action::Crash(process)));
+            let others = (0..process).filter(|_| left.cuts > 0);
+            let up = others.filter(|other| store.member(state.numbers[usize::from(*other)]).replica.is_some());
+            actions.extend(up.map(|other| Action::Cut(other, process)));
+        }
+    }
+
+    /// The state for a run outside the search.
+    fn at_rest(&self, store: &Store, state: &Cluster) -> Run {
+        let parcels = |queue: &u32| store.queue(*queue).iter().map(|parcel| store.parcel(*parcel).clone()).collect();
+        let queues = state.numbers[self.members()..][..self.channels().wires.len()].iter().map(parcels).collect();
+        let members = state.numbers[..self.members()].iter().map(|number| store.member(*number).clone()).collect();
+        Run { members, queues, closed: state.closed }
+    }
+
+    /// Everything that anybody can take now has been taken, and the end is not complete in spite of what time brings.
+    fn ends_incomplete(&self, state: &Cluster) -> bool {
+        let store = &mut *self.lock();
+        let mut actions = Vec::new();
+        self.takes(store, state, &mut actions);
+        if actions.iter().any(|action| matches!(action, Action::Take(..))) {
+            return false;
+        }
+        let mut run = self.at_rest(store, state);
+        if cure(&self.context, &self.destined, &mut run).is_err() {
+            return true;
+        }
+        let mut end = state.clone();
+        for (process, member) in run.members.into_iter().enumerate() {
+            end.numbers[process] = store.add_member(member);
+        }
+        self.judge(store, &mut end);
+        end.flaws != state.flaws
+    }
+
+    /// Looks at all members of a state.
+    pub(super) fn view<R>(&self, state: &Cluster, look: impl FnOnce(&[&Member]) -> R) -> R {
+        let store = self.lock();
+        let members: Vec<&Member> = state.numbers[..self.members()].iter().map(|n| store.member(*n)).collect();
+        look(&members)
+    }
+
+    /// The number of the ballot in which a group is after as many changes as there may be campaigns.
+    pub(super) fn last_ballot(&self) -> u64 {
+        self.channels().topology.first_ballot(GroupId(0)).number() + u64::from(self.budget.campaigns)
+    }
+
+    /// Whether a member has delivered everything that is for its group.
+    pub(super) fn has_all(&self, member: &Member) -> bool {
+        member.log.len() == self.destined[usize::from(member.process)].count_ones() as usize
+    }
+}
+
+impl Model for Machine {
+    type State = Cluster;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<Cluster> {
+        let store = &mut *self.lock();
+        let mut state = Cluster { numbers: [EMPTY; NUMBERS], closed: 0, left: self.budget, flaws: 0 };
+        for process in 0..self.members() as u16 {
+            state.numbers[usize::from(process)] = store.add_member(Member::new(&self.context, process));
+        }
+        for (message, words) in self.context.scenario.messages.iter().zip(&self.context.bodies) {
+            let parcel = store.add_parcel(Parcel::Body(message.client, words.clone()));
+            for group in &message.to {
+                for to in self.channels().topology.members(GroupId(*group)) {
+                    let wire = self.channels().number(Wire::Body { client: message.client, to: to.0 });
+                    self.push(store, &mut state, wire, parcel);
+                }
+            }
+        }
+        vec![state]
+    }
+
+    fn actions(&self, state: &Cluster, actions: &mut Vec<Action>) {
+        let store = &mut *self.lock();
+        self.takes(store, state, actions);
+        self.failures(store, state, actions);
+    }
+
+    fn next_state(&self, last: &Cluster, action: Action) -> Option<Cluster> {
+        let mut next = last.clone();
+        self.apply(&mut next, action).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = possible(&self.budget, &self.context.scenario.sizes);
+        properties.extend([
+            Property::<Machine>::always(INTEGRITY.1, |_, state| state.flaws & INTEGRITY.0 == 0),
+            Property::<Machine>::always(ACYCLIC.1, |_, state| state.flaws & ACYCLIC.0 == 0),
+            Property::<Machine>::always(PREFIX.1, |_, state| state.flaws & PREFIX.0 == 0),
+            Property::<Machine>::always(FIFO.1, |_, state| state.flaws & FIFO.0 == 0),
+            Property::<Machine>::always(TIMESTAMPS.1, |_, state| state.flaws & TIMESTAMPS.0 == 0),
+            Property::<Machine>::always(ACCEPTED.1, |_, state| state.flaws & ACCEPTED.0 == 0),
+            Property::<Machine>::always(GENUINE.1, |_, state| state.flaws & GENUINE.0 == 0),
+            Property::<Machine>::always(COMPLETE.1, |machine, state| !machine.ends_incomplete(state)),
+        ]);
+        properties
+    }
+}

@@ -1,0 +1,289 @@
+//! One member, and one step of it.
+
+use std::collections::HashMap;
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    Ack, Ballot, ClientId, Delivery, Effects, Header, Item, Letter, Place, Rejected, RemoteTimestamp, Replica,
+    ReplicaConfig, StreamItem,
+};
+
+use super::channels::{Channels, Parcel};
+use crate::network::Wire;
+use crate::scenario::{Scenario, encode_body};
+use crate::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY};
+
+/// What does not change in a run.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) scenario: Scenario,
+    pub(crate) channels: Channels,
+    /// By message: its words.
+    pub(crate) bodies: Vec<Vec<u64>>,
+    /// By client, group and slot: the message.
+    slots: HashMap<(u16, u16, u64), usize>,
+}
+
+impl Context {
+    pub(crate) fn new(scenario: Scenario) -> Self {
+        let topology = scenario.topology();
+        let mut senders = scenario.senders(&topology);
+        let (mut bodies, mut slots) = (Vec::new(), HashMap::new());
+        for (index, message) in scenario.messages.iter().enumerate() {
+            let words = encode_body(&mut senders[usize::from(message.client)], message);
+            let header = Header::decode(&words, words.len() * 8, &topology).expect("an encoded header");
+            for to in header.destinations() {
+                slots.insert((message.client, to.group.0, to.slot), index);
+            }
+            bodies.push(words);
+        }
+        Context { channels: Channels::new(&topology), scenario, bodies, slots }
+    }
+
+    pub(crate) fn config(&self, process: u16) -> ReplicaConfig {
+        ReplicaConfig {
+            topology: self.channels.topology.clone(),
+            me: ProcessId(process),
+            variant: self.scenario.variant,
+            window: self.scenario.window,
+            patience: 1,
+            plant: self.scenario.plant,
+        }
+    }
+
+    /// The group of a member.
+    pub(crate) fn group(&self, process: u16) -> u16 {
+        match self.channels.topology.place(ProcessId(process)) {
+            Some(Place::Member { group, .. }) => group.0,
+            _ => u16::MAX,
+        }
+    }
+}
+
+/// One member: its state machine, and what it has delivered.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Member {
+    pub(crate) process: u16,
+    /// `None`: crashed.
+    pub(crate) replica: Option<Replica>,
+    /// The ballot of the last stream that began here.
+    pub(crate) stream: Ballot,
+    pub(crate) log: Vec<Entry>,
+    /// What an earlier life delivered.
+    pub(crate) before: Vec<Entry>,
+    pub(crate) restarted: bool,
+    pub(crate) flaws: Flaws,
+}
+
+/// What a member does, or what happens to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Event<'a> {
+    Take(Wire, &'a Parcel),
+    Campaign,
+    /// The head of a stream may have waited for a while.
+    Stalled(u16, &'a Parcel),
+    Tick,
+    Connected(u16),
+}
+
+/// What came of a step.
+pub(crate) struct Step {
+    pub(crate) sends: Vec<(usize, Parcel)>,
+    /// It delivered something, or did something wrong.
+    pub(crate) judge: bool,
+}
+
+struct Recorder<'a> {
+    context: &'a Context,
+    me: u16,
+    log: &'a mut Vec<Entry>,
+    came: Option<&'a Vec<Entry>>,
+    sends: Vec<(usize, Parcel)>,
+    delivered: bool,
+    flaws: Flaws,
+}
+
+impl Recorder<'_> {
+    fn send(&mut self, wire: Wire, parcel: Parcel) {
+        self.sends.push((self.context.channels.number(wire), parcel));
+    }
+
+    fn control(&mut self, to: ProcessId, item: &Item<'_>) {
+        let mut words = Vec::new();
+        item.encode(&mut words);
+        let head = item.head().expect("timestamps and acknowledgements are about messages");
+        let message = self.context.scenario.index_of(head.client.0, head.sequence);
+        let group = self.context.group(to.0);
+        if !message.is_some_and(|message| self.context.scenario.messages[message].to.contains(&group)) {
+            self.flaws |= GENUINE.0;
+        }
+        self.send(Wire::Control { from: self.me, to: to.0 }, Parcel::Item(words));
+    }
+
+    fn stream(&mut self, item: &Item<'_>) {
+        let mut words = Vec::new();
+        item.encode(&mut words);
+        let me = self.me;
+        for to in self.context.channels.group_of(me).into_iter().filter(|to| *to != me) {
+            self.send(Wire::Stream { from: me, to }, Parcel::Item(words.clone()));
+        }
+    }
+}
+
+impl Effects for Recorder<'_> {
+    fn to_followers(&mut self, item: &StreamItem<'_>) {
+        self.stream(&Item::Stream(*item));
+    }
+
+    fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp) {
+        self.control(to, &Item::Timestamp(*item));
+    }
+
+    fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>) {
+        self.control(to, &Item::Ack(*ack));
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) {
+        self.delivered = true;
+        match self.context.scenario.index_of(delivery.id.client.0, delivery.id.sequence) {
+            Some(message) => self.log.push((message as u8, delivery.timestamp)),
+            None => self.flaws |= INTEGRITY.0,
+        }
+        if delivery.number != self.log.len() as u64 {
+            self.flaws |= INTEGRITY.0;
+        }
+    }
+
+    fn begin_stream(&mut self, ballot: Ballot) {
+        self.stream(&Item::Begin(ballot));
+    }
+
+    fn letter(&mut self, to: ProcessId, letter: &Letter) {
+        let mut words = Vec::new();
+        letter.encode(&mut words);
+        let state = letter.carries_snapshot().then(|| self.log.clone());
+        self.send(Wire::Control { from: self.me, to: to.0 }, Parcel::Letter(words, state));
+    }
+
+    fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
+        match self.context.slots.get(&(client.0, self.context.group(self.me), slot)) {
+            Some(message) => {
+                let parcel = Parcel::Body(client.0, self.context.bodies[*message].clone());
+                self.send(Wire::Control { from: self.me, to: to.0 }, parcel);
+            }
+            None => self.flaws |= INTEGRITY.0,
+        }
+    }
+
+    fn restore(&mut self, number: u64) {
+        match self.came.take() {
+            Some(log) if log.len() as u64 == number => self.log.clone_from(log),
+            _ => self.flaws |= INTEGRITY.0,
+        }
+        self.delivered = true;
+    }
+}
+
+impl Member {
+    pub(crate) fn new(context: &Context, process: u16) -> Self {
+        let replica = Replica::new(context.config(process));
+        let stream = replica.ballot();
+        Member {
+            process,
+            replica: Some(replica),
+            stream,
+            log: Vec::new(),
+            before: Vec::new(),
+            restarted: false,
+            flaws: 0,
+        }
+    }
+
+    /// Crashed: only what it delivered counts.
+    pub(crate) fn crash(&mut self) {
+        self.replica = None;
+        self.stream = Ballot::NONE;
+    }
+
+    /// A new process without memory in its place.
+    pub(crate) fn restart(&mut self, context: &Context) {
+        self.restarted = true;
+        self.before = std::mem::take(&mut self.log);
+        self.replica = Some(Replica::joining(context.config(self.process), 2));
+    }
+
+    /// Down, or without memory yet.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.replica.as_ref().is_none_or(Replica::is_joining)
+    }
+
+    /// One step. `None`: it must wait.
+    pub(crate) fn step(&mut self, context: &Context, event: Event<'_>) -> Option<Step> {
+        let replica = self.replica.as_mut()?;
+        let came = if let Event::Take(_, Parcel::Letter(_, state)) = event { state.as_ref() } else { None };
+        let me = self.process;
+        let mut out = Recorder { context, me, log: &mut self.log, came, sends: Vec::new(), delivered: false, flaws: 0 };
+        let done = match event {
+            Event::Take(wire, parcel) => take(replica, &mut self.stream, wire, parcel, &mut out)?,
+            Event::Campaign => replica.campaign(&mut out).map(|_| ()),
+            Event::Stalled(from, parcel) => {
+                stalled(replica, from, parcel, &mut out);
+                Ok(())
+            }
+            Event::Tick => {
+                replica.on_tick(&mut out);
+                Ok(())
+            }
+            Event::Connected(peer) => replica.on_connected(ProcessId(peer), &mut out),
+        };
+        // A member that a client does not wait for may be behind its window.
+        if !matches!(done, Ok(()) | Err(Rejected::BeyondWindow { .. })) {
+            out.flaws |= ACCEPTED.0;
+        }
+        let Recorder { sends, delivered, flaws, .. } = out;
+        self.flaws |= flaws;
+        Some(Step { sends, judge: delivered || flaws != 0 })
+    }
+}
+
+fn stalled(replica: &mut Replica, from: u16, parcel: &Parcel, out: &mut Recorder<'_>) {
+    if let Parcel::Item(words) = parcel
+        && let Ok((Item::Stream(item), _)) = Item::decode(words, 0)
+        && replica.stream_waits(ProcessId(from), &item)
+    {
+        replica.on_stalled(&item, out);
+    }
+}
+
+fn take(
+    replica: &mut Replica,
+    stream: &mut Ballot,
+    wire: Wire,
+    parcel: &Parcel,
+    out: &mut Recorder<'_>,
+) -> Option<Result<(), Rejected>> {
+    Some(match (wire, parcel) {
+        (_, Parcel::Body(client, words)) => {
+            let header = Header::decode(words, words.len() * 8, &out.context.channels.topology).expect("a sound body");
+            replica.on_message(ClientId(*client), &header, out)
+        }
+        (Wire::Stream { from, .. } | Wire::Control { from, .. }, Parcel::Item(words)) => {
+            let from = ProcessId(from);
+            match Item::decode(words, 0).expect("a sound item").0 {
+                Item::Stream(item) if replica.stream_waits(from, &item) => return None,
+                Item::Stream(item) => replica.on_stream(from, &item, out),
+                Item::Begin(ballot) => {
+                    *stream = (*stream).max(ballot);
+                    replica.on_begin(from, ballot)
+                }
+                Item::Timestamp(item) => replica.on_timestamp(from, &item, out),
+                Item::Ack(ack) => replica.on_ack(from, &ack, out),
+            }
+        }
+        (Wire::Control { from, .. }, Parcel::Letter(words, _)) => {
+            let letter = Letter::decode(words).expect("a sound letter");
+            replica.on_letter(ProcessId(from), &letter, out)
+        }
+        (wire, parcel) => panic!("{parcel:?} in {wire:?}"),
+    })
+}

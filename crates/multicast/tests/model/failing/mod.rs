@@ -1,0 +1,37 @@
+//! The same search with failures: members campaign at any time, crash, lose their memory and their connections.
+//!
+//! # What a state is
+//! The real `Replica` of every member, what each has delivered, and what is in every queue pair. Everything that a
+//! member writes goes through the real codecs. Bodies are in their rings from the beginning: a member takes them at any
+//! time.
+//!
+//! # What may happen
+//! - A member takes the head of a queue pair; between two queue pairs there is no order. Letters and forwarded bodies
+//!   share the queue pair of timestamps and acknowledgements, as they do in the node.
+//! - Any member campaigns, whoever leads: no election is trusted. The fence needs no step of its own: the letter that
+//!   asks for a promise is taken when any prefix of the old leader's stream is processed, and the rest of it never
+//!   counts.
+//! - A member crashes. What it wrote and nobody has taken is lost. A write that is taken after the crash is no other
+//!   run: a crash is an event of the crashed member alone, so it can as well come after what others still took from it.
+//! - A crashed member comes back without memory; two members lose their connection and everything in it; time passes at
+//!   a member, and it repeats itself.
+//!
+//! Each kind has its budget, so the search ends. `reduce` and `lazy` say which runs are not told apart, and why that is
+//! sound.
+//!
+//! # What is judged
+//! What `verdict` says, in every state. A state in which nothing can be taken any more is judged by its end, too:
+//! `cure` lets time pass and elects soundly, and within bounded rounds every living member must have delivered
+//! everything.
+
+mod channels;
+mod cure;
+mod lazy;
+mod machine;
+mod member;
+#[cfg(feature = "plants")]
+mod plants;
+mod possible;
+mod reduce;
+mod search;
+mod store;

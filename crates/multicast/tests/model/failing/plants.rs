@@ -1,0 +1,58 @@
+//! The search with failures finds what it should.
+
+use std::collections::BTreeSet;
+
+use stateright::{Checker, HasDiscoveries, Model};
+use stentor_multicast::Plant;
+
+use super::machine::{Budget, Machine};
+use crate::say;
+use crate::scenario::Scenario;
+use crate::verdict::{COMPLETE, Flaws, PREFIX};
+
+/// The search finds the property violated; without the bug it is not (`search`, the same scenarios and budgets).
+fn finds(plant: Plant, sizes: &[usize], budget: Budget, property: (Flaws, &'static str)) {
+    let scenario = Scenario::new(sizes, &[(0, &[0]), (1, &[0])]).plant(plant);
+    let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));
+    let checker = Machine::new(scenario, budget).checker().threads(1).finish_when(until).spawn_dfs().join();
+    let (machine, states) = (checker.model(), checker.unique_state_count());
+    let name = format!("{} with {budget}", machine.context.scenario.name);
+    let Some(path) = checker.discovery(property.1) else {
+        panic!("{name}: {states} states, and {} is not violated in any", property.1)
+    };
+    let steps = path.into_actions().len();
+    say(&format!("{name}: found after {states} states, in {steps} steps: {}", property.1));
+}
+
+const CHANGE: Budget = Budget { campaigns: 1, crashes: 0, restarts: 0, cuts: 0, ticks: 0 };
+
+/// "Old leader not fenced; permission revoked after the snapshot": who has promised votes for what its promise does not
+/// say.
+#[test]
+fn a_promise_that_fences_nothing() {
+    finds(Plant::NotFenced, &[3], CHANGE, PREFIX);
+}
+
+/// "Quorum = whoever is still connected": a candidate that asks nobody.
+#[test]
+fn a_quorum_of_whoever_is_connected() {
+    finds(Plant::QuorumOfConnected, &[3], CHANGE, PREFIX);
+}
+
+/// "Recovery merges only the first reply".
+#[test]
+fn a_leader_that_takes_only_its_own_state() {
+    finds(Plant::FirstPromiseOnly, &[3], CHANGE, PREFIX);
+}
+
+/// "New leader waits for all nodes": with one of three gone it never leads.
+#[test]
+fn a_leader_that_waits_for_all() {
+    finds(Plant::WaitsForAll, &[3], Budget { crashes: 1, ..CHANGE }, COMPLETE);
+}
+
+/// "Recovery carries entries without bodies".
+#[test]
+fn a_state_without_bodies() {
+    finds(Plant::StateWithoutBodies, &[3], CHANGE, COMPLETE);
+}

@@ -1,0 +1,128 @@
+//! States that come from somebody who does not keep to the protocol, or belongs to another cluster: refused with a
+//! reason, and nothing is changed; words that lie about a length are no letter.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    Ballot, ClientState, Destination, Entry, GroupId, Letter, LetterError, Rejected, State, Variant,
+};
+
+use super::process::{Effect, Process, led_by};
+
+fn second() -> Ballot {
+    Ballot::new(2, ProcessId(1))
+}
+
+fn entry(sequence: u64) -> Entry {
+    let destinations = vec![Destination { group: GroupId(0), slot: sequence - 1 }];
+    Entry { sequence, destinations, times: vec![sequence], vector: true, decided: false, void: false }
+}
+
+/// A state of groups of 3 and 3 with two clients: one message of client 0 is assigned.
+fn state() -> State {
+    let assigned = ClientState { entries: vec![entry(1)], ..ClientState::default() };
+    State {
+        synced: led_by(0),
+        counter: 1,
+        clock: 1,
+        delivered: 0,
+        known: vec![second(), led_by(3)],
+        clients: vec![assigned, ClientState::default()],
+    }
+}
+
+/// What is wrong with a state, and what that is called.
+type Lie = (fn(&mut State), &'static str);
+
+fn install(state: State) -> Letter {
+    Letter::Install { ballot: second(), counter: 0, state, admits: Vec::new(), snapshot: false }
+}
+
+/// Member 2 of group 0, which has the body.
+fn follower() -> Process {
+    let mut follower = Process::of_two_groups(2);
+    follower.message(0, 1, &[(0, 0)]).expect("the body");
+    follower
+}
+
+#[test]
+fn a_sound_state_is_installed() {
+    let effects = follower().letter(1, &install(state())).expect("sound");
+    assert_eq!(effects.first(), Some(&Effect::Letter { to: 1, letter: Letter::Installed { ballot: second() } }));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "two of three votes: {effects:?}");
+}
+
+#[test]
+fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in() {
+    let numbers = "another number of groups or client places";
+    let message = "a message that is not this group's";
+    let lies: [Lie; 8] = [
+        (|state| state.known.truncate(1), numbers),
+        (|state| state.known.push(led_by(6)), numbers),
+        (|state| state.clients.truncate(1), numbers),
+        (|state| state.clients.push(ClientState::default()), numbers),
+        (|state| state.clients[0].entries[0].destinations[0].group = GroupId(1), message),
+        (|state| state.clients[0].entries[0].destinations[0].group = GroupId(9), message),
+        (|state| state.clients[0].entries[0].times[0] = 0, message),
+        (|state| state.clients[0].entries = (1..=3).map(entry).collect(), "more messages than a window holds"),
+    ];
+    for (lie, why) in lies {
+        let mut wrong = state();
+        lie(&mut wrong);
+        let refused = Err(Rejected::State(why));
+        assert_eq!(follower().letter(1, &install(wrong.clone())), refused, "{wrong:?}");
+        // A promise for this member's own candidacy, from a follower with such a state.
+        let mut candidate = Process::new(super::process::TWO_GROUPS, 2, Variant::V2);
+        let ballot = candidate.campaign();
+        let promise = Letter::Promise { ballot, state: wrong.clone() };
+        assert_eq!(candidate.letter(1, &promise), refused, "{wrong:?}");
+        let transfer = Letter::Transfer { ballot, state: wrong };
+        assert_eq!(candidate.letter(1, &transfer), refused);
+        let sound = Letter::Promise { ballot, state: State { clients: vec![ClientState::default(); 2], ..state() } };
+        assert!(!candidate.letter(1, &sound).expect("sound").is_empty(), "it still takes over");
+    }
+    assert_eq!(Rejected::State(numbers).to_string(), format!("a state that is not one of this group: {numbers}"));
+}
+
+#[test]
+fn states_of_strangers_are_refused() {
+    for (from, why) in [(3, "another group's member"), (0, "not the ballot's leader"), (6, "a client"), (9, "nobody")] {
+        assert_eq!(follower().letter(from, &install(state())), Err(Rejected::Sender(ProcessId(from))), "{why}");
+    }
+    let admits = vec![(ProcessId(4), 1)];
+    let other = Letter::Install { ballot: second(), counter: 0, state: state(), admits, snapshot: false };
+    assert_eq!(follower().letter(1, &other), Err(Rejected::Sender(ProcessId(1))), "it takes in another group's member");
+}
+
+/// Every prefix of a letter, a letter with more behind it, and every word replaced by a number that no length can be.
+#[test]
+fn a_snapshot_that_lies_about_its_length_is_no_letter() {
+    let mut words = Vec::new();
+    install(state()).encode(&mut words);
+    assert!(Letter::decode(&words) == Ok(install(state())));
+    for end in 0..words.len() {
+        assert_eq!(Letter::decode(&words[..end]), Err(LetterError::Truncated { words: end }), "{end} words");
+    }
+    let longer = [&words[..], &[0]].concat();
+    assert_eq!(Letter::decode(&longer), Err(LetterError::Trailing(1)));
+    let (mut lengths, mut members) = (0, Vec::new());
+    for at in 0..words.len() {
+        for lie in [1 << 32, u64::MAX / 8, u64::MAX] {
+            let mut wrong = words.clone();
+            wrong[at] = lie;
+            match Letter::decode(&wrong) {
+                Err(LetterError::Truncated { .. }) => lengths += 1,
+                Err(_) => {}
+                // Not a length: whatever it is, it is refused or taken, and no harm is done.
+                Ok(letter) => {
+                    let mut member = follower();
+                    let _ = member.letter(1, &letter);
+                    let _ = member.tick();
+                    members.push(member);
+                }
+            }
+        }
+    }
+    // Admitted processes, groups, clients, entries of either client, destinations.
+    assert_eq!(lengths, 6 * 3, "each length was found out, whatever the lie");
+    assert!(members.iter().all(|member| member.replica.delivered() <= 1));
+}
