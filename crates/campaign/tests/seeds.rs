@@ -34,12 +34,16 @@ fn seeds_that_broke_under_all_failures_hold() {
     let a_leader_outrun = [2660, 2827];
     let a_member_without_memory_counted_on = [11_877, 12_782];
     let held_behind_what_came_with_a_state = [17_441, 17_680];
+    let rings_of_dead_clients = [1401, 1684, 6384, 8781, 9023];
+    let a_living_client_taken_for_dead = [1791];
     let seeds = [
         &entries_behind_a_gap[..],
         &a_place_taken_over_too_early,
         &a_leader_outrun,
         &a_member_without_memory_counted_on,
         &held_behind_what_came_with_a_state,
+        &rings_of_dead_clients,
+        &a_living_client_taken_for_dead,
     ];
     for seed in seeds.concat() {
         hold(seed..seed + 1, Profile::All);

@@ -17,8 +17,38 @@ pub struct ClientId(pub u16);
 pub struct MessageId {
     /// Who multicast it.
     pub client: ClientId,
-    /// The client's number for it, from 1, over all destinations.
+    /// The client's number for it, from 1, over all destinations. Its upper bits are the process's era.
     pub sequence: u64,
+}
+
+impl MessageId {
+    /// Bits of a sequence that count a process's messages; what is above them is its era.
+    pub const ERA_BITS: u32 = 40;
+
+    /// The era of the process of the client place that multicast it. Each process has a larger one than those before it.
+    #[inline]
+    #[must_use]
+    pub fn era(self) -> u64 {
+        era(self.sequence)
+    }
+}
+
+/// The era of a sequence; see [`MessageId::era`].
+#[inline]
+pub(crate) fn era(sequence: u64) -> u64 {
+    sequence >> MessageId::ERA_BITS
+}
+
+/// The number below all sequences of an era; no message has it.
+#[inline]
+pub(crate) fn begin_of_era(era: u64) -> u64 {
+    era << MessageId::ERA_BITS
+}
+
+/// Whether this is no message's sequence, but the beginning of an era.
+#[inline]
+pub(crate) fn is_nameless(sequence: u64) -> bool {
+    begin_of_era(era(sequence)) == sequence
 }
 
 /// A timestamp is the pair (time, group), compared lexicographically; times are unique within a group.

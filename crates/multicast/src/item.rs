@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::{Ballot, ClientId};
 
 /// Version of this format and of the message's header; a peer of another one is refused.
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 const HEAD: usize = 2;
 /// In the place of a kind: the record is a piece of a letter (`node/letters.rs`), not items.
 pub(crate) const CHUNK: u64 = 15;
@@ -37,14 +37,17 @@ pub enum Kind {
     Remote = 4,
     /// 2B: the sender's group is at `position`; its ballot, and a time per destination group.
     Ack = 5,
-    /// To a follower: counter. The message will never be delivered: a destination group cannot have it any more.
+    /// To a follower: counter, and 1 if a majority of the group is known to have processed such an entry. What is in the
+    /// slot will never be delivered, nor anything that the same process of the client multicast after it.
     Void = 9,
+    /// To a follower: counter, and another group's ballot. No smaller ballot of that group counts any more. Names no message.
+    Heard = 11,
     /// To a follower: a ballot. What follows in the stream is of this ballot. Names no message.
     Begin = 10,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack, Kind::Void, Kind::Begin];
+const KINDS: [Kind; 8] =
+    [Kind::Assign, Kind::Timestamp, Kind::Vector, Kind::Remote, Kind::Ack, Kind::Void, Kind::Heard, Kind::Begin];
 
 /// Why words are not an item. The record was sealed, so this is a peer of another version or a bug, not a torn write.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -141,7 +144,7 @@ pub struct ShortSlot(u32);
 
 impl ShortSlot {
     /// Slots that they tell apart.
-    const SPAN: u64 = 1 << 24;
+    pub(crate) const SPAN: u64 = 1 << 24;
 
     /// Of a slot.
     #[inline]
@@ -173,7 +176,7 @@ pub struct Head {
 
 impl Head {
     /// Of an item that is about no message.
-    const NONE: Head = Head { client: ClientId(0), sequence: 0, slot: ShortSlot(0), groups: 1 };
+    pub(crate) const NONE: Head = Head { client: ClientId(0), sequence: 0, slot: ShortSlot(0), groups: 1 };
 }
 
 /// Another leader's timestamp (2A).
@@ -224,7 +227,12 @@ pub enum StreamEntry<'a> {
         time: u64,
     },
     /// Never to be delivered.
-    Void,
+    Void {
+        /// A majority of the group has processed such an entry.
+        settled: bool,
+    },
+    /// Another group is led under this ballot; nothing of a smaller one of that group counts any more.
+    Heard(Ballot),
 }
 
 /// An acknowledgement (2B).
@@ -262,7 +270,8 @@ impl<'a> Item<'a> {
             Item::Stream(StreamItem { entry: StreamEntry::Assign { .. }, .. }) => Kind::Assign,
             Item::Stream(StreamItem { entry: StreamEntry::Vector(_), .. }) => Kind::Vector,
             Item::Stream(StreamItem { entry: StreamEntry::Remote { .. }, .. }) => Kind::Remote,
-            Item::Stream(StreamItem { entry: StreamEntry::Void, .. }) => Kind::Void,
+            Item::Stream(StreamItem { entry: StreamEntry::Heard(_), .. }) => Kind::Heard,
+            Item::Stream(StreamItem { entry: StreamEntry::Void { .. }, .. }) => Kind::Void,
             Item::Timestamp(_) => Kind::Timestamp,
             Item::Ack(_) => Kind::Ack,
             Item::Begin(_) => Kind::Begin,
@@ -274,6 +283,7 @@ impl<'a> Item<'a> {
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
         match self {
+            Item::Stream(StreamItem { entry: StreamEntry::Heard(_), .. }) => None,
             Item::Stream(item) => Some(&item.head),
             Item::Timestamp(item) => Some(&item.head),
             Item::Ack(item) => Some(&item.head),
@@ -295,7 +305,7 @@ impl<'a> Item<'a> {
         let position = match self {
             Item::Stream(StreamItem { entry, .. }) => match entry {
                 StreamEntry::Assign { position, .. } | StreamEntry::Remote { position, .. } => *position,
-                StreamEntry::Vector(_) | StreamEntry::Void => 0,
+                StreamEntry::Vector(_) | StreamEntry::Void { .. } | StreamEntry::Heard(_) => 0,
             },
             Item::Timestamp(item) => item.position,
             Item::Ack(item) => item.position,
@@ -317,7 +327,8 @@ impl<'a> Item<'a> {
                     out.push(*counter);
                     out.extend_from_slice(times.words());
                 }
-                StreamEntry::Void => out.push(*counter),
+                StreamEntry::Heard(ballot) => out.extend_from_slice(&[*counter, ballot.to_word()]),
+                StreamEntry::Void { settled } => out.extend_from_slice(&[*counter, u64::from(*settled)]),
             },
             Item::Begin(ballot) => out.push(ballot.to_word()),
             Item::Timestamp(item) => out.extend_from_slice(&[item.ballot.to_word(), item.time]),
@@ -348,8 +359,9 @@ impl<'a> Item<'a> {
         let slot = ShortSlot((word >> 40) as u32);
         let head = Head { client: ClientId((word >> 24) as u16), sequence: *sequence, slot, groups };
         let kind = kind_of(*word)?;
-        let positionless = matches!(kind, Kind::Vector | Kind::Void | Kind::Begin);
-        if positionless && position != 0 || kind == Kind::Begin && head != Head::NONE {
+        let positionless = matches!(kind, Kind::Vector | Kind::Void | Kind::Heard | Kind::Begin);
+        let names_none = matches!(kind, Kind::Heard | Kind::Begin);
+        if positionless && position != 0 || names_none && head != Head::NONE {
             return Err(ItemError::Reserved { at });
         }
         let words = words_of(kind, usize::from(groups));
@@ -375,8 +387,8 @@ fn kind_of(word: u64) -> Result<Kind, ItemError> {
 fn words_of(kind: Kind, groups: usize) -> usize {
     HEAD + match kind {
         Kind::Assign | Kind::Remote => 3,
-        Kind::Timestamp => 2,
-        Kind::Void | Kind::Begin => 1,
+        Kind::Timestamp | Kind::Void | Kind::Heard => 2,
+        Kind::Begin => 1,
         Kind::Vector | Kind::Ack => 1 + groups,
     }
 }
@@ -388,7 +400,8 @@ fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Ite
         Kind::Assign => stream(StreamEntry::Assign { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
         Kind::Remote => stream(StreamEntry::Remote { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
         Kind::Vector => stream(StreamEntry::Vector(Times(&body[1..]))),
-        Kind::Void => stream(StreamEntry::Void),
+        Kind::Heard => stream(StreamEntry::Heard(Ballot::from_word(body[1]))),
+        Kind::Void => stream(StreamEntry::Void { settled: body[1] == 1 }),
         Kind::Begin => Item::Begin(Ballot::from_word(body[0])),
         Kind::Timestamp => {
             Item::Timestamp(RemoteTimestamp { head, position, ballot: Ballot::from_word(body[0]), time: body[1] })
@@ -404,7 +417,8 @@ fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Ite
                 && match entry {
                     StreamEntry::Assign { time, .. } | StreamEntry::Remote { time, .. } => is_count(time),
                     StreamEntry::Vector(times) => are_counts(times),
-                    StreamEntry::Void => true,
+                    StreamEntry::Void { .. } => body[1] <= 1,
+                    StreamEntry::Heard(_) => true,
                 }
         }
     };

@@ -12,9 +12,12 @@
 //! | `Transfer` | donor → candidate | state with the application's |
 //! | `Announce` | leader → other groups | I lead my group under this ballot |
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
+//! | `WantBodies` | member → its leader | forward me that message, and what the client multicast after it |
 //! | `Ask` | member → its leader | is this message decided? |
 //! | `Decided` | leader → who asked, or another group's leader | that message is decided |
-//! | `Forgotten`, `Refused` | leader → another group's leader; `Forgotten` also follower → leader | that message was delivered here long ago; will never be delivered |
+//! | `Forgotten`, `Refused` | leader → another group's leader; `Forgotten` also follower → leader | that message was delivered here long ago; can never be decided |
+//! | `Seek`, `Lacking` | leader → its group, and back | do you hold what is in that slot? no |
+//! | `Voided` | member → its leader | I have processed that this slot is void |
 //! | `Lead` | leader → member of its group | take over |
 //! | `Begun` | member → its group | I was without memory too, until all of us were there |
 //!
@@ -95,6 +98,8 @@ pub enum Letter {
     },
     /// Forward the message's body.
     WantBody(Subject),
+    /// Forward the message's body, and some of those behind it.
+    WantBodies(Subject),
     /// The body is not held any more.
     Gone(Subject),
     /// Is it decided?
@@ -110,7 +115,7 @@ pub enum Letter {
     },
     /// The sender's group delivered it, and has forgotten it.
     Forgotten(Subject),
-    /// The sender's group will never deliver it.
+    /// A majority of a destination group has processed that it is void.
     Refused(Subject),
     /// Take over the leadership.
     Lead,
@@ -119,6 +124,23 @@ pub enum Letter {
         /// Its incarnation.
         incarnation: u64,
     },
+    /// Does the receiver hold what is in this slot?
+    Seek(Spot),
+    /// It does not.
+    Lacking(Spot),
+    /// It has processed that the slot is void.
+    Voided(Spot),
+}
+
+/// A slot of a client at the own group, under a ballot of the group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Spot {
+    /// Whose.
+    pub client: ClientId,
+    /// The slot.
+    pub slot: u64,
+    /// The ballot.
+    pub ballot: Ballot,
 }
 
 /// The message that a letter is about.
@@ -150,13 +172,17 @@ impl Letter {
             Letter::Refused(_) => 15,
             Letter::Lead => 16,
             Letter::Begun { .. } => 17,
+            Letter::Seek(_) => 18,
+            Letter::Lacking(_) => 19,
+            Letter::Voided(_) => 20,
+            Letter::WantBodies(_) => 21,
         }
     }
 
     /// As in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        const NAMES: [&str; 17] = [
+        const NAMES: [&str; 21] = [
             "join",
             "campaign",
             "promise",
@@ -174,6 +200,10 @@ impl Letter {
             "refused",
             "lead",
             "begun",
+            "seek",
+            "lacking",
+            "voided",
+            "want-bodies",
         ];
         NAMES[usize::from(self.kind()) - 1]
     }
@@ -216,6 +246,7 @@ impl Letter {
             }
             Letter::Announce { group, ballot } => out.extend_from_slice(&[u64::from(group.0), ballot.to_word()]),
             Letter::WantBody(subject)
+            | Letter::WantBodies(subject)
             | Letter::Gone(subject)
             | Letter::Ask(subject)
             | Letter::Forgotten(subject)
@@ -226,6 +257,7 @@ impl Letter {
                 out.extend_from_slice(times);
             }
             Letter::Lead => {}
+            Letter::Seek(spot) | Letter::Lacking(spot) | Letter::Voided(spot) => spot.encode(out),
         }
     }
 
@@ -275,6 +307,10 @@ fn decode_body(kind: u8, words: &mut Words<'_>) -> Result<Letter, LetterError> {
         15 => Letter::Refused(Subject::decode(words)?),
         16 => Letter::Lead,
         17 => Letter::Begun { incarnation: words.next()? },
+        18 => Letter::Seek(Spot::decode(words)?),
+        19 => Letter::Lacking(Spot::decode(words)?),
+        20 => Letter::Voided(Spot::decode(words)?),
+        21 => Letter::WantBodies(Subject::decode(words)?),
         other => return Err(LetterError::Kind(other)),
     })
 }
@@ -292,6 +328,17 @@ fn decode_install(words: &mut Words<'_>) -> Result<Letter, LetterError> {
         admits.push((ProcessId(process), words.next()?));
     }
     Ok(Letter::Install { ballot, counter, admits, snapshot, state: State::decode(words)? })
+}
+
+impl Spot {
+    fn encode(self, out: &mut Vec<u64>) {
+        out.extend_from_slice(&[u64::from(self.client.0), self.slot, self.ballot.to_word()]);
+    }
+
+    fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
+        let client = u16::try_from(words.next()?).map_err(|_| LetterError::Value("client"))?;
+        Ok(Spot { client: ClientId(client), slot: words.next()?, ballot: words.ballot()? })
+    }
 }
 
 impl Subject {

@@ -31,7 +31,7 @@ mod words;
 
 pub use ids::{Ballot, ClientId, GroupId, GroupSet, MessageId, Timestamp};
 pub use item::{Ack, Head, Item, ItemError, Kind, RemoteTimestamp, ShortSlot, StreamEntry, StreamItem, Times};
-pub use letter::{Admitted, Letter, Subject};
+pub use letter::{Admitted, Letter, Spot, Subject};
 pub use limits::{Limits, LimitsError, MemoryPlan, MemoryUse};
 pub use message::{Destination, Header, MessageError};
 pub use node::{

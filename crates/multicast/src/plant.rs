@@ -107,6 +107,12 @@ plants! {
     VectorUnblocks, "vector-unblocks", "M5";
     /// Acknowledgements in a newer ballot of the own group count before that ballot's state is installed.
     NewerBallotCounts, "newer-ballot-counts", "M5";
+    /// A leader regards a void as settled before anybody else has processed it.
+    VoidAtOnce, "void-at-once", "M2";
+    /// A gap is given up although the client lives.
+    VoidOfTheLiving, "void-of-the-living", "M3";
+    /// What a client that died multicast after what is given up is assigned.
+    EraNotClosed, "era-not-closed", "M6";
 }
 
 impl Plant {
@@ -117,7 +123,8 @@ impl Plant {
         self == other
     }
 
-    /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure` and `tests/model`.
+    /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure` and `tests/model`, or by
+    /// campaigns under all failures (`docs/hazards.md` says which).
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn shows_in_calm(self) -> bool {
@@ -140,6 +147,9 @@ impl Plant {
                 | Plant::AckWithoutBody
                 | Plant::VectorUnblocks
                 | Plant::NewerBallotCounts
+                | Plant::VoidAtOnce
+                | Plant::EraNotClosed
+                | Plant::VoidOfTheLiving
         )
     }
 

@@ -32,6 +32,8 @@ pub struct ClientState {
     pub from: u64,
     /// Sequence of the last slot before it.
     pub freed: u64,
+    /// Of processes of the client place with an era below this nothing more is assigned.
+    pub closed: u64,
     /// The assigned slots from there on.
     pub entries: Vec<Entry>,
 }
@@ -48,7 +50,7 @@ pub struct Entry {
     pub times: Vec<u64>,
     /// The stream is processed through the vector.
     pub vector: bool,
-    /// Known to be decided at the vector.
+    /// Known to be decided at the vector; or void for good.
     pub decided: bool,
     /// Never to be delivered.
     pub void: bool,
@@ -65,7 +67,8 @@ impl State {
         out.extend(self.known.iter().map(|ballot| ballot.to_word()));
         out.push(self.clients.len() as u64);
         for client in &self.clients {
-            out.extend_from_slice(&[client.delivered, client.from, client.freed, client.entries.len() as u64]);
+            out.extend_from_slice(&[client.delivered, client.from, client.freed, client.closed]);
+            out.push(client.entries.len() as u64);
             client.entries.iter().for_each(|entry| entry.encode(out));
         }
     }
@@ -90,7 +93,7 @@ impl State {
 
 impl ClientState {
     fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
-        let (delivered, from, freed) = (words.next()?, words.next()?, words.next()?);
+        let (delivered, from, freed, closed) = (words.next()?, words.next()?, words.next()?, words.next()?);
         let count = words.length()?;
         let mut entries = Vec::new();
         for _ in 0..count {
@@ -100,7 +103,7 @@ impl ClientState {
         if delivered < from || delivered > assigned {
             return Err(LetterError::Value("number of delivered slots"));
         }
-        Ok(ClientState { delivered, from, freed, entries })
+        Ok(ClientState { delivered, from, freed, closed, entries })
     }
 
     /// The first slot that is not assigned.
@@ -130,7 +133,7 @@ impl Entry {
             words.take(groups)?.iter().map(|word| Destination::from_word(*word)).collect();
         let times = words.take(groups)?.to_vec();
         let (decided, void, vector) = (flags & DECIDED != 0, flags & VOID != 0, flags & VECTOR != 0);
-        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector) {
+        if times.iter().any(|time| time >> 63 != 0) || (vector && times.contains(&0)) || (decided && !vector && !void) {
             return Err(LetterError::Value("time"));
         }
         if !void && (groups == 0 || sequence == 0) {

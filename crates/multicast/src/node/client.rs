@@ -95,7 +95,6 @@ pub struct Client<F: Fabric> {
     operations: Option<Vec<RemoteOp>>,
     topology: Arc<Topology>,
     message_bytes: usize,
-    window: u64,
     quiet: Quiet,
 }
 
@@ -128,7 +127,8 @@ impl<F: Fabric> Client<F> {
             Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, registered: 0 };
         let (mut rings, mut places) = (Vec::new(), Vec::new());
         for group in topology.group_ids() {
-            let shape = Shape { geometry, serial: group.0, patient: false, catches_up: false };
+            let keeps = topology.majority(group) as usize;
+            let shape = Shape { geometry, serial: group.0, patient: false, catches_up: false, keeps };
             let mut ring = opener.outbound(shape)?;
             for (at, member) in topology.members(group).enumerate() {
                 let link = opener.link(member, MAIN)?;
@@ -155,7 +155,6 @@ impl<F: Fabric> Client<F> {
             counts: Counts::default(),
             operations: None,
             message_bytes: limits.message_bytes,
-            window: u64::from(limits.window),
             quiet: Quiet::default(),
             fabric,
             links,
@@ -271,14 +270,33 @@ impl<F: Fabric> Client<F> {
         self.submit_as(to, payload, notify, false)
     }
 
-    /// The same; members tell at once when they have read it, see [`synced_up_to`](Client::synced_up_to).
+    /// The same; members tell at once when they have read it, see [`synced_up_to`](Client::synced_up_to). It is synced when
+    /// all that was submitted before it is held by majorities, too, to whatever groups: what is multicast after something
+    /// that is lost with its client is lost with it, because each client's messages are delivered without holes.
     ///
     /// # Errors
     /// See [`SubmitError`]; nothing was done then.
     pub fn submit_synced(&mut self, to: &[GroupId], payload: &[u8], notify: bool) -> Result<Submitted, SubmitError> {
         let submitted = self.submit_as(to, payload, notify, true)?;
+        self.destinations.clear();
+        for group in self.topology.group_ids() {
+            let next = self.sender.next(group);
+            if next > self.held(group) {
+                self.destinations.push(Destination { group, slot: next - 1 });
+            }
+        }
         self.unsynced.submitted(submitted.id.sequence, &self.destinations);
         Ok(submitted)
+    }
+
+    /// Slots below this are held or freed by a majority of the group.
+    fn held(&self, group: GroupId) -> u64 {
+        let mut held = [0_u64; Topology::MAX_MEMBERS];
+        for (held, target) in held.iter_mut().zip(&self.rings[usize::from(group.0)].targets) {
+            *held = target.told.map_or(0, |told| told.held);
+        }
+        held.sort_unstable_by(|a, b| b.cmp(a));
+        held[self.topology.majority(group) as usize - 1].max(self.sender.freed(group))
     }
 
     #[inline]
@@ -350,8 +368,8 @@ impl<F: Fabric> Client<F> {
     /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
     /// if all say the same again, all were settled at the moment at which they were asked the second time.
     ///
-    /// A sequence that was used is at most `window` per group above the highest that a majority of every group has seen:
-    /// of what is above, nothing was delivered, and so much may be undelivered at a time. So no id is used twice.
+    /// No id is used twice: each process has an era of its own, above all that members have seen. A member that hears of a
+    /// new process counts the era of the one before as used, also if nothing of that came.
     fn resume(&mut self) -> Result<(), SubmitError> {
         for group in self.topology.group_ids() {
             self.settled(group)?;
@@ -365,7 +383,7 @@ impl<F: Fabric> Client<F> {
                 self.ask_again();
                 return Err(SubmitError::NotConnected { group: 0 });
             }
-            self.sender.resume_sequence(seen + self.window * self.rings.len() as u64);
+            self.sender.resume_sequence(seen);
         }
         for group in self.topology.group_ids() {
             let slots = self.settled(group)?;
@@ -389,7 +407,8 @@ impl<F: Fabric> Client<F> {
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member);
-        let greeting = Greeting { about: About::Hello, incarnation: self.links.incarnation, start };
+        let (incarnation, begun) = (self.links.incarnation, self.resumed);
+        let greeting = Greeting { about: About::Hello, incarnation, start, begun };
         let sent = self.links.greet(&mut self.fabric, link, greeting);
         self.counts.write(Step::Letter, sent);
         self.quiet.disturb();
@@ -424,12 +443,7 @@ impl<F: Fabric> Client<F> {
             }
         }
         if self.unsynced.messages() > 0 {
-            let mut held = [0_u64; Topology::MAX_MEMBERS];
-            for (held, target) in held.iter_mut().zip(&ring.targets) {
-                *held = target.told.map_or(0, |told| told.held);
-            }
-            held.sort_unstable_by(|a, b| b.cmp(a));
-            self.unsynced.freed(group, held[self.topology.majority(group) as usize - 1]);
+            self.unsynced.freed(group, self.held(group));
         }
     }
 
@@ -448,9 +462,19 @@ impl<F: Fabric> Client<F> {
         if worked {
             self.retire_delivered();
         }
+        let late = self.rings.iter().any(Outbound::is_late) && self.catch_up();
         self.fabric.flush();
-        self.quiet.after(worked, false);
+        self.quiet.after(worked, late);
         worked
+    }
+
+    /// Writes to members that came back what they may not have got. Returns whether more is left.
+    fn catch_up(&mut self) -> bool {
+        let Client { fabric, links, rings, record, counts, .. } = self;
+        for ring in rings.iter_mut().filter(|ring| ring.is_late()) {
+            counts.write(Step::Letter, ring.catch_up(fabric, links, record));
+        }
+        rings.iter().any(Outbound::is_late)
     }
 
     fn retire_delivered(&mut self) {

@@ -42,7 +42,7 @@ impl From<Kind> for Step {
         match kind {
             Kind::Assign => Step::Assign,
             Kind::Timestamp => Step::Timestamp,
-            Kind::Vector | Kind::Remote | Kind::Void => Step::Vector,
+            Kind::Vector | Kind::Remote | Kind::Void | Kind::Heard => Step::Vector,
             Kind::Begin => Step::Letter,
             Kind::Ack => Step::Ack,
         }

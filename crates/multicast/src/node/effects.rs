@@ -8,7 +8,9 @@ use super::app::{Application, Delivered};
 use super::counts::{Counts, RemoteOp, Step};
 use super::store::Store;
 use crate::item::Head;
-use crate::{Ack, Ballot, ClientId, Delivery, Effects, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Topology};
+use crate::{
+    Ack, Ballot, ClientId, Delivery, Effects, Item, Letter, MessageId, RemoteTimestamp, StreamItem, Topology, ids,
+};
 
 /// Items that wait to be written, and what is counted about them.
 #[derive(Debug)]
@@ -66,7 +68,9 @@ impl Outputs {
     }
 
     fn record(&mut self, head: Option<&Head>, step: Step, to: ProcessId) {
-        if let (Some(operations), Some(head)) = (&mut self.operations, head) {
+        // Of a void slot whose message nobody has seen there is no name.
+        let named = head.filter(|head| !ids::is_nameless(head.sequence));
+        if let (Some(operations), Some(head)) = (&mut self.operations, named) {
             let message = MessageId { client: head.client, sequence: head.sequence };
             operations.push(RemoteOp { message, step, to });
         }
@@ -98,8 +102,8 @@ pub(super) struct Out<'a, A> {
 pub(super) enum Outgoing {
     /// A letter, with the application's state.
     Letter { to: ProcessId, letter: Letter, tail: Vec<u8> },
-    /// A body that is held here.
-    Body { to: ProcessId, client: ClientId, slot: u64 },
+    /// A body that is held here. `spare`: if it is not any more, nobody need know.
+    Body { to: ProcessId, client: ClientId, slot: u64, spare: bool },
 }
 
 impl<A: Application> Effects for Out<'_, A> {
@@ -146,6 +150,10 @@ impl<A: Application> Effects for Out<'_, A> {
         self.outputs.touch(client);
     }
 
+    fn freed(&mut self, client: ClientId) {
+        self.outputs.touch(client);
+    }
+
     fn begin_stream(&mut self, ballot: Ballot) {
         let outputs = &mut *self.outputs;
         if outputs.followers != 0 {
@@ -162,7 +170,11 @@ impl<A: Application> Effects for Out<'_, A> {
     }
 
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
-        self.outputs.letters.push(Outgoing::Body { to, client, slot });
+        self.outputs.letters.push(Outgoing::Body { to, client, slot, spare: false });
+    }
+
+    fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
+        self.outputs.letters.push(Outgoing::Body { to, client, slot, spare: true });
     }
 
     fn restore(&mut self, number: u64) {

@@ -12,7 +12,8 @@
 //! | 2 | incarnation of the sender |
 //! | 3 | ring position at which the sender goes on |
 //! | 4 | generation: the sender's number for this start of that ring; credits name it |
-//! | 5… | 0 |
+//! | 5 | of a client: 1 if it has begun to multicast |
+//! | 6… | 0 |
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
@@ -53,6 +54,8 @@ pub(super) struct Greeting {
     pub(super) about: About,
     pub(super) incarnation: u64,
     pub(super) start: Start,
+    /// A client that has multicast, or may at any time.
+    pub(super) begun: bool,
 }
 
 /// Makes the seals of a cluster.
@@ -78,9 +81,9 @@ impl Seals {
     }
 
     pub(super) fn encode(&self, greeting: &Greeting) -> [u64; GREETING_WORDS] {
-        let Greeting { about, incarnation, start } = *greeting;
+        let Greeting { about, incarnation, start, begun } = *greeting;
         let head = about as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
-        [head, self.check(), incarnation, start.position, start.generation, 0, 0, 0]
+        [head, self.check(), incarnation, start.position, start.generation, u64::from(begun), 0, 0]
     }
 
     /// `None`: another format version, another cluster, or not a greeting.
@@ -89,15 +92,16 @@ impl Seals {
         for (to, from) in greeting.iter_mut().zip(words) {
             *to = from.load(Ordering::Relaxed);
         }
-        let [head, check, incarnation, position, generation, rest @ ..] = greeting;
+        let [head, check, incarnation, position, generation, begun, rest @ ..] = greeting;
         let about = match head & 0xff {
             1 => About::Hello,
             2 => About::Stream,
             _ => return None,
         };
-        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == self.check() && rest == [0; 3];
-        let possible = position < END_OF_POSITIONS;
-        (known && possible).then_some(Greeting { about, incarnation, start: Start { position, generation } })
+        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == self.check() && rest == [0; 2];
+        let possible = position < END_OF_POSITIONS && begun <= 1;
+        let start = Start { position, generation };
+        (known && possible).then_some(Greeting { about, incarnation, start, begun: begun == 1 })
     }
 }
 
@@ -107,7 +111,7 @@ impl Seals {
 pub fn forged_hello(process: ProcessId, incarnation: u64, salt: u64) -> ([u64; GREETING_WORDS], Seal) {
     let seals = Seals::new(salt, Plant::None);
     let start = Start { position: 0, generation: 1 };
-    (seals.encode(&Greeting { about: About::Hello, incarnation, start }), seals.of(process, incarnation))
+    (seals.encode(&Greeting { about: About::Hello, incarnation, start, begun: false }), seals.of(process, incarnation))
 }
 
 /// Spreads a word's bits over the whole word (the finalizer of `SplitMix64`).
@@ -130,11 +134,12 @@ mod tests {
     fn a_greeting_comes_back_and_any_other_cluster_version_or_garbage_is_refused() {
         let seals = Seals::new(7, Plant::None);
         let start = Start { position: 640, generation: 3 };
-        let greeting = Greeting { about: About::Stream, incarnation: 9, start };
+        let greeting = Greeting { about: About::Stream, incarnation: 9, start, begun: true };
         let sound = seals.encode(&greeting);
         assert_eq!(seals.decode(&words(sound)), Some(greeting));
         assert_eq!(Seals::new(8, Plant::None).decode(&words(sound)), None);
-        for (word, value) in [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (7, 1)]
+        for (word, value) in
+            [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (5, 2), (7, 1)]
         {
             let mut broken = sound;
             broken[word] = value;

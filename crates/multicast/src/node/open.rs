@@ -15,8 +15,8 @@ use crate::{ClientId, GroupId, Limits, Topology};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) ring: Inbound,
-    /// Whoever has the place now goes on here, once everything that came before is taken.
-    pub(super) greeted: Option<(u64, Start)>,
+    /// Whoever has the place now goes on here, once everything that came before is taken; whether it has begun.
+    pub(super) greeted: Option<(u64, Start, bool)>,
     /// Nothing more was in the ring at the last look.
     pub(super) drained: bool,
     /// A client that connected has not been told yet that all its messages are delivered.
@@ -118,7 +118,8 @@ impl<F: Fabric> Opener<'_, F> {
         let geometry = self.limits.control_ring(self.topology);
         let main = self.link(peer, MAIN)?;
         let region = self.region(CONTROL, peer, CREDIT_CELLS_BYTES + geometry.bytes())?;
-        let mut outbound = self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false })?;
+        let mut outbound =
+            self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false, keeps: 0 })?;
         outbound.add_target(peer, main, CONTROL, (region, 0));
         let inbound = self.inbound(peer, region, geometry, main, 0);
         Ok(Peer { outbound, inbound, main, streaming: None, connected: false })
@@ -133,7 +134,8 @@ impl<F: Fabric> Opener<'_, F> {
     ) -> Result<(Vec<Option<Stream>>, Outbound), NodeError> {
         let geometry = self.limits.stream_ring(self.topology);
         let me = self.fabric.me();
-        let mut outbound = self.outbound(Shape { geometry, serial: me.0, patient: false, catches_up: true })?;
+        let mut outbound =
+            self.outbound(Shape { geometry, serial: me.0, patient: false, catches_up: true, keeps: 0 })?;
         let mut inbound: Vec<Option<Stream>> = peers.iter().map(|_| None).collect();
         for member in self.topology.members(group).filter(|member| *member != me) {
             let link = self.link(member, STREAMING)?;

@@ -4,6 +4,9 @@
 //! - One position for all targets. Nothing at or behind it was ever written under its lap.
 //! - Targets that are started count for flow control; others are neither written nor waited for, but for those that were
 //!   never connected while the owner is patient.
+//! - A ring that keeps its records starts a target again at the first record that is not freed by all who count, while a
+//!   majority counts: what was lost with the connection, or with the peer's memory, is written again, the same bytes to the
+//!   same places. All of it is in staging: nothing is written over before a majority has freed it.
 //! - A credit counts only if it names the generation of the target's last start.
 
 use std::collections::VecDeque;
@@ -97,6 +100,12 @@ pub(super) struct Outbound {
     pub(super) patient: bool,
     /// A target may be started before it can be written; it gets what it missed from staging.
     catches_up: bool,
+    /// See [`Shape::keeps`].
+    keeps: usize,
+    /// A majority has freed what is before this.
+    tail: u64,
+    /// Whether some target has yet to get what was written before.
+    late: bool,
     generations: u64,
 }
 
@@ -110,13 +119,16 @@ pub(super) struct Shape {
     pub(super) patient: bool,
     /// Targets may be started before they can be written.
     pub(super) catches_up: bool,
+    /// If not 0: records are kept until at least so many targets have freed them, and written again to whoever is started
+    /// before that.
+    pub(super) keeps: usize,
 }
 
 impl Outbound {
     pub(super) fn new<F: Fabric>(fabric: &mut F, shape: Shape, seal: Seal) -> Result<Self, NodeError> {
-        let Shape { geometry, serial, patient, catches_up } = shape;
+        let Shape { geometry, serial, patient, catches_up, keeps } = shape;
         let longest = record_cells(geometry.max_payload()) as u64 * 64;
-        let staging = if catches_up || longest > u64::from(fabric.capabilities().inline_bytes) {
+        let staging = if catches_up || keeps > 0 || longest > u64::from(fabric.capabilities().inline_bytes) {
             let me = fabric.me();
             let purpose = Purpose(STAGING.0 + serial);
             Some(fabric.register(RegionSpec { purpose, writer: me, bytes: geometry.bytes() })?)
@@ -125,7 +137,20 @@ impl Outbound {
         };
         let writer = RingWriter::new(geometry, seal);
         let targets = Vec::new();
-        Ok(Outbound { writer, geometry, seal, staging, targets, news: false, patient, catches_up, generations: 0 })
+        Ok(Outbound {
+            writer,
+            geometry,
+            seal,
+            staging,
+            targets,
+            news: false,
+            patient,
+            catches_up,
+            keeps,
+            tail: 0,
+            late: false,
+            generations: 0,
+        })
     }
 
     /// Bytes registered for staging.
@@ -158,14 +183,17 @@ impl Outbound {
     /// A target counts from here on. Everything that is written from the returned position on goes to it, too.
     pub(super) fn start(&mut self, target: usize) -> Start {
         self.generations += 1;
-        let start = Start { position: self.writer.position(), generation: self.generations };
+        let end = self.writer.position();
+        let start = Start { position: if self.keeps > 0 { self.tail } else { end }, generation: self.generations };
+        let (geometry, seal) = (self.geometry, self.seal);
         let target = &mut self.targets[target];
         target.course = Course::Started;
         target.remote = None;
         target.generation = start.generation;
         target.freed = start.position;
         target.told = None;
-        target.behind = None;
+        target.behind = (start.position < end).then(|| staging_reader(geometry, start.position, seal));
+        self.late = self.is_behind();
         self.settle_freed();
         start
     }
@@ -177,6 +205,7 @@ impl Outbound {
             target.course = Course::Stopped;
             target.told = None;
             target.behind = None;
+            self.late = self.is_behind();
             self.settle_freed();
         }
     }
@@ -188,8 +217,12 @@ impl Outbound {
 
     fn settle_freed(&mut self) {
         let counted = self.targets.iter().filter(|target| target.is_started()).map(|target| target.freed);
+        if self.keeps > 0 && counted.clone().count() < self.keeps {
+            return;
+        }
         if let Some(freed) = counted.min() {
             self.writer.credit(freed);
+            self.tail = self.tail.max(freed);
         }
     }
 
@@ -267,8 +300,8 @@ impl Outbound {
         let position = self.writer.position();
         let Some(place) = self.writer.seal(bytes, record) else { return 0 };
         let inline = place.words * WORD <= fabric.capabilities().inline_bytes as usize;
-        let lags = self.catches_up && self.targets.iter().any(|target| lags(target, links));
-        if !inline || lags {
+        let lags = (self.catches_up || self.late) && self.targets.iter().any(|target| lags(target, links));
+        if !inline || lags || self.keeps > 0 {
             self.stage(fabric, &place, record);
         }
         let source = match self.staging {
@@ -347,10 +380,16 @@ impl Outbound {
                 target.behind = None;
             }
         }
+        self.late = self.is_behind();
         writes
     }
 
-    /// Whether a target has yet to get what was written before.
+    /// Whether a target that was started has yet to get what was written before; see [`catch_up`](Outbound::catch_up).
+    pub(super) fn is_late(&self) -> bool {
+        self.late
+    }
+
+    /// The same, looked at.
     pub(super) fn is_behind(&self) -> bool {
         self.targets.iter().any(|target| target.behind.is_some())
     }

@@ -32,7 +32,7 @@ impl Replica {
         if message.destinations.get(position).is_some_and(|to| to.group != group) {
             return Err(Rejected::Sender(from));
         }
-        if message.delivered {
+        if message.delivered || message.void {
             return Ok(());
         }
         message.votes.record(&Vote { position, voter, implied, ballot: ack.ballot, times: ack.times }, any_vector);

@@ -13,10 +13,10 @@ impl Replica {
             let window = &self.windows[usize::from(client.0)];
             let slot = window.assigned;
             let any_order = planted!(self.config.plant, NoFifo);
-            if window.is_here(slot) && window.slot(slot).void {
-                self.windows[usize::from(client.0)].assigned += 1;
+            if window.closed > 0 && self.void_closed(client, slot, effects) {
                 continue;
             }
+            let window = &self.windows[usize::from(client.0)];
             if !window.holds(slot) || !(any_order || window.may_assign(&window.slot(slot).set)) {
                 return;
             }

@@ -2,10 +2,14 @@
 
 use stentor_fabric::ProcessId;
 
+use super::window::Window;
 use super::{Rejected, Replica, Stage, Variant};
 use crate::letter::{Letter, Subject};
 use crate::plant::planted;
 use crate::{Ballot, ClientId, Effects, GroupId, Place};
+
+/// Most bodies that are forwarded at once: half of the letters that may wait for one peer.
+const BODIES: u64 = 32;
 
 impl Replica {
     /// Another member wrote a letter. One that [fences](Letter::fences) a ballot larger than
@@ -39,8 +43,9 @@ impl Replica {
                 self.on_transfer(from, *ballot, state, effects);
             }
             Letter::Announce { group, ballot } => self.on_announce(*group, *ballot, effects),
-            Letter::WantBody(subject) => self.on_want(from, *subject, effects),
-            Letter::Gone(_) => self.on_gone(effects),
+            Letter::WantBody(subject) => self.on_want(from, *subject, 1, effects),
+            Letter::WantBodies(subject) => self.on_want(from, *subject, BODIES, effects),
+            Letter::Gone(subject) => self.on_gone(*subject, effects),
             Letter::Ask(subject) => self.on_ask(from, *subject, effects),
             Letter::Decided { subject, ballot, times } if *ballot <= self.ballot => {
                 self.on_decided(*subject, Some(times), effects);
@@ -50,6 +55,9 @@ impl Replica {
             Letter::Forgotten(subject) if self.leads => self.on_decided(*subject, None, effects),
             Letter::Forgotten(_) => {}
             Letter::Refused(subject) => self.on_refused(*subject, effects),
+            Letter::Seek(spot) => self.on_seek(from, *spot, effects),
+            Letter::Lacking(spot) => self.on_lacking(from, *spot, effects),
+            Letter::Voided(spot) => self.on_voided(from, *spot, effects),
             Letter::Lead => {}
         }
         Ok(())
@@ -70,7 +78,7 @@ impl Replica {
                 known && self.config.topology.member_bit(*group, ballot.leader()).is_some()
             }
             Letter::Refuse { promised } => own && self.config.topology.member_bit(group, promised.leader()).is_some(),
-            Letter::WantBody(_) | Letter::Gone(_) => from != self.config.me,
+            Letter::WantBody(_) | Letter::WantBodies(_) | Letter::Gone(_) => from != self.config.me,
             Letter::Decided { .. } => from != self.config.me,
             Letter::Forgotten(_) => from != self.config.me,
             Letter::Refused(_) => group != self.group,
@@ -121,17 +129,30 @@ impl Replica {
         self.windows.get(usize::from(subject.client.0))?.find(subject.sequence)
     }
 
-    fn on_want<E: Effects>(&mut self, from: ProcessId, subject: Subject, effects: &mut E) {
+    /// Forwards a message, and what is held behind it.
+    fn on_want<E: Effects>(&mut self, from: ProcessId, subject: Subject, most: u64, effects: &mut E) {
+        let held = |slot| {
+            let window = &self.windows[usize::from(subject.client.0)];
+            window.is_here(slot) && window.slot(slot).body
+        };
         match self.find(subject) {
-            Some(slot) if self.windows[usize::from(subject.client.0)].slot(slot).body => {
+            Some(slot) if held(slot) => {
                 effects.body(from, subject.client, slot);
+                (slot + 1..slot + most).take_while(|slot| held(*slot)).for_each(|slot| {
+                    effects.spare_body(from, subject.client, slot);
+                });
             }
             _ => effects.letter(from, &Letter::Gone(subject)),
         }
     }
 
     /// A body that is needed is nowhere to be had: the application's state contains it.
-    fn on_gone<E: Effects>(&mut self, effects: &mut E) {
+    fn on_gone<E: Effects>(&mut self, subject: Subject, effects: &mut E) {
+        let held = |window: &Window| window.holds_somewhere(subject.sequence);
+        if self.windows.get(usize::from(subject.client.0)).is_some_and(held) {
+            // It came through its client's ring meanwhile.
+            return;
+        }
         match &self.stage {
             Stage::Campaigning(_) => self.want_transfer(effects),
             Stage::Leading | Stage::Preparing => {}
@@ -163,7 +184,13 @@ impl Replica {
     }
 
     /// A leader, of this group or of another, says that a message is decided: at these times, or so long ago that it has
-    /// forgotten them.
+    /// forgotten them. Then they are those of the vector here, if there is one:
+    ///
+    /// Let V be what the message is decided at, in ballot c of this group. A majority of this group processed the entry with
+    /// V in c, so every leader of c or later has appended or adopted it. V's time of another group came in a ballot b of that
+    /// group in which a majority acknowledged it, and that time stays the same in all later ballots of that group. Who has
+    /// processed V has heard of b before (`say_known`), so every later leader here has; it takes no timestamp of a smaller
+    /// ballot. So what replaces a time of V is equal to it.
     fn on_decided<E: Effects>(&mut self, subject: Subject, times: Option<&Vec<u64>>, effects: &mut E) {
         let Some(slot) = self.find(subject) else { return };
         let message = self.windows[usize::from(subject.client.0)].slot(slot);
@@ -212,9 +239,7 @@ impl Replica {
     ) {
         let message = self.windows[usize::from(client.0)].slot(slot);
         let subject = Subject { client, sequence: message.sequence };
-        if message.void && group != self.group {
-            effects.letter(to, &Letter::Refused(subject));
-        } else if message.is_settled() {
+        if message.is_settled() {
             let (ballot, times) = (self.known(group), message.times().words().to_vec());
             effects.letter(to, &Letter::Decided { subject, ballot, times });
         }

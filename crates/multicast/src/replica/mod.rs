@@ -7,6 +7,7 @@
 //! *placeholder* (timestamps or acknowledgements came before the body) → *held* (body there) → *ordered* (own group's
 //! timestamp known from the stream, or assigned here) → *vector* (stream processed through the whole vector) →
 //! *delivered*; and *decided* as soon as it is held and a majority of every destination group acknowledged one vector.
+//! Or *void*: never to be delivered (`void.rs`).
 //! Delivered messages are retained until their places are used again.
 //!
 //! # States of a member
@@ -20,6 +21,8 @@
 //!   snapshot that the promise carries.
 //! - A new leader's state contains every message that a majority acknowledged in an earlier ballot, with all its times.
 //! - The clock is at least every time in every vector that this member has appended or processed.
+//! - A member has heard of the ballots of all times in vectors that it has appended or processed: followers are told in the
+//!   stream, before. So no leader takes a time from a leader that is older than one whose time counted here.
 //! - Times given by one leader rise with the stream's counter.
 //! - A message counts in the order with its own group's tentative timestamp until it is itself decided; keys only rise.
 
@@ -34,6 +37,7 @@ mod repair;
 mod slot;
 mod stream;
 mod vector;
+mod void;
 mod votes;
 mod window;
 
@@ -97,6 +101,8 @@ pub trait Effects {
     fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>);
     /// Hand a message to the application.
     fn deliver(&mut self, delivery: &Delivery);
+    /// Slots of a client are free that were not delivered: its process may wait for them.
+    fn freed(&mut self, _client: ClientId) {}
     /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
     /// ballot need not be written any more.
     fn begin_stream(&mut self, ballot: Ballot);
@@ -105,6 +111,10 @@ pub trait Effects {
     fn letter(&mut self, to: ProcessId, letter: &Letter);
     /// Forward the body that is held in a slot to a member; answer [`Letter::Gone`] if it is not there any more.
     fn body(&mut self, to: ProcessId, client: ClientId, slot: u64);
+    /// Forward a body as well, if it is still there.
+    fn spare_body(&mut self, to: ProcessId, client: ClientId, slot: u64) {
+        self.body(to, client, slot);
+    }
     /// The application takes over the state that came with the letter at hand: that after `number` deliveries.
     fn restore(&mut self, number: u64);
 }
@@ -235,6 +245,8 @@ pub struct Replica {
     stage: Stage,
     /// By group, the largest ballot that was heard of.
     known: Vec<Ballot>,
+    /// Of those, what the followers were told: with the state, or in the stream.
+    said: Vec<Ballot>,
     /// Processes that want to be taken in.
     joiners: Vec<Admitted>,
     /// Processes that the ballot led from here takes in.
@@ -276,7 +288,7 @@ impl Replica {
             panic!("{} is not a member of a group", config.me)
         };
         let topology = &config.topology;
-        let known = topology.group_ids().map(|group| topology.first_ballot(group)).collect();
+        let known: Vec<Ballot> = topology.group_ids().map(|group| topology.first_ballot(group)).collect();
         let windows = (0..topology.clients()).map(|_| Window::new(config.window)).collect();
         let mut replica = Replica {
             group,
@@ -290,6 +302,7 @@ impl Replica {
             stream_ballot: Ballot::NONE,
             leads: false,
             stage: Stage::Idle,
+            said: known.clone(),
             known,
             joiners: Vec::new(),
             admitted: Vec::new(),
@@ -381,7 +394,7 @@ impl Replica {
     pub fn undelivered(&self) -> impl Iterator<Item = MessageId> + '_ {
         self.windows.iter().zip(0..).flat_map(|(window, client)| {
             let here = window.open().filter(|slot| window.is_here(*slot)).map(|slot| window.slot(slot));
-            let open = here.filter(|message| message.ordered && !message.delivered);
+            let open = here.filter(|message| message.ordered && !message.delivered && !message.void);
             open.map(move |message| MessageId { client: ClientId(client), sequence: message.sequence })
         })
     }
@@ -485,7 +498,8 @@ impl Replica {
 
     /// Everything that decides what this member does next; the order is derived from it.
     fn essence(&self) -> impl Hash + PartialEq + '_ {
-        let ballots = (self.joining, self.fresh, self.promised, self.ballot, self.stream_ballot, &self.known);
+        let ballots =
+            (self.joining, self.fresh, self.promised, self.ballot, self.stream_ballot, &self.known, &self.said);
         let roles = (&self.stage, &self.joiners, &self.admitted, self.installed);
         (ballots, roles, self.clock, self.counter, &self.windows, self.delivered, self.age, self.put_off)
     }

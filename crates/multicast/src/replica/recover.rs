@@ -195,6 +195,7 @@ impl Replica {
         self.age = 0;
         let revived = planted!(self.config.plant, HighestBallotPerMessage).then(|| candidacy.revive(state));
         self.adopt(revived.as_ref().unwrap_or(state), self.promised, 0, true);
+        self.said.clone_from(&self.known);
         effects.begin_stream(self.ballot);
         for member in self.others() {
             let admitted = self.admitted.iter().any(|(process, _)| *process == member);
@@ -236,6 +237,7 @@ impl Replica {
                 effects.letter(process, &announce);
             }
         }
+        self.say_known(effects);
         if !planted!(self.config.plant, NotProposedAgain) {
             self.propose_again(effects);
         }
@@ -255,7 +257,9 @@ impl Replica {
             let window = &self.windows[usize::from(client)];
             for slot in window.first_undelivered()..window.assigned {
                 let message = self.windows[usize::from(client)].slot(slot);
-                if message.decided.is_none() && !message.void && message.ordered {
+                if message.void && !message.settled {
+                    self.say_void(ClientId(client), slot, effects);
+                } else if message.decided.is_none() && !message.void && message.ordered {
                     self.send_timestamps(ClientId(client), slot, effects);
                     self.vote_again(ClientId(client), slot, effects);
                 }

@@ -18,6 +18,7 @@ impl Replica {
             self.repeat_letters(effects);
         }
         for client in 0..self.windows.len() as u16 {
+            self.look_for_gap(ClientId(client), effects);
             for slot in self.windows[usize::from(client)].open() {
                 self.grow_old(ClientId(client), slot, effects);
             }
@@ -58,8 +59,13 @@ impl Replica {
             return;
         }
         let assigned = slot < window.assigned;
+        let over = window.is_over(window.slot(slot).sequence);
         let message = window.slot_mut(slot);
-        if message.groups == 0 || message.void || message.delivered {
+        if message.void {
+            self.grow_old_void(client, slot, effects);
+            return;
+        }
+        if message.groups == 0 || message.delivered {
             return;
         }
         message.age += 1;
@@ -84,7 +90,8 @@ impl Replica {
                 // It prepares to lead.
                 _ if leader == self.config.me => {}
                 (true, _) if !settled => effects.letter(leader, &Letter::Ask(subject)),
-                (false, true) if slot == self.windows[usize::from(client.0)].assigned => {
+                // Of a process that is gone, the leader must know also what lies behind a gap.
+                (false, true) if over || slot == self.windows[usize::from(client.0)].assigned => {
                     effects.body(leader, client, slot);
                 }
                 _ => {}
@@ -157,6 +164,7 @@ impl Replica {
         let leader = self.promised.leader();
         let next = item.counter <= self.counter + 1;
         if next && leader != self.config.me && self.promised == self.ballot && !self.is_joining() {
+            // Who was taken in misses what came before clients met it, not this one alone.
             let subject = Subject { client: item.head.client, sequence: item.head.sequence };
             if planted!(self.config.plant, AckWithoutBody)
                 && let StreamEntry::Assign { position, ballot, time } = item.entry
@@ -164,7 +172,7 @@ impl Replica {
             {
                 effects.acknowledge(leader, &Ack { head: item.head, position, ballot, times: Times::new(&[time]) });
             }
-            effects.letter(leader, &Letter::WantBody(subject));
+            effects.letter(leader, &Letter::WantBodies(subject));
         }
     }
 
@@ -196,39 +204,6 @@ impl Replica {
         }
         self.acknowledge_all(Some(peer), effects);
         Ok(())
-    }
-
-    /// Another destination group will never deliver a message.
-    pub(super) fn on_refused<E: Effects>(&mut self, subject: Subject, effects: &mut E) {
-        let Some(slot) = self.find(subject).filter(|_| self.leads) else { return };
-        let message = self.windows[usize::from(subject.client.0)].slot(slot);
-        if message.decided.is_some() || message.void || !message.ordered {
-            return;
-        }
-        self.counter += 1;
-        let head = message.head(subject.client, message.own);
-        effects.to_followers(&StreamItem { head, counter: self.counter, entry: StreamEntry::Void });
-        self.void(subject.client, slot);
-        self.settle(subject.client, effects);
-    }
-
-    /// The message will never be delivered.
-    pub(super) fn void(&mut self, client: ClientId, slot: u64) {
-        let leads = self.ballot.leader() == self.config.me;
-        let window = &mut self.windows[usize::from(client.0)];
-        let assigned = slot < window.assigned;
-        let message = window.slot_mut(slot);
-        if message.void || message.delivered {
-            return;
-        }
-        let (undecided, set) = (message.decided.is_none() && assigned && leads, message.set);
-        message.void = true;
-        message.votes.clear();
-        window.assigned = window.assigned.max(slot + 1);
-        if undecided {
-            window.count_decided(set);
-        }
-        window.pass_delivered();
     }
 
     /// Whether the state to take over needs bodies that are missing.

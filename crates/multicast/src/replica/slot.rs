@@ -33,8 +33,12 @@ pub(super) struct Slot {
     /// The final timestamp, once decided.
     pub(super) decided: Option<Timestamp>,
     pub(super) delivered: bool,
-    /// Never to be delivered.
+    /// Never to be delivered, if the entry that says so is not lost with its ballot (see `void.rs`).
     pub(super) void: bool,
+    /// Void for good: a majority of the group has processed that.
+    pub(super) settled: bool,
+    /// Of a void slot that is not settled: members that have processed it, as its leader knows.
+    pub(super) voiders: u64,
     /// Ticks since something was last done about it.
     pub(super) age: u8,
 }
@@ -55,8 +59,15 @@ impl Slot {
         self.vector = false;
         self.decided = None;
         self.delivered = false;
-        self.void = false;
+        self.revive();
         self.age = 0;
+    }
+
+    /// Not void.
+    fn revive(&mut self) {
+        self.void = false;
+        self.settled = false;
+        self.voiders = 0;
     }
 
     /// Whether a message with this sequence may be in this slot: it is the one that is known here, or a later process of
@@ -68,6 +79,10 @@ impl Slot {
     /// An item came for this slot: checks that it names the same message, or gives the slot its name.
     pub(super) fn name(&mut self, head: &Head, slot: u64, lenient: bool) -> Result<(), Rejected> {
         let groups = usize::from(head.groups);
+        if self.void {
+            // Whatever it is called, nothing comes of it.
+            return Ok(());
+        }
         if self.groups != 0 && self.sequence != head.sequence && !self.body && self.may_be(head.sequence) && !lenient {
             self.clear();
         }
@@ -161,7 +176,7 @@ impl Slot {
         self.ordered = false;
         self.vector = false;
         self.decided = None;
-        self.void = false;
+        self.revive();
         if !leads {
             self.times.fill(0);
             self.ballots.fill(0);
@@ -186,6 +201,7 @@ impl Slot {
             self.own = entry.position(group).unwrap_or(0);
         }
         self.void = entry.void;
+        self.settled = entry.void && entry.decided;
         if entry.void {
             return;
         }

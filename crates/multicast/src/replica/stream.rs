@@ -6,7 +6,7 @@ use super::{Rejected, Replica, Stage};
 use crate::item::{StreamEntry, StreamItem};
 use crate::letter::{Letter, Subject};
 use crate::plant::planted;
-use crate::{Ballot, ClientId, Effects};
+use crate::{Ballot, ClientId, Effects, Place};
 
 impl Replica {
     /// Whether a stream entry must wait: for its body, for the state of its ballot, or for the state that has the entries
@@ -23,12 +23,14 @@ impl Replica {
         if item.counter > self.counter + 1 {
             return true;
         }
+        if matches!(item.entry, StreamEntry::Heard(_)) {
+            return false;
+        }
         let window = self.windows.get(usize::from(item.head.client.0));
-        let needs_body = !matches!(item.entry, StreamEntry::Void);
-        needs_body
-            && window.is_some_and(|window| {
-                window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence))
-            })
+        window.is_some_and(|window| match item.entry {
+            StreamEntry::Void { .. } => window.resolve_void(&item.head).is_some_and(|slot| window.is_beyond(slot)),
+            _ => window.resolve(&item.head).is_some_and(|slot| !window.holds_message(slot, item.head.sequence)),
+        })
     }
 
     /// Whether entries of this process's stream are to be processed now.
@@ -71,6 +73,14 @@ impl Replica {
         if item.counter != self.counter + 1 {
             return Err(Rejected::Counter { counter: item.counter, expected: self.counter + 1 });
         }
+        if let StreamEntry::Heard(ballot) = item.entry {
+            let Some(Place::Member { group, .. }) = self.config.topology.place(ballot.leader()) else {
+                return Err(Rejected::Ballot(ballot));
+            };
+            self.counter += 1;
+            self.hear_of(group, ballot);
+            return Ok(());
+        }
         let client = item.head.client;
         if usize::from(client.0) >= self.windows.len() {
             return Err(Rejected::Client(client.0));
@@ -80,10 +90,15 @@ impl Replica {
         {
             return Err(Rejected::Ballot(ballot));
         }
+        if let StreamEntry::Void { settled } = item.entry {
+            let window = &self.windows[usize::from(client.0)];
+            window.resolve_void(&item.head).map_or(Ok(()), |slot| window.check(client, slot))?;
+            self.counter += 1;
+            self.on_void(&item.head, settled, effects);
+            return Ok(());
+        }
         let window = &self.windows[usize::from(client.0)];
-        if let Some(slot) = window.resolve(&item.head)
-            && !matches!(item.entry, StreamEntry::Void)
-        {
+        if let Some(slot) = window.resolve(&item.head) {
             window.check(client, slot)?;
             if !window.holds(slot) {
                 return Err(Rejected::NotHeld { client: client.0, slot });
@@ -99,17 +114,15 @@ impl Replica {
             return Ok(());
         };
         let window = &self.windows[usize::from(client.0)];
-        if matches!(item.entry, StreamEntry::Void) {
-            self.counter += 1;
-            self.void(client, slot);
-            self.deliver_due(effects);
-            return Ok(());
-        }
         // A planted bug may have found another slot.
         if !window.holds(slot) {
             return Err(Rejected::NotHeld { client: client.0, slot });
         }
         self.counter += 1;
+        if window.slot(slot).void {
+            // Refused by another group, which a leader since may not know.
+            return Ok(());
+        }
         if window.slot(slot).delivered {
             // The leader does not know: it is told what it needs by acknowledging again.
             if let StreamEntry::Vector(times) = item.entry
@@ -131,7 +144,7 @@ impl Replica {
             StreamEntry::Assign { time, .. } => self.order_assigned(client, slot, time),
             StreamEntry::Remote { position, ballot, time } => message.stamp(usize::from(position), ballot, time),
             StreamEntry::Vector(times) => message.stamp_all(times),
-            StreamEntry::Void => return,
+            StreamEntry::Void { .. } | StreamEntry::Heard(_) => return,
         }
         let message = self.windows[usize::from(client.0)].slot(slot);
         // A vector that comes again, with other times or not, is acknowledged again: that is what it came for.

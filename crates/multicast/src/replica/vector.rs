@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Variant};
-use crate::item::{RemoteTimestamp, StreamEntry, StreamItem};
+use crate::item::{Head, RemoteTimestamp, StreamEntry, StreamItem};
 use crate::letter::{Letter, Subject};
 use crate::plant::planted;
 use crate::{ClientId, Effects, Place};
@@ -40,7 +40,8 @@ impl Replica {
         }
         let Some(slot) = self.locate(&item.head)? else {
             let subject = Subject { client: item.head.client, sequence: item.head.sequence };
-            effects.letter(from, &Letter::Forgotten(subject));
+            let superseded = self.windows[usize::from(item.head.client.0)].is_superseded(&item.head);
+            effects.letter(from, &if superseded { Letter::Refused(subject) } else { Letter::Forgotten(subject) });
             return Ok(());
         };
         let (client, position) = (item.head.client, usize::from(item.position));
@@ -49,8 +50,18 @@ impl Replica {
             return Err(Rejected::Sender(from));
         }
         self.hear_of(group, item.ballot);
+        if self.leads && item.ballot > self.said[usize::from(group.0)] {
+            self.say_known(effects);
+        }
         let message = self.windows[usize::from(client.0)].slot_mut(slot);
-        if message.void || message.decided.is_some() {
+        if message.void {
+            if message.settled {
+                // By the name that the sender knows: nobody here may have seen the message.
+                effects.letter(from, &Letter::Refused(Subject { client, sequence: item.head.sequence }));
+            }
+            return Ok(());
+        }
+        if message.decided.is_some() {
             self.tell_outcome(from, group, client, slot, effects);
             return Ok(());
         }
@@ -69,6 +80,18 @@ impl Replica {
             self.settle(client, effects);
         }
         Ok(())
+    }
+
+    /// Tells the followers which ballots of other groups were heard of since they were told.
+    pub(super) fn say_known<E: Effects>(&mut self, effects: &mut E) {
+        for at in 0..self.known.len() {
+            let ballot = self.known[at];
+            if ballot > std::mem::replace(&mut self.said[at], ballot) && at != usize::from(self.group.0) {
+                self.counter += 1;
+                let entry = StreamEntry::Heard(ballot);
+                effects.to_followers(&StreamItem { head: Head::NONE, counter: self.counter, entry });
+            }
+        }
     }
 
     /// V1: every other group's timestamp goes to the followers on its own, as it comes.

@@ -3,10 +3,10 @@
 
 use super::Rejected;
 use super::slot::Slot;
-use crate::item::Head;
+use crate::item::{Head, ShortSlot};
 use crate::message::Destination;
 use crate::state::{ClientState, Entry};
-use crate::{ClientId, GroupId, GroupSet};
+use crate::{ClientId, GroupId, GroupSet, ids};
 
 /// A client's slots at this group. The client uses a slot again, a window later, only when every member that it counts
 /// has delivered what was there; until then it is retained for whoever has not.
@@ -17,7 +17,7 @@ pub(super) struct Window {
     base: u64,
     /// Sequence of the last slot before `base`: sequences rise with slots, so what is not above it is about freed ones.
     freed: u64,
-    /// The first slot that is neither delivered nor void.
+    /// The first slot that is neither delivered nor void for good.
     delivered: u64,
     /// Sequence of the last slot before `delivered`.
     done: u64,
@@ -27,6 +27,24 @@ pub(super) struct Window {
     pub(super) assigned: u64,
     /// Assigned but undecided messages, counted by destination set (for the FIFO rule).
     undecided: Vec<(GroupSet, u32)>,
+    /// See [`ClientState::closed`].
+    pub(super) closed: u64,
+    /// Whatever process multicast what is held here is gone, and no other one has begun in its place.
+    pub(super) over: bool,
+    /// The processes with eras below this are gone.
+    pub(super) over_below: u64,
+    /// The first unassigned slot, if it stands in the way.
+    pub(super) gap: Gap,
+}
+
+/// A slot that nobody can assign, ahead of one whose body is held, as a leader sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Gap {
+    pub(super) slot: u64,
+    /// Ticks since that was seen, or since the others were asked.
+    pub(super) age: u8,
+    /// Members that hold nothing there.
+    pub(super) lacking: u64,
 }
 
 impl Window {
@@ -40,6 +58,10 @@ impl Window {
             top: 0,
             assigned: 0,
             undecided: Vec::new(),
+            closed: 0,
+            over: false,
+            over_below: 0,
+            gap: Gap::default(),
         }
     }
 
@@ -48,7 +70,7 @@ impl Window {
         self.base
     }
 
-    /// The first slot that is neither delivered nor void.
+    /// The first slot that is neither delivered nor void for good.
     pub(super) fn first_undelivered(&self) -> u64 {
         self.delivered
     }
@@ -79,13 +101,53 @@ impl Window {
         }
         // Sequences rise with slots: it can only be one of those that are delivered and retained.
         let slot = head.slot.from(self.base);
-        (slot < self.delivered && self.slot(slot).sequence == head.sequence).then_some(slot)
+        let same = |known: &Slot| known.sequence == head.sequence || known.void && ids::is_nameless(known.sequence);
+        (slot < self.delivered && same(self.slot(slot))).then_some(slot)
+    }
+
+    /// The slot that an entry about a void one is about, if it is not freed already; it may be beyond the window.
+    pub(super) fn resolve_void(&self, head: &Head) -> Option<u64> {
+        let slot = head.slot.from(self.base);
+        (slot - self.base < ShortSlot::SPAN / 2).then_some(slot)
+    }
+
+    /// Whether a slot is beyond the window.
+    pub(super) fn is_beyond(&self, slot: u64) -> bool {
+        slot >= self.delivered + self.slots.len() as u64
+    }
+
+    /// Whether the process that multicast a message is gone.
+    pub(super) fn is_over(&self, sequence: u64) -> bool {
+        self.over || ids::era(sequence) < self.over_below
+    }
+
+    /// The first slot from `from` on that something is known about, and that satisfies a condition.
+    pub(super) fn first_from(&self, from: u64, condition: impl Fn(&Slot) -> bool) -> Option<u64> {
+        let end = self.top.min(self.base + self.slots.len() as u64);
+        (from.max(self.delivered)..end).find(|slot| condition(self.slot(*slot)))
+    }
+
+    /// Behind the last slot whose body is held; everything below counts, held or not.
+    pub(super) fn end_of_held(&self) -> u64 {
+        let end = self.top.min(self.base + self.slots.len() as u64).max(self.delivered);
+        (self.delivered..end).rev().find(|slot| self.slot(*slot).body).map_or(self.delivered, |last| last + 1)
+    }
+
+    /// Whether another message was delivered in the slot of this one, which is delivered nowhere then.
+    pub(super) fn is_superseded(&self, head: &Head) -> bool {
+        let slot = head.slot.from(self.base);
+        slot < self.delivered && self.slot(slot).sequence > head.sequence
     }
 
     /// The retained slot of a message.
     pub(super) fn find(&self, sequence: u64) -> Option<u64> {
         let end = self.top.max(self.assigned).min(self.base + self.slots.len() as u64);
         (self.base..end).find(|slot| self.slot(*slot).sequence == sequence)
+    }
+
+    /// Whether a message is held, or was delivered.
+    pub(super) fn holds_somewhere(&self, sequence: u64) -> bool {
+        sequence <= self.done || self.find(sequence).is_some_and(|slot| self.holds(slot))
     }
 
     /// The largest sequence that is or was named here.
@@ -110,7 +172,7 @@ impl Window {
             return Err(Rejected::Sequence { client: client.0, sequence, last });
         }
         match self.slot_or_none(slot) {
-            Some(known) if known.body && known.sequence == sequence => Ok(None),
+            Some(known) if known.void || known.body && known.sequence == sequence => Ok(None),
             Some(known) if known.may_be(sequence) => Ok(Some(slot)),
             None => Ok(Some(slot)),
             Some(_) => Err(Rejected::OtherMessage { client: client.0, slot, sequence }),
@@ -122,8 +184,8 @@ impl Window {
     }
 
     pub(super) fn check(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
-        let end = self.delivered + self.slots.len() as u64;
-        if slot >= end {
+        if self.is_beyond(slot) {
+            let end = self.delivered + self.slots.len() as u64;
             return Err(Rejected::BeyondWindow { client: client.0, slot, end });
         }
         Ok(())
@@ -155,7 +217,7 @@ impl Window {
         &mut self.slots[slot as usize & mask]
     }
 
-    /// Passes slots that are delivered or void.
+    /// Passes slots that are delivered or void for good.
     pub(super) fn pass_delivered(&mut self) {
         while self.is_here(self.delivered) && self.slot(self.delivered).is_over() {
             self.done = self.done.max(self.slot(self.delivered).sequence);
@@ -198,7 +260,7 @@ impl Window {
     /// What is processed here: every assigned slot that is retained.
     pub(super) fn state(&self) -> ClientState {
         let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry()).collect();
-        ClientState { delivered: self.delivered, from: self.base, freed: self.freed, entries }
+        ClientState { delivered: self.delivered, from: self.base, freed: self.freed, closed: self.closed, entries }
     }
 
     /// Whether something below what this state retains is not delivered here.
@@ -261,6 +323,8 @@ impl Window {
             }
         }
         self.assigned = state.assigned().max(self.delivered);
+        self.closed = state.closed;
+        self.gap = Gap::default();
         self.pass_delivered();
         self.undecided.clear();
         for slot in self.delivered..self.assigned {
@@ -276,7 +340,7 @@ impl Window {
 impl Slot {
     /// Whether nothing is left to do.
     fn is_over(&self) -> bool {
-        self.delivered || self.void
+        self.delivered || self.void && self.settled
     }
 
     /// As it goes to other members.
@@ -287,7 +351,7 @@ impl Slot {
             destinations: self.destinations.clone(),
             times: if self.destinations.is_empty() { Vec::new() } else { self.times().words().to_vec() },
             vector: complete,
-            decided: complete && self.is_settled(),
+            decided: if self.void { self.settled } else { complete && self.is_settled() },
             void: self.void,
         }
     }

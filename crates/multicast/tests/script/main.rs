@@ -9,4 +9,5 @@ mod process;
 mod state;
 mod stream;
 mod timestamp;
+mod void;
 mod window;

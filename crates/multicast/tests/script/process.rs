@@ -22,7 +22,8 @@ pub(crate) enum Effect {
     Letter { to: u16, letter: Letter },
     Body { to: u16, slot: u64 },
     Restore(u64),
-    Void { head: Head, counter: u64 },
+    Void { head: Head, counter: u64, settled: bool },
+    Heard { counter: u64, ballot: Ballot },
 }
 
 #[derive(Default)]
@@ -35,7 +36,8 @@ impl Effects for Recorder {
             StreamEntry::Assign { position, ballot, time } => Effect::Assign { head, counter, position, ballot, time },
             StreamEntry::Vector(times) => Effect::Vector { head, counter, times: times.words().to_vec() },
             StreamEntry::Remote { position, ballot, time } => Effect::Remote { head, counter, position, ballot, time },
-            StreamEntry::Void => Effect::Void { head, counter },
+            StreamEntry::Void { settled } => Effect::Void { head, counter, settled },
+            StreamEntry::Heard(ballot) => Effect::Heard { counter, ballot },
         });
     }
 
@@ -155,6 +157,22 @@ impl Process {
 
     pub(crate) fn remote(&mut self, head: Head, counter: u64, position: u8, ballot: Ballot, time: u64) -> Done {
         self.entry(head, counter, StreamEntry::Remote { position, ballot, time })
+    }
+
+    pub(crate) fn void(&mut self, head: Head, counter: u64, settled: bool) -> Done {
+        self.entry(head, counter, StreamEntry::Void { settled })
+    }
+
+    pub(crate) fn heard(&mut self, counter: u64, ballot: Ballot) -> Done {
+        let none = Head { client: ClientId(0), sequence: 0, slot: ShortSlot::of(0), groups: 1 };
+        self.entry(none, counter, StreamEntry::Heard(ballot))
+    }
+
+    /// Time passes; what is done in these ticks.
+    pub(crate) fn ticks(&mut self, ticks: u32) -> Vec<Effect> {
+        let mut recorder = Recorder::default();
+        (0..ticks).for_each(|_| self.replica.on_tick(&mut recorder));
+        recorder.0
     }
 
     fn entry(&mut self, head: Head, counter: u64, entry: StreamEntry<'_>) -> Done {

@@ -65,11 +65,15 @@ impl<F: Fabric> Member<F> {
     fn send_client_credit(&mut self, client: ClientId, idle: bool) -> bool {
         let freed = self.free_delivered(client);
         let at = usize::from(client.0);
-        let Member { fabric, links, bodies, outputs, window, .. } = self;
+        // A new process must not begin while anything of the one before is here, also behind a gap; to one that has begun
+        // only what is held without a gap is held.
+        let end = if self.replica.is_over(client) { self.replica.end_of_held(client) } else { 0 };
+        let Member { fabric, links, bodies, outputs, window, replica, .. } = self;
         let body = &mut bodies[at];
+        let held = body.held_slots.max(end);
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
         let cells = body.ring.reader.uncredited(body.freed_position) * 4 >= body.ring.reader.geometry().lap_cells();
-        let settled = body.settling && body.drained && body.held_slots == body.freed_slots;
+        let settled = body.settling && body.drained && held == body.freed_slots;
         let small = freed > body.credited_slots;
         if !(slots || cells || settled || outputs.notify[at] || (idle && small)) {
             return body.settling || small;
@@ -83,10 +87,14 @@ impl<F: Fabric> Member<F> {
             return true;
         }
         let position = body.ring.reader.credit(body.freed_position);
-        let values = [position, body.freed_slots, body.last_sequence, body.held_slots, body.ring.generation()];
+        let values = [position, body.freed_slots, body.last_sequence, held, body.ring.generation()];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         body.credited_slots = freed;
-        body.settling &= !settled;
+        if settled {
+            // From now on it may begin.
+            body.settling = false;
+            replica.begin_client(client);
+        }
         outputs.notify[at] = false;
         body.settling
     }

@@ -85,13 +85,17 @@ impl<F: Fabric> Member<F> {
     }
 
     fn greet(&mut self, link: usize, about: About, start: Start) {
-        let greeting = Greeting { about, incarnation: self.links.incarnation, start };
+        let greeting = Greeting { about, incarnation: self.links.incarnation, start, begun: false };
         let sent = self.links.greet(&mut self.fabric, link, greeting);
         self.outputs.counts.write(Step::Letter, sent);
     }
 
     fn down(&mut self, link: usize) {
         let process = self.links[link].peer;
+        if let Some(client) = self.client_of(link) {
+            // It may begin without being heard here, if majorities are enough for it.
+            self.replica.begin_client(client);
+        }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };
         peer.connected = false;
         if link == peer.main {
@@ -104,11 +108,11 @@ impl<F: Fabric> Member<F> {
     }
 
     fn greeted(&mut self, link: usize, greeting: &Greeting) {
-        let Greeting { about: About::Hello, incarnation, start } = *greeting else { return };
+        let Greeting { about: About::Hello, incarnation, start, begun } = *greeting else { return };
         let process = self.links[link].peer;
         if let Some(client) = self.client_of(link) {
             self.links[link].heard = Some(incarnation);
-            self.bodies[usize::from(client.0)].greeted = Some((incarnation, start));
+            self.bodies[usize::from(client.0)].greeted = Some((incarnation, start, begun));
             return;
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };

@@ -282,7 +282,7 @@ impl<F: Fabric> Member<F> {
             words.clear();
             match outgoing {
                 Outgoing::Letter { to, letter, tail } => self.send_state_letter(to, &letter, &tail, &mut words),
-                Outgoing::Body { to, client, slot } => self.send_body(to, client, slot, &mut words),
+                Outgoing::Body { to, client, slot, spare } => self.send_body(to, (client, slot), spare, &mut words),
             }
         }
         self.quiet.disturb();
@@ -307,7 +307,7 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    fn send_body(&mut self, to: ProcessId, client: ClientId, slot: u64, words: &mut Vec<u64>) {
+    fn send_body(&mut self, to: ProcessId, (client, slot): (ClientId, u64), spare: bool, words: &mut Vec<u64>) {
         let at = usize::from(client.0);
         let reader = &self.bodies[at].ring.reader;
         // A record that is looked at is in the mirror before it is known to be whole.
@@ -315,7 +315,7 @@ impl<F: Fabric> Member<F> {
         let reach = reader.position() + record_cells(geometry.max_payload()) as u64;
         let Some(record) = self.stores[at].record(slot, reach, geometry.lap_cells()) else {
             // Delivered here and given up: who needs it needs the application's state.
-            if let Some(sequence) = self.replica.sequence_of(client, slot) {
+            if let Some(sequence) = self.replica.sequence_of(client, slot).filter(|_| !spare) {
                 let gone = Letter::Gone(crate::Subject { client, sequence });
                 words.extend_from_slice(&[LETTER, 0, 0]);
                 gone.encode(words);

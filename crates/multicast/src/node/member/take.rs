@@ -8,7 +8,7 @@ use crate::item::CHUNK;
 use crate::node::app::Application;
 use crate::node::effects::Out;
 use crate::node::open::Peer;
-use crate::{ClientId, Header, Item};
+use crate::{ClientId, Header, Item, ids};
 
 impl<F: Fabric> Member<F> {
     pub(super) fn take_bodies<A: Application>(&mut self, app: &mut A) -> bool {
@@ -43,6 +43,10 @@ impl<F: Fabric> Member<F> {
             };
             ring.reader.advance(&record);
             worked = true;
+            if self.bodies[at].settling {
+                // Whoever has the place multicasts.
+                self.replica.begin_client(client);
+            }
             if self.take_body(client, record, app).is_none() {
                 self.outputs.counts.rejected += 1;
                 // Its place is free at once, and nothing that is delivered will say so.
@@ -57,12 +61,17 @@ impl<F: Fabric> Member<F> {
     fn restart_body<A: Application>(&mut self, client: ClientId, app: &mut A) {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
-        let Some((incarnation, start)) = self.bodies[at].greeted.take() else { return };
+        let Some((incarnation, start, begun)) = self.bodies[at].greeted.take() else { return };
         let body = &mut self.bodies[at];
         if body.ring.incarnation().is_some_and(|before| before != incarnation) {
-            // Of what the process before multicast, nothing may have come here. Its numbers are not used again: not by
+            // Of what the process before multicast, nothing may have come here. Its era is not used again: not by
             // this one, which begins above what it is told, nor by the next, if nothing of this one comes either.
-            body.last_sequence += u64::from(self.window) * self.topology.groups() as u64;
+            body.last_sequence = ids::begin_of_era(ids::era(body.last_sequence) + 1);
+        }
+        if begun {
+            self.replica.begin_client(client);
+        } else {
+            self.replica.succeed(client, body.last_sequence);
         }
         self.stores[at].move_aside(body.freed_slots);
         let process = self.topology.client_process(client);

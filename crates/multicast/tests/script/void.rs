@@ -1,0 +1,182 @@
+//! What clients that died left half-written.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{Ballot, ClientId, Head, Letter, Rejected, ReplicaConfig, Spot, Subject, Variant};
+
+use super::process::{Effect, Process, TWO_GROUPS, head, led_by};
+
+const ERA: u64 = 1 << stentor_multicast::MessageId::ERA_BITS;
+
+/// Client 0's slot.
+fn spot(slot: u64, leader: u16) -> Spot {
+    Spot { client: ClientId(0), slot, ballot: led_by(leader) }
+}
+
+/// As long as a leader waits until it looks for what nobody told it.
+fn patience() -> u32 {
+    4 * u32::from(ReplicaConfig::PATIENCE)
+}
+
+fn letters(effects: &[Effect]) -> Vec<(u16, Letter)> {
+    let letter = |effect: &Effect| match effect {
+        Effect::Letter { to, letter } => Some((*to, letter.clone())),
+        _ => None,
+    };
+    effects.iter().filter_map(letter).collect()
+}
+
+fn voids(effects: &[Effect]) -> Vec<(Head, bool)> {
+    let void = |effect: &Effect| match effect {
+        Effect::Void { head, settled, .. } => Some((*head, *settled)),
+        _ => None,
+    };
+    effects.iter().filter_map(void).collect()
+}
+
+/// The leader of a group of three, which holds the second message of a client and not the first.
+fn leader_before_a_gap(sizes: &[usize]) -> Process {
+    let mut leader = Process::new(sizes, 0, Variant::V2);
+    for member in 1..3 {
+        leader.letter(member, &Letter::Installed { ballot: led_by(0) }).expect("nothing to repeat");
+    }
+    leader.message(0, 2, &[(0, 1)]).expect("the second message");
+    leader
+}
+
+#[test]
+fn a_gap_of_a_client_that_lives_stays() {
+    let mut leader = leader_before_a_gap(&[3]);
+    assert_eq!(letters(&leader.ticks(2 * patience())), []);
+    leader.replica.succeed(ClientId(0), 2);
+    leader.replica.begin_client(ClientId(0));
+    // The one that begins now is of the next era; the message is of the first.
+    assert!(!leader.ticks(patience()).is_empty());
+    let mut leader = Process::new(&[3], 0, Variant::V2);
+    for member in 1..3 {
+        leader.letter(member, &Letter::Installed { ballot: led_by(0) }).expect("nothing to repeat");
+    }
+    leader.replica.succeed(ClientId(0), 2);
+    leader.replica.begin_client(ClientId(0));
+    leader.message(0, ERA + 2, &[(0, 1)]).expect("the second message of the one that has begun");
+    assert_eq!(letters(&leader.ticks(2 * patience())), []);
+}
+
+#[test]
+fn a_gap_is_void_when_a_majority_lacks_it_and_counts_when_a_majority_has_processed_that() {
+    let mut leader = leader_before_a_gap(&[3]);
+    leader.replica.succeed(ClientId(0), 2);
+    let asked = letters(&leader.ticks(patience()));
+    assert_eq!(asked, [1, 2].map(|to| (to, Letter::Seek(spot(0, 0)))));
+    let effects = leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
+    // Its name is not known; what comes behind it is of the same process, and void with it.
+    assert_eq!(voids(&effects), [(head(0, 0, 1), false), (head(2, 1, 1), false)]);
+    assert_eq!(leader.replica.first_held(ClientId(0)), 0);
+    let effects = leader.letter(2, &Letter::Voided(spot(0, 0))).expect("it processed that");
+    assert_eq!(voids(&effects), [(head(0, 0, 1), true)]);
+    assert_eq!(leader.replica.first_held(ClientId(0)), 1);
+    // Whatever comes late is not taken any more, and what the next process multicasts is.
+    assert_eq!(leader.message(0, 1, &[(0, 0)]), Ok(vec![]));
+    leader.letter(1, &Letter::Voided(spot(1, 0))).expect("it processed that");
+    leader.replica.begin_client(ClientId(0));
+    let effects = leader.message(0, ERA + 1, &[(0, 2)]).expect("the next process's first");
+    assert!(matches!(effects[..], [Effect::Assign { time: 1, .. }]), "{effects:?}");
+}
+
+#[test]
+fn whoever_holds_what_the_leader_looks_for_forwards_it() {
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    assert_eq!(
+        follower.letter(0, &Letter::Seek(spot(0, 0))).map(|did| letters(&did)),
+        Ok(vec![(0, Letter::Lacking(spot(0, 0)))])
+    );
+    follower.message(0, 1, &[(0, 0)]).expect("the first message");
+    assert_eq!(follower.letter(0, &Letter::Seek(spot(0, 0))), Ok(vec![Effect::Body { to: 0, slot: 0 }]));
+    let other = Spot { ballot: Ballot::new(2, ProcessId(0)), ..spot(1, 0) };
+    assert_eq!(follower.letter(0, &Letter::Seek(other)), Ok(vec![]), "of a ballot that is not installed here");
+}
+
+#[test]
+fn a_follower_passes_a_void_slot_when_it_is_settled() {
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    let effects = follower.void(head(0, 0, 1), 1, false).expect("void");
+    assert_eq!(effects, [Effect::Letter { to: 0, letter: Letter::Voided(spot(0, 0)) }]);
+    assert_eq!(follower.replica.first_held(ClientId(0)), 0);
+    assert_eq!(follower.void(head(0, 0, 1), 2, true), Ok(vec![]));
+    assert_eq!(follower.replica.first_held(ClientId(0)), 1);
+    // Said again to somebody else.
+    assert_eq!(follower.void(head(0, 0, 1), 3, false).map(|did| letters(&did).len()), Ok(1));
+    let beyond = Err(Rejected::BeyondWindow { client: 0, slot: 3, end: 3 });
+    assert_eq!(follower.void(head(0, 3, 1), 4, false), beyond);
+}
+
+#[test]
+fn a_void_that_was_not_settled_is_gone_with_its_ballot() {
+    let mut leader = leader_before_a_gap(&[3]);
+    leader.replica.succeed(ClientId(0), 2);
+    leader.ticks(patience());
+    leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
+    // Member 1 leads now and has not heard of it: it has found the message.
+    let mut other = Process::new(&[3], 1, Variant::V2);
+    other.message(0, 1, &[(0, 0)]).expect("the first message");
+    let ballot = other.campaign();
+    let mut third = Process::new(&[3], 2, Variant::V2);
+    let promise = letters(&third.letter(1, &Letter::Campaign { ballot }).expect("it promises")).remove(0).1;
+    let effects = other.letter(2, &promise).expect("a majority");
+    let install = letters(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
+    leader.letter(1, &install).expect("it installs");
+    assert_eq!((leader.replica.ballot(), leader.replica.first_held(ClientId(0))), (ballot, 0));
+    leader.message(0, 1, &[(0, 0)]).expect("it may be held again");
+    leader.replica.on_begin(ProcessId(1), ballot).expect("the stream of the new ballot");
+    let effects = leader.assign(head(1, 0, 1), 1, 0, ballot, 1).expect("assigned under the new ballot");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
+}
+
+#[test]
+fn another_group_is_told_when_the_void_is_settled_and_makes_the_message_void_in_turn() {
+    let mut leader = leader_before_a_gap(TWO_GROUPS);
+    leader.replica.succeed(ClientId(0), 2);
+    leader.ticks(patience());
+    leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
+    let theirs = head(1, 0, 2);
+    assert_eq!(leader.timestamp(3, theirs, 1, led_by(3), 7), Ok(vec![]), "not yet");
+    leader.letter(1, &Letter::Voided(spot(0, 0))).expect("it processed that");
+    let refused = Letter::Refused(Subject { client: ClientId(0), sequence: 1 });
+    let told = leader.timestamp(3, theirs, 1, led_by(3), 7);
+    assert_eq!(told, Ok(vec![Effect::Letter { to: 3, letter: refused.clone() }]));
+
+    let mut theirs = Process::new(TWO_GROUPS, 3, Variant::V2);
+    theirs.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
+    theirs.message(1, 1, &[(1, 0)]).expect("another client's, behind it");
+    let decided = theirs.ack(4, Head { client: ClientId(1), ..head(1, 0, 1) }, 0, &[2]);
+    assert_eq!(decided, Ok(vec![]), "the first can still come before it");
+    let effects = theirs.letter(0, &refused).expect("refused");
+    assert_eq!(voids(&effects), [(head(1, 0, 2), false)]);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Deliver(_))), "{effects:?}");
+    // What the client multicast after it would be a hole.
+    assert_eq!(theirs.message(0, 2, &[(1, 1)]).map(|did| voids(&did)), Ok(vec![(head(2, 1, 1), false)]));
+}
+
+#[test]
+fn followers_hear_of_a_ballot_before_a_time_that_was_given_in_it() {
+    let mut leader = Process::new(TWO_GROUPS, 0, Variant::V2);
+    leader.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
+    let newer = Ballot::new(2, ProcessId(4));
+    let effects = leader.timestamp(4, head(1, 0, 2), 1, newer, 9).expect("their new leader's");
+    assert_eq!(effects[0], Effect::Heard { counter: 2, ballot: newer });
+    assert!(matches!(effects[1], Effect::Vector { counter: 3, .. }), "{effects:?}");
+
+    let mut follower = Process::new(TWO_GROUPS, 1, Variant::V2);
+    follower.message(0, 1, &[(0, 0), (1, 0)]).expect("the message");
+    follower.assign(head(1, 0, 2), 1, 0, led_by(0), 1).expect("assigned");
+    assert_eq!(follower.heard(2, newer), Ok(vec![]));
+    follower.vector(head(1, 0, 2), 3, &[1, 9]).expect("the vector");
+    // It leads now. Their old leader, which does not know that it is deposed, gives its own time.
+    let ballot = follower.campaign();
+    let mut third = Process::new(TWO_GROUPS, 2, Variant::V2);
+    let promise = letters(&third.letter(1, &Letter::Campaign { ballot }).expect("it promises")).remove(0).1;
+    follower.letter(2, &promise).expect("a majority");
+    follower.letter(2, &Letter::Installed { ballot }).expect("it leads");
+    assert!(follower.replica.is_leader());
+    let effects = follower.timestamp(3, head(1, 0, 2), 1, led_by(3), 5).expect("an old one");
+    assert!(matches!(letters(&effects)[..], [(3, Letter::Announce { ballot, .. })] if ballot == newer), "{effects:?}");
+}
