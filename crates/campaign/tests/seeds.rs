@@ -36,6 +36,7 @@ fn seeds_that_broke_under_all_failures_hold() {
     let held_behind_what_came_with_a_state = [17_441, 17_680];
     let rings_of_dead_clients = [1401, 1684, 6384, 8781, 9023];
     let a_living_client_taken_for_dead = [1791];
+    let an_era_used_twice = [99_172];
     let seeds = [
         &entries_behind_a_gap[..],
         &a_place_taken_over_too_early,
@@ -44,6 +45,7 @@ fn seeds_that_broke_under_all_failures_hold() {
         &held_behind_what_came_with_a_state,
         &rings_of_dead_clients,
         &a_living_client_taken_for_dead,
+        &an_era_used_twice,
     ];
     for seed in seeds.concat() {
         hold(seed..seed + 1, Profile::All);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::plant::planted;
-use crate::{ClientId, Destination, GroupId, Plant, Topology, ids};
+use crate::{ClientId, Destination, GroupId, Plant, Topology};
 
 /// A group's members still hold a full window of this client's messages.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +48,9 @@ impl Sender {
         self.client
     }
 
-    /// Continues after earlier processes of the same client place, which used sequences up to `sequence`: in the next era.
+    /// Continues after earlier processes of the same client place, which used sequences up to `sequence`.
     pub fn resume_sequence(&mut self, sequence: u64) {
-        self.sequence = self.sequence.max(ids::begin_of_era(ids::era(sequence) + 1));
+        self.sequence = self.sequence.max(sequence);
     }
 
     /// Continues at a group where an earlier process's messages were all delivered. No member counts before it is

@@ -13,12 +13,12 @@ use super::greeting::{About, Greeting, Seals};
 use super::links::{Links, News};
 use super::member::NO_COMPLETION;
 use super::open::Opener;
-use super::outbound::{Outbound, Shape, Told, scratch};
+use super::outbound::{Outbound, Shape, scratch};
 use super::posting::Quiet;
 use super::{BODY, CONTROL, MAIN, NodeError};
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
-use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology};
+use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology, ids};
 
 /// Why a message was not multicast. Nothing was done.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,9 @@ pub struct Client<F: Fabric> {
     /// Whether it is known where an earlier process of this place ended.
     resumed: bool,
     /// What members said the first time that they all were settled; they must say it again.
-    once: Vec<(ProcessId, Told)>,
+    once: Vec<(ProcessId, u64, u64)>,
+    /// The beginning of this process's era; 0 if it is the first of its place, or does not know yet.
+    first: u64,
     /// Whether majorities are enough to know that.
     by_majorities: bool,
     record: Vec<u64>,
@@ -145,6 +147,7 @@ impl<F: Fabric> Client<F> {
             places,
             resumed: false,
             once: Vec::new(),
+            first: 0,
             by_majorities: false,
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
@@ -368,22 +371,24 @@ impl<F: Fabric> Client<F> {
     /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
     /// if all say the same again, all were settled at the moment at which they were asked the second time.
     ///
-    /// No id is used twice: each process has an era of its own, above all that members have seen. A member that hears of a
-    /// new process counts the era of the one before as used, also if nothing of that came.
+    /// No id is used twice: each process has an era of its own, above all that members have seen or heard of. When they are
+    /// asked the second time they hear which it is, so the next process will not use it, whatever comes of this one.
     fn resume(&mut self) -> Result<(), SubmitError> {
         for group in self.topology.group_ids() {
             self.settled(group)?;
         }
         let targets = self.rings.iter().flat_map(|ring| &ring.targets);
-        let all: Vec<_> = targets.filter_map(|target| target.told.map(|told| (target.peer, told))).collect();
-        let seen = all.iter().map(|(_, told)| told.sequence).max().unwrap_or(0);
+        let seen = targets.clone().filter_map(|target| target.told).map(|told| told.sequence).max().unwrap_or(0);
+        let said = targets.filter_map(|target| target.told.map(|told| (target.peer, told.freed, told.held)));
+        let all: Vec<_> = said.collect();
         if seen > 0 || all.len() < self.topology.all_members() {
-            if self.once != all {
+            if self.once != all || self.first == 0 || seen > self.first {
                 self.once = all;
+                self.first = ids::begin_of_era(ids::era(seen) + 1);
                 self.ask_again();
                 return Err(SubmitError::NotConnected { group: 0 });
             }
-            self.sender.resume_sequence(seen);
+            self.sender.resume_sequence(self.first);
         }
         for group in self.topology.group_ids() {
             let slots = self.settled(group)?;
@@ -407,8 +412,8 @@ impl<F: Fabric> Client<F> {
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member);
-        let (incarnation, begun) = (self.links.incarnation, self.resumed);
-        let greeting = Greeting { about: About::Hello, incarnation, start, begun };
+        let (incarnation, begun, first) = (self.links.incarnation, self.resumed, self.first);
+        let greeting = Greeting { about: About::Hello, incarnation, start, begun, first };
         let sent = self.links.greet(&mut self.fabric, link, greeting);
         self.counts.write(Step::Letter, sent);
         self.quiet.disturb();

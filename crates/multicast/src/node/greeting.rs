@@ -13,12 +13,14 @@
 //! | 3 | ring position at which the sender goes on |
 //! | 4 | generation: the sender's number for this start of that ring; credits name it |
 //! | 5 | of a client: 1 if it has begun to multicast |
-//! | 6… | 0 |
+//! | 6 | of a client: its sequences are above this; 0: it does not know yet |
+//! | 7 | 0 |
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
 use stentor_fabric::{Plant, ProcessId};
 
+use crate::ids;
 use crate::item::VERSION;
 
 /// Words of a greeting: one receive.
@@ -56,6 +58,8 @@ pub(super) struct Greeting {
     pub(super) start: Start,
     /// A client that has multicast, or may at any time.
     pub(super) begun: bool,
+    /// Of a client: the beginning of its era, if it knows that already.
+    pub(super) first: u64,
 }
 
 /// Makes the seals of a cluster.
@@ -81,9 +85,9 @@ impl Seals {
     }
 
     pub(super) fn encode(&self, greeting: &Greeting) -> [u64; GREETING_WORDS] {
-        let Greeting { about, incarnation, start, begun } = *greeting;
+        let Greeting { about, incarnation, start, begun, first } = *greeting;
         let head = about as u64 | u64::from(VERSION) << 8 | MAGIC << 32;
-        [head, self.check(), incarnation, start.position, start.generation, u64::from(begun), 0, 0]
+        [head, self.check(), incarnation, start.position, start.generation, u64::from(begun), first, 0]
     }
 
     /// `None`: another format version, another cluster, or not a greeting.
@@ -92,16 +96,16 @@ impl Seals {
         for (to, from) in greeting.iter_mut().zip(words) {
             *to = from.load(Ordering::Relaxed);
         }
-        let [head, check, incarnation, position, generation, begun, rest @ ..] = greeting;
+        let [head, check, incarnation, position, generation, begun, first, rest @ ..] = greeting;
         let about = match head & 0xff {
             1 => About::Hello,
             2 => About::Stream,
             _ => return None,
         };
-        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == self.check() && rest == [0; 2];
-        let possible = position < END_OF_POSITIONS && begun <= 1;
+        let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == self.check() && rest == [0];
+        let possible = position < END_OF_POSITIONS && begun <= 1 && ids::is_nameless(first);
         let start = Start { position, generation };
-        (known && possible).then_some(Greeting { about, incarnation, start, begun: begun == 1 })
+        (known && possible).then_some(Greeting { about, incarnation, start, begun: begun == 1, first })
     }
 }
 
@@ -111,7 +115,10 @@ impl Seals {
 pub fn forged_hello(process: ProcessId, incarnation: u64, salt: u64) -> ([u64; GREETING_WORDS], Seal) {
     let seals = Seals::new(salt, Plant::None);
     let start = Start { position: 0, generation: 1 };
-    (seals.encode(&Greeting { about: About::Hello, incarnation, start, begun: false }), seals.of(process, incarnation))
+    (
+        seals.encode(&Greeting { about: About::Hello, incarnation, start, begun: false, first: 0 }),
+        seals.of(process, incarnation),
+    )
 }
 
 /// Spreads a word's bits over the whole word (the finalizer of `SplitMix64`).
@@ -134,12 +141,12 @@ mod tests {
     fn a_greeting_comes_back_and_any_other_cluster_version_or_garbage_is_refused() {
         let seals = Seals::new(7, Plant::None);
         let start = Start { position: 640, generation: 3 };
-        let greeting = Greeting { about: About::Stream, incarnation: 9, start, begun: true };
+        let greeting = Greeting { about: About::Stream, incarnation: 9, start, begun: true, first: 3 << 40 };
         let sound = seals.encode(&greeting);
         assert_eq!(seals.decode(&words(sound)), Some(greeting));
         assert_eq!(Seals::new(8, Plant::None).decode(&words(sound)), None);
         for (word, value) in
-            [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (5, 2), (7, 1)]
+            [(0, sound[0] ^ 4), (0, sound[0] ^ 1 << 8), (0, sound[0] ^ 1 << 60), (3, 1 << 62), (5, 2), (6, 1), (7, 1)]
         {
             let mut broken = sound;
             broken[word] = value;

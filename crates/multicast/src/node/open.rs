@@ -3,7 +3,7 @@
 use stentor_fabric::ring::Geometry;
 use stentor_fabric::{Access, Fabric, ProcessId, Purpose, Record, RegionId, RegionSpec, RingReader};
 
-use super::greeting::{Seals, Start};
+use super::greeting::{Greeting, Seals};
 use super::inbound::{CreditOut, Inbound};
 use super::links::Links;
 use super::outbound::{Outbound, Shape, scratch};
@@ -15,8 +15,8 @@ use crate::{ClientId, GroupId, Limits, Topology};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) ring: Inbound,
-    /// Whoever has the place now goes on here, once everything that came before is taken; whether it has begun.
-    pub(super) greeted: Option<(u64, Start, bool)>,
+    /// Whoever has the place now goes on here, once everything that came before is taken.
+    pub(super) greeted: Option<Greeting>,
     /// Nothing more was in the ring at the last look.
     pub(super) drained: bool,
     /// A client that connected has not been told yet that all its messages are delivered.

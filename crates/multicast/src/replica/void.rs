@@ -32,14 +32,12 @@ use crate::plant::planted;
 use crate::{ClientId, Effects, ids};
 
 impl Replica {
-    /// A process greeted that takes a client's place and has not begun. All before it are over, those with sequences of
-    /// eras up to that of `last` also when it has begun: its own are above. What they left behind is closed.
-    pub fn succeed(&mut self, client: ClientId, last: u64) {
+    /// A process greeted that takes a client's place and has not begun. All before it are over, those with eras below
+    /// `below` also when it has begun: its own is not below. What they left behind is closed.
+    pub fn succeed(&mut self, client: ClientId, below: u64) {
         if let Some(window) = self.windows.get_mut(usize::from(client.0)) {
             window.over = true;
-            // Where nobody has seen anything, the first era is its own.
-            let first = if last == 0 { 0 } else { ids::era(last) + 1 };
-            window.over_below = window.over_below.max(first);
+            window.over_below = window.over_below.max(below);
         }
     }
 

@@ -47,7 +47,7 @@ fn leader_before_a_gap(sizes: &[usize]) -> Process {
 fn a_gap_of_a_client_that_lives_stays() {
     let mut leader = leader_before_a_gap(&[3]);
     assert_eq!(letters(&leader.ticks(2 * patience())), []);
-    leader.replica.succeed(ClientId(0), 2);
+    leader.replica.succeed(ClientId(0), 1);
     leader.replica.begin_client(ClientId(0));
     // The one that begins now is of the next era; the message is of the first.
     assert!(!leader.ticks(patience()).is_empty());
@@ -55,7 +55,7 @@ fn a_gap_of_a_client_that_lives_stays() {
     for member in 1..3 {
         leader.letter(member, &Letter::Installed { ballot: led_by(0) }).expect("nothing to repeat");
     }
-    leader.replica.succeed(ClientId(0), 2);
+    leader.replica.succeed(ClientId(0), 1);
     leader.replica.begin_client(ClientId(0));
     leader.message(0, ERA + 2, &[(0, 1)]).expect("the second message of the one that has begun");
     assert_eq!(letters(&leader.ticks(2 * patience())), []);
@@ -64,7 +64,7 @@ fn a_gap_of_a_client_that_lives_stays() {
 #[test]
 fn a_gap_is_void_when_a_majority_lacks_it_and_counts_when_a_majority_has_processed_that() {
     let mut leader = leader_before_a_gap(&[3]);
-    leader.replica.succeed(ClientId(0), 2);
+    leader.replica.succeed(ClientId(0), 1);
     let asked = letters(&leader.ticks(patience()));
     assert_eq!(asked, [1, 2].map(|to| (to, Letter::Seek(spot(0, 0)))));
     let effects = leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
@@ -112,7 +112,7 @@ fn a_follower_passes_a_void_slot_when_it_is_settled() {
 #[test]
 fn a_void_that_was_not_settled_is_gone_with_its_ballot() {
     let mut leader = leader_before_a_gap(&[3]);
-    leader.replica.succeed(ClientId(0), 2);
+    leader.replica.succeed(ClientId(0), 1);
     leader.ticks(patience());
     leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
     // Member 1 leads now and has not heard of it: it has found the message.
@@ -134,7 +134,7 @@ fn a_void_that_was_not_settled_is_gone_with_its_ballot() {
 #[test]
 fn another_group_is_told_when_the_void_is_settled_and_makes_the_message_void_in_turn() {
     let mut leader = leader_before_a_gap(TWO_GROUPS);
-    leader.replica.succeed(ClientId(0), 2);
+    leader.replica.succeed(ClientId(0), 1);
     leader.ticks(patience());
     leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacks it");
     let theirs = head(1, 0, 2);

@@ -85,7 +85,7 @@ impl<F: Fabric> Member<F> {
     }
 
     fn greet(&mut self, link: usize, about: About, start: Start) {
-        let greeting = Greeting { about, incarnation: self.links.incarnation, start, begun: false };
+        let greeting = Greeting { about, incarnation: self.links.incarnation, start, begun: false, first: 0 };
         let sent = self.links.greet(&mut self.fabric, link, greeting);
         self.outputs.counts.write(Step::Letter, sent);
     }
@@ -108,11 +108,11 @@ impl<F: Fabric> Member<F> {
     }
 
     fn greeted(&mut self, link: usize, greeting: &Greeting) {
-        let Greeting { about: About::Hello, incarnation, start, begun } = *greeting else { return };
+        let Greeting { about: About::Hello, incarnation, start, .. } = *greeting else { return };
         let process = self.links[link].peer;
         if let Some(client) = self.client_of(link) {
             self.links[link].heard = Some(incarnation);
-            self.bodies[usize::from(client.0)].greeted = Some((incarnation, start, begun));
+            self.bodies[usize::from(client.0)].greeted = Some(*greeting);
             return;
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };

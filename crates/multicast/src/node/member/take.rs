@@ -7,6 +7,7 @@ use super::{Member, RECORDS_PER_STEP};
 use crate::item::CHUNK;
 use crate::node::app::Application;
 use crate::node::effects::Out;
+use crate::node::greeting::Greeting;
 use crate::node::open::Peer;
 use crate::{ClientId, Header, Item, ids};
 
@@ -61,7 +62,7 @@ impl<F: Fabric> Member<F> {
     fn restart_body<A: Application>(&mut self, client: ClientId, app: &mut A) {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
-        let Some((incarnation, start, begun)) = self.bodies[at].greeted.take() else { return };
+        let Some(Greeting { incarnation, start, begun, first, .. }) = self.bodies[at].greeted.take() else { return };
         let body = &mut self.bodies[at];
         if body.ring.incarnation().is_some_and(|before| before != incarnation) {
             // Of what the process before multicast, nothing may have come here. Its era is not used again: not by
@@ -71,8 +72,12 @@ impl<F: Fabric> Member<F> {
         if begun {
             self.replica.begin_client(client);
         } else {
-            self.replica.succeed(client, body.last_sequence);
+            // Where nobody has seen anything, the first era is its own.
+            let unknown = if body.last_sequence == 0 { 0 } else { ids::era(body.last_sequence) + 1 };
+            self.replica.succeed(client, if first == 0 { unknown } else { ids::era(first) });
         }
+        // Also if nothing of it comes, the next one hears of its era.
+        body.last_sequence = body.last_sequence.max(first);
         self.stores[at].move_aside(body.freed_slots);
         let process = self.topology.client_process(client);
         body.ring.restart(incarnation, start, self.seals.of(process, incarnation));
