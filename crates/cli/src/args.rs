@@ -17,7 +17,7 @@ pub(crate) use bench::{
 };
 pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Where};
 pub(crate) use roce::{Network, Pingpong, RoceCommand, Taking};
-pub(crate) use run::{Cast, Demo, Node, Wait};
+pub(crate) use run::{Cast, Demo, DemoFabric, Node, OnRoce, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast, SimNeb, SimSeeds};
 
 /// Group communication at RDMA speed.
@@ -141,6 +141,9 @@ pub(crate) struct ConfigInit {
     /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) replicas: usize,
+    /// The fabric; for roce, processes of one host with a loopback address each, to be replaced by those of real hosts
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: DemoFabric,
     /// Where to write it
     #[arg(short, long, value_name = "FILE", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
     pub(crate) output: PathBuf,

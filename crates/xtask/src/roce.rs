@@ -90,6 +90,20 @@ pub(crate) fn peer(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// Lines that are multicast between namespaces.
+const LINES: &str = "1000";
+
+/// A cluster in three network namespaces, on a good network and on one that loses packets.
+pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
+    programs()?;
+    let stentor = executable(context, &["build", "-p", "stentor-cli", "--bin", "stentor"])?;
+    let script = context.root.join("crates/cli/tests/namespaces/run.sh");
+    for network in [&[][..], &["--drop-chance", "0.01"]] {
+        run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor).arg(LINES).args(network))?;
+    }
+    Ok(Outcome::Passed)
+}
+
 /// Wireshark's dissector on a capture of every operation.
 pub(crate) fn tshark(context: &Context) -> Result<Outcome> {
     programs()?;

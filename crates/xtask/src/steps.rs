@@ -54,6 +54,11 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "demo-neb", what: "five processes, one of which lies, every property", run: campaign::demo_neb },
     Step { name: "roce-peer", what: "RoCEv2 with the Linux kernel's Soft-RoCE as the peer", run: roce::peer },
+    Step {
+        name: "roce-namespaces",
+        what: "a cluster on RoCEv2 in three network namespaces, also with 1 % loss: every property",
+        run: roce::namespaces,
+    },
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
     Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },

@@ -53,7 +53,7 @@ pub(crate) struct Pingpong {
 }
 
 /// A capture, and a bad network.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Network {
     /// Write every packet to a capture for Wireshark
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -1,10 +1,13 @@
 //! `stentor node`, `cast` and `demo`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use stentor::runtime::WaitMode;
 use stentor_neb::Lies;
+
+use super::roce::Network;
 
 /// What a process does when there is nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -48,6 +51,29 @@ pub(crate) struct Meeting {
     /// Record every remote write in the history, too: `stentor check` can judge M7 then
     #[arg(long, requires = "history")]
     pub(crate) operations: bool,
+    #[command(flatten)]
+    pub(crate) roce: OnRoce,
+}
+
+/// For clusters with `fabric = "roce"`.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "With fabric = \"roce\"")]
+pub(crate) struct OnRoce {
+    /// This process's IP address [default: a member's is in the configuration; a client's is the one with a route to the
+    /// first member, or 127.N.255.1 and so on if that one has the loopback address 127.N.x.y]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) bind: Option<IpAddr>,
+    #[command(flatten)]
+    pub(crate) network: Network,
+}
+
+/// What a demonstration runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum DemoFabric {
+    /// Shared memory
+    Shm,
+    /// RoCEv2 in user space, each process with a loopback address of its own
+    Roce,
 }
 
 #[derive(Args, Debug)]
@@ -120,6 +146,11 @@ pub(crate) struct Demo {
     /// of three or more and the text has a hundred lines
     #[arg(long)]
     pub(crate) no_kill: bool,
+    /// What the processes talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm", conflicts_with = "neb")]
+    pub(crate) fabric: DemoFabric,
+    #[command(flatten, next_help_heading = "With --fabric roce (the capture is the client's)")]
+    pub(crate) network: Network,
 }
 
 fn lie(text: &str) -> Result<String, String> {

@@ -8,13 +8,14 @@ use std::io::BufReader;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use stentor::config::FabricKind;
 use stentor::runtime::{
-    Client, ClientId, GroupId, Housekeeper, Plan, Recorder, ShmFabric, SubmitError, client_round, now_ns,
+    Client, ClientId, GroupId, Hosted, Housekeeper, Plan, Recorder, StartError, SubmitError, client_round, now_ns,
 };
 use stentor_fabric::Backoff;
 use stentor_multicast::Place;
 
-use crate::args;
+use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Input, Interrupt, Joining, Latency, Line, Lines, absent, new_history, unstarted};
 use crate::output::Output;
@@ -28,24 +29,66 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
     let plan = live::plan(config)?;
     let to = live::groups(&plan, &args.to, config)?;
     let asked = args.client.as_deref().map(|name| client_place(&plan, name, config)).transpose()?;
-    let interrupt = Interrupt::catch()?;
-    let joining = Joining {
-        plan: &plan,
-        config,
-        directory: live::directory(args.meeting.directory.as_ref()),
-        to: &to,
-        wait: args.meeting.wait.into(),
-        timeout: Duration::from_secs(args.timeout),
-        check: &|| interrupt.check(),
-    };
-    let joined = joining.join(asked, |text| output.note(text))?;
+    let casting = Casting { args, plan: &plan, to: &to, asked, output };
+    let OnRoce { bind, network } = &args.meeting.roce;
+    if plan.config().fabric() == FabricKind::Roce {
+        let seat = live::roce_seat(config, *bind, network);
+        let process = |client| plan.topology().client_process(client);
+        let start = |client| plan.client_on(plan.roce(process(client), &seat)?, client);
+        return casting.run(&start, "on RoCEv2".to_owned());
+    }
+    live::refuse_network(*bind, network, config.display())?;
+    let directory = live::directory(args.meeting.directory.as_ref());
+    casting.run(&|client| plan.client(client, directory.clone()), format!("sockets in {}", directory.display()))
+}
+
+/// What is to be done, on any fabric.
+struct Casting<'a> {
+    args: &'a args::Cast,
+    plan: &'a Plan,
+    to: &'a [GroupId],
+    asked: Option<ClientId>,
+    output: Output,
+}
+
+impl Casting<'_> {
+    fn run<F: Hosted>(
+        &self,
+        start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>,
+        meet: String,
+    ) -> Result<Verdict, Failure> {
+        let Casting { args, plan, to, asked, output } = *self;
+        let interrupt = Interrupt::catch()?;
+        let joining = Joining {
+            plan,
+            config: &args.meeting.config,
+            start,
+            meet,
+            to,
+            wait: args.meeting.wait.into(),
+            timeout: Duration::from_secs(args.timeout),
+            check: &|| interrupt.check(),
+        };
+        let joined = joining.join(asked, |text| output.note(text))?;
+        cast(args, plan, to, joined, &interrupt, output)
+    }
+}
+
+fn cast<F: Hosted>(
+    args: &args::Cast,
+    plan: &Plan,
+    to: &[GroupId],
+    joined: live::Joined<F>,
+    interrupt: &Interrupt,
+    output: Output,
+) -> Result<Verdict, Failure> {
     let limit = plan.config().limits().message_bytes as usize;
-    let mut caster = Caster::new(args, &plan, &to, joined)?;
+    let mut caster = Caster::new(args, plan, to, joined)?;
     let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), limit);
-    let ended = caster.cast(&lines, &interrupt, limit);
+    let ended = caster.cast(&lines, interrupt, limit);
     let written = caster.close();
     // What was sent is told also when something went wrong afterwards.
-    let casted = Casted::new(&plan, &caster);
+    let casted = Casted::new(plan, &caster);
     match (ended, written) {
         (Ok(()), Ok(())) if output.is_json() => output.report(&casted)?,
         (ended, written) => {
@@ -69,11 +112,11 @@ fn client_place(plan: &Plan, name: &str, config: &Path) -> Result<ClientId, Fail
 }
 
 /// A client that sends lines and waits for their deliveries.
-struct Caster<'a> {
+struct Caster<'a, F: Hosted> {
     args: &'a args::Cast,
     plan: &'a Plan,
     to: &'a [GroupId],
-    client: Client<ShmFabric>,
+    client: Client<F>,
     id: ClientId,
     recorder: Option<Recorder<File>>,
     /// Sequence and time of messages that are not known to be delivered.
@@ -86,8 +129,8 @@ struct Caster<'a> {
     progress: Instant,
 }
 
-impl<'a> Caster<'a> {
-    fn new(args: &'a args::Cast, plan: &'a Plan, to: &'a [GroupId], joined: live::Joined) -> Result<Self, Failure> {
+impl<'a, F: Hosted> Caster<'a, F> {
+    fn new(args: &'a args::Cast, plan: &'a Plan, to: &'a [GroupId], joined: live::Joined<F>) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder = args.meeting.history.as_deref().map(|path| {
             Recorder::new(plan, me, new_history(path)?).map_err(|error| Failure::cannot_write(path, &error))

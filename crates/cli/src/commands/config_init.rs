@@ -6,12 +6,15 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor::ClusterConfig;
-use stentor::config::{Limits, Problem, Template};
+use stentor::config::{Limits, Loopback, Problem, Template};
 
-use crate::args::ConfigInit;
+use crate::args::{ConfigInit, DemoFabric};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
 use crate::style::Style;
+
+/// Where a cluster on RoCEv2 has its key.
+const KEY: &str = "file:cluster.key";
 
 #[derive(Serialize)]
 struct Written {
@@ -34,6 +37,7 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
         groups: args.groups,
         replicas: args.replicas,
         limits: Limits::default(),
+        roce: (args.fabric == DemoFabric::Roce).then(|| Loopback { network: 1, key: KEY.to_owned() }),
     };
     // What the file would be refused for is refused before it is written.
     let refuse =

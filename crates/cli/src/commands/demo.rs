@@ -1,4 +1,4 @@
-//! `stentor demo`: real processes on shared memory, a real text, every property checked.
+//! `stentor demo`: real processes on shared memory or RoCEv2, a real text, every property checked.
 
 mod cluster;
 mod drama;
@@ -14,12 +14,12 @@ pub(super) use janitor::Janitor;
 
 use std::time::Duration;
 
-use stentor::runtime::Plan;
+use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError};
 use stentor_checker::check_files;
 
-use crate::args;
+use crate::args::{self, DemoFabric};
 use crate::failure::{Failure, Verdict};
-use crate::live::{Interrupt, Joining, unstarted};
+use crate::live::{self, Interrupt, Joining, unstarted};
 use crate::output::Output;
 use cluster::Nodes;
 use drama::Drama;
@@ -39,6 +39,9 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let config = stage::config(args)?;
     let text = Text::read(args, config.limits().message_bytes as usize)?;
     let plan = Plan::new(config).map_err(|error| unstarted(error, std::path::Path::new("stentor demo")))?;
+    if args.fabric == DemoFabric::Shm {
+        live::refuse_network(None, &args.network, "stentor demo")?;
+    }
     let interrupt = Interrupt::catch()?;
     let mut stage = Stage::set(args, &plan)?;
     let mut nodes = Nodes::start(&plan, &stage, args.wait)?;
@@ -64,23 +67,48 @@ fn send(
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<Sent, Failure> {
-    let to: Vec<_> = plan.topology().group_ids().collect();
-    let check = || interrupt.check().and_then(|()| nodes.check());
-    let joining = Joining {
-        plan,
-        config: &stage.config(),
-        directory: stage.sockets(),
-        to: &to,
-        wait: args.wait.into(),
-        timeout: TIMEOUT,
-        check: &check,
-    };
-    let joined = joining.join(None, |text| output.note(text))?;
-    let bar = output.progress_count("multicasting", text.lines().len() as u64);
-    // A smaller group would not survive it.
-    let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_DRAMA;
-    let drama = kills.then_some(Drama { plan, stage, nodes, wait: args.wait, crash: None });
-    let sent = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?.run(text, &check, &bar);
-    bar.finish_and_clear();
-    sent
+    let scene = Scene { args, plan, stage, nodes, text, interrupt, output };
+    if args.fabric == DemoFabric::Roce {
+        let seat = live::roce_seat(&stage.config(), None, &args.network);
+        let process = |client| plan.topology().client_process(client);
+        return scene.send(&|client| plan.client_on(plan.roce(process(client), &seat)?, client));
+    }
+    scene.send(&|client| plan.client(client, stage.sockets()))
+}
+
+/// Everything that the client needs to know.
+struct Scene<'a> {
+    args: &'a args::Demo,
+    plan: &'a Plan,
+    stage: &'a Stage,
+    nodes: &'a Nodes,
+    text: &'a Text,
+    interrupt: &'a Interrupt,
+    output: Output,
+}
+
+impl Scene<'_> {
+    fn send<F: Hosted>(&self, start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>) -> Result<Sent, Failure> {
+        let Scene { args, plan, stage, nodes, text, interrupt, output } = *self;
+        let to: Vec<_> = plan.topology().group_ids().collect();
+        let check = || interrupt.check().and_then(|()| nodes.check());
+        let joining = Joining {
+            plan,
+            config: &stage.config(),
+            start,
+            meet: stage.path().display().to_string(),
+            to: &to,
+            wait: args.wait.into(),
+            timeout: TIMEOUT,
+            check: &check,
+        };
+        let joined = joining.join(None, |text| output.note(text))?;
+        let bar = output.progress_count("multicasting", text.lines().len() as u64);
+        // A smaller group would not survive it.
+        let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_DRAMA;
+        let drama = kills.then_some(Drama { plan, stage, nodes, wait: args.wait, crash: None });
+        let sent = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?.run(text, &check, &bar);
+        bar.finish_and_clear();
+        sent
+    }
 }

@@ -34,7 +34,7 @@ struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     fn of(place: &'a Where) -> Result<Self, Failure> {
-        let plan = live::plan(&place.config)?;
+        let plan = live::shm_plan(&place.config, "`stentor leader`")?;
         Ok(Cluster { plan, config: &place.config, directory: live::directory(place.directory.as_ref()) })
     }
 

@@ -46,7 +46,7 @@ enum Told<'a> {
 }
 
 pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
-    let plan = live::plan(&args.config)?;
+    let plan = live::shm_plan(&args.config, "`stentor neb run`")?;
     let config = plan.config();
     let Some(neb) = config.neb() else {
         let remedy = "add one with `group`, `mode` and `fault_model`; `stentor config init` shows it";

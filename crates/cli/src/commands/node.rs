@@ -9,13 +9,14 @@ mod sink;
 mod talk;
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stentor::runtime::{Member, Plan, ShmFabric, Stop, run_member};
+use stentor::config::FabricKind;
+use stentor::runtime::{Hosted, Member, Plan, Stop, run_member};
 use stentor_fabric::ProcessId;
 
-use crate::args;
+use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Interrupt, stop_at_end_of_input, unstarted};
 use crate::output::Output;
@@ -30,27 +31,52 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let meeting = &args.meeting;
     let plan = live::plan(&meeting.config)?;
     let me = plan.process(&args.id).map_err(|error| unstarted(error, &meeting.config))?;
+    let failed = |error| unstarted(error, &meeting.config);
+    let OnRoce { bind, network } = &meeting.roce;
+    if plan.config().fabric() == FabricKind::Roce {
+        let seat = live::roce_seat(&meeting.config, *bind, network);
+        let fabric = plan.roce(me, &seat).map_err(failed)?;
+        let member = plan.joining_on(fabric, me).map_err(failed)?;
+        return live(args, &plan, me, member, None, output);
+    }
+    live::refuse_network(*bind, network, meeting.config.display())?;
+    let member = plan.joining(me, live::directory(meeting.directory.as_ref())).map_err(failed)?;
+    let path = member.fabric().beside();
+    live(args, &plan, me, member, Some(path), output)
+}
+
+/// The node's life; `operator` is where it listens for `stentor leader`.
+fn live<F: Hosted>(
+    args: &args::Node,
+    plan: &Plan,
+    me: ProcessId,
+    mut member: Member<F>,
+    operator: Option<PathBuf>,
+    output: Output,
+) -> Result<Verdict, Failure> {
+    let meeting = &args.meeting;
     let interrupt = Interrupt::catch()?;
     let stop = Arc::new(Stop::default());
-    let directory = live::directory(meeting.directory.as_ref());
-    let mut member = plan.joining(me, directory).map_err(|error| unstarted(error, &meeting.config))?;
     // Only now: another process with this id may be writing that file.
     let history = meeting.history.as_deref();
     let stopping = {
         let (interrupt, stop) = (interrupt.clone(), Arc::clone(&stop));
         Box::new(move || interrupt.came() || stop.is_stopped())
     };
-    let mut sink = Sink::new(&plan, me, history, args.life, !output.is_json(), stopping)?;
+    let mut sink = Sink::new(plan, me, history, args.life, !output.is_json(), stopping)?;
     sink.memory(&member.memory_use());
-    output.note(&announce(&plan, &member, me));
+    output.note(&announce(plan, &member, me));
     if meeting.operations {
         member.record_operations();
     }
     if args.until_eof {
         stop_at_end_of_input(Arc::clone(&stop));
     }
-    let mut keeper = Keeping::new(&plan, me, args)?;
-    let told = Listeners { talk: Talk::new(&plan, me, output), operator: Operator::listen(&plan, &member)? };
+    let mut keeper = Keeping::new(plan, me, args)?;
+    let told = Listeners {
+        talk: Talk::new(plan, me, output),
+        operator: operator.map(|path| Operator::listen(plan, &path)).transpose()?,
+    };
     serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt)?;
     sink.memory(&member.memory_use());
     let deliveries = sink.finish()?;
@@ -63,7 +89,7 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     Ok(Verdict::Good)
 }
 
-fn announce(plan: &Plan, member: &Member<ShmFabric>, me: ProcessId) -> String {
+fn announce<F: Hosted>(plan: &Plan, member: &Member<F>, me: ProcessId) -> String {
     let size = plan.topology().size(member.replica().group());
     let limits = plan.limits().memory(plan.topology(), size, u32::MAX);
     format!(
@@ -78,11 +104,11 @@ fn announce(plan: &Plan, member: &Member<ShmFabric>, me: ProcessId) -> String {
 /// Whoever wants to know how the node stands.
 struct Listeners<'a> {
     talk: Talk<'a>,
-    operator: Operator<'a>,
+    operator: Option<Operator<'a>>,
 }
 
-fn serve(
-    member: &mut Member<ShmFabric>,
+fn serve<F: Hosted>(
+    member: &mut Member<F>,
     sink: &mut Sink,
     mut told: Listeners<'_>,
     keeper: &mut Keeping,
@@ -93,7 +119,7 @@ fn serve(
     let operations = args.meeting.operations;
     let sink = RefCell::new(sink);
     let mut led = None;
-    let round = |member: &mut Member<ShmFabric>, now, worked: bool| {
+    let round = |member: &mut Member<F>, now, worked: bool| {
         keeper.round(now, member, |text| told.talk.say(text));
         let mut sink = sink.borrow_mut();
         let replica = member.replica();
@@ -103,7 +129,9 @@ fn serve(
             leads.into_iter().for_each(|ballot| sink.epoch(ballot));
         }
         told.talk.epoch(member);
-        told.operator.round(now, member, keeper);
+        if let Some(operator) = &mut told.operator {
+            operator.round(now, member, keeper);
+        }
         if operations {
             sink.operations(&member.take_operations());
         }

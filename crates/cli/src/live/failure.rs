@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use stentor::runtime::StartError;
+use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_shm::StartError as ShmError;
 
 use crate::failure::Failure;
@@ -35,6 +36,16 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             Failure::usage(what, path.display(), "name a shorter directory with --directory")
         }
         StartError::Fabric(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Roce(RoceError::Port(error)) => {
+            Failure::usage(error, place, "name an address of this host, with --bind or in the configuration")
+        }
+        StartError::Roce(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Key(error) => Failure::usage(
+            error,
+            place,
+            "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
+        ),
+        StartError::Address(error) => Failure::usage(error, place, "correct the address of this process"),
         StartError::Node(error) => {
             Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
         }

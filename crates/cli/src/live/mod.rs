@@ -14,22 +14,54 @@ pub(crate) use lines::{Input, Line, Lines};
 pub(crate) use place::{Joined, Joining, absent};
 pub(crate) use signals::{Interrupt, stop_at_end_of_input};
 
+use std::fmt::Display;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
 use stentor::config::FabricKind;
-use stentor::runtime::{GroupId, Plan};
+use stentor::runtime::{GroupId, Plan, RoceSeat};
 
+use crate::args::Network;
 use crate::failure::Failure;
 
-/// Reads a configuration whose processes can run on this host.
+/// Reads a configuration whose processes run on a system.
 pub(crate) fn plan(config: &Path) -> Result<Plan, Failure> {
     let parsed = ClusterConfig::load(config)?;
-    if parsed.fabric() != FabricKind::Shm {
-        let what = format_args!("fabric \"{}\" has no processes of its own", parsed.fabric());
-        return Err(Failure::usage(what, config.display(), "set fabric = \"shm\"; `stentor sim` simulates"));
+    if parsed.fabric() == FabricKind::Sim {
+        let remedy = "set fabric = \"shm\" or \"roce\"; `stentor sim` simulates";
+        return Err(Failure::usage("fabric \"sim\" has no processes of its own", config.display(), remedy));
     }
     Plan::new(parsed).map_err(|error| unstarted(error, config))
+}
+
+/// The same for what there is on shared memory only.
+pub(crate) fn shm_plan(config: &Path, what: &str) -> Result<Plan, Failure> {
+    let plan = plan(config)?;
+    if plan.config().fabric() != FabricKind::Shm {
+        let what = format_args!("{what} needs fabric \"shm\"; this cluster has \"{}\"", plan.config().fabric());
+        return Err(Failure::usage(what, config.display(), "set fabric = \"shm\""));
+    }
+    Ok(plan)
+}
+
+/// What a process on RoCEv2 is told.
+pub(crate) fn roce_seat(config: &Path, bind: Option<IpAddr>, network: &Network) -> RoceSeat {
+    let (pcap, chances, seed) = (network.pcap.clone(), network.chances(), network.seed);
+    RoceSeat { bind, pcap, chances, seed, ..RoceSeat::beside(config) }
+}
+
+/// Refuses what means nothing on another fabric.
+pub(crate) fn refuse_network(bind: Option<IpAddr>, network: &Network, place: impl Display) -> Result<(), Failure> {
+    if bind.is_none() && network.pcap.is_none() && !network.chances().is_any() {
+        return Ok(());
+    }
+    let what = "an address, a capture or a bad network on shared memory, which has none of them";
+    Err(Failure::usage(
+        what,
+        place,
+        "leave out --bind, --pcap and the chances, or use fabric = \"roce\" (`demo --fabric roce`)",
+    ))
 }
 
 /// Groups by name, in rising order, each once.

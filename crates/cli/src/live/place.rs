@@ -1,10 +1,12 @@
 //! Taking a client's place in a running cluster.
 
-use std::path::PathBuf;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Plan, ShmFabric, StartError, WaitMode, client_round};
+use stentor::runtime::{Client, ClientId, GroupId, Hosted, Housekeeper, Plan, StartError, WaitMode, client_round};
 use stentor_fabric::{Backoff, ProcessId};
+use stentor_fabric_roce::StartError as RoceError;
+use stentor_fabric_roce::driver::PortError;
 use stentor_fabric_shm::StartError as ShmError;
 
 use super::unstarted;
@@ -14,18 +16,20 @@ use crate::failure::Failure;
 const FINISHING: Duration = Duration::from_millis(300);
 
 /// A client that can reach all members of its groups.
-pub(crate) struct Joined {
-    pub(crate) client: Client<ShmFabric>,
+pub(crate) struct Joined<F: Hosted> {
+    pub(crate) client: Client<F>,
     pub(crate) id: ClientId,
 }
 
 /// Where and how to join.
-pub(crate) struct Joining<'a> {
+pub(crate) struct Joining<'a, F: Hosted> {
     pub(crate) plan: &'a Plan,
     /// The configuration's file, for errors.
     pub(crate) config: &'a std::path::Path,
-    /// Of the control sockets.
-    pub(crate) directory: PathBuf,
+    /// Starts the client of a place.
+    pub(crate) start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
+    /// Where the processes meet, for errors.
+    pub(crate) meet: String,
     pub(crate) to: &'a [GroupId],
     pub(crate) wait: WaitMode,
     pub(crate) timeout: Duration,
@@ -43,9 +47,19 @@ enum Refused {
     Failed(Failure),
 }
 
-impl Joining<'_> {
+/// Whether there is a process in a client's place already.
+fn is_taken(error: &StartError) -> bool {
+    match error {
+        StartError::Fabric(ShmError::AlreadyRunning { .. }) => true,
+        // On loopback a place has an address; elsewhere somebody else may have it.
+        StartError::Roce(RoceError::Port(PortError::Taken { address: IpAddr::V4(ip) })) => ip.is_loopback(),
+        _ => false,
+    }
+}
+
+impl<F: Hosted> Joining<'_, F> {
     /// Takes the place that is asked for, or the first that is free; `note` hears of those that were skipped.
-    pub(crate) fn join(&self, asked: Option<ClientId>, mut note: impl FnMut(&str)) -> Result<Joined, Failure> {
+    pub(crate) fn join(&self, asked: Option<ClientId>, mut note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
         let until = Instant::now() + self.timeout;
         let places = match asked {
             Some(place) => place.0..place.0 + 1,
@@ -73,10 +87,10 @@ impl Joining<'_> {
         })
     }
 
-    fn take(&self, place: ClientId, until: Instant) -> Result<Joined, Refused> {
-        let mut client = match self.plan.client(place, self.directory.clone()) {
+    fn take(&self, place: ClientId, until: Instant) -> Result<Joined<F>, Refused> {
+        let mut client = match (self.start)(place) {
             Ok(client) => client,
-            Err(StartError::Fabric(ShmError::AlreadyRunning { .. })) => return Err(Refused::Taken),
+            Err(error) if is_taken(&error) => return Err(Refused::Taken),
             Err(error) => return Err(Refused::Failed(unstarted(error, self.config))),
         };
         let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
@@ -98,7 +112,7 @@ impl Joining<'_> {
         Ok(Joined { client, id: place })
     }
 
-    fn nobody(&self, client: &mut Client<ShmFabric>) -> Failure {
+    fn nobody(&self, client: &mut Client<F>) -> Failure {
         // Not only of the groups that are meant: every group knows some of the ids that this place has used.
         let all: Vec<_> = self.plan.topology().group_ids().collect();
         let absent = absent(self.plan, client, &all);
@@ -117,16 +131,16 @@ impl Joining<'_> {
             ),
         };
         while let Some(refusal) = client.fabric_mut().next_refusal() {
-            what += &format!("; {}", refusal.reason);
+            what += &format!("; {refusal}");
         }
         let config = self.config.display();
-        Failure::run(what, format_args!("{config}, sockets in {}", self.directory.display()), remedy)
+        Failure::run(what, format_args!("{config}, {}", self.meet), remedy)
     }
 }
 
 /// Names of the processes of these groups that are not connected.
-pub(crate) fn absent(plan: &Plan, client: &Client<ShmFabric>, to: &[GroupId]) -> Vec<String> {
+pub(crate) fn absent<F: Hosted>(plan: &Plan, client: &Client<F>, to: &[GroupId]) -> Vec<String> {
     let members = to.iter().flat_map(|group| plan.topology().members(*group));
-    let gone = |process: &ProcessId| client.fabric().peer_pid(*process).is_none();
+    let gone = |process: &ProcessId| !client.fabric().sees(*process);
     members.filter(gone).map(|process| plan.name(process).to_owned()).collect()
 }

@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod documents;
 mod neb;
+mod roce;
 mod sim;
 mod support;
 mod usage;

@@ -290,7 +290,7 @@ impl Problem {
             Problem::ClientName { .. } => "choose a name that is not `c` and a number".to_owned(),
             Problem::Duplicate { what, .. } => format!("give each its own {what}"),
             Problem::BadAddress { .. } => "write host:port, such as 127.0.0.1:7101 or [::1]:7101".to_owned(),
-            Problem::UnknownFabric { .. } | Problem::AbsentFabric { .. } => "use `shm` or `sim`".to_owned(),
+            Problem::UnknownFabric { .. } | Problem::AbsentFabric { .. } => "use `shm`, `roce` or `sim`".to_owned(),
             Problem::UnknownElection { .. } | Problem::AbsentElection { .. } => "use kind = \"heartbeat\"".to_owned(),
             Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
             Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),

@@ -2,8 +2,8 @@
 //!
 //! ```toml
 //! cluster = "example"            # part of every handshake and of every seal's salt
-//! fabric  = "shm"                # shm | sim
-//! key     = "env:STENTOR_KEY"    # or file:PATH; optional on shm and sim, where it is not used
+//! fabric  = "shm"                # shm | roce | sim
+//! key     = "env:STENTOR_KEY"    # or file:PATH; for roce, whose processes show each other that they have it
 //!
 //! [election]
 //! kind = "heartbeat"
@@ -39,6 +39,7 @@ mod address;
 mod error;
 mod file;
 mod fingerprint;
+mod key;
 pub mod limits;
 mod memory;
 mod names;
@@ -56,12 +57,13 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::Topology;
 
 pub use error::{ConfigError, Place, Problem};
+pub use key::KeyError;
 pub use limits::Limits;
 use limits::MAX_FILE_BYTES;
 pub use memory::{MemoryPlan, MemoryRow, ProcessMemory};
 pub use neb::{NebConfig, digits};
 pub use processes::{ProcessEntry, ProcessTable, Role};
-pub use template::Template;
+pub use template::{Loopback, Template};
 
 /// Version of the file's format and of everything that is derived from it; part of the fingerprint.
 pub const FORMAT_VERSION: u16 = 1;
@@ -71,6 +73,8 @@ pub const FORMAT_VERSION: u16 = 1;
 pub enum FabricKind {
     /// The processes of one host, through shared memory.
     Shm,
+    /// RoCEv2 in user space, over UDP sockets: processes of any hosts, each with an IP address of its own.
+    Roce,
     /// Simulated network cards, one thread, virtual time.
     Sim,
 }
@@ -81,6 +85,7 @@ impl FabricKind {
     pub const fn name(self) -> &'static str {
         match self {
             FabricKind::Shm => "shm",
+            FabricKind::Roce => "roce",
             FabricKind::Sim => "sim",
         }
     }
@@ -92,7 +97,7 @@ impl fmt::Display for FabricKind {
     }
 }
 
-/// Where the cluster's key is. Neither `shm` nor `sim` uses one.
+/// Where the cluster's key is. Neither `shm` nor `sim` uses one; `roce` needs one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KeySource {
     /// An environment variable.
@@ -179,7 +184,7 @@ impl MemberConfig {
         &self.id
     }
 
-    /// `host:port`, where it listens for its peers on fabrics that cross hosts. `shm` and `sim` do not use it.
+    /// `host:port`, where it listens for its peers on `roce`. `shm` and `sim` do not use it.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

@@ -17,6 +17,17 @@ pub struct Template {
     pub replicas: usize,
     /// The sizes.
     pub limits: Limits,
+    /// On RoCEv2 instead of shared memory.
+    pub roce: Option<Loopback>,
+}
+
+/// Processes of one host on RoCEv2, each with a loopback address of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Loopback {
+    /// Addresses are 127.network.group.process.
+    pub network: u8,
+    /// Where the key is; see [`KeySource`](super::KeySource).
+    pub key: String,
 }
 
 /// The broadcast, for whoever wants one.
@@ -61,12 +72,19 @@ impl Template {
         let limits = &self.limits;
         // Whatever is wrong with the name, it must not end the string that it stands in.
         let cluster = self.cluster.replace('\\', r"\\").replace('"', r#"\""#);
+        let (fabric, key) = match &self.roce {
+            None => (
+                "shm",
+                r#"# key = "env:STENTOR_KEY"    # or "file:PATH"; for roce, not used on shm and sim"#.to_owned(),
+            ),
+            Some(Loopback { key, .. }) => ("roce", format!("key = \"{key}\"    # the same bytes at every process")),
+        };
         let mut text = format!(
             r#"# A Stentor cluster. `stentor config check FILE` prints what follows from this file.
 
 cluster = "{cluster}"    # part of every handshake, and of every record's checksum
-fabric  = "shm"    # shm: the processes of one host | sim: simulated network
-# key = "env:STENTOR_KEY"    # or "file:PATH"; not used on shm and sim
+fabric  = "{fabric}"    # shm: the processes of one host | roce: RoCEv2 over UDP, any hosts | sim: simulated network
+{key}
 
 [election]
 kind = "heartbeat"    # a leader that is silent for timeout_max_ms (2000 if it is not set) is replaced
@@ -80,7 +98,8 @@ ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
 
 # A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
-# Addresses (host:port) are for fabrics that cross hosts; shm and sim do not use them.
+# Addresses (host:port) are for roce: where a process listens for its peers (TCP); its packets go to UDP port 4791 of the
+# same host, so each process has an IP address of its own. shm and sim do not use them.
 "#,
             message_bytes = limits.message_bytes,
             window = limits.window,
@@ -100,7 +119,11 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
         line(format_args!("\n[[group]]\nid = \"g{group}\"\nprocess = [\n"));
         for replica in 1..=self.replicas {
             let port = FIRST_PORT + (group - 1) * PORTS_PER_GROUP + replica - 1;
-            line(format_args!("  {{ id = \"g{group}.{replica}\", address = \"127.0.0.1:{port}\" }},\n"));
+            let host = match &self.roce {
+                None => "127.0.0.1".to_owned(),
+                Some(Loopback { network, .. }) => format!("127.{network}.{group}.{replica}"),
+            };
+            line(format_args!("  {{ id = \"g{group}.{replica}\", address = \"{host}:{port}\" }},\n"));
         }
         line(format_args!("]\n"));
     }

@@ -67,7 +67,7 @@ fn members_come_before_clients_in_the_table() {
 #[test]
 fn a_majority_is_more_than_half() {
     for (replicas, majority) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
-        let template = Template { cluster: "x".into(), groups: 1, replicas, limits: Limits::default() };
+        let template = Template { cluster: "x".into(), groups: 1, replicas, limits: Limits::default(), roce: None };
         let config = parse(&template.render()).unwrap();
         assert_eq!(config.groups()[0].majority(), majority, "of {replicas}");
     }
@@ -107,9 +107,9 @@ fn every_refusal_names_line_problem_and_remedy() {
         ("\"example\"", "\"../x\"", 1, 11, "the character `/` is not allowed", "letters, digits"),
         ("\"example\"", "\".x\"", 1, 11, "does not begin with", "letters, digits"),
         ("\"example\"", "\"a123456789a123456789a1234\"", 1, 11, "it has 25 characters", "1 to 24"),
-        ("\"shm\"", "\"roce\"", 2, 10, "fabric `roce` is not in this version", "use `shm` or `sim`"),
-        ("\"shm\"", "\"ofi:tcp\"", 2, 10, "fabric `ofi:tcp` is not in this version", "use `shm` or `sim`"),
-        ("\"shm\"", "\"tcp\"", 2, 10, "unknown fabric `tcp`", "use `shm` or `sim`"),
+        ("\"shm\"", "\"verbs\"", 2, 10, "fabric `verbs` is not in this version", "use `shm`, `roce` or `sim`"),
+        ("\"shm\"", "\"ofi:tcp\"", 2, 10, "fabric `ofi:tcp` is not in this version", "use `shm`, `roce` or `sim`"),
+        ("\"shm\"", "\"tcp\"", 2, 10, "unknown fabric `tcp`", "use `shm`, `roce` or `sim`"),
         ("\"heartbeat\"", "\"zookeeper\"", 5, 8, "election `zookeeper` is not in this version", "heartbeat"),
         ("\"heartbeat\"", "\"dice\"", 5, 8, "unknown election `dice`", "heartbeat"),
         ("\"env:STENTOR_KEY\"", "\"secret\"", 3, 7, "the key must say where it is", "never the key itself"),
@@ -166,8 +166,9 @@ fn bad_addresses_are_refused_with_their_reason() {
 
 #[test]
 fn too_many_groups_or_processes_are_refused() {
-    let render =
-        |groups, replicas| Template { cluster: "x".into(), groups, replicas, limits: Limits::default() }.render();
+    let render = |groups, replicas| {
+        Template { cluster: "x".into(), groups, replicas, limits: Limits::default(), roce: None }.render()
+    };
     assert_eq!(parse(&render(256, 64)).unwrap().processes(), 256 * 64 + 16);
     let error = parse(&render(257, 1)).unwrap_err();
     assert_eq!(error.problem, Problem::TooManyGroups { count: 257 });
@@ -281,6 +282,24 @@ fn the_fingerprint_follows_what_must_be_agreed() {
     assert_ne!(base.salt(), base.fingerprint());
 }
 
+#[test]
+fn on_roce_every_process_has_a_host_of_its_own() {
+    let roce = GOOD.replace("\"shm\"", "\"roce\"");
+    assert_eq!(parse(&roce).unwrap().fabric(), FabricKind::Roce);
+    let error = parse(&roce.replace("localhost:7102", "127.0.0.1:7102")).unwrap_err();
+    assert!(
+        error.to_string().contains("duplicate IP address") && error.to_string().contains("the first is"),
+        "{error}"
+    );
+    assert!(parse(&GOOD.replace("localhost:7102", "127.0.0.1:7102")).is_ok(), "shm does not use them");
+    let loopback = Loopback { network: 9, key: "file:a.key".to_owned() };
+    let (groups, replicas, limits) = (3, 5, Limits::default());
+    let text = Template { cluster: "x".into(), groups, replicas, limits, roce: Some(loopback) }.render();
+    let config = parse(&text).unwrap();
+    assert_eq!(config.groups()[2].members()[4].address(), "127.9.3.5:7305");
+    assert_eq!(config.key(), Some(&KeySource::File("a.key".into())));
+}
+
 /// The form is part of the protocol between processes: a change of it must come with a new format version.
 #[test]
 fn the_fingerprint_of_format_1_is_what_it_was() {
@@ -325,7 +344,7 @@ proptest! {
         message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
     ) {
         let limits = Limits { message_bytes, window: 1 << window, clients, ring_kib, body_ring_kib };
-        let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits }.render();
+        let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits, roce: None }.render();
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.limits(), &limits);
         prop_assert_eq!(config.groups().len(), groups);
@@ -345,7 +364,8 @@ proptest! {
 
 #[test]
 fn counts_are_refused_before_anything_is_rendered_and_as_the_file_would_be() {
-    let template = |groups, replicas| Template { cluster: "x".into(), groups, replicas, limits: Limits::default() };
+    let template =
+        |groups, replicas| Template { cluster: "x".into(), groups, replicas, limits: Limits::default(), roce: None };
     for (groups, replicas) in [(0, 3), (257, 1), (1, 65), (1, 0)] {
         let error = parse(&template(groups, replicas).render()).unwrap_err();
         assert_eq!(template(groups, replicas).check_counts().unwrap_err().to_string(), error.problem.to_string());
@@ -357,7 +377,8 @@ fn counts_are_refused_before_anything_is_rendered_and_as_the_file_would_be() {
 #[test]
 fn a_name_that_ends_strings_is_refused_as_a_name() {
     for cluster in ["a\"b", "a\\", "\"\nkey = \"file:x"] {
-        let text = Template { cluster: cluster.into(), groups: 1, replicas: 1, limits: Limits::default() }.render();
+        let text = Template { cluster: cluster.into(), groups: 1, replicas: 1, limits: Limits::default(), roce: None }
+            .render();
         let error = parse(&text).unwrap_err();
         let bad = matches!(error.problem, Problem::BadName { .. });
         assert!(bad || cluster.contains('\n'), "{cluster:?}: {error}");

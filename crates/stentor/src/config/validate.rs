@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Fabrics of the design that this version does not have; `ofi:…` beside them.
-const ABSENT_FABRICS: [&str; 2] = ["roce", "verbs"];
+const ABSENT_FABRICS: [&str; 1] = ["verbs"];
 
 /// Checks everything that the types of the file do not say.
 pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplaced> {
@@ -27,7 +27,7 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let election = file.election.as_ref().map_or(Ok(ElectionKind::Heartbeat), election)?;
     let times = file.election.as_ref().map_or(Ok(ElectionTimes::default()), times)?;
     let limits = limits(&file.limits)?;
-    let groups = groups(file.group, text)?;
+    let groups = groups(file.group, text, fabric)?;
     let neb = file.neb.as_ref().map(|neb| neb::validate(neb, &groups)).transpose()?;
     Ok(ClusterConfig { cluster: file.cluster.into_inner(), fabric, key, election, times, limits, groups, neb })
 }
@@ -39,6 +39,7 @@ fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplac
 fn fabric(name: &str) -> Result<FabricKind, Problem> {
     match name {
         "shm" => Ok(FabricKind::Shm),
+        "roce" => Ok(FabricKind::Roce),
         "sim" => Ok(FabricKind::Sim),
         _ if ABSENT_FABRICS.contains(&name) || name == "ofi" || name.starts_with("ofi:") => {
             Err(Problem::AbsentFabric { name: name.to_owned() })
@@ -104,14 +105,14 @@ where
     })
 }
 
-fn groups(groups: Vec<Group>, text: &str) -> Result<Vec<GroupConfig>, Misplaced> {
+fn groups(groups: Vec<Group>, text: &str, fabric: FabricKind) -> Result<Vec<GroupConfig>, Misplaced> {
     if groups.is_empty() {
         return Err((text.trim_end().len()..text.len(), Problem::NoGroups));
     }
     if groups.len() > MAX_GROUPS {
         return Err((groups[MAX_GROUPS].id.span(), Problem::TooManyGroups { count: groups.len() }));
     }
-    let mut seen = Seen { text, first: HashMap::new() };
+    let mut seen = Seen { text, first: HashMap::new(), hosts: fabric == FabricKind::Roce };
     groups.into_iter().map(|group| self::group(group, &mut seen)).collect()
 }
 
@@ -138,6 +139,10 @@ fn member(process: Process, seen: &mut Seen<'_>) -> Result<MemberConfig, Misplac
     seen.once("process id", &process.id)?;
     at(&process.address, address::check(process.address.as_ref()))?;
     seen.once("address", &process.address)?;
+    if seen.hosts {
+        let (host, _) = process.address.as_ref().rsplit_once(':').unwrap_or_default();
+        seen.once("IP address (RoCEv2 has one port)", &Spanned::new(process.address.span(), host.to_owned()))?;
+    }
     Ok(MemberConfig { id: process.id.into_inner(), address: process.address.into_inner() })
 }
 
@@ -145,6 +150,8 @@ fn member(process: Process, seen: &mut Seen<'_>) -> Result<MemberConfig, Misplac
 struct Seen<'a> {
     text: &'a str,
     first: HashMap<(&'static str, String), Range<usize>>,
+    /// Every process has a host of its own: RoCEv2's port is the same for all.
+    hosts: bool,
 }
 
 impl Seen<'_> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stentor_checker::Cluster;
 use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
 use stentor_multicast::{
     Client, ClientId, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Topology, TopologyError, Variant,
@@ -12,7 +13,8 @@ use stentor_multicast::{
 use thiserror::Error;
 
 use super::clock::incarnation;
-use crate::config::{ClusterConfig, ProcessTable};
+use super::roce::AddressError;
+use crate::config::{ClusterConfig, KeyError, ProcessTable};
 
 /// Why a process did not start.
 #[derive(Debug, Error)]
@@ -26,9 +28,18 @@ pub enum StartError {
     /// The configuration and the protocol disagree on what is possible.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The fabric.
+    /// Shared memory.
     #[error(transparent)]
     Fabric(#[from] ShmError),
+    /// RoCEv2.
+    #[error(transparent)]
+    Roce(#[from] RoceError),
+    /// The cluster's key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Where the members are.
+    #[error(transparent)]
+    Address(#[from] AddressError),
     /// Regions and queue pairs.
     #[error(transparent)]
     Node(#[from] NodeError),
@@ -164,6 +175,14 @@ impl Plan {
     /// See [`StartError`].
     pub fn member_on<F: Fabric>(&self, fabric: F, me: ProcessId) -> Result<Member<F>, StartError> {
         self.make_on(fabric, me, Member::new)
+    }
+
+    /// The same for a process that may come back: its group takes it in, or begins its life when all its members are there.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn joining_on<F: Fabric>(&self, fabric: F, me: ProcessId) -> Result<Member<F>, StartError> {
+        self.make_on(fabric, me, Member::joining)
     }
 
     fn make_on<F: Fabric>(&self, fabric: F, me: ProcessId, make: Make<F>) -> Result<Member<F>, StartError> {

@@ -2,17 +2,22 @@
 
 mod clock;
 mod cluster;
+mod hosted;
 mod keeper;
 mod looping;
 mod recorder;
+mod roce;
 
 pub use clock::now_ns;
 pub use cluster::{Plan, StartError};
+pub use hosted::Hosted;
 pub use keeper::Keeper;
 pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
 pub use recorder::Recorder;
+pub use roce::{AddressError, RoceSeat};
 
 pub use stentor_fabric::WaitMode;
+pub use stentor_fabric_roce::RoceFabric;
 pub use stentor_fabric_shm::ShmFabric;
 pub use stentor_multicast::{
     Application, Client, ClientId, Counts, Delivered, GroupId, Member, MessageId, SubmitError, Variant, stateless,

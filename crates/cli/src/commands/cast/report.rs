@@ -1,7 +1,7 @@
 //! What was multicast.
 
 use serde::Serialize;
-use stentor::runtime::Plan;
+use stentor::runtime::{Hosted, Plan};
 
 use super::Caster;
 use crate::live::Micros;
@@ -24,7 +24,7 @@ pub(super) struct Casted {
 }
 
 impl Casted {
-    pub(super) fn new(plan: &Plan, caster: &Caster<'_>) -> Self {
+    pub(super) fn new<F: Hosted>(plan: &Plan, caster: &Caster<'_, F>) -> Self {
         let seconds = (caster.progress - caster.begin).as_secs_f64();
         let group = |group: &stentor::runtime::GroupId| plan.config().groups()[usize::from(group.0)].id().to_owned();
         Casted {

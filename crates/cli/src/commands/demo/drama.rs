@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::BufReader;
 
-use stentor::runtime::{Client, Plan, Recorder, ShmFabric, now_ns};
+use stentor::runtime::{Client, Hosted, Plan, Recorder, now_ns};
 use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind};
 use stentor_fabric::ProcessId;
@@ -55,7 +55,7 @@ impl Drama<'_> {
     }
 
     /// Whether it is back, if it was started again.
-    pub(super) fn is_back(&mut self, client: &Client<ShmFabric>) -> bool {
+    pub(super) fn is_back<F: Hosted>(&mut self, client: &Client<F>) -> bool {
         match &mut self.crash {
             Some(crash) if crash.restarted > 0 && crash.back == 0 => {
                 if client.counts_on(crash.process) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use stentor::runtime::{
-    Client, Counts, GroupId, Housekeeper, Plan, Recorder, ShmFabric, SubmitError, WaitMode, client_round, now_ns,
+    Client, Counts, GroupId, Hosted, Housekeeper, Plan, Recorder, SubmitError, WaitMode, client_round, now_ns,
 };
 use stentor_fabric::Backoff;
 
@@ -46,10 +46,10 @@ pub(super) struct Sent {
 type Check<'a> = &'a dyn Fn() -> Result<(), Failure>;
 
 /// A client with its history.
-pub(super) struct Loader<'a> {
+pub(super) struct Loader<'a, F: Hosted> {
     plan: &'a Plan,
     stage: &'a Stage,
-    client: Client<ShmFabric>,
+    client: Client<F>,
     recorder: Recorder<File>,
     backoff: Backoff,
     housekeeper: Housekeeper,
@@ -60,11 +60,11 @@ pub(super) struct Loader<'a> {
     delivered: u64,
 }
 
-impl<'a> Loader<'a> {
+impl<'a, F: Hosted> Loader<'a, F> {
     pub(super) fn new(
         plan: &'a Plan,
         stage: &'a Stage,
-        joined: Joined,
+        joined: Joined<F>,
         wait: WaitMode,
         drama: Option<Drama<'a>>,
     ) -> Result<Self, Failure> {

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor::runtime::Plan;
+use stentor::config::FabricKind;
+use stentor::runtime::{Hosted, Plan, RoceFabric, ShmFabric};
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_multicast::Step;
@@ -41,6 +42,8 @@ pub(super) struct Shown {
     rejoin_ms: Option<f64>,
     history: PathBuf,
     input: String,
+    /// What it ran on.
+    fabric: &'static str,
     groups: usize,
     replicas: usize,
     /// By process.
@@ -112,6 +115,10 @@ impl Shown {
             rejoin_ms: outcome.outage.map(|(_, rejoin)| rejoin as f64 / 1e6),
             history: stage.path().to_owned(),
             input: text.source().to_owned(),
+            fabric: match plan.config().fabric() {
+                FabricKind::Roce => RoceFabric::NAME,
+                FabricKind::Shm | FabricKind::Sim => ShmFabric::NAME,
+            },
             groups: plan.topology().groups(),
             replicas: members / plan.topology().groups(),
             delivered: delivered.map(|(n, process)| (plan.name(ProcessId(process)).to_owned(), *n)).collect(),
@@ -162,8 +169,8 @@ impl Human for Shown {
     fn human(&self, style: Style) -> String {
         let processes = self.delivered.len();
         let mut text = format!(
-            "{processes} processes in {} groups of {}, and a client, on shared memory\ninput: {}\n\n",
-            self.groups, self.replicas, self.input
+            "{processes} processes in {} groups of {}, and a client, on {}\ninput: {}\n\n",
+            self.groups, self.replicas, self.fabric, self.input
         );
         let rows = self.delivered.iter().map(|(name, n)| vec![name.clone(), format!("delivered {n}")]);
         text += &columns(&rows.collect::<Vec<_>>());

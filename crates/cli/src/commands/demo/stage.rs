@@ -1,16 +1,17 @@
 //! Where a demonstration happens: a directory with its configuration and histories.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::{Limits, Problem, Template};
+use stentor::config::{Limits, Loopback, Problem, Template};
 use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
 
 use super::janitor::Janitor;
-use crate::args;
+use crate::args::{self, DemoFabric, Network};
 use crate::failure::Failure;
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
@@ -20,8 +21,15 @@ const MOST_PROCESSES: usize = 100;
 /// One client, and as little memory as shows the work.
 const LIMITS: Limits = Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512 };
 
+/// Demonstrations at the same time have addresses of their own, if their numbers differ by less than this.
+const NETWORKS: u32 = 128;
+/// The key's file, in the stage's directory.
+const KEY: &str = "cluster.key";
+
 fn template(args: &args::Demo) -> Template {
-    Template { cluster: "demo".to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS }
+    let network = 64 + (std::process::id() % NETWORKS) as u8;
+    let roce = (args.fabric == DemoFabric::Roce).then(|| Loopback { network, key: format!("file:{KEY}") });
+    Template { cluster: "demo".to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, roce }
 }
 
 /// The configuration; what it is refused for is the arguments' fault.
@@ -37,6 +45,30 @@ pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
         return Err(Failure::usage(what, place, remedy));
     }
     ClusterConfig::parse(Path::new("cluster.toml"), &template.render()).map_err(|error| refuse(&error.problem))
+}
+
+/// A key for one demonstration, which nobody else may read.
+fn write_key(path: &Path) -> std::io::Result<()> {
+    let mut random = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// What members are told about the network: each has its own bad luck.
+fn network(args: &args::Demo) -> Vec<String> {
+    let Network { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, delay, seed, pcap: _ } = &args.network;
+    let chances = [
+        ("--drop-chance", drop_chance),
+        ("--duplicate-chance", duplicate_chance),
+        ("--reorder-chance", reorder_chance),
+        ("--corrupt-chance", corrupt_chance),
+    ];
+    let mut told: Vec<String> =
+        chances.into_iter().flat_map(|(name, chance)| [name.to_owned(), chance.to_string()]).collect();
+    told.extend(["--delay".to_owned(), delay.to_string(), "--seed".to_owned(), seed.to_string()]);
+    told
 }
 
 #[cfg(feature = "zookeeper")]
@@ -55,17 +87,21 @@ pub(super) struct Stage {
     path: PathBuf,
     keep: bool,
     janitor: Option<Janitor>,
-    /// What members are told about the election.
-    election: Vec<String>,
+    /// What members are told about the election and the network.
+    arguments: Vec<String>,
 }
 
 impl Stage {
     /// Makes the directory.
     pub(super) fn bare(args: &args::Demo) -> Result<Self, Failure> {
+        let mut arguments = election(args);
+        if args.fabric == DemoFabric::Roce {
+            arguments.extend(network(args));
+        }
         Ok(match &args.keep {
-            Some(path) => Stage { path: named(path)?, keep: true, janitor: None, election: election(args) },
+            Some(path) => Stage { path: named(path)?, keep: true, janitor: None, arguments },
             None => {
-                let mut stage = Stage { path: temporary()?, keep: false, janitor: None, election: election(args) };
+                let mut stage = Stage { path: temporary()?, keep: false, janitor: None, arguments };
                 stage.janitor = Some(Janitor::start(&stage.path)?);
                 stage
             }
@@ -77,13 +113,17 @@ impl Stage {
         let stage = Stage::bare(args)?;
         let config = stage.config();
         fs::write(&config, template(args).render()).map_err(|error| Failure::cannot_write(&config, &error))?;
+        if args.fabric == DemoFabric::Roce {
+            let path = stage.path.join(KEY);
+            write_key(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
+        }
         debug_assert_eq!(plan.topology().groups(), args.groups);
         Ok(stage)
     }
 
     /// Arguments of every member.
-    pub(super) fn election(&self) -> &[String] {
-        &self.election
+    pub(super) fn arguments(&self) -> &[String] {
+        &self.arguments
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stentor::config::ElectionTimes;
-use stentor::runtime::{Keeper, Member, Plan, ShmFabric};
+use stentor::runtime::{Hosted, Keeper, Member, Plan};
 use stentor_election_zookeeper::{ZookeeperConfig, ZookeeperElection};
 use stentor_fabric::ProcessId;
 use stentor_multicast::Place;
@@ -41,7 +41,7 @@ impl Ensemble {
         Ok(Ensemble { keeper, next: Duration::ZERO, error: None, connected: false })
     }
 
-    pub(super) fn round(&mut self, now: Duration, member: &mut Member<ShmFabric>, say: impl FnOnce(&str)) {
+    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, say: impl FnOnce(&str)) {
         self.keeper.round_by(now, member, ZookeeperElection::stand);
         if now < self.next {
             return;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stentor::runtime::{Keeper, Member, Plan, ShmFabric};
+use stentor::runtime::{Hosted, Keeper, Member, Plan};
 use stentor_election::{HandOverError, Heartbeat};
 use stentor_fabric::ProcessId;
 
@@ -33,7 +33,7 @@ impl Keeping {
     }
 
     /// After each of the member's steps. What there is to tell goes to `say`.
-    pub(super) fn round(&mut self, now: Duration, member: &mut Member<ShmFabric>, say: impl FnOnce(&str)) {
+    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, say: impl FnOnce(&str)) {
         match self {
             Keeping::Heartbeat(keeper) => {
                 // It has no servers of which there is anything to tell.

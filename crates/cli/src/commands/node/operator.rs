@@ -1,10 +1,10 @@
 //! What an operator asks a running node.
 
+use std::path::Path;
 use std::time::Duration;
 
-use stentor::runtime::{Member, Plan, ShmFabric};
+use stentor::runtime::{Hosted, Member, Plan};
 use stentor_election::HandOverError;
-use stentor_fabric::Fabric;
 
 use super::keeping::Keeping;
 use crate::failure::Failure;
@@ -24,9 +24,8 @@ pub(super) struct Operator<'a> {
 
 impl<'a> Operator<'a> {
     /// Listens beside the member's socket.
-    pub(super) fn listen(plan: &'a Plan, member: &Member<ShmFabric>) -> Result<Self, Failure> {
-        let path = member.fabric().beside();
-        let control = Control::listen(&path).map_err(|error| {
+    pub(super) fn listen(plan: &'a Plan, path: &Path) -> Result<Self, Failure> {
+        let control = Control::listen(path).map_err(|error| {
             let what = format_args!("cannot listen for `stentor leader`: {error}");
             Failure::run(
                 what,
@@ -39,7 +38,7 @@ impl<'a> Operator<'a> {
 
     /// Answers what was asked. Cheap when it is not yet time.
     #[inline]
-    pub(super) fn round(&mut self, now: Duration, member: &Member<ShmFabric>, keeper: &mut Keeping) {
+    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &Member<F>, keeper: &mut Keeping) {
         if now < self.next {
             return;
         }
@@ -53,7 +52,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    fn standing(&self, member: &Member<ShmFabric>, keeper: &Keeping) -> Standing {
+    fn standing<F: Hosted>(&self, member: &Member<F>, keeper: &Keeping) -> Standing {
         let replica = member.replica();
         let name = |process| self.plan.name(process).to_owned();
         Standing {
@@ -72,7 +71,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    fn hand_over(&self, member: &Member<ShmFabric>, keeper: &mut Keeping, to: &str) -> Answer {
+    fn hand_over<F: Hosted>(&self, member: &Member<F>, keeper: &mut Keeping, to: &str) -> Answer {
         let refuse = |why: &dyn std::fmt::Display| Answer::Refused(why.to_string());
         let process = match self.plan.process(to) {
             Ok(process) => process,

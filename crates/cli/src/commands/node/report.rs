@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use stentor::runtime::{Counts, Member, ShmFabric};
+use stentor::runtime::{Counts, Hosted, Member};
 use stentor_multicast::Step;
 
 use crate::output::Human;
@@ -40,7 +40,7 @@ pub(in crate::commands) fn by_step(count: impl Fn(Step) -> u64) -> BTreeMap<Stri
 }
 
 impl Served {
-    pub(super) fn new(id: &str, deliveries: u64, member: &Member<ShmFabric>) -> Self {
+    pub(super) fn new<F: Hosted>(id: &str, deliveries: u64, member: &Member<F>) -> Self {
         let (counts, used): (&Counts, _) = (member.counts(), member.memory_use());
         Served {
             id: id.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{Member, Plan, ShmFabric};
+use stentor::runtime::{Hosted, Member, Plan};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, Place};
 
@@ -19,6 +19,8 @@ struct Peer {
     /// As which process of the system it is here, or was.
     pid: Option<i32>,
     here: bool,
+    /// It was here before.
+    seen: bool,
 }
 
 /// What was said: nothing is said twice in a row.
@@ -45,7 +47,7 @@ impl<'a> Talk<'a> {
             plan,
             output,
             name: plan.name(me),
-            peers: members.map(|process| Peer { process, pid: None, here: false }).collect(),
+            peers: members.map(|process| Peer { process, pid: None, here: false, seen: false }).collect(),
             ready: false,
             stranded: false,
             ballot: Ballot::NONE,
@@ -57,26 +59,27 @@ impl<'a> Talk<'a> {
     }
 
     /// Looks at a member that has nothing to do.
-    pub(super) fn idle(&mut self, member: &mut Member<ShmFabric>) {
+    pub(super) fn idle<F: Hosted>(&mut self, member: &mut Member<F>) {
         if !self.ready && member.is_connected() {
             self.ready = true;
             let leads = if member.replica().is_leader() { ", leads its group" } else { "" };
             self.say(&format!("ready{leads}; all members are connected"));
         }
         while let Some(refusal) = member.fabric_mut().next_refusal() {
-            if refusal.reason != self.refusal {
-                self.say(&format!("refused a connection: {}", refusal.reason));
-                self.refusal = refusal.reason;
+            if refusal != self.refusal {
+                self.say(&format!("refused a connection: {refusal}"));
+                self.refusal = refusal;
             }
         }
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
-            self.look(|process| member.fabric().peer_pid(process));
+            let fabric = member.fabric();
+            self.look(|process| (fabric.sees(process), fabric.pid_of(process)));
         }
     }
 
     /// Looks whether the group has another leader. Cheap if not.
-    pub(super) fn epoch(&mut self, member: &Member<ShmFabric>) {
+    pub(super) fn epoch<F: Hosted>(&mut self, member: &Member<F>) {
         let replica = member.replica();
         if self.ballot == replica.ballot() && self.joining == replica.is_joining() {
             return;
@@ -93,20 +96,23 @@ impl<'a> Talk<'a> {
         self.output.note(&format!("{}: {text}", self.name));
     }
 
-    fn look(&mut self, pid_of: impl Fn(ProcessId) -> Option<i32>) {
+    fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>)) {
         for at in 0..self.peers.len() {
-            let Peer { process, pid, here } = self.peers[at];
-            let now = pid_of(process);
-            if (now.is_some(), now.or(pid)) == (here, pid) {
+            let Peer { process, pid: old, here: was, seen } = self.peers[at];
+            let (here, pid) = look(process);
+            if (here, pid.or(old)) == (was, old) {
                 continue;
             }
             self.changed = Instant::now();
-            self.peers[at] = Peer { process, pid: now.or(pid), here: now.is_some() };
+            self.peers[at] = Peer { process, pid: pid.or(old), here, seen: true };
             let name = self.plan.name(process);
-            match (pid, now) {
-                (Some(old), None) => self.say(&format!("lost {name}, pid {old}; {}", self.consequence(process))),
-                (Some(_), Some(new)) => self.say(&format!("{name} was started again, as pid {new}")),
-                (None, _) => {}
+            let consequence = || self.consequence(process);
+            match (here, old, pid) {
+                (false, Some(old), _) => self.say(&format!("lost {name}, pid {old}; {}", consequence())),
+                (false, None, _) if seen => self.say(&format!("lost {name}; {}", consequence())),
+                (true, _, Some(new)) if seen => self.say(&format!("{name} was started again, as pid {new}")),
+                (true, _, None) if seen => self.say(&format!("{name} is there again")),
+                _ => {}
             }
         }
         let all_here = self.peers.iter().all(|peer| peer.here);

@@ -51,7 +51,7 @@ pub(super) struct Pace {
 }
 
 impl Load {
-    pub(super) fn new(plan: &Plan, joined: Joined, path: &Path, pace: &Pace) -> Result<Self, Failure> {
+    pub(super) fn new(plan: &Plan, joined: Joined<ShmFabric>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder =
             Recorder::new(plan, me, new_history(path)?).map_err(|error| Failure::cannot_write(path, &error))?;

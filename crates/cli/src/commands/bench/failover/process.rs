@@ -48,7 +48,8 @@ pub(in super::super) fn run(errand: &str) -> Result<Verdict, Failure> {
     let joining = Joining {
         plan: &plan,
         config: &errand.config,
-        directory: errand.sockets.clone(),
+        start: &|client| plan.client(client, errand.sockets.clone()),
+        meet: errand.sockets.display().to_string(),
         to: &to,
         wait: mode(errand.wait),
         timeout: TIMEOUT,

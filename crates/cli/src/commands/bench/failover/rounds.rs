@@ -116,7 +116,8 @@ impl<'a> Script<'a> {
         let joining = Joining {
             plan,
             config: &scene.config(),
-            directory: scene.sockets(),
+            start: &|client| plan.client(client, scene.sockets()),
+            meet: scene.sockets().display().to_string(),
             to: &to,
             wait,
             timeout: 3 * TIMEOUT,

@@ -29,7 +29,7 @@ pub(super) struct Scene {
 /// The cluster's file.
 fn text(args: &BenchFailover) -> String {
     let (groups, replicas) = (usize::from(args.groups), usize::from(args.replicas));
-    let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits: LIMITS }.render();
+    let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits: LIMITS, roce: None }.render();
     let (min, max) = (args.timeout_ms / 2, args.timeout_ms);
     text.replacen("[election]\n", &format!("[election]\ntimeout_min_ms = {min}\ntimeout_max_ms = {max}\n"), 1)
 }

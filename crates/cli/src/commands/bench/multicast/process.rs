@@ -72,7 +72,7 @@ fn plan(cluster: &Cluster) -> Result<Plan, Failure> {
         ..Limits::default()
     };
     let (groups, replicas) = (usize::from(cluster.groups), usize::from(cluster.replicas));
-    let text = Template { cluster: "bench".to_owned(), groups, replicas, limits }.render();
+    let text = Template { cluster: "bench".to_owned(), groups, replicas, limits, roce: None }.render();
     let config = ClusterConfig::parse(Path::new("bench"), &text)?;
     let variant = match cluster.variant {
         Protocol::V1 => Variant::V1,

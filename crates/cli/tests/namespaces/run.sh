@@ -1,0 +1,74 @@
+#!/bin/sh
+# A cluster over RoCEv2 whose processes are in three network namespaces, joined by a bridge: two groups of three, one
+# member of each in every namespace, and a client. Its histories are checked.
+#
+#   unshare -rnm run.sh STENTOR LINES [arguments of every process]
+#
+# Everything is gone with the namespaces.
+set -eu
+stentor=$1 lines=$2
+shift 2
+folder=$(mktemp -d)
+pids=
+ended() {
+    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
+    wait
+    rm -rf "$folder"
+}
+trap ended EXIT
+trap 'exit 1' INT TERM HUP
+mount -t tmpfs none /run
+mkdir /run/netns
+ip link set lo up
+ip link add bridge type bridge
+ip link set bridge up
+for n in 1 2 3; do
+    ip netns add "s$n"
+    ip link add "v$n" type veth peer name eth netns "s$n"
+    ip link set "v$n" master bridge up
+    ip -n "s$n" link set lo up
+    ip -n "s$n" link set eth up
+    # One for a member of each group, and one for a client.
+    for last in 1 2 9; do ip -n "s$n" address add "10.77.$n.$last/16" dev eth; done
+done
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
+{
+    printf 'cluster = "spaces"\nfabric = "roce"\nkey = "file:cluster.key"\n[election]\nkind = "heartbeat"\n'
+    printf '[limits]\nclients = 1\n'
+    for group in 1 2; do
+        printf '[[group]]\nid = "g%s"\nprocess = [\n' "$group"
+        for n in 1 2 3; do printf ' { id = "g%s.%s", address = "10.77.%s.%s:7001" },\n' "$group" "$n" "$n" "$group"; done
+        printf ']\n'
+    done
+} >"$folder/cluster.toml"
+for group in 1 2; do
+    for n in 1 2 3; do
+        id=g$group.$n
+        ip netns exec "s$n" "$stentor" node --config "$folder/cluster.toml" --id "$id" --history "$folder/$id.jsonl" \
+            --operations "$@" >"$folder/$id.out" 2>"$folder/$id.err" </dev/null &
+        pids="$pids $!"
+    done
+done
+awk -v n="$lines" 'BEGIN { for (i = 1; i <= n; i++) print "line", i }' >"$folder/input"
+if ! ip netns exec s1 "$stentor" cast --config "$folder/cluster.toml" --to g1,g2 --bind 10.77.1.9 --timeout 60 \
+    --history "$folder/c0.jsonl" --operations "$@" <"$folder/input"; then
+    tail -n 3 "$folder"/*.err
+    exit 1
+fi
+# Whoever was not among the majority delivers, too.
+for id in g1.1 g1.2 g1.3 g2.1 g2.2 g2.3; do
+    tries=0
+    while [ "$(wc -l <"$folder/$id.out")" -lt "$lines" ]; do
+        tries=$((tries + 1))
+        if [ $tries -gt 600 ]; then
+            echo "$id delivered $(wc -l <"$folder/$id.out") of $lines"
+            tail -n 3 "$folder"/*.err
+            exit 1
+        fi
+        sleep 0.1
+    done
+done
+for pid in $pids; do kill -TERM "$pid"; done
+for pid in $pids; do wait "$pid"; done
+pids=
+"$stentor" check --complete "$folder"/*.jsonl

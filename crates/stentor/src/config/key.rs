@@ -1,0 +1,73 @@
+//! Reading the cluster's key.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::KeySource;
+
+/// The shortest key, bytes.
+const SHORTEST: usize = 16;
+/// The longest, bytes: a file of this length is no key.
+const LONGEST: usize = 4096;
+
+/// Why there is no key. None of them tells anything of the key itself.
+#[derive(Debug, Error)]
+pub enum KeyError {
+    /// Nothing names one.
+    #[error("this fabric needs a key, and the configuration names none")]
+    Unnamed,
+    /// The variable is not there.
+    #[error("the environment variable {0} is not set, or is no text")]
+    Variable(String),
+    /// The file cannot be read.
+    #[error("cannot read the key {path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Too short or too long.
+    #[error("the key has {0} bytes; a key has {SHORTEST} to {LONGEST}, white space at its end not counted")]
+    Length(usize),
+}
+
+impl KeySource {
+    /// The key. White space at its end is not part of it; a relative path is relative to `directory`.
+    ///
+    /// # Errors
+    /// See [`KeyError`].
+    pub fn read(&self, directory: &Path) -> Result<Vec<u8>, KeyError> {
+        let mut key = match self {
+            KeySource::Env(name) => std::env::var(name).map_err(|_| KeyError::Variable(name.clone()))?.into_bytes(),
+            KeySource::File(path) => {
+                let path = directory.join(path);
+                std::fs::read(&path).map_err(|source| KeyError::File { path, source })?
+            }
+        };
+        let end = key.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |last| last + 1);
+        key.truncate(end);
+        if (SHORTEST..=LONGEST).contains(&key.len()) { Ok(key) } else { Err(KeyError::Length(key.len())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_beside_the_configuration_and_has_a_length() {
+        let directory = std::env::temp_dir().join(format!("stentor-key-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let source = KeySource::File("a.key".into());
+        assert!(matches!(source.read(&directory), Err(KeyError::File { .. })));
+        std::fs::write(directory.join("a.key"), "0123456789abcdef \n\n").unwrap();
+        assert_eq!(source.read(&directory).unwrap(), b"0123456789abcdef");
+        std::fs::write(directory.join("a.key"), "0123456789abcde\n\n").unwrap();
+        assert!(matches!(source.read(&directory), Err(KeyError::Length(15))));
+        std::fs::remove_dir_all(&directory).unwrap();
+        let unset = KeySource::Env("STENTOR_NO_SUCH_VARIABLE".to_owned());
+        assert!(matches!(unset.read(&directory), Err(KeyError::Variable(_))));
+    }
+}

@@ -1,0 +1,63 @@
+//! What a process says of its fabric besides the contract.
+
+use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_roce::RoceFabric;
+use stentor_fabric_shm::ShmFabric;
+
+/// A fabric between processes of a system.
+pub trait Hosted: Fabric {
+    /// As in a report.
+    const NAME: &'static str;
+
+    /// All memory that it shares or registered, bytes.
+    fn memory_bytes(&self) -> u64;
+
+    /// The next connection that was refused, here or by the other end, in words.
+    fn next_refusal(&mut self) -> Option<String>;
+
+    /// Whether a peer is there.
+    fn sees(&self, peer: ProcessId) -> bool;
+
+    /// As which process of this system a peer is there, where that can be known.
+    fn pid_of(&self, peer: ProcessId) -> Option<i32>;
+}
+
+impl Hosted for ShmFabric {
+    const NAME: &'static str = "shared memory";
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes()
+    }
+
+    fn next_refusal(&mut self) -> Option<String> {
+        self.next_refusal().map(|refusal| refusal.reason)
+    }
+
+    fn sees(&self, peer: ProcessId) -> bool {
+        self.peer_pid(peer).is_some()
+    }
+
+    fn pid_of(&self, peer: ProcessId) -> Option<i32> {
+        self.peer_pid(peer)
+    }
+}
+
+impl Hosted for RoceFabric {
+    const NAME: &'static str = "RoCEv2 in user space";
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes()
+    }
+
+    fn next_refusal(&mut self) -> Option<String> {
+        self.next_refusal()
+    }
+
+    fn sees(&self, peer: ProcessId) -> bool {
+        self.is_linked(peer)
+    }
+
+    fn pid_of(&self, _: ProcessId) -> Option<i32> {
+        None
+    }
+}
