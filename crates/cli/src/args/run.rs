@@ -147,7 +147,7 @@ pub(crate) struct Demo {
     #[arg(long)]
     pub(crate) no_kill: bool,
     /// What the processes talk over
-    #[arg(long, value_name = "FABRIC", default_value = "shm", conflicts_with = "neb")]
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
     #[command(flatten, next_help_heading = "With --fabric roce (the capture is the client's)")]
     pub(crate) network: Network,

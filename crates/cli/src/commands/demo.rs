@@ -33,15 +33,15 @@ use text::Text;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure> {
+    if args.fabric == DemoFabric::Shm {
+        live::refuse_network(None, &args.network, "stentor demo")?;
+    }
     if args.neb {
         return neb::run(args, output);
     }
     let config = stage::config(args)?;
     let text = Text::read(args, config.limits().message_bytes as usize)?;
     let plan = Plan::new(config).map_err(|error| unstarted(error, std::path::Path::new("stentor demo")))?;
-    if args.fabric == DemoFabric::Shm {
-        live::refuse_network(None, &args.network, "stentor demo")?;
-    }
     let interrupt = Interrupt::catch()?;
     let mut stage = Stage::set(args, &plan)?;
     let mut nodes = Nodes::start(&plan, &stage, args.wait)?;

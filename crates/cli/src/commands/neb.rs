@@ -1,20 +1,29 @@
-//! One process of the broadcast on shared memory, as a demonstration starts it: correct, or a liar.
+//! One process of the broadcast on shared memory or RoCEv2, as a demonstration starts it: correct, or a liar.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stentor::runtime::{ShmFabric, Stop, now_ns};
+use stentor::config::KeySource;
+use stentor::runtime::{RoceFabric, ShmFabric, Stop, now_ns};
 use stentor_checker::{self as checker, Cluster, EventKind, HistoryWriter};
-use stentor_fabric::{Backoff, ProcessId, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
+use stentor_fabric_roce::RoceConfig;
+use stentor_fabric_roce::driver::Chances;
 use stentor_fabric_shm::ShmConfig;
 use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::{Failure, Verdict};
 use crate::live::stop_at_end_of_input;
+
+/// The name of a demonstration's cluster.
+const CLUSTER: &str = "demo-neb";
+/// Where the processes on RoCEv2 listen for each other.
+const PORT: u16 = 7101;
 
 /// What one process is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +51,23 @@ pub(crate) struct Errand {
     pub(crate) lies: Vec<String>,
     /// How long a sender waits for a process that is a window behind, ms.
     pub(crate) patience_ms: u64,
+    /// On RoCEv2 instead of shared memory.
+    pub(crate) roce: Option<OnRoce>,
+}
+
+/// Processes of one host on RoCEv2.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OnRoce {
+    /// Addresses are 127.network.0.1 and so on, by process.
+    pub(crate) network: u8,
+    /// The file with the key: what is told is in the list of processes, for everybody to see.
+    pub(crate) key: PathBuf,
+    /// Packets are lost, repeated, reordered and damaged with these chances.
+    pub(crate) chances: [f64; 4],
+    /// And are this much later, ns.
+    pub(crate) delay: u64,
+    /// The seed of all that.
+    pub(crate) seed: u64,
 }
 
 /// What a process says, one JSON document per line.
@@ -63,6 +89,19 @@ pub(crate) enum Said {
         suspicions: u64,
         refused: u64,
     },
+}
+
+impl OnRoce {
+    fn config(&self, me: ProcessId, processes: usize) -> Result<RoceConfig, Failure> {
+        let address = |n| Some(SocketAddr::new(Ipv4Addr::new(127, self.network, 0, n).into(), PORT));
+        let [drop, duplicate, reorder, corrupt] = self.chances;
+        Ok(RoceConfig {
+            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
+            chances: Chances { drop, duplicate, reorder, corrupt, delay: self.delay },
+            seed: self.seed.wrapping_add(u64::from(me.0)),
+            ..RoceConfig::new(CLUSTER, me, (1..=processes as u8).map(address).collect())
+        })
+    }
 }
 
 impl Errand {
@@ -96,13 +135,20 @@ fn say(said: &Said) -> Result<(), Failure> {
 pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
     let errand: Errand = serde_json::from_str(errand)
         .map_err(|error| Failure::usage(error, "neb process", "use `stentor demo --neb`"))?;
-    let config = errand.config();
     let me = ProcessId(errand.me);
+    if let Some(roce) = &errand.roce {
+        let fabric = RoceFabric::start(roce.config(me, errand.processes)?).map_err(failed)?;
+        return take_part(fabric, errand);
+    }
     let shm = ShmConfig {
         directory: errand.sockets.clone(),
-        ..ShmConfig::new("demo-neb", me, &me.to_string(), errand.processes as u16)
+        ..ShmConfig::new(CLUSTER, me, &me.to_string(), errand.processes as u16)
     };
-    let fabric = ShmFabric::start(shm).map_err(failed)?;
+    take_part(ShmFabric::start(shm).map_err(failed)?, errand)
+}
+
+fn take_part<F: Fabric>(fabric: F, errand: Errand) -> Result<Verdict, Failure> {
+    let (config, me) = (errand.config(), ProcessId(errand.me));
     let authority = Authority::new(errand.salt, me, &errand.secret, &errand.public).map_err(failed)?;
     let stop = Arc::new(Stop::default());
     stop_at_end_of_input(Arc::clone(&stop));
@@ -117,7 +163,7 @@ pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
     }
 }
 
-fn lie(mut liar: Liar<ShmFabric>, stop: &Stop) -> Result<Verdict, Failure> {
+fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
     let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
     // Its choices: a generator of George Marsaglia's, from a fixed beginning.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -146,8 +192,8 @@ fn lie(mut liar: Liar<ShmFabric>, stop: &Stop) -> Result<Verdict, Failure> {
 }
 
 /// A process that keeps to the protocol.
-struct Correct {
-    node: Node<ShmFabric>,
+struct Correct<F: Fabric> {
+    node: Node<F>,
     errand: Errand,
     lines: Vec<Vec<u8>>,
     sent: usize,
@@ -164,8 +210,8 @@ fn cluster(errand: &Errand) -> Cluster {
     builder.build().expect("names are made unique here")
 }
 
-impl Correct {
-    fn new(node: Node<ShmFabric>, errand: Errand) -> Result<Self, Failure> {
+impl<F: Fabric> Correct<F> {
+    fn new(node: Node<F>, errand: Errand) -> Result<Self, Failure> {
         let path = errand.history.clone();
         let file = std::fs::File::create_new(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
         let mut cluster = cluster(&errand);

@@ -54,6 +54,20 @@ fn and_with_one_percent_of_all_packets_lost() {
     let _ = fs::remove_dir_all(history);
 }
 
+#[test]
+fn the_broadcast_runs_on_it_too_and_loses_packets() {
+    for lossy in [&[][..], &["--drop-chance", "0.01"]] {
+        let lines = ["demo", "--neb", "--fabric", "roce", "--messages-limit", "100", "--json"];
+        let ran = run([&lines[..], lossy].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        let document = ran.document("demo-neb");
+        for (property, verdict) in document["properties"].as_object().unwrap() {
+            assert_eq!(verdict, "ok", "{property}: {document:#}");
+        }
+        let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
+    }
+}
+
 /// Members, each with an address; none outlives the test.
 struct Nodes {
     scratch: Scratch,

@@ -13,10 +13,11 @@ use serde::Serialize;
 use stentor_checker::{Report, check_files};
 use stentor_neb::Authority;
 
+use super::stage::{Stage, network_number};
 use super::text::Text;
-use crate::args;
+use crate::args::{self, DemoFabric, Network};
 use crate::commands::check::title;
-use crate::commands::neb::{Errand, Said};
+use crate::commands::neb::{Errand, OnRoce, Said};
 use crate::failure::{Failure, Verdict};
 use crate::live::Interrupt;
 use crate::output::{Human, Output};
@@ -102,8 +103,8 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let limited = args::Demo { messages_limit: args.messages_limit.or(Some(LINES)), ..args.clone() };
     let text = Text::read(&limited, PAYLOAD_BYTES)?;
     let interrupt = Interrupt::catch()?;
-    let mut stage = super::stage::Stage::bare(args)?;
-    let errands = errands(args, stage.path(), &stage.sockets(), &text)?;
+    let mut stage = Stage::bare(args)?;
+    let errands = errands(args, &stage, &text)?;
     let mut cast = start(&errands)?;
     output.note("five processes; one of them lies");
     let shown = conduct(&mut cast, &errands, &text, stage.path(), &interrupt)?;
@@ -112,8 +113,28 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     Ok(Verdict::of(shown.ok))
 }
 
+/// How the processes find each other on RoCEv2.
+fn roce(args: &args::Demo, stage: &Stage) -> Result<Option<OnRoce>, Failure> {
+    if args.fabric == DemoFabric::Shm {
+        return Ok(None);
+    }
+    let Network { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, delay, seed, pcap } = &args.network;
+    if let Some(path) = pcap {
+        let remedy = "leave it out; `demo --fabric roce` without --neb captures what its client sees";
+        return Err(Failure::usage("the broadcast has no client whose packets are captured", path.display(), remedy));
+    }
+    Ok(Some(OnRoce {
+        network: network_number(),
+        key: stage.make_key()?,
+        chances: [*drop_chance, *duplicate_chance, *reorder_chance, *corrupt_chance],
+        delay: delay * 1000,
+        seed: *seed,
+    }))
+}
+
 /// Splits the text among the correct processes and writes down what each is to do.
-fn errands(args: &args::Demo, directory: &Path, sockets: &Path, text: &Text) -> Result<Vec<Errand>, Failure> {
+fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>, Failure> {
+    let (directory, sockets, roce) = (stage.path(), stage.sockets(), roce(args, stage)?);
     // Who never answers is waited for, once by each sender.
     let patience_ms = if args.lies.iter().any(|lie| lie == "silent") { 2_000 } else { 10_000 };
     let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
@@ -141,7 +162,7 @@ fn errands(args: &args::Demo, directory: &Path, sockets: &Path, text: &Text) -> 
             secret: secret(me),
             public: public.clone(),
             salt: 0x5354_454e_544f_5221,
-            sockets: sockets.to_owned(),
+            sockets: sockets.clone(),
             history: directory.join(format!("{}.jsonl", name(me))),
             input,
             liar: LIAR,
@@ -149,6 +170,7 @@ fn errands(args: &args::Demo, directory: &Path, sockets: &Path, text: &Text) -> 
             victims: VICTIMS.to_vec(),
             lies: args.lies.clone(),
             patience_ms,
+            roce: roce.clone(),
         });
     }
     Ok(errands)

@@ -26,8 +26,13 @@ const NETWORKS: u32 = 128;
 /// The key's file, in the stage's directory.
 const KEY: &str = "cluster.key";
 
+/// The second number of this demonstration's loopback addresses.
+pub(super) fn network_number() -> u8 {
+    64 + (std::process::id() % NETWORKS) as u8
+}
+
 fn template(args: &args::Demo) -> Template {
-    let network = 64 + (std::process::id() % NETWORKS) as u8;
+    let network = network_number();
     let roce = (args.fabric == DemoFabric::Roce).then(|| Loopback { network, key: format!("file:{KEY}") });
     Template { cluster: "demo".to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, roce }
 }
@@ -114,11 +119,17 @@ impl Stage {
         let config = stage.config();
         fs::write(&config, template(args).render()).map_err(|error| Failure::cannot_write(&config, &error))?;
         if args.fabric == DemoFabric::Roce {
-            let path = stage.path.join(KEY);
-            write_key(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
+            stage.make_key()?;
         }
         debug_assert_eq!(plan.topology().groups(), args.groups);
         Ok(stage)
+    }
+
+    /// Makes a key for this demonstration.
+    pub(super) fn make_key(&self) -> Result<PathBuf, Failure> {
+        let path = self.path.join(KEY);
+        write_key(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
+        Ok(path)
     }
 
     /// Arguments of every member.
