@@ -60,7 +60,8 @@ impl<'a> Talk<'a> {
 
     /// Looks at a member that has nothing to do.
     pub(super) fn idle<F: Hosted>(&mut self, member: &mut Member<F>) {
-        if !self.ready && member.is_connected() {
+        let connects = !self.ready && member.is_connected();
+        if connects {
             self.ready = true;
             let leads = if member.replica().is_leader() { ", leads its group" } else { "" };
             self.say(&format!("ready{leads}; all members are connected"));
@@ -71,7 +72,8 @@ impl<'a> Talk<'a> {
                 self.refusal = refusal;
             }
         }
-        if self.looked.elapsed() >= LOOK {
+        // Whoever is lost right after that was there.
+        if connects || self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
             let fabric = member.fabric();
             self.look(|process| (fabric.sees(process), fabric.pid_of(process)));
