@@ -105,6 +105,8 @@ fn notification(pcap: &mut Pcap, expected: &mut Vec<String>) {
 #[ignore = "needs tshark: run by `cargo xtask test --only roce-tshark`"]
 fn the_dissector_reads_every_operation_as_we_mean_it() {
     let file = std::env::temp_dir().join(format!("stentor-tshark-{}.pcap", std::process::id()));
+    // Of an earlier process with this number.
+    let _ = std::fs::remove_file(&file);
     let mut pcap = Pcap::create(&file).unwrap();
     let mut expected = Vec::new();
     every_operation(QpKind::Reliable, &mut pcap, &mut expected);

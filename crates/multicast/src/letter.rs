@@ -141,6 +141,8 @@ pub struct Spot {
     pub slot: u64,
     /// The ballot.
     pub ballot: Ballot,
+    /// Era of the process that multicast what is behind the slot, or what was in it.
+    pub era: u64,
 }
 
 /// The message that a letter is about.
@@ -332,12 +334,12 @@ fn decode_install(words: &mut Words<'_>) -> Result<Letter, LetterError> {
 
 impl Spot {
     fn encode(self, out: &mut Vec<u64>) {
-        out.extend_from_slice(&[u64::from(self.client.0), self.slot, self.ballot.to_word()]);
+        out.extend_from_slice(&[u64::from(self.client.0), self.slot, self.ballot.to_word(), self.era]);
     }
 
     fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
         let client = u16::try_from(words.next()?).map_err(|_| LetterError::Value("client"))?;
-        Ok(Spot { client: ClientId(client), slot: words.next()?, ballot: words.ballot()? })
+        Ok(Spot { client: ClientId(client), slot: words.next()?, ballot: words.ballot()?, era: words.next()? })
     }
 }
 

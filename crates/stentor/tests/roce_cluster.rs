@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -74,10 +75,13 @@ impl std::io::Write for Sink {
 }
 
 /// Returns how many packets the bad network took.
-fn member(stage: &Stage, me: ProcessId, stop: &Stop, sink: Sink) -> u64 {
+fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink: Sink) -> u64 {
     let mut member = stage.plan.member_on(stage.fabric(me), me).expect("starts");
     let mut recorder = Recorder::new(&stage.plan, me, sink).expect("records");
-    let deliver = |delivered: &stentor::runtime::Delivered<'_>| recorder.deliver(now_ns(), delivered).expect("records");
+    let deliver = |message: &stentor::runtime::Delivered<'_>| {
+        recorder.deliver(now_ns(), message).expect("records");
+        delivered.fetch_add(1, Ordering::Relaxed);
+    };
     run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(deliver), |_, _, _| ()).expect("runs");
     recorder.complete().expect("records");
     assert_eq!(member.counts().rejected, 0);
@@ -110,13 +114,16 @@ fn client(stage: &Stage, place: ClientId, messages: u64, sink: Sink) {
 }
 
 fn run(stage: &Stage, messages: u64) -> u64 {
-    let stop = Stop::default();
+    let (stop, delivered) = (Stop::default(), AtomicU64::new(0));
+    // Of every three messages of a client one goes to the three members of the first group, one to the one of the second,
+    // one to all; the first two of those that are left do as the first two.
+    let expected = 2 * (messages / 3 * 8 + [0, 3, 4][messages as usize % 3]);
     let sinks: Vec<Sink> = (0..PROCESSES).map(|_| Sink::default()).collect();
     let lost = thread::scope(|scope| {
         let members: Vec<_> = (0..4_u16)
             .map(|me| {
-                let (stop, sink) = (&stop, sinks[usize::from(me)].clone());
-                scope.spawn(move || member(stage, ProcessId(me), stop, sink))
+                let (stop, delivered, sink) = (&stop, &delivered, sinks[usize::from(me)].clone());
+                scope.spawn(move || member(stage, ProcessId(me), stop, delivered, sink))
             })
             .collect();
         let clients: Vec<_> = (0..2_u16)
@@ -126,6 +133,11 @@ fn run(stage: &Stage, messages: u64) -> u64 {
             })
             .collect();
         let finished: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        // A client hears of a majority; the others are waited for.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while delivered.load(Ordering::Relaxed) < expected && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
         stop.stop();
         assert!(finished.iter().all(Result::is_ok), "a client did not finish");
         members.into_iter().map(|member| member.join().expect("the member ends")).sum()

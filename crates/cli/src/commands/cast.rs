@@ -165,6 +165,9 @@ impl<'a, F: Hosted> Caster<'a, F> {
                 .map_err(|error| Failure::run(error, "waiting", "report this as a bug"))?;
             self.take_delivered();
             self.record_operations()?;
+            if self.client.is_superseded() {
+                return Err(self.superseded());
+            }
             if interrupt.came() {
                 let what = format_args!("interrupted after {} messages", self.messages);
                 let remedy = "the lines that were not sent are in the input still";
@@ -241,6 +244,17 @@ impl<'a, F: Hosted> Caster<'a, F> {
     fn unwritten(&self, error: &std::io::Error) -> Failure {
         let path = self.args.meeting.history.as_deref().unwrap_or(Path::new(""));
         Failure::cannot_write(path, error)
+    }
+
+    fn superseded(&self) -> Failure {
+        let (left, sent) = (self.outstanding.len(), self.messages);
+        let name = self.plan.name(self.plan.topology().client_process(self.id));
+        let what = format_args!(
+            "another process has taken the place of client `{name}`; {left} of {sent} messages are not known to be delivered"
+        );
+        let remedy =
+            "see what was delivered before sending them again; give each process a place of its own with --client";
+        Failure::run(what, self.args.meeting.config.display(), remedy)
     }
 
     fn stuck(&self, next: &Option<Vec<u8>>) -> Failure {

@@ -21,12 +21,12 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// Makes the file, or empties it.
+    /// Makes the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// If there is one already, or what the system says.
     pub fn create(path: &Path) -> io::Result<Pcap> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut file = BufWriter::new(File::create_new(path)?);
         for word in [MAGIC, 4 << 16 | 2, 0, 0, 65535, RAW_IP] {
             file.write_all(&word.to_le_bytes())?;
         }

@@ -56,6 +56,13 @@ pub enum SubmitError {
         /// Index of the group.
         group: u16,
     },
+    /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
+    /// was not known to be delivered may be lost.
+    #[error("another process took the client place c{client}")]
+    Superseded {
+        /// The place.
+        client: u16,
+    },
 }
 
 /// A multicast message.
@@ -98,6 +105,8 @@ pub struct Client<F: Fabric> {
     topology: Arc<Topology>,
     message_bytes: usize,
     quiet: Quiet,
+    /// A member said that another process has the place.
+    superseded: bool,
 }
 
 impl<F: Fabric> Client<F> {
@@ -159,6 +168,7 @@ impl<F: Fabric> Client<F> {
             operations: None,
             message_bytes: limits.message_bytes,
             quiet: Quiet::default(),
+            superseded: false,
             fabric,
             links,
             seals,
@@ -242,6 +252,13 @@ impl<F: Fabric> Client<F> {
     #[must_use]
     pub fn submitted(&self) -> u64 {
         self.submitted
+    }
+
+    /// Whether a member said that another process has this client's place: nothing can be submitted any more, and what is
+    /// outstanding may be lost.
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.superseded
     }
 
     /// All messages up to this sequence are delivered at every destination process that counts.
@@ -344,6 +361,9 @@ impl<F: Fabric> Client<F> {
     fn check(&mut self, to: &[GroupId], payload: &[u8]) -> Result<(), SubmitError> {
         if payload.len() > self.message_bytes {
             return Err(SubmitError::TooLong { bytes: payload.len(), limit: self.message_bytes });
+        }
+        if self.superseded {
+            return Err(SubmitError::Superseded { client: self.sender.client().0 });
         }
         let known = to.iter().all(|group| self.topology.has_group(*group));
         if to.is_empty() || to.len() > MAX_DESTINATIONS || !known || !to.is_sorted_by(|a, b| a < b) {
@@ -483,6 +503,10 @@ impl<F: Fabric> Client<F> {
     }
 
     fn retire_delivered(&mut self) {
+        if self.superseded {
+            // What is freed from now on may be another process's, or void.
+            return;
+        }
         for group in 0..self.rings.len() as u16 {
             self.awaited.freed(GroupId(group), self.sender.freed(GroupId(group)));
         }
@@ -543,6 +567,7 @@ impl<F: Fabric> Client<F> {
                     self.rings[group].hear_credits(member, seal);
                 }
             }
+            News::Greeted(_, greeting) if greeting.about == About::Superseded => self.superseded = true,
             News::Greeted(..) | News::Refused => self.counts.rejected += 1,
         }
     }

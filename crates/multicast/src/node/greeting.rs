@@ -39,6 +39,8 @@ pub(super) enum About {
     Hello = 1,
     /// The sender's stream.
     Stream = 2,
+    /// A member does not let a client go on: another process has greeted in its place.
+    Superseded = 3,
 }
 
 /// Where a ring goes on.
@@ -60,6 +62,16 @@ pub(super) struct Greeting {
     pub(super) begun: bool,
     /// Of a client: the beginning of its era, if it knows that already.
     pub(super) first: u64,
+}
+
+impl Greeting {
+    /// Whether this client had begun, and comes back to a member at which another process has greeted in its place
+    /// meanwhile: on a fabric that does not lock places two may live. What the earlier one left behind may be given up
+    /// there already. `present`: the incarnation that greeted last; `last_sequence`: the highest that is known of the place.
+    pub(super) fn is_superseded(&self, present: Option<u64>, last_sequence: u64) -> bool {
+        let another = present.is_some_and(|present| present != self.incarnation);
+        self.begun && another && ids::era(self.first) < ids::era(last_sequence)
+    }
 }
 
 /// Makes the seals of a cluster.
@@ -100,6 +112,7 @@ impl Seals {
         let about = match head & 0xff {
             1 => About::Hello,
             2 => About::Stream,
+            3 => About::Superseded,
             _ => return None,
         };
         let known = head >> 8 == u64::from(VERSION) | MAGIC << 24 && check == self.check() && rest == [0];
@@ -135,6 +148,22 @@ mod tests {
 
     fn words(words: [u64; GREETING_WORDS]) -> Vec<Word> {
         words.into_iter().map(Word::new).collect()
+    }
+
+    #[test]
+    fn a_process_that_had_begun_does_not_come_back_after_its_successor_greeted() {
+        let start = Start { position: 64, generation: 1 };
+        let (era, own) = (ids::begin_of_era(4), ids::begin_of_era(4) + 17);
+        let hello = Greeting { about: About::Hello, incarnation: 9, start, begun: true, first: era };
+        // Its successor's greeting has opened the next era here.
+        assert!(hello.is_superseded(Some(10), ids::begin_of_era(5)));
+        assert!(hello.is_superseded(Some(10), ids::begin_of_era(7) + 3));
+        // Its own link broke and came back; the member has no memory; or the one before it was the last one here.
+        for (present, last) in [(Some(9), own), (None, 0), (None, own), (Some(8), ids::begin_of_era(3) + 5)] {
+            assert!(!hello.is_superseded(present, last), "{present:?} {last}");
+        }
+        let new = Greeting { begun: false, first: 0, ..hello };
+        assert!(!new.is_superseded(Some(10), ids::begin_of_era(7)), "it has not begun, and is told where to");
     }
 
     #[test]

@@ -74,12 +74,7 @@ impl Replica {
             return Err(Rejected::Counter { counter: item.counter, expected: self.counter + 1 });
         }
         if let StreamEntry::Heard(ballot) = item.entry {
-            let Some(Place::Member { group, .. }) = self.config.topology.place(ballot.leader()) else {
-                return Err(Rejected::Ballot(ballot));
-            };
-            self.counter += 1;
-            self.hear_of(group, ballot);
-            return Ok(());
+            return self.on_heard(ballot);
         }
         let client = item.head.client;
         if usize::from(client.0) >= self.windows.len() {
@@ -106,11 +101,7 @@ impl Replica {
         }
         let Some(slot) = self.locate(&item.head)? else {
             self.counter += 1;
-            if matches!(item.entry, StreamEntry::Vector(_)) {
-                // Delivered and forgotten here; but the leader says it again, so it does not know.
-                let subject = Subject { client, sequence: item.head.sequence };
-                effects.letter(from, &Letter::Forgotten(subject));
-            }
+            self.tell_forgotten(from, item, effects);
             return Ok(());
         };
         let window = &self.windows[usize::from(client.0)];
@@ -135,6 +126,24 @@ impl Replica {
         self.process(client, slot, item, effects);
         self.deliver_due(effects);
         Ok(())
+    }
+
+    /// The leader has heard of another group's ballot.
+    fn on_heard(&mut self, ballot: Ballot) -> Result<(), Rejected> {
+        let Some(Place::Member { group, .. }) = self.config.topology.place(ballot.leader()) else {
+            return Err(Rejected::Ballot(ballot));
+        };
+        self.counter += 1;
+        self.hear_of(group, ballot);
+        Ok(())
+    }
+
+    /// Delivered and forgotten here; but the leader says it again, so it does not know.
+    fn tell_forgotten<E: Effects>(&self, leader: ProcessId, item: &StreamItem<'_>, effects: &mut E) {
+        if matches!(item.entry, StreamEntry::Vector(_)) {
+            let subject = Subject { client: item.head.client, sequence: item.head.sequence };
+            effects.letter(leader, &Letter::Forgotten(subject));
+        }
     }
 
     fn process<E: Effects>(&mut self, client: ClientId, slot: u64, item: &StreamItem<'_>, effects: &mut E) {

@@ -5,9 +5,11 @@
 //! the leader makes the slot void, by an entry of its dense stream.
 //!
 //! # Invariants
-//! - *A gap is made void only when the process that left it is over*, and when a majority of the group, in the leader's
-//!   ballot, held nothing there: what was synced is not lost. A process is over from the greeting of its successor, which
-//!   multicasts nothing before all members hold nothing undelivered, gaps included. So nothing of a living process is void.
+//! - *A gap is made void only when the process that left it is over at a majority of the group*, and when these members, in
+//!   the leader's ballot, held nothing there: what was synced is not lost. A process is over at a member from the greeting
+//!   of its successor, which multicasts nothing before all members hold nothing undelivered, gaps included. A member that
+//!   was greeted by a successor does not let the process before it come back, so who lives and has nothing void has a
+//!   majority, and who has lost that is told (`About::Superseded`).
 //! - *A void counts when it is settled*: when a majority of the group has processed an entry that says so under one ballot.
 //!   Then every later leader's state has it, as it has what a majority acknowledged: nobody assigned the slot before, so no
 //!   majority acknowledged what is in it, and nobody will. Until then a new leader may lack it and assign the slot; so no
@@ -86,20 +88,24 @@ impl Replica {
             return;
         }
         window.gap.age = 0;
-        let spot = Spot { client, slot, ballot: self.ballot };
+        let era = behind.map_or(0, |behind| ids::era(window.slot(behind).sequence));
+        let spot = Spot { client, slot, ballot: self.ballot, era };
         for member in self.others() {
             effects.letter(member, &Letter::Seek(spot));
         }
         self.count_lacking(client, effects);
     }
 
-    /// The leader looks for what is in a slot.
+    /// The leader looks for what is in a slot. Nobody lacks what a process may still write: who has not been greeted by a
+    /// successor is silent, because the leader's may have been one that never began, while the process before it lives.
     pub(super) fn on_seek<E: Effects>(&mut self, from: ProcessId, spot: Spot, effects: &mut E) {
         let current = self.promised == spot.ballot && self.ballot == spot.ballot && !self.is_joining();
         let Some(window) = self.windows.get(usize::from(spot.client.0)).filter(|_| current) else { return };
         if window.is_here(spot.slot) && window.slot(spot.slot).body {
             effects.body(from, spot.client, spot.slot);
-        } else if !window.holds(spot.slot) {
+        } else if !window.holds(spot.slot)
+            && (window.over || spot.era < window.over_below || planted!(self.config.plant, VoidOfTheLiving))
+        {
             effects.letter(from, &Letter::Lacking(spot));
         }
     }
@@ -192,7 +198,8 @@ impl Replica {
             self.void_for_good(head.client, slot, effects);
             self.deliver_due(effects);
         } else {
-            let spot = Spot { client: head.client, slot, ballot: self.ballot };
+            let era = ids::era(head.sequence);
+            let spot = Spot { client: head.client, slot, ballot: self.ballot, era };
             effects.letter(self.ballot.leader(), &Letter::Voided(spot));
         }
     }

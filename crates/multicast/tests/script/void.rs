@@ -9,7 +9,7 @@ const ERA: u64 = 1 << stentor_multicast::MessageId::ERA_BITS;
 
 /// Client 0's slot.
 fn spot(slot: u64, leader: u16) -> Spot {
-    Spot { client: ClientId(0), slot, ballot: led_by(leader) }
+    Spot { client: ClientId(0), slot, ballot: led_by(leader), era: 0 }
 }
 
 /// As long as a leader waits until it looks for what nobody told it.
@@ -85,6 +85,12 @@ fn a_gap_is_void_when_a_majority_lacks_it_and_counts_when_a_majority_has_process
 #[test]
 fn whoever_holds_what_the_leader_looks_for_forwards_it() {
     let mut follower = Process::new(&[3], 1, Variant::V2);
+    let silent = follower.letter(0, &Letter::Seek(spot(0, 0)));
+    assert_eq!(silent, Ok(vec![]), "as far as it knows, the process lives, and may still write here");
+    follower.replica.succeed(ClientId(0), 1);
+    follower.replica.begin_client(ClientId(0));
+    let later = Spot { era: 1, ..spot(0, 0) };
+    assert_eq!(follower.letter(0, &Letter::Seek(later)), Ok(vec![]), "of the process that has begun");
     assert_eq!(
         follower.letter(0, &Letter::Seek(spot(0, 0))).map(|did| letters(&did)),
         Ok(vec![(0, Letter::Lacking(spot(0, 0)))])

@@ -1,5 +1,6 @@
 //! Reading the cluster's key.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -43,13 +44,23 @@ impl KeySource {
             KeySource::Env(name) => std::env::var(name).map_err(|_| KeyError::Variable(name.clone()))?.into_bytes(),
             KeySource::File(path) => {
                 let path = directory.join(path);
-                std::fs::read(&path).map_err(|source| KeyError::File { path, source })?
+                read(&path).map_err(|source| KeyError::File { path, source })?
             }
         };
         let end = key.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |last| last + 1);
         key.truncate(end);
         if (SHORTEST..=LONGEST).contains(&key.len()) { Ok(key) } else { Err(KeyError::Length(key.len())) }
     }
+}
+
+/// No more of a file than shows that it is no key; a pipe would be waited for.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a file"));
+    }
+    let mut key = Vec::new();
+    std::fs::File::open(path)?.take(2 * LONGEST as u64).read_to_end(&mut key)?;
+    Ok(key)
 }
 
 #[cfg(test)]
@@ -66,6 +77,9 @@ mod tests {
         assert_eq!(source.read(&directory).unwrap(), b"0123456789abcdef");
         std::fs::write(directory.join("a.key"), "0123456789abcde\n\n").unwrap();
         assert!(matches!(source.read(&directory), Err(KeyError::Length(15))));
+        std::fs::write(directory.join("a.key"), vec![b'x'; 1 << 20]).unwrap();
+        assert!(matches!(source.read(&directory), Err(KeyError::Length(8192))));
+        assert!(matches!(KeySource::File("/dev/zero".into()).read(&directory), Err(KeyError::File { .. })));
         std::fs::remove_dir_all(&directory).unwrap();
         let unset = KeySource::Env("STENTOR_NO_SUCH_VARIABLE".to_owned());
         assert!(matches!(unset.read(&directory), Err(KeyError::Variable(_))));

@@ -111,6 +111,11 @@ impl<F: Fabric> Member<F> {
         let Greeting { about: About::Hello, incarnation, start, .. } = *greeting else { return };
         let process = self.links[link].peer;
         if let Some(client) = self.client_of(link) {
+            let body = &self.bodies[usize::from(client.0)];
+            if greeting.is_superseded(body.ring.incarnation(), body.last_sequence) {
+                self.outputs.counts.rejected += 1;
+                return self.greet(link, About::Superseded, Start { position: 0, generation: 0 });
+            }
             self.links[link].heard = Some(incarnation);
             self.bodies[usize::from(client.0)].greeted = Some(*greeting);
             return;

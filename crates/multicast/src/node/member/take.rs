@@ -70,6 +70,8 @@ impl<F: Fabric> Member<F> {
             body.last_sequence = ids::begin_of_era(ids::era(body.last_sequence) + 1);
         }
         if begun {
+            // Whoever has begun has outlived those before.
+            self.replica.succeed(client, ids::era(first));
             self.replica.begin_client(client);
         } else {
             // Where nobody has seen anything, the first era is its own.
