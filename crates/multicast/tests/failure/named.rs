@@ -14,6 +14,11 @@ fn take(cluster: &mut Cluster, wire: Wire) {
     assert!(cluster.take(wire, None).expect("nothing is refused"), "{wire:?} has something to take");
 }
 
+/// Whose messages the first member delivered, in order.
+fn first_delivers(cluster: &Cluster) -> Vec<u16> {
+    cluster.members[0].log.iter().map(|(id, _)| id.client.0).collect()
+}
+
 /// Everything on its way arrives, and again after ticks, until everybody who is up has everything.
 fn finish(cluster: &mut Cluster) -> Result<(), String> {
     for _ in 0..20 {
@@ -136,8 +141,7 @@ fn five_steps(plant: Plant) -> Result<Cluster, String> {
 #[test]
 fn what_only_an_old_leader_accepted_does_not_come_back_before_what_was_delivered() {
     let three = five_steps(Plant::None).expect("sound and complete");
-    let order: Vec<u16> = three.members[0].log.iter().map(|(id, _)| id.client.0).collect();
-    assert_eq!(order, [1, 0], "m2, then m1");
+    assert_eq!(first_delivers(&three), [1, 0], "m2, then m1");
 }
 
 /// Group 0 is A, B and C, group 1 is D, whose clock is ahead. A(b1) has m0 at (1, 2), nobody else has seen that; B(b2,
@@ -178,8 +182,7 @@ fn acknowledged_in_a_newer_ballot(plant: Plant) -> Result<Cluster, String> {
 #[test]
 fn acknowledgements_of_a_newer_ballot_deliver_nothing_before_its_state_is_there() {
     let four = acknowledged_in_a_newer_ballot(Plant::None).expect("sound and complete");
-    let order: Vec<u16> = four.members[0].log.iter().map(|(id, _)| id.client.0).collect();
-    assert_eq!(order, [2, 1], "m1, then m0");
+    assert_eq!(first_delivers(&four), [2, 1], "m1, then m0");
 }
 
 #[cfg(feature = "plants")]
