@@ -9,7 +9,7 @@ use crate::runner::{Outcome, Step};
 pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "release-tests", what: "all tests, optimised and without debug assertions", run: release_tests },
     Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
-    Step { name: "model", what: "the model check's large configurations; with failures some are given up", run: model },
+    Step { name: "model", what: "the model check's large configurations", run: model },
     Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
     Step { name: "campaign-failures", what: "100 000 simulated runs under all failures", run: campaign_failures },
     Step { name: "failover", what: "200 kills of real processes under load, each started again", run: failover },

@@ -24,6 +24,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "tests", what: "all tests of all crates", run: tests },
     Step { name: "tests-plants", what: "tests of the crates that have planted bugs, with them", run: tests_plants },
+    Step { name: "model", what: "every order of two messages, two leader changes and a crash", run: model },
     Step {
         name: "campaign",
         what: "1000 simulated seeds: every property holds, every fault happens",
@@ -103,6 +104,14 @@ fn tests(context: &Context) -> Result<Outcome> {
 
 fn tests_plants(context: &Context) -> Result<Outcome> {
     run(context.cargo(["test"]).args(planted(context)?))?;
+    Ok(Outcome::Passed)
+}
+
+/// Optimised, or it would take an hour.
+fn model(context: &Context) -> Result<Outcome> {
+    let mut command =
+        context.cargo(["test", "--profile", "release-tests", "-p", "stentor-multicast", "--test", "model"]);
+    run(command.args(["--", "that_take_minutes", "--nocapture"]).env("STENTOR_MODEL", "minutes"))?;
     Ok(Outcome::Passed)
 }
 

@@ -3,7 +3,7 @@
 //! `exhaustive` searches small clusters wholly (stateright, breadth first; states are told apart by a 64-bit hash);
 //! `plants` proves that it finds what it should; `walk` goes through larger ones at random; `failing` searches with
 //! failures. Every search prints what it did, captured or not. `STENTOR_MODEL=large` adds configurations that take
-//! minutes.
+//! minutes; `STENTOR_MODEL=minutes` only those with failures that end in a few.
 #![forbid(unsafe_code)]
 
 mod exhaustive;

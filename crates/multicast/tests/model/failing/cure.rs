@@ -78,11 +78,10 @@ impl Run {
 }
 
 /// Goes on until every member that is up has delivered all that is for it.
-pub(super) fn cure(context: &Context, destined: &[u32], run: &mut Run) -> Result<(), String> {
+pub(super) fn cure(context: &Context, run: &mut Run) -> Result<(), String> {
     for round in 0..ROUNDS {
         run.rest(context)?;
-        let mut alive = run.members.iter().zip(destined).filter(|(member, _)| member.replica.is_some());
-        if alive.all(|(member, destined)| member.log.len() == destined.count_ones() as usize) {
+        if run.members.iter().filter(|member| member.replica.is_some()).all(|member| context.has_all(member)) {
             return Ok(());
         }
         if round % 4 == 3 {

@@ -4,9 +4,8 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard};
 
 use stateright::{Model, Property};
-use stentor_multicast::GroupId;
 
-use super::channels::{Channels, Parcel};
+use super::channels::Channels;
 use super::cure::{Run, cure};
 use super::lazy::lazy;
 use super::member::{Context, Member};
@@ -15,7 +14,7 @@ use super::store::{Cause, Store};
 use crate::network::Wire;
 use crate::scenario::Scenario;
 use crate::store::EMPTY;
-use crate::verdict::{ACCEPTED, ACYCLIC, COMPLETE, Entry, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, TIMESTAMPS, judge};
+use crate::verdict::{ACCEPTED, ACYCLIC, COMPLETE, FIFO, Flaws, GENUINE, INTEGRITY, PREFIX, TIMESTAMPS};
 
 /// Members and channels that fit.
 const NUMBERS: usize = 48;
@@ -50,6 +49,12 @@ pub(crate) struct Cluster {
     flaws: Flaws,
 }
 
+impl Cluster {
+    pub(super) fn campaigns_left(&self) -> u8 {
+        self.left.campaigns
+    }
+}
+
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Action {
@@ -69,26 +74,29 @@ pub(crate) enum Action {
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) context: Context,
-    budget: Budget,
+    pub(super) budget: Budget,
     lazy: bool,
-    destined: Vec<u32>,
     store: Mutex<Store>,
 }
 
 impl Machine {
     pub(crate) fn new(scenario: Scenario, budget: Budget) -> Self {
         let context = Context::new(scenario);
-        let destined = context.scenario.destined(&context.channels.topology);
-        assert!(destined.len() + context.channels.wires.len() <= NUMBERS, "too large for a state");
+        assert!(context.destined.len() + context.channels.wires.len() <= NUMBERS, "too large for a state");
         let mut clients: Vec<u16> = context.scenario.messages.iter().map(|message| message.client).collect();
         clients.dedup();
         let one_each = clients.len() == context.scenario.messages.len();
         let lazy = one_each && budget.restarts + budget.cuts + budget.ticks == 0;
-        Machine { context, budget, lazy, destined, store: Mutex::new(Store::new()) }
+        Machine { context, budget, lazy, store: Mutex::new(Store::new()) }
+    }
+
+    /// The same with bodies taken at any time.
+    pub(super) fn eager(scenario: Scenario, budget: Budget) -> Self {
+        Machine { lazy: false, ..Machine::new(scenario, budget) }
     }
 
     fn members(&self) -> usize {
-        self.destined.len()
+        self.context.destined.len()
     }
 
     fn channels(&self) -> &Channels {
@@ -121,20 +129,15 @@ impl Machine {
         }
         if let Some((last, _)) = path.last() {
             let mut run = self.at_rest(&self.lock(), last);
-            lines.extend(cure(&self.context, &self.destined, &mut run).err());
+            lines.extend(cure(&self.context, &mut run).err());
         }
         lines.join("\n")
     }
 
     fn judge(&self, store: &Store, state: &mut Cluster) {
-        let members = || state.numbers[..self.members()].iter().map(|number| store.member(*number));
-        let logs: Vec<&[Entry]> =
-            members().map(|member| &member.log[..]).chain(members().map(|member| &member.before[..])).collect();
-        let destined = self.destined.repeat(2);
-        let messages = self.context.scenario.messages.len();
-        let flaws = members().fold(0, |flaws, member| flaws | member.flaws);
-        state.flaws |=
-            flaws | judge(&self.context.scenario, &destined, &logs, (1 << messages) - 1, &[0; 4][..messages]);
+        let members: Vec<&Member> =
+            state.numbers[..self.members()].iter().map(|number| store.member(*number)).collect();
+        state.flaws |= self.context.judge(&members);
     }
 
     /// A step of one member, if it need not wait: its new state, and what it wrote into the channels.
@@ -325,23 +328,28 @@ impl Machine {
     }
 
     /// The state for a run outside the search.
-    fn at_rest(&self, store: &Store, state: &Cluster) -> Run {
+    pub(super) fn at_rest(&self, store: &Store, state: &Cluster) -> Run {
         let parcels = |queue: &u32| store.queue(*queue).iter().map(|parcel| store.parcel(*parcel).clone()).collect();
         let queues = state.numbers[self.members()..][..self.channels().wires.len()].iter().map(parcels).collect();
         let members = state.numbers[..self.members()].iter().map(|number| store.member(*number).clone()).collect();
         Run { members, queues, closed: state.closed }
     }
 
-    /// Everything that anybody can take now has been taken, and the end is not complete in spite of what time brings.
-    fn ends_incomplete(&self, state: &Cluster) -> bool {
-        let store = &mut *self.lock();
+    /// Whether everything that anybody can take now has been taken.
+    pub(super) fn is_end(&self, store: &mut Store, state: &Cluster) -> bool {
         let mut actions = Vec::new();
         self.takes(store, state, &mut actions);
-        if actions.iter().any(|action| matches!(action, Action::Take(..))) {
+        !actions.iter().any(|action| matches!(action, Action::Take(..)))
+    }
+
+    /// It is an end, and not complete in spite of what time brings.
+    fn ends_incomplete(&self, state: &Cluster) -> bool {
+        let store = &mut *self.lock();
+        if !self.is_end(store, state) {
             return false;
         }
         let mut run = self.at_rest(store, state);
-        if cure(&self.context, &self.destined, &mut run).is_err() {
+        if cure(&self.context, &mut run).is_err() {
             return true;
         }
         let mut end = state.clone();
@@ -358,16 +366,6 @@ impl Machine {
         let members: Vec<&Member> = state.numbers[..self.members()].iter().map(|n| store.member(*n)).collect();
         look(&members)
     }
-
-    /// The number of the ballot in which a group is after as many changes as there may be campaigns.
-    pub(super) fn last_ballot(&self) -> u64 {
-        self.channels().topology.first_ballot(GroupId(0)).number() + u64::from(self.budget.campaigns)
-    }
-
-    /// Whether a member has delivered everything that is for its group.
-    pub(super) fn has_all(&self, member: &Member) -> bool {
-        member.log.len() == self.destined[usize::from(member.process)].count_ones() as usize
-    }
 }
 
 impl Model for Machine {
@@ -380,14 +378,9 @@ impl Model for Machine {
         for process in 0..self.members() as u16 {
             state.numbers[usize::from(process)] = store.add_member(Member::new(&self.context, process));
         }
-        for (message, words) in self.context.scenario.messages.iter().zip(&self.context.bodies) {
-            let parcel = store.add_parcel(Parcel::Body(message.client, words.clone()));
-            for group in &message.to {
-                for to in self.channels().topology.members(GroupId(*group)) {
-                    let wire = self.channels().number(Wire::Body { client: message.client, to: to.0 });
-                    self.push(store, &mut state, wire, parcel);
-                }
-            }
+        for (wire, parcel) in self.context.first_bodies() {
+            let parcel = store.add_parcel(parcel);
+            self.push(store, &mut state, wire, parcel);
         }
         vec![state]
     }

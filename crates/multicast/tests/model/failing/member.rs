@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ack, Ballot, ClientId, Delivery, Effects, Header, Item, Letter, Place, Rejected, RemoteTimestamp, Replica,
+    Ack, Ballot, ClientId, Delivery, Effects, GroupId, Header, Item, Letter, Place, Rejected, RemoteTimestamp, Replica,
     ReplicaConfig, StreamItem,
 };
 
 use super::channels::{Channels, Parcel};
 use crate::network::Wire;
 use crate::scenario::{Scenario, encode_body};
-use crate::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY};
+use crate::verdict::{ACCEPTED, Entry, Flaws, GENUINE, INTEGRITY, judge};
 
 /// What does not change in a run.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Context {
     pub(crate) channels: Channels,
     /// By message: its words.
     pub(crate) bodies: Vec<Vec<u64>>,
+    /// By member: the messages for its group, as bits.
+    pub(crate) destined: Vec<u32>,
     /// By client, group and slot: the message.
     slots: HashMap<(u16, u16, u64), usize>,
 }
@@ -37,7 +39,33 @@ impl Context {
             }
             bodies.push(words);
         }
-        Context { channels: Channels::new(&topology), scenario, bodies, slots }
+        let destined = scenario.destined(&topology);
+        Context { channels: Channels::new(&topology), scenario, bodies, destined, slots }
+    }
+
+    /// What the clients write before the run: into which channels.
+    pub(crate) fn first_bodies(&self) -> impl Iterator<Item = (usize, Parcel)> + '_ {
+        self.scenario.messages.iter().zip(&self.bodies).flat_map(move |(message, words)| {
+            let groups = message.to.iter().map(|group| GroupId(*group));
+            groups.flat_map(|group| self.channels.topology.members(group)).map(move |to| {
+                let wire = self.channels.number(Wire::Body { client: message.client, to: to.0 });
+                (wire, Parcel::Body(message.client, words.clone()))
+            })
+        })
+    }
+
+    /// Judges what all members have delivered, and did wrong, by now.
+    pub(crate) fn judge(&self, members: &[&Member]) -> Flaws {
+        let now = members.iter().map(|member| &member.log[..]);
+        let logs: Vec<&[Entry]> = now.chain(members.iter().map(|member| &member.before[..])).collect();
+        let messages = self.scenario.messages.len();
+        let flaws = members.iter().fold(0, |flaws, member| flaws | member.flaws);
+        flaws | judge(&self.scenario, &self.destined.repeat(2), &logs, (1 << messages) - 1, &[0; 4][..messages])
+    }
+
+    /// Whether a member has delivered everything that is for its group.
+    pub(crate) fn has_all(&self, member: &Member) -> bool {
+        member.log.len() == self.destined[usize::from(member.process)].count_ones() as usize
     }
 
     pub(crate) fn config(&self, process: u16) -> ReplicaConfig {

@@ -16,8 +16,11 @@
 //! - A crashed member comes back without memory; two members lose their connection and everything in it; time passes at
 //!   a member, and it repeats itself.
 //!
-//! Each kind has its budget, so the search ends. `reduce` and `lazy` say which runs are not told apart, and why that is
-//! sound.
+//! Each kind has its budget, so the search ends. `reduce`, `lazy` and `leaps` say which runs are not told apart, and why
+//! that is sound; `same` compares what comes of the last, end by end, with a search that lacks it.
+//!
+//! `machine` is searched by stateright and knows all kinds of failures; `depth_first` knows campaigns and one crash, and
+//! comes much farther by leaps.
 //!
 //! # What is judged
 //! What `verdict` says, in every state. A state in which nothing can be taken any more is judged by its end, too:
@@ -26,12 +29,16 @@
 
 mod channels;
 mod cure;
+mod depth_first;
 mod lazy;
+mod leaps;
 mod machine;
 mod member;
 #[cfg(feature = "plants")]
 mod plants;
 mod possible;
 mod reduce;
+mod same;
 mod search;
+mod sites;
 mod store;

@@ -5,16 +5,18 @@ use std::collections::BTreeSet;
 use stateright::{Checker, HasDiscoveries, Model};
 use stentor_multicast::Plant;
 
+use super::depth_first::Search;
 use super::machine::{Budget, Machine};
+use super::member::Context;
 use crate::say;
 use crate::scenario::Scenario;
 use crate::verdict::{COMPLETE, Flaws, PREFIX};
 
-/// The search finds the property violated; without the bug it is not (`search`, the same scenarios and budgets).
+/// Both searches find the property violated; without the bug it is not (`search`, the same scenarios and budgets).
 fn finds(plant: Plant, sizes: &[usize], budget: Budget, property: (Flaws, &'static str)) {
     let scenario = Scenario::new(sizes, &[(0, &[0]), (1, &[0])]).plant(plant);
     let until = HasDiscoveries::AnyOf(BTreeSet::from([property.1]));
-    let checker = Machine::new(scenario, budget).checker().threads(1).finish_when(until).spawn_dfs().join();
+    let checker = Machine::new(scenario.clone(), budget).checker().threads(1).finish_when(until).spawn_dfs().join();
     let (machine, states) = (checker.model(), checker.unique_state_count());
     let name = format!("{} with {budget}", machine.context.scenario.name);
     let Some(path) = checker.discovery(property.1) else {
@@ -22,6 +24,16 @@ fn finds(plant: Plant, sizes: &[usize], budget: Budget, property: (Flaws, &'stat
     };
     let steps = path.into_actions().len();
     say(&format!("{name}: found after {states} states, in {steps} steps: {}", property.1));
+    leaps_find(scenario, budget, property.1);
+}
+
+fn leaps_find(scenario: Scenario, budget: Budget, property: &'static str) {
+    let context = Context::new(scenario);
+    let found = Search::new(&context, budget).until(property).run(None);
+    let (name, states) = (&context.scenario.name, found.states);
+    let violated = found.violations.iter().any(|(violated, _)| *violated == property);
+    assert!(violated, "{name}: {states} states by leaps, and {property} is not violated in any");
+    say(&format!("{name}: found by leaps after {states} states, within {} leaps: {property}", found.depth));
 }
 
 const CHANGE: Budget = Budget { campaigns: 1, crashes: 0, restarts: 0, cuts: 0, ticks: 0 };

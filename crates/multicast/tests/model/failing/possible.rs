@@ -1,55 +1,77 @@
 //! What must be possible, else a search is not what it claims to be.
 
 use stateright::Property;
-use stentor_multicast::Replica;
+use stentor_multicast::{GroupId, Replica};
 
 use super::machine::{Budget, Cluster, Machine};
-use super::member::Member;
+use super::member::{Context, Member};
 
-const LAST_BALLOT: &str = "somebody delivers everything, with as many changes of the leader as campaigns";
-const TWO_LEADERS: &str = "two members of a group lead at once";
-const SURVIVED: &str = "a crash, and everybody else delivers everything";
-const REJOINED: &str = "a member without memory is taken in and delivers everything";
+/// Something that a search with some budget must have seen.
+#[derive(Clone, Copy)]
+pub(super) struct Sight {
+    pub(super) name: &'static str,
+    pub(super) seen: fn(&Context, &Budget, &[&Member]) -> bool,
+    in_cluster: fn(&Machine, &Cluster) -> bool,
+}
+
+macro_rules! sight {
+    ($name:literal, $seen:ident) => {
+        Sight {
+            name: $name,
+            seen: $seen,
+            in_cluster: |machine, state| {
+                machine.view(state, |members| $seen(&machine.context, &machine.budget, members))
+            },
+        }
+    };
+}
 
 fn replicas<'a>(members: &'a [&Member]) -> impl Iterator<Item = (&'a Member, &'a Replica)> {
     members.iter().filter_map(|member| member.replica.as_ref().map(|replica| (*member, replica)))
 }
 
+fn last_ballot(context: &Context, budget: &Budget, members: &[&Member]) -> bool {
+    let last = context.channels.topology.first_ballot(GroupId(0)).number() + u64::from(budget.campaigns);
+    replicas(members).any(|(member, r)| r.ballot().number() == last && context.has_all(member))
+}
+
+fn two_leaders(_: &Context, _: &Budget, members: &[&Member]) -> bool {
+    let leaders: Vec<&Replica> = replicas(members).map(|(_, r)| r).filter(|r| r.is_leader()).collect();
+    let same = |a: &Replica, b: &Replica| a.group() == b.group() && a.ballot() != b.ballot();
+    leaders.iter().any(|a| leaders.iter().any(|b| same(a, b)))
+}
+
+fn survived(context: &Context, _: &Budget, members: &[&Member]) -> bool {
+    let all = replicas(members).all(|(member, _)| context.has_all(member));
+    all && replicas(members).count() < members.len()
+}
+
+fn rejoined(context: &Context, _: &Budget, members: &[&Member]) -> bool {
+    replicas(members).any(|(member, r)| member.restarted && !r.is_joining() && context.has_all(member))
+}
+
 /// What a search with this budget must have seen.
-pub(super) fn possible(budget: &Budget, sizes: &[usize]) -> Vec<Property<Machine>> {
-    let mut possible = Vec::new();
+pub(super) fn sights(budget: &Budget, sizes: &[usize]) -> Vec<Sight> {
+    let mut sights = Vec::new();
     if budget.campaigns > 0 {
-        possible.push(Property::sometimes(LAST_BALLOT, |machine: &Machine, state: &Cluster| {
-            machine.view(state, |members| {
-                let last = machine.last_ballot();
-                replicas(members).any(|(member, r)| r.ballot().number() == last && machine.has_all(member))
-            })
-        }));
+        sights
+            .push(sight!("somebody delivers everything, with as many changes of the leader as campaigns", last_ballot));
     }
     // A majority of two is both of them: who has promised a larger ballot leads no more.
     if budget.campaigns > 0 && sizes.iter().any(|size| *size > 2) {
-        possible.push(Property::sometimes(TWO_LEADERS, |machine: &Machine, state: &Cluster| {
-            machine.view(state, |members| {
-                let leaders: Vec<&Replica> = replicas(members).map(|(_, r)| r).filter(|r| r.is_leader()).collect();
-                let same = |a: &Replica, b: &Replica| a.group() == b.group() && a.ballot() != b.ballot();
-                leaders.iter().any(|a| leaders.iter().any(|b| same(a, b)))
-            })
-        }));
+        sights.push(sight!("two members of a group lead at once", two_leaders));
     }
     if budget.crashes > 0 && budget.campaigns > 0 {
-        possible.push(Property::sometimes(SURVIVED, |machine: &Machine, state: &Cluster| {
-            machine.view(state, |members| {
-                let all = replicas(members).all(|(member, _)| machine.has_all(member));
-                all && replicas(members).count() < members.len()
-            })
-        }));
+        sights.push(sight!("a crash, and everybody else delivers everything", survived));
     }
     if budget.restarts > 0 && budget.campaigns > 0 {
-        possible.push(Property::sometimes(REJOINED, |machine: &Machine, state: &Cluster| {
-            machine.view(state, |members| {
-                replicas(members).any(|(member, r)| member.restarted && !r.is_joining() && machine.has_all(member))
-            })
-        }));
+        sights.push(sight!("a member without memory is taken in and delivers everything", rejoined));
     }
-    possible
+    sights
+}
+
+/// The same for stateright.
+pub(super) fn possible(budget: &Budget, sizes: &[usize]) -> Vec<Property<Machine>> {
+    let sights = sights(budget, sizes).into_iter();
+    sights.map(|sight| Property::sometimes(sight.name, sight.in_cluster)).collect()
 }

@@ -1,12 +1,9 @@
 //! Members and channels, each kept once and named by a number, as in `crate::store`.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use super::channels::Parcel;
 use super::member::{Context, Event, Member};
 use super::reduce::is_over;
-use crate::store::{EMPTY, Table};
+use crate::store::{EMPTY, Map, Table};
 
 /// What a member does in one step.
 #[derive(Debug)]
@@ -26,39 +23,6 @@ pub(crate) enum Cause {
     Tick,
     Connected(u16),
 }
-
-/// A hash of a few numbers; the default one takes a third of the search's time.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u16(&mut self, number: u16) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_isize(&mut self, number: isize) {
-        self.write_u64(number as u64);
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-}
-
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
 
 /// All values seen so far.
 #[derive(Debug)]
