@@ -220,15 +220,7 @@ impl Cluster {
         if sender.check(&groups).is_err() {
             return false;
         }
-        let mut destinations = Vec::new();
-        let sequence = sender.number(&groups, &mut destinations);
-        let mut words = vec![0; Header::words(groups.len())];
-        Header::encode(sequence, 0, false, &destinations, &mut words);
-        let id = MessageId { client: ClientId(client), sequence };
-        self.sent.insert(id, Sent { id, to: to.to_vec(), whole: until.is_none() });
-        for destination in &destinations {
-            self.bodies.insert((client, destination.group.0, destination.slot), words.clone());
-        }
+        let (id, words) = self.number(client, &groups, until.is_none());
         let members: Vec<ProcessId> = groups.iter().flat_map(|group| self.topology.members(*group)).collect();
         for member in members.into_iter().take(until.unwrap_or(usize::MAX)) {
             if self.is_up(member.0) {
@@ -241,6 +233,48 @@ impl Cluster {
         }
         self.note(|| format!("submit {id} to {to:?} {until:?}"));
         true
+    }
+
+    /// The next message of a client that lives: its id, and as it is written into the rings.
+    fn number(&mut self, client: u16, groups: &[GroupId], whole: bool) -> (MessageId, Vec<u64>) {
+        let sender = self.senders[usize::from(client)].as_mut().expect("a client that lives");
+        let mut destinations = Vec::new();
+        let sequence = sender.number(groups, &mut destinations);
+        let mut words = vec![0; Header::words(groups.len())];
+        Header::encode(sequence, 0, false, &destinations, &mut words);
+        let id = MessageId { client: ClientId(client), sequence };
+        let to = groups.iter().map(|group| group.0).collect();
+        self.sent.insert(id, Sent { id, to, whole });
+        for destination in &destinations {
+            self.bodies.insert((client, destination.group.0, destination.slot), words.clone());
+        }
+        (id, words)
+    }
+
+    /// A client that is about to die multicasts, and writes only to some.
+    pub(crate) fn write_some(&mut self, client: u16, to: &[u16], reached: impl Fn(u16) -> bool) {
+        let groups: Vec<GroupId> = to.iter().map(|group| GroupId(*group)).collect();
+        let (id, words) = self.number(client, &groups, false);
+        let members = groups.iter().flat_map(|group| self.topology.members(*group));
+        let reached: Vec<u16> = members.map(|member| member.0).filter(|member| reached(*member)).collect();
+        for to in &reached {
+            self.net.push(Wire::Body { client, to: *to }, Parcel::Body(ClientId(client), words.clone()));
+        }
+        self.note(|| format!("{id} to {to:?} is written to {reached:?} only"));
+    }
+
+    /// The process that takes a dead client's place greets a member. Of what the dead one wrote only `left` more came.
+    pub(crate) fn succeed(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
+        let wire = Wire::Body { client, to: process };
+        for _ in 0..left {
+            self.take(wire, None)?;
+        }
+        self.net.queues.remove(&wire);
+        self.note(|| format!("client {client} has a successor at {process}"));
+        self.step(process, None, None, |replica, _| {
+            replica.succeed(ClientId(client), 1);
+            Ok(())
+        })
     }
 
     /// A client's connection with a member breaks and comes back; what was on its way is lost, the client counts the

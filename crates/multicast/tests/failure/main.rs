@@ -5,6 +5,7 @@
 //! cluster gets.
 #![forbid(unsafe_code)]
 
+mod abandoned;
 mod cluster;
 mod judge;
 mod named;

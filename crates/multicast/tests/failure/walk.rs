@@ -9,7 +9,7 @@ use super::judge::{complete, safe};
 use super::net::Wire;
 
 /// SplitMix64: one word of state, good enough to draw schedules.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -19,33 +19,34 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
-struct Run {
-    cluster: Cluster,
-    random: Random,
+pub(super) struct Run {
+    pub(super) cluster: Cluster,
+    pub(super) random: Random,
     /// By wire: how willing it is.
     speeds: HashMap<Wire, u64>,
     messages: u64,
     faults: u64,
     steps: u64,
+    pub(super) window: u64,
 }
 
 impl Run {
-    fn new(sizes: &[usize], variant: Variant, plant: Plant, seed: u64) -> Self {
+    pub(super) fn new(sizes: &[usize], variant: Variant, plant: Plant, seed: u64) -> Self {
         let mut random = Random(seed);
-        let window = [1, 2, 4][random.below(3) as usize];
+        let window = [1_u32, 2, 4][random.below(3) as usize];
         let messages = 2 + random.below(9);
         let faults = 1 + random.below(8);
         let cluster = Cluster::new(sizes, 3, (variant, window, plant));
-        Run { cluster, random, speeds: HashMap::new(), messages, faults, steps: 0 }
+        Run { cluster, random, speeds: HashMap::new(), messages, faults, steps: 0, window: window.into() }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -57,7 +58,7 @@ impl Run {
         self.cure()
     }
 
-    fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         safe(&self.cluster.logs(), &self.cluster.sent)
     }
 
@@ -82,7 +83,7 @@ impl Run {
         Ok(())
     }
 
-    fn any(&mut self) -> u16 {
+    pub(super) fn any(&mut self) -> u16 {
         self.random.below(self.cluster.members.len() as u64) as u16
     }
 
@@ -98,7 +99,7 @@ impl Run {
     }
 
     /// A receiver takes something, if there is anything to take; `until`: it crashes in the middle of what follows, if its group can bear that.
-    fn take(&mut self, until: Option<usize>) -> Result<bool, String> {
+    pub(super) fn take(&mut self, until: Option<usize>) -> Result<bool, String> {
         let mut filled = self.cluster.net.filled();
         while !filled.is_empty() {
             let mut weights = Vec::new();
@@ -179,7 +180,7 @@ impl Run {
     }
 
     /// The faults are over: everybody comes back, and within a bounded number of steps everything is delivered.
-    fn cure(&mut self) -> Result<(), String> {
+    pub(super) fn cure(&mut self) -> Result<(), String> {
         self.cluster.note(|| "the faults are over".to_owned());
         for process in 0..self.cluster.members.len() as u16 {
             if !self.cluster.is_up(process) {

@@ -1,6 +1,6 @@
 //! Links of clients.
 
-use stentor_fabric::ProcessId;
+use stentor_fabric::{Fabric, ProcessId, QpId, QpState};
 use stentor_fabric_sim::{Fault, NetworkModel};
 use stentor_multicast::{GroupId, MessageId, SubmitError};
 
@@ -165,4 +165,48 @@ fn a_client_does_not_begin_on_what_a_member_said_before_another_one_passed_somet
     for delivered in &bed.delivered {
         assert_eq!(*delivered, [(old, b"old".to_vec()), (new, b"new".to_vec())]);
     }
+}
+
+#[test]
+fn what_a_living_client_lost_with_its_connections_it_writes_again() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    let client = ProcessId(3);
+    bed.run(RECONNECTED_NS);
+    for member in 0..3 {
+        bed.cut(member, 3, 3 * RECONNECTED_NS);
+    }
+    bed.run(1_000);
+    let breaks = bed.submit(0, &[0], b"breaks the links").expect("nobody knows yet");
+    // The client does not run while its queue pairs break, and does not know when it goes on.
+    bed.run(1_000);
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: client, for_ns: 2 * RECONNECTED_NS });
+    bed.run(2 * RECONNECTED_NS - 1_000);
+    let broken = (0..3).all(|qp| bed.clients[0].fabric().state(QpId(qp)) == QpState::Error);
+    assert!(broken && bed.clients[0].is_connected(G0));
+    let lost = bed.submit(0, &[0], b"lost").expect("it does not know yet");
+    bed.run(RECONNECTED_NS / 2);
+    assert!(!bed.clients[0].is_connected(G0) && bed.delivered.iter().all(Vec::is_empty), "it is nowhere");
+    bed.run(4 * RECONNECTED_NS);
+    for delivered in &bed.delivered {
+        assert_eq!(*delivered, [(breaks, b"breaks the links".to_vec()), (lost, b"lost".to_vec())]);
+    }
+    assert_eq!(bed.clients[0].synced_up_to(), lost.sequence);
+}
+
+#[test]
+fn a_synced_message_waits_for_what_its_client_multicast_before_it_to_other_groups() {
+    let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    // Two of the second group's three do not run: nobody concludes anything from the one that reads.
+    for process in [3, 4].map(ProcessId) {
+        bed.world.inject(0, Fault::Stall { process, for_ns: 20 * SETTLED_NS });
+    }
+    bed.run(1_000);
+    bed.clients[0].submit(&[GroupId(1)], b"may be lost with its client", true).expect("all are connected");
+    let synced = bed.submit(0, &[0], b"after it").expect("all are connected");
+    bed.run(5 * SETTLED_NS);
+    assert_eq!(bed.delivered[0].len(), 1);
+    assert!(bed.clients[0].synced_up_to() < synced.sequence, "it is lost with the first, because there are no holes");
+    bed.run(60 * SETTLED_NS);
+    assert_eq!(bed.clients[0].synced_up_to(), synced.sequence);
 }

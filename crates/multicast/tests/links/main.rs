@@ -12,3 +12,4 @@ mod fences;
 mod letters;
 mod members;
 mod pulse;
+mod superseded;

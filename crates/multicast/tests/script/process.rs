@@ -87,6 +87,15 @@ pub(crate) type Done = Result<Vec<Effect>, Rejected>;
 
 impl Process {
     pub(crate) fn new(sizes: &[usize], me: u16, variant: Variant) -> Self {
+        Process::made(sizes, me, variant, Replica::new)
+    }
+
+    /// A member without memory, V2.
+    pub(crate) fn joining(sizes: &[usize], me: u16) -> Self {
+        Process::made(sizes, me, Variant::V2, |config| Replica::joining(config, 2))
+    }
+
+    fn made(sizes: &[usize], me: u16, variant: Variant, make: impl FnOnce(ReplicaConfig) -> Replica) -> Self {
         let topology = Arc::new(Topology::new(sizes, 2).expect("a possible cluster"));
         let (me, window) = (ProcessId(me), 2);
         let config = ReplicaConfig {
@@ -97,7 +106,7 @@ impl Process {
             patience: ReplicaConfig::PATIENCE,
             plant: Plant::None,
         };
-        Process { replica: Replica::new(config), topology }
+        Process { replica: make(config), topology }
     }
 
     /// Member `me` of [`TWO_GROUPS`], V2.

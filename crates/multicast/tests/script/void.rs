@@ -101,6 +101,57 @@ fn whoever_holds_what_the_leader_looks_for_forwards_it() {
     assert_eq!(follower.letter(0, &Letter::Seek(other)), Ok(vec![]), "of a ballot that is not installed here");
 }
 
+/// What a follower of a group of three answers to its leader, which looks for what is in a slot.
+fn answer(follower: &mut Process, spot: Spot) -> Vec<Effect> {
+    follower.letter(0, &Letter::Seek(spot)).expect("the leader may ask")
+}
+
+#[test]
+fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
+    let lacking = |spot| vec![Effect::Letter { to: 0, letter: Letter::Lacking(spot) }];
+    let later = Spot { era: 1, ..spot(0, 0) };
+    // A successor that has not begun: whatever comes before it is over, of whatever era.
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    follower.replica.succeed(ClientId(0), 0);
+    assert_eq!(answer(&mut follower, later), lacking(later));
+    // It has begun, in the second era: only the first is over.
+    follower.replica.succeed(ClientId(0), 1);
+    follower.replica.begin_client(ClientId(0));
+    assert_eq!(answer(&mut follower, later), []);
+    assert_eq!(answer(&mut follower, spot(0, 0)), lacking(spot(0, 0)));
+    // Another client's place is another matter.
+    let other = Spot { client: ClientId(1), ..spot(0, 0) };
+    assert_eq!(answer(&mut follower, other), []);
+    assert_eq!(answer(&mut follower, Spot { client: ClientId(2), ..other }), [], "there is no such place");
+    // What is delivered is not lacking, though its body is forgotten by and by.
+    follower.message(0, 1, &[(0, 0)]).expect("the first message");
+    follower.assign(head(1, 0, 1), 1, 0, led_by(0), 1).expect("assigned");
+    assert_eq!(follower.replica.delivered(), 1);
+    assert_eq!(answer(&mut follower, spot(0, 0)), [Effect::Body { to: 0, slot: 0 }]);
+    for slot in 1..3 {
+        follower.message(0, slot + 1, &[(0, slot)]).expect("a message");
+        follower.assign(head(slot + 1, slot, 1), slot + 1, 0, led_by(0), slot + 1).expect("assigned");
+    }
+    assert_eq!(answer(&mut follower, spot(0, 0)), [], "delivered, and its place is another's");
+    // A ballot that it has promised another one over.
+    follower.replica.succeed(ClientId(0), 1);
+    assert_eq!(answer(&mut follower, spot(3, 0)), lacking(spot(3, 0)));
+    let ballot = Ballot::new(2, ProcessId(2));
+    follower.letter(2, &Letter::Campaign { ballot }).expect("it promises");
+    assert_eq!(answer(&mut follower, spot(3, 0)), [], "that leader is none any more");
+    let early = Letter::Seek(Spot { ballot, ..spot(3, 0) });
+    assert_eq!(follower.letter(2, &early), Ok(vec![]), "its state is not installed here");
+}
+
+#[test]
+fn a_process_without_memory_lacks_nothing() {
+    let mut follower = Process::joining(&[3], 1);
+    follower.replica.succeed(ClientId(0), 1);
+    for ballot in [Ballot::NONE, led_by(0)] {
+        assert_eq!(answer(&mut follower, Spot { ballot, ..spot(0, 0) }), []);
+    }
+}
+
 #[test]
 fn a_follower_passes_a_void_slot_when_it_is_settled() {
     let mut follower = Process::new(&[3], 1, Variant::V2);

@@ -1,0 +1,76 @@
+//! A client dies while it writes, and a successor greets in its place: what is half-written is delivered everywhere or
+//! nowhere, and nobody waits behind it for ever.
+
+use stentor_multicast::{Plant, Variant};
+
+use super::walk::Run;
+
+/// The client that dies, and one that lives.
+const DEAD: u16 = 0;
+const ALIVE: u16 = 1;
+
+/// One run; `Err`: what does not hold.
+fn run(sizes: &[usize], plant: Plant, seed: u64) -> Result<(), String> {
+    let mut run = Run::new(sizes, Variant::V2, plant, seed);
+    let members = run.cluster.members.len() as u16;
+    let groups: Vec<u16> = (0..sizes.len() as u16).collect();
+    for _ in 0..1 + run.random.below(run.window.min(3)) {
+        let (to, reached) = (if run.random.one_in(2) { &groups } else { &groups[..1] }, run.random.below(1 << members));
+        run.cluster.write_some(DEAD, to, |member| reached >> member & 1 == 1);
+    }
+    let mut ungreeted: Vec<u16> = (0..members).collect();
+    let (mut campaigns, mut cuts, mut messages) = (2, 2, 2);
+    for _ in 0..400 {
+        match run.random.below(160) {
+            0..=7 if !ungreeted.is_empty() => {
+                let process = ungreeted.swap_remove(run.random.below(ungreeted.len() as u64) as usize);
+                let left = run.random.below(4) as usize;
+                run.cluster.succeed(DEAD, process, left)?;
+            }
+            8..=9 if messages > 0 => messages -= u32::from(run.cluster.submit(ALIVE, &groups, None)),
+            10 if campaigns > 0 => {
+                campaigns -= 1;
+                let process = run.any();
+                run.cluster.campaign(process, None)?;
+            }
+            11 if cuts > 0 => {
+                cuts -= 1;
+                let (a, b) = (run.any(), run.any());
+                if a != b {
+                    run.cluster.reconnect(a, b)?;
+                }
+            }
+            12..=50 => {
+                let process = run.any();
+                run.cluster.tick(process)?;
+            }
+            _ => drop(run.take(None)?),
+        }
+        run.check()?;
+    }
+    for process in ungreeted {
+        run.cluster.succeed(DEAD, process, 0)?;
+    }
+    run.cluster.submit(ALIVE, &groups, None);
+    run.cure()
+}
+
+const CLUSTERS: [&[usize]; 3] = [&[3], &[1, 3], &[3, 3]];
+
+#[test]
+fn nobody_waits_for_what_a_dead_client_left_half_written() {
+    for sizes in CLUSTERS {
+        for seed in 0..2000 {
+            run(sizes, Plant::None, seed).unwrap_or_else(|flaw| panic!("{sizes:?} seed {seed}: {flaw}"));
+        }
+    }
+}
+
+/// A leader that regards a void as settled before anybody else has processed it.
+#[cfg(feature = "plants")]
+#[test]
+fn a_void_that_counts_at_once_is_found() {
+    let found = (0..30_000).find_map(|seed| run(&[3], Plant::VoidAtOnce, seed).err().map(|flaw| (seed, flaw)));
+    let Some((seed, flaw)) = found else { panic!("it is not found") };
+    eprintln!("walk {:?}: found with seed {seed}: {flaw}", Plant::VoidAtOnce);
+}
