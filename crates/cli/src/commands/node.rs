@@ -79,8 +79,7 @@ fn live<F: Hosted>(
     };
     serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt)?;
     sink.memory(&member.memory_use());
-    let deliveries = sink.finish()?;
-    let served = Served::new(&args.id, deliveries, &member);
+    let served = Served::new(&args.id, sink.finish()?, &member);
     if output.is_json() {
         output.report(&served)?;
     } else {

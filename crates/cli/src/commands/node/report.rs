@@ -14,6 +14,9 @@ use crate::style::{Style, bytes};
 pub(in crate::commands) struct Served {
     pub(in crate::commands) id: String,
     pub(in crate::commands) deliveries: u64,
+    /// Deliveries that another member's state stands for: this process took it over instead.
+    #[serde(default)]
+    pub(in crate::commands) skipped: u64,
     /// Remote writes by step.
     pub(in crate::commands) writes: BTreeMap<String, u64>,
     /// What the writes would be without batching.
@@ -40,11 +43,12 @@ pub(in crate::commands) fn by_step(count: impl Fn(Step) -> u64) -> BTreeMap<Stri
 }
 
 impl Served {
-    pub(super) fn new<F: Hosted>(id: &str, deliveries: u64, member: &Member<F>) -> Self {
+    pub(super) fn new<F: Hosted>(id: &str, (deliveries, skipped): (u64, u64), member: &Member<F>) -> Self {
         let (counts, used): (&Counts, _) = (member.counts(), member.memory_use());
         Served {
             id: id.to_owned(),
             deliveries,
+            skipped,
             writes: by_step(|step| counts.writes(step)),
             items: by_step(|step| counts.items(step)),
             rejected: counts.rejected,
@@ -70,8 +74,12 @@ impl Served {
     pub(super) fn text(&self) -> String {
         let steps = self.writes.iter().filter(|(_, count)| **count > 0);
         let writes = steps.map(|(step, count)| format!("{count} {step}")).collect::<Vec<_>>().join(", ");
+        let skipped = match self.skipped {
+            0 => String::new(),
+            skipped => format!(" and {skipped} that came as another member's state"),
+        };
         format!(
-            "{}: stopped after {} deliveries; remote writes: {}; at most {} waited",
+            "{}: stopped after {} deliveries{skipped}; remote writes: {}; at most {} waited",
             self.id,
             self.deliveries,
             if writes.is_empty() { "none" } else { &writes },

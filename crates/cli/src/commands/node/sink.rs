@@ -42,6 +42,20 @@ struct Line<'a> {
     payload_hex: Option<String>,
 }
 
+/// What stands in place of deliveries that this process has not made, because it took over the state after them.
+#[derive(Serialize)]
+struct Restored {
+    restored: After,
+}
+
+#[derive(Serialize)]
+struct After {
+    /// The last delivery that the state has.
+    n: u64,
+    /// Deliveries that are not printed because of it.
+    skipped: u64,
+}
+
 /// Takes deliveries. What goes wrong is kept, and ends the node.
 pub(super) struct Sink {
     clients: Vec<String>,
@@ -51,6 +65,8 @@ pub(super) struct Sink {
     history: Option<(PathBuf, Recorder<File>)>,
     written: Instant,
     deliveries: u64,
+    /// Deliveries that another member's state stands for.
+    skipped: u64,
     idle: u32,
     failed: Option<Failure>,
     /// Nobody reads standard output any more.
@@ -83,6 +99,7 @@ impl Sink {
             history: history.map(recorder).transpose()?,
             written: Instant::now(),
             deliveries: 0,
+            skipped: 0,
             idle: 0,
             failed: None,
             abandoned: false,
@@ -108,8 +125,11 @@ impl Sink {
             payload: text,
             payload_hex: text.is_none().then(|| hex(delivered.payload)),
         };
-        serde_json::to_writer(&mut self.lines, &line).expect("a Vec takes everything");
-        self.lines.push(b'\n');
+        put(&mut self.lines, &line);
+        self.print_batch();
+    }
+
+    fn print_batch(&mut self) {
         if self.lines.len() >= BATCH_BYTES {
             self.print();
         }
@@ -168,6 +188,14 @@ impl Sink {
     fn restore(&mut self, number: u64) {
         self.record(|recorder| recorder.recover(now_ns(), number));
         self.record(Recorder::flush);
+        let skipped = number.saturating_sub(self.deliveries + self.skipped);
+        if skipped > 0 {
+            self.skipped += skipped;
+            if self.prints {
+                put(&mut self.lines, &Restored { restored: After { n: number, skipped } });
+                self.print_batch();
+            }
+        }
     }
 
     pub(super) fn memory(&mut self, used: &MemoryUse) {
@@ -195,11 +223,11 @@ impl Sink {
         self.abandoned || self.failed.is_some()
     }
 
-    /// Writes what is left. Returns the number of deliveries.
-    pub(super) fn finish(mut self) -> Result<u64, Failure> {
+    /// Writes what is left. Returns the number of deliveries, and of those that a state of another member stands for.
+    pub(super) fn finish(mut self) -> Result<(u64, u64), Failure> {
         self.print();
         self.record(Recorder::flush);
-        self.failed.map_or(Ok(self.deliveries), Err)
+        self.failed.map_or(Ok((self.deliveries, self.skipped)), Err)
     }
 }
 
@@ -240,6 +268,11 @@ fn write_patiently(mut bytes: &[u8], stopping: &dyn Fn() -> bool) -> std::io::Re
         }
     }
     Ok(0)
+}
+
+fn put(lines: &mut Vec<u8>, line: &impl Serialize) {
+    serde_json::to_writer(&mut *lines, line).expect("a Vec takes everything");
+    lines.push(b'\n');
 }
 
 fn hex(bytes: &[u8]) -> String {
