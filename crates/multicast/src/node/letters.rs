@@ -92,12 +92,17 @@ impl Mail {
         self.out.is_empty()
     }
 
+    /// Whether a letter of so many words, with so many bytes behind them, would be taken.
+    pub(super) fn has_room(&self, words: usize, tail: usize, most_bytes: u64) -> bool {
+        self.out.len() < MOST_WAITING && self.out_bytes + length(words, tail) as u64 * 8 <= most_bytes
+    }
+
     /// A letter to write. `false`: too many wait, or it is too long; it is lost.
     pub(super) fn post(&mut self, words: &[u64], tail: &[u8], most_bytes: u64) -> bool {
-        let length = 1 + words.len() + tail.len().div_ceil(8);
-        if self.out.len() == MOST_WAITING || self.out_bytes + length as u64 * 8 > most_bytes {
+        if !self.has_room(words.len(), tail.len(), most_bytes) {
             return false;
         }
+        let length = length(words.len(), tail.len());
         let mut letter = Vec::with_capacity(length);
         letter.push(tail.len() as u64);
         letter.extend_from_slice(words);
@@ -169,6 +174,11 @@ impl Mail {
         self.arriving.extend_from_slice(part);
         Ok(self.arriving.len() == total)
     }
+}
+
+/// Words of a letter: the length of its tail, its words, its tail.
+fn length(words: usize, tail: usize) -> usize {
+    1 + words + tail.div_ceil(8)
 }
 
 #[cfg(test)]

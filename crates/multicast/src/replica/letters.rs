@@ -178,8 +178,12 @@ impl Replica {
                 }
                 self.tell_outcome(from, self.group, subject.client, slot, effects);
             }
-            // Everybody that counts has delivered it, and it is forgotten: who asks is behind.
-            None => self.install_at(from, true, effects),
+            // Everybody that counts has delivered it, and it is forgotten: who asks is behind. It asks about many messages
+            // at once; what is on its way already is repeated by time.
+            None if self.installed & self.config.topology.member_bit(self.group, from).unwrap_or(0) != 0 => {
+                self.install_at(from, true, effects);
+            }
+            None => {}
         }
     }
 

@@ -114,3 +114,26 @@ fn a_leader_that_is_alive_hands_over() {
     assert!(bed.members[2].replica().is_leader() && !bed.members[0].replica().is_leader());
     bed.agree(&[0, 1, 2], &sent, "after the change");
 }
+
+/// A follower that fell behind gets the leader's state, again and again until it has it; some of these letters find no
+/// place among those that wait. The stream goes on where a letter says that arrived.
+#[test]
+fn a_state_that_finds_no_place_among_the_letters_does_not_end_the_stream() {
+    for seed in 0..8 {
+        let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::adversarial(), seed);
+        bed.run(RECONNECTED_NS);
+        let mut sent = bed.load(&[0], 20);
+        // The client (process 3) goes on without it, and uses the places of messages again.
+        bed.cut(3, 2, 4 * RECONNECTED_NS);
+        sent.extend(bed.load(&[0], 150));
+        for _ in 0..300 {
+            while bed.letter(0, 2, &[7; 100], b"") {}
+            bed.run(20_000);
+            while bed.members[2].next_foreign().is_some() {}
+        }
+        bed.run(8 * RECONNECTED_NS);
+        sent.extend(bed.load(&[0], 30));
+        bed.run(3 * RECONNECTED_NS);
+        bed.agree(&[0, 1, 2], &sent, &format!("seed {seed}"));
+    }
+}

@@ -294,17 +294,15 @@ impl<F: Fabric> Member<F> {
             // It is said again when the links are up.
             return;
         }
-        // Whoever has this state has everything that was written before: its stream begins anew behind that.
-        let start = if installs { self.start_stream(to) } else { None };
-        let Start { position, generation } = start.unwrap_or(Start { position: 0, generation: 0 });
-        words.extend_from_slice(&[LETTER, position, generation]);
+        words.extend_from_slice(&[LETTER, 0, 0]);
         letter.encode(words);
-        if !self.send_letter(to, words, tail)
-            && installs
-            && let Some(target) = self.stream_out.target_of(to)
-        {
-            self.stream_out.stop(target);
+        if installs && self.mails[to.index()].has_room(words.len(), tail.len(), self.letter_bytes) {
+            // Whoever has this state has everything that was written before: its stream begins anew behind that. Not if
+            // the letter is lost here: one before it may arrive yet, and then the stream goes on where that one says.
+            let start = self.start_stream(to).unwrap_or(Start { position: 0, generation: 0 });
+            words[1..ENVELOPE].copy_from_slice(&[start.position, start.generation]);
         }
+        self.send_letter(to, words, tail);
     }
 
     fn send_body(&mut self, to: ProcessId, (client, slot): (ClientId, u64), spare: bool, words: &mut Vec<u64>) {
