@@ -57,7 +57,8 @@ pub enum SubmitError {
         group: u16,
     },
     /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
-    /// was not known to be delivered may be lost.
+    /// was not known to be delivered may be lost. It may be a false alarm after
+    /// [`settle_by_majorities`](Client::settle_by_majorities).
     #[error("another process took the client place c{client}")]
     Superseded {
         /// The place.
@@ -220,6 +221,11 @@ impl<F: Fabric> Client<F> {
 
     /// Begins as soon as a majority of every group says that it holds nothing undelivered of this place. Wait for all
     /// members a while first: those that are not connected then miss messages until they have caught up.
+    ///
+    /// A member that was not heard may have met later processes of this place that reached nobody else and never
+    /// multicast. When it connects it cannot tell them from successors: then this client is
+    /// [superseded](Client::is_superseded) although nobody has its place. What it multicast may be delivered all the same,
+    /// and the next process begins above all that.
     pub fn settle_by_majorities(&mut self) {
         self.by_majorities = true;
         self.quiet.disturb();

@@ -62,3 +62,42 @@ fn a_client_that_only_lost_its_connections_is_not_superseded() {
     assert!(bed.clients[0].is_connected(&[GroupId(0)]));
     bed.submit(0, &[0], b"next").expect("it goes on");
 }
+
+/// Members tell who came last by eras, and a minority that was not heard when a client began may know of later ones: of
+/// processes that met nobody else and never multicast. It errs on the safe side: what the client multicast is delivered,
+/// and the next process of its place begins above everything.
+#[test]
+fn a_client_that_began_with_majorities_is_refused_where_others_came_that_never_began() {
+    begin_with_majorities_after(0, false);
+    begin_with_majorities_after(3, true);
+}
+
+/// After so many processes that only a minority has met, which the one that begins does not hear.
+fn begin_with_majorities_after(others: u32, superseded: bool) {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    let (most, few) = ([0, 1], 2);
+    most.map(|member| bed.cut(member, CLIENT.0, 8 * RECONNECTED_NS));
+    for process in 0..3 {
+        if process < others {
+            bed.restart_client(0);
+        }
+        bed.run(2 * RECONNECTED_NS);
+        assert!(!bed.clients[0].is_connected(&[GroupId(0)]));
+    }
+    bed.cut(few, CLIENT.0, 12 * RECONNECTED_NS);
+    bed.restart_client(0);
+    bed.run(6 * RECONNECTED_NS);
+    bed.clients[0].settle_by_majorities();
+    bed.world.wake_at(CLIENT, bed.world.now_ns());
+    bed.run(RECONNECTED_NS);
+    let id = bed.submit(0, &[0], b"sound").expect("majorities are there");
+    bed.run(20 * RECONNECTED_NS);
+    assert_eq!(bed.clients[0].is_superseded(), superseded, "by {others} that never began");
+    assert!(bed.delivered.iter().all(|delivered| *delivered == [(id, b"sound".to_vec())]), "{:?}", bed.delivered);
+    bed.restart_client(0);
+    bed.run(4 * RECONNECTED_NS);
+    let next = bed.submit(0, &[0], b"next").expect("everybody is there");
+    bed.run(4 * RECONNECTED_NS);
+    assert!(next > id && bed.delivered.iter().all(|delivered| delivered.len() == 2), "{:?}", bed.delivered);
+    assert!(!bed.clients[0].is_superseded());
+}

@@ -147,6 +147,9 @@ fn configurations_with_failures_that_take_minutes() {
 #[test]
 fn large_configurations_with_failures() {
     if asked(false) {
+        leap(messages(&[3], &[ZERO, ZERO, ZERO]), CHANGE_AND_CRASH, None, 250_000);
+        leap(messages(&[2, 3], &[BOTH, ONE]), CHANGE_AND_CRASH, None, 650_000);
+        leap(messages(&[3], &[ZERO]), Budget { campaigns: 3, ..CHANGE_AND_CRASH }, None, 17_000_000);
         verify(messages(&[3], &[ZERO]), Budget { crashes: 1, ..TWO_CHANGES }, 3_000_000);
         verify(messages(&[3], &[ZERO]), Budget { ticks: 1, ..CHANGE }, 900_000);
         verify(messages(&[3], &[ZERO]), Budget { restarts: 1, ..CHANGE_AND_CRASH }, 7_000_000);
