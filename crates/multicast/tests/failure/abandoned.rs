@@ -1,8 +1,10 @@
 //! A client dies while it writes, and a successor greets in its place: what is half-written is delivered everywhere or
 //! nowhere, and nobody waits behind it for ever.
 
-use stentor_multicast::{Plant, Variant};
+use stentor_multicast::{ClientId, Plant, Variant};
 
+use super::cluster::Cluster;
+use super::net::Wire;
 use super::walk::Run;
 
 /// The client that dies, and one that lives.
@@ -63,6 +65,46 @@ fn nobody_waits_for_what_a_dead_client_left_half_written() {
         for seed in 0..2000 {
             run(sizes, Plant::None, seed).unwrap_or_else(|flaw| panic!("{sizes:?} seed {seed}: {flaw}"));
         }
+    }
+}
+
+/// Whatever can be taken is taken, where `open` says so.
+fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
+    let mut any = true;
+    while std::mem::take(&mut any) {
+        for wire in cluster.net.filled().into_iter().filter(|wire| open(*wire)) {
+            any |= cluster.is_up(wire.receiver()) && cluster.take(wire, None).expect("sound input");
+        }
+    }
+}
+
+/// An open hazard, shown as it is (`docs/hazards.md`): the message is held by a majority, so its client was told that it is
+/// synced. One of those loses its memory; the other is cut off for as long as the leader looks for the message.
+#[test]
+fn what_was_synced_becomes_void_if_one_forgets_it_and_another_is_cut_off() {
+    let (leader, forgets, cut_off) = (0, 1, 2);
+    let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Plant::None));
+    cluster.write_some(DEAD, &[0], |member| member != leader);
+    cluster.write_some(DEAD, &[0], |member| member == leader);
+    rest(&mut cluster, |_| true);
+    cluster.crash(forgets);
+    cluster.restart(forgets).expect("sound input");
+    rest(&mut cluster, |_| true);
+    for greeted in [leader, forgets] {
+        cluster.succeed(DEAD, greeted, 0).expect("sound input");
+    }
+    for _ in 0..40 {
+        cluster.tick(leader).expect("sound input");
+        rest(&mut cluster, |wire| !wire.touches(cut_off));
+    }
+    cluster.succeed(DEAD, cut_off, 0).expect("sound input");
+    for _ in 0..40 {
+        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        rest(&mut cluster, |_| true);
+    }
+    for member in &cluster.members {
+        let replica = member.replica.as_ref().expect("all are up");
+        assert_eq!((replica.first_held(ClientId(DEAD)), replica.delivered()), (2, 0), "both are void");
     }
 }
 

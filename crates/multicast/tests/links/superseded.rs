@@ -75,8 +75,9 @@ fn a_client_that_began_with_majorities_is_refused_where_others_came_that_never_b
 /// After so many processes that only a minority has met, which the one that begins does not hear.
 fn begin_with_majorities_after(others: u32, superseded: bool) {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
-    let (most, few) = ([0, 1], 2);
-    most.map(|member| bed.cut(member, CLIENT.0, 8 * RECONNECTED_NS));
+    for member in [0, 1] {
+        bed.cut(member, CLIENT.0, 8 * RECONNECTED_NS);
+    }
     for process in 0..3 {
         if process < others {
             bed.restart_client(0);
@@ -84,7 +85,7 @@ fn begin_with_majorities_after(others: u32, superseded: bool) {
         bed.run(2 * RECONNECTED_NS);
         assert!(!bed.clients[0].is_connected(&[GroupId(0)]));
     }
-    bed.cut(few, CLIENT.0, 12 * RECONNECTED_NS);
+    bed.cut(2, CLIENT.0, 12 * RECONNECTED_NS);
     bed.restart_client(0);
     bed.run(6 * RECONNECTED_NS);
     bed.clients[0].settle_by_majorities();
