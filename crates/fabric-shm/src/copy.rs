@@ -1,6 +1,6 @@
 //! Words into shared memory.
 
-use stentor_fabric::memory::{Ordering, WORD, Word, fence};
+use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, Word, fence};
 
 /// Word `index` of `bytes`, padded with zeros at the end.
 #[inline]
@@ -29,12 +29,22 @@ pub(crate) fn store(to: &[Word], word: impl Fn(usize) -> u64) {
     second.store(word(1), Ordering::Release);
 }
 
-/// Stores whole words given as bytes; the lengths agree.
+/// [`store`] of whole words given as bytes; the lengths agree.
 #[inline]
 pub(crate) fn store_bytes(from: &[u8], to: &[Word]) {
     let (words, _) = from.as_chunks::<WORD>();
     assert_eq!(words.len(), to.len(), "{} bytes into {} words", from.len(), to.len());
-    store(to, |index| u64::from_ne_bytes(words[index]));
+    // A short record is one line: no loop.
+    let line = <&[[u8; WORD]; LINE_WORDS]>::try_from(words);
+    let (Ok(line), Ok(to_line)) = (line, <&[Word; LINE_WORDS]>::try_from(to)) else {
+        return store(to, |index| u64::from_ne_bytes(words[index]));
+    };
+    fence(Ordering::Release);
+    to_line[0].store(u64::from_ne_bytes(line[0]), Ordering::Relaxed);
+    for (to, word) in to_line[2..].iter().zip(&line[2..]) {
+        to.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+    }
+    to_line[1].store(u64::from_ne_bytes(line[1]), Ordering::Release);
 }
 
 /// Stores word `index` of a message of `bytes` into private or local memory, leaving what lies behind the message.

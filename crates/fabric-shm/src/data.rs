@@ -32,8 +32,8 @@ pub(crate) struct Data {
     pub(crate) bells: Vec<Option<Bell>>,
     /// Queue pairs that broke and of which the control plane does not know yet.
     pub(crate) broken: Vec<u32>,
-    /// Queue pairs that were posted to since the last flush.
-    pub(crate) dirty: Vec<u32>,
+    /// Queue pairs that were posted to since the last flush, and their other ends.
+    pub(crate) dirty: Vec<(u32, ProcessId)>,
     /// Queue pairs that may receive.
     pub(crate) receivers: Vec<u32>,
     /// Queue pairs with deferred work requests.
@@ -98,6 +98,12 @@ impl Data {
         self.hear(heard);
     }
 
+    /// Whether receives may have come that were not looked for.
+    #[inline]
+    fn may_receive(&self) -> bool {
+        !(self.listens && self.heard.is_nothing() || self.receivers.is_empty())
+    }
+
     /// From whom receives are looked for.
     #[inline]
     pub(crate) fn take_heard(&mut self) -> Heard {
@@ -121,7 +127,7 @@ impl Data {
         let qp = &mut self.qps[index];
         if !qp.dirty {
             qp.dirty = true;
-            self.dirty.push(index as u32);
+            self.dirty.push((index as u32, qp.peer));
         }
     }
 
@@ -145,17 +151,17 @@ impl Data {
     fn flush_dirty(&mut self) {
         let flushes = (self.announcement as u32).wrapping_add(1);
         self.announcement = self.announcement >> 32 << 32 | u64::from(flushes);
-        for index in &self.dirty {
-            if let Some(bell) = &self.bells[self.qps[*index as usize].peer.index()] {
+        for (_, peer) in &self.dirty {
+            if let Some(Some(bell)) = self.bells.get(peer.index()) {
                 bell.announce(self.me, self.announcement);
             }
         }
         fence(Ordering::SeqCst);
-        while let Some(index) = self.dirty.pop() {
+        while let Some((index, peer)) = self.dirty.pop() {
             let index = index as usize;
             self.qps[index].dirty = false;
             self.settle(index);
-            if let Some(bell) = &self.bells[self.qps[index].peer.index()] {
+            if let Some(Some(bell)) = self.bells.get(peer.index()) {
                 bell.ring();
             }
         }
@@ -173,13 +179,24 @@ impl Data {
                 self.refuse_unchecked(index);
                 return false;
             }
-            let mut unchecked = std::mem::take(&mut qp.unchecked);
-            for entry in unchecked.drain(..).filter(|entry| entry.signalled) {
-                self.complete(index, entry, Status::Success);
+            if qp.reports {
+                self.complete_unchecked(index);
+            } else {
+                qp.unchecked.clear();
             }
-            self.qps[index].unchecked = unchecked;
         }
         self.qps[index].state == QpState::Ready
+    }
+
+    /// One in many is signalled.
+    #[cold]
+    fn complete_unchecked(&mut self, index: usize) {
+        let mut unchecked = std::mem::take(&mut self.qps[index].unchecked);
+        for entry in unchecked.drain(..).filter(|entry| entry.signalled) {
+            self.complete(index, entry, Status::Success);
+        }
+        let qp = &mut self.qps[index];
+        (qp.unchecked, qp.reports) = (unchecked, false);
     }
 
     /// Before something that is ordered behind the stores to another region: fence and check. Whether to go on.
@@ -202,6 +219,7 @@ impl Data {
             status = Status::Flushed;
         }
         self.qps[index].unchecked = unchecked;
+        self.qps[index].reports = false;
         self.break_qp(index, Status::Flushed);
     }
 
@@ -237,6 +255,7 @@ impl Data {
         qp.state = QpState::Error;
         qp.open = NONE;
         qp.unchecked.clear();
+        qp.reports = false;
         qp.waits_since = None;
         (qp.outbound, qp.inbound) = (None, None);
         let (mut deferred, mut receives) = (std::mem::take(&mut qp.deferred), std::mem::take(&mut qp.receives));
@@ -265,15 +284,14 @@ impl Data {
     #[inline]
     pub(crate) fn poll(&mut self, out: &mut [Completion]) -> usize {
         self.flush();
-        let mut taken = self.take(out);
-        if taken < out.len() && !self.receivers.is_empty() {
+        let mut taken = if self.finished.is_empty() { 0 } else { self.take(out) };
+        if taken < out.len() && self.may_receive() {
             self.receive();
             taken += self.take(&mut out[taken..]);
         }
         taken
     }
 
-    #[inline]
     fn take(&mut self, out: &mut [Completion]) -> usize {
         let mut taken = 0;
         while taken < out.len() {

@@ -66,14 +66,14 @@ impl Data {
     fn stored(&mut self, index: usize, entry: Entry, slot: u32) {
         let qp = &mut self.qps[index];
         qp.open = slot;
-        qp.unchecked.push(entry);
+        qp.leave_unchecked(entry);
         self.mark(index);
     }
 
     /// Done without touching memory, behind what was posted before.
     fn done(&mut self, index: usize, entry: Entry) {
         if self.qps[index].open != NONE {
-            self.qps[index].unchecked.push(entry);
+            self.qps[index].leave_unchecked(entry);
         } else if entry.signalled {
             self.complete(index, entry, Status::Success);
         }

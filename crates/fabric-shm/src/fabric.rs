@@ -11,8 +11,8 @@ use rustix::event::epoll;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
-    WorkRequest,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Span, WaitError,
+    Wake, WorkRequest,
 };
 
 use crate::config::{ShmConfig, StartError};
@@ -146,6 +146,26 @@ impl ShmFabric {
         all_beside(directory, cluster, process)
     }
 
+    /// Who flushed to this process since this was asked last.
+    fn look_who_flushed(&mut self) -> Heard {
+        let (mut heard, mut messages) = (Heard::NOTHING, Heard::NOTHING);
+        let counts = &self.wait_page.words()[1..=self.heard.len()];
+        let mut process = ProcessId(0);
+        for (count, before) in counts.iter().zip(&mut self.heard) {
+            let now = count.load(Ordering::Acquire);
+            let changed = std::mem::replace(before, now) ^ now;
+            if changed != 0 {
+                heard = heard.and(Heard::from(process));
+                if changed >> 32 != 0 {
+                    messages = messages.and(Heard::from(process));
+                }
+            }
+            process.0 = process.0.wrapping_add(1);
+        }
+        self.data.listen(messages);
+        heard
+    }
+
     /// All memory that this process registered, its queues and control pages included, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
@@ -234,6 +254,18 @@ impl Fabric for ShmFabric {
     }
 
     #[inline]
+    fn write_inline(
+        &mut self,
+        qp: QpId,
+        id: u64,
+        data: &[u8],
+        target: RemoteSpan,
+        signalled: bool,
+    ) -> Result<(), PostError> {
+        self.data.write_inline(qp, id, data, target, signalled)
+    }
+
+    #[inline]
     fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
         self.data.post_recv(qp, local, id)
     }
@@ -249,24 +281,17 @@ impl Fabric for ShmFabric {
 
     #[inline]
     fn listen(&mut self) -> Heard {
-        let counts = &self.wait_page.words()[1..=usize::from(self.config.processes)];
-        let mut messages = Heard::NOTHING;
-        let mut heard = if self.data.is_quiet() { Heard::NOTHING } else { Heard::COMPLETIONS };
-        for (process, (count, before)) in (0..).map(ProcessId).zip(counts.iter().zip(&mut self.heard)) {
-            let now = count.load(Ordering::Acquire);
-            let changed = std::mem::replace(before, now) ^ now;
-            if changed != 0 {
-                heard = heard.and(Heard::from(process));
-            }
-            if changed >> 32 != 0 {
-                messages = messages.and(Heard::from(process));
-            }
-        }
+        let heard = if self.data.is_quiet() { Heard::NOTHING } else { Heard::COMPLETIONS };
         self.listened = self.listened.wrapping_add(1);
         // What a peer that breaks the rules forgets to announce is late, not lost.
         let late = self.listened.is_multiple_of(ROUNDS_PER_LOOK);
-        self.data.listen(if late { Heard::ANYBODY } else { messages });
-        heard
+        self.data.listen(if late { Heard::ANYBODY } else { Heard::NOTHING });
+        // Most looks find nothing new, and need not know from whom.
+        let (counts, mut changed) = (&self.wait_page.words()[1..=self.heard.len()], 0);
+        for (count, before) in counts.iter().zip(&self.heard) {
+            changed |= count.load(Ordering::Acquire) ^ before;
+        }
+        if changed == 0 { heard } else { heard.and(self.look_who_flushed()) }
     }
 
     #[inline]

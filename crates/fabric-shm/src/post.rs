@@ -1,7 +1,7 @@
 //! Posting: what is refused on the spot, and the short way for the commonest work request.
 
 use stentor_fabric::memory::WORD;
-use stentor_fabric::{Heard, Opcode, PostError, QpId, QpKind, QpState, Source, Span, Verb, WorkRequest};
+use stentor_fabric::{Heard, Opcode, PostError, QpId, QpKind, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
 
 use crate::copy::store_bytes;
 use crate::data::Data;
@@ -13,10 +13,27 @@ impl Data {
     /// See [`stentor_fabric::Fabric::post`].
     #[inline]
     pub(crate) fn post(&mut self, id: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        match request.verb {
+            Verb::Write { source: Source::Inline(data), target } => {
+                self.write_inline(id, request.id, data, target, request.signalled)
+            }
+            _ => self.post_any(id, request),
+        }
+    }
+
+    /// See [`stentor_fabric::Fabric::write_inline`].
+    #[inline(always)]
+    pub(crate) fn write_inline(
+        &mut self,
+        id: QpId,
+        work: u64,
+        data: &[u8],
+        target: RemoteSpan,
+        signalled: bool,
+    ) -> Result<(), PostError> {
         let qp = self.qps.get_mut(id.index()).ok_or(PostError::UnknownQp(id))?;
-        qp.admit(id)?;
-        // The short way: an inline WRITE of a sound size to the region that this queue pair wrote last, or after a flush.
-        if let Verb::Write { source: Source::Inline(data), target } = request.verb
+        // The short way: of a sound size, to the region that this queue pair wrote last, or after a flush.
+        if qp.admit(id).is_ok()
             && !data.is_empty()
             && data.len() <= self.capabilities.inline_bytes as usize
             && qp.deferred.is_empty()
@@ -27,17 +44,35 @@ impl Data {
             store_bytes(data, to);
             qp.open = slot;
             let number = qp.number();
-            qp.unchecked.push(Entry { id: request.id, number, opcode: Opcode::Write, signalled: request.signalled });
-            self.mark(id.index());
+            qp.leave_unchecked(Entry { id: work, number, opcode: Opcode::Write, signalled });
+            if !qp.dirty {
+                qp.dirty = true;
+                self.dirty.push((id.index() as u32, qp.peer));
+            }
             return Ok(());
         }
-        self.post_any(id, request)
+        self.write_any(id, work, data, target, signalled)
+    }
+
+    #[cold]
+    fn write_any(
+        &mut self,
+        id: QpId,
+        work: u64,
+        data: &[u8],
+        target: RemoteSpan,
+        signalled: bool,
+    ) -> Result<(), PostError> {
+        let verb = Verb::Write { source: Source::Inline(data), target };
+        self.post_any(id, WorkRequest { id: work, verb, signalled })
     }
 
     #[inline(never)]
     fn post_any(&mut self, id: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
         let index = id.index();
-        self.check(self.qps[index].config.kind, &request.verb)?;
+        let qp = self.qps.get(index).ok_or(PostError::UnknownQp(id))?;
+        qp.admit(id)?;
+        self.check(qp.config.kind, &request.verb)?;
         let qp = &mut self.qps[index];
         let opcode = opcode(&request.verb);
         let entry = Entry { id: request.id, number: qp.number(), opcode, signalled: request.signalled };

@@ -54,6 +54,8 @@ pub(crate) struct Qp {
     /// first is checked, so that nothing takes effect after something that failed (rule 1).
     pub(crate) open: u32,
     pub(crate) unchecked: Vec<Entry>,
+    /// Whether one of those is signalled.
+    pub(crate) reports: bool,
     pub(crate) deferred: VecDeque<Deferred>,
     /// Since when the first of them waits.
     pub(crate) waits_since: Option<Instant>,
@@ -80,6 +82,7 @@ impl Qp {
             freed: 0,
             open: NONE,
             unchecked: Vec::with_capacity(config.send_depth as usize),
+            reports: false,
             deferred: VecDeque::new(),
             waits_since: None,
             dirty: false,
@@ -101,6 +104,13 @@ impl Qp {
             return Err(PostError::SendQueueFull { qp, depth: self.config.send_depth });
         }
         Ok(())
+    }
+
+    /// The stores of a work request are done, to be checked and completed by the next flush.
+    #[inline]
+    pub(crate) fn leave_unchecked(&mut self, entry: Entry) {
+        self.reports |= entry.signalled;
+        self.unchecked.push(entry);
     }
 
     /// Takes a place in the send queue.

@@ -41,6 +41,25 @@ impl Heard {
         self.from >> (process.0 % 64) & 1 == 1
     }
 
+    /// The processes below `processes` of whom something may have landed, in rising order.
+    #[inline]
+    pub fn among(self, processes: usize) -> impl Iterator<Item = ProcessId> + use<> {
+        let below = |processes: usize| if processes < 64 { (1 << processes) - 1 } else { u64::MAX };
+        let (mut first, mut left) = (0, self.from & below(processes));
+        std::iter::from_fn(move || {
+            while left == 0 {
+                first += 64;
+                if first >= processes {
+                    return None;
+                }
+                left = self.from & below(processes - first);
+            }
+            let bit = left.trailing_zeros() as usize;
+            left &= left - 1;
+            Some(ProcessId((first + bit) as u16))
+        })
+    }
+
     /// Both.
     #[inline]
     #[must_use]
@@ -61,5 +80,14 @@ mod tests {
         assert!(heard.and(Heard::from(b)).is_from(ProcessId(0)), "processes 0 and 64 share a bit");
         assert!(!Heard::COMPLETIONS.is_nothing() && !Heard::COMPLETIONS.is_from(a));
         assert!(Heard::ANYBODY.is_from(a) && Heard::NOTHING.is_nothing());
+    }
+
+    #[test]
+    fn processes_are_those_whose_bit_is_heard() {
+        let heard = Heard::from(ProcessId(5)).and(Heard::from(ProcessId(66)));
+        let among = |processes| heard.among(processes).map(|process| process.0).collect::<Vec<_>>();
+        assert_eq!((among(2), among(6), among(64), among(70)), (vec![], vec![2, 5], vec![2, 5], vec![2, 5, 66, 69]));
+        assert_eq!(Heard::NOTHING.among(70).count(), 0);
+        assert_eq!(Heard::ANYBODY.among(70).count(), 70);
     }
 }

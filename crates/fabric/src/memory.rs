@@ -19,6 +19,13 @@ pub const LINE_WORDS: usize = LINE / WORD;
 #[inline]
 pub fn copy_out(from: &[Word], to: &mut [u64]) {
     assert_eq!(from.len(), to.len(), "copy_out of {} words into {}", from.len(), to.len());
+    // A short record is one line: no loop.
+    if let (Ok(to), Ok(from)) = (<&mut [u64; LINE_WORDS]>::try_from(&mut *to), <&[Word; LINE_WORDS]>::try_from(from)) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        return;
+    }
     for (to, from) in to.iter_mut().zip(from) {
         *to = from.load(Ordering::Relaxed);
     }

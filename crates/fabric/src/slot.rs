@@ -1,7 +1,7 @@
 //! A sealed record in a fixed place, overwritten with ever higher laps: for values of which only the newest counts,
 //! such as cumulative credits.
 
-use crate::memory::Word;
+use crate::memory::{LINE_WORDS, Ordering, Word};
 use crate::seal::{HEADER_WORDS, Seal, record_words};
 
 /// The writing side of a slot.
@@ -24,12 +24,21 @@ impl SealedSlot {
     /// If `record` is shorter than the record.
     #[inline]
     pub fn seal<'a>(&mut self, values: &[u64], record: &'a mut [u64]) -> &'a [u64] {
-        self.lap += 1;
         let words = record_words(values.len() * 8);
         let record = &mut record[..words];
         record[HEADER_WORDS..].copy_from_slice(values);
-        self.seal.close(self.lap, values.len() * 8, record);
+        self.close(record);
         record
+    }
+
+    /// Seals the next value, whose words are in `record[3..]`.
+    ///
+    /// # Panics
+    /// If `record` is shorter than a header.
+    #[inline]
+    pub fn close(&mut self, record: &mut [u64]) {
+        self.lap += 1;
+        self.seal.close(self.lap, (record.len() - HEADER_WORDS) * 8, record);
     }
 
     /// Starts above every lap that the slot may hold from an earlier writer.
@@ -38,7 +47,7 @@ impl SealedSlot {
     }
 }
 
-/// The reading side of a slot with `N` words of payload.
+/// The reading side of a slot of one line.
 #[derive(Clone, Debug)]
 pub struct SlotReader {
     seal: Seal,
@@ -55,7 +64,12 @@ impl SlotReader {
     /// The newest value, if it is newer than the last one that was read and wholly there. `shared` begins at the slot.
     #[inline]
     pub fn read<const N: usize>(&mut self, shared: &[Word]) -> Option<[u64; N]> {
-        let mut private = [0_u64; 16];
+        const { assert!(HEADER_WORDS + N <= LINE_WORDS, "a slot is one line") }
+        // Most looks find nothing new.
+        if shared.get(1)?.load(Ordering::Acquire) <= self.lap {
+            return None;
+        }
+        let mut private = [0_u64; LINE_WORDS];
         let (lap, bytes) = self.seal.open_newer(self.lap, shared, &mut private)?;
         if bytes != N * 8 {
             return None;

@@ -49,9 +49,23 @@ impl RingReader {
     #[inline]
     #[must_use]
     pub fn looks_ready(&self, region: &[Word]) -> bool {
-        let first = (self.cursor.byte_offset(&self.geometry) as usize) / WORD;
+        self.looks_ready_at(&self.cursor, region)
+    }
+
+    /// Whether the record after the next one may be there. Its line is far away: ask before it is needed.
+    #[inline]
+    #[must_use]
+    pub fn looks_ready_behind(&self, record: &Record, region: &[Word]) -> bool {
+        let mut cursor = self.cursor;
+        cursor.go_to(&self.geometry, record.end);
+        self.looks_ready_at(&cursor, region)
+    }
+
+    #[inline]
+    fn looks_ready_at(&self, cursor: &Cursor, region: &[Word]) -> bool {
+        let first = (cursor.byte_offset(&self.geometry) as usize) / WORD;
         let seen = region[first + 1].load(Ordering::Relaxed);
-        seen == self.cursor.lap() || (seen != 0 && self.seal.plant().seal_without_lap())
+        seen == cursor.lap() || (seen != 0 && self.seal.plant().seal_without_lap())
     }
 
     /// The next record, copied to the beginning of `private`, if it is wholly there. It stays the next until

@@ -126,3 +126,46 @@ proptest! {
         prop_assert!(pair.writer.is_drained());
     }
 }
+
+#[test]
+fn a_record_that_another_ring_sealed_is_sealed_again_in_another_lap_only() {
+    let seal = Seal::new(ProcessId(2), 5);
+    let geometry = Geometry::new(0, 2, 8);
+    let memory: Vec<Word> = (0..geometry.bytes() / 8).map(|_| Word::new(0)).collect();
+    let mut record = [0, 0, 0, 77];
+    let (mut first, mut second) = (RingWriter::new(geometry, seal), RingWriter::new(geometry, seal));
+    assert!(first.seal(8, &mut record).is_some());
+    let sealed = record;
+    assert!(second.seal_unless(8, &mut record, true).is_some());
+    assert_eq!(record, sealed, "the same lap");
+    second.credit(1);
+    assert!(second.seal_unless(8, &mut record, true).is_some());
+    let place = second.seal_unless(8, &mut record, true).expect("one of two cells is free");
+    assert_ne!(record, sealed, "the next lap");
+    for (to, word) in memory[place.offset as usize / 8..].iter().zip(record) {
+        to.store(word, Ordering::Relaxed);
+    }
+    let mut reader = RingReader::new(geometry, seal);
+    reader.restart(geometry.lap_cells(), seal);
+    assert_eq!(reader.peek(&memory, &mut [0; 8]).map(|record| record.bytes), Some(8));
+}
+
+#[test]
+fn the_record_behind_the_next_one_is_seen_before_that_is_taken() {
+    let seal = Seal::new(ProcessId(2), 5);
+    let geometry = Geometry::new(0, 4, 8);
+    let memory: Vec<Word> = (0..geometry.bytes() / 8).map(|_| Word::new(0)).collect();
+    let (mut writer, reader) = (RingWriter::new(geometry, seal), RingReader::new(geometry, seal));
+    let mut write = || {
+        let mut record = [0, 0, 0, 77];
+        let place = writer.seal(8, &mut record).expect("room");
+        for (to, word) in memory[place.offset as usize / 8..].iter().zip(record) {
+            to.store(word, Ordering::Relaxed);
+        }
+    };
+    write();
+    let record = reader.peek(&memory, &mut [0; 8]).expect("there");
+    assert!(!reader.looks_ready_behind(&record, &memory));
+    write();
+    assert!(reader.looks_ready_behind(&record, &memory));
+}

@@ -69,11 +69,23 @@ impl RingWriter {
     /// If the payload is longer than the ring's records may be.
     #[inline]
     pub fn seal(&mut self, bytes: usize, record: &mut [u64]) -> Option<Place> {
+        self.seal_unless(bytes, record, false)
+    }
+
+    /// The same for a record that another ring with the same seal may have sealed, as it is now: `sealed`. Then that is not
+    /// done again, if the lap is the same.
+    ///
+    /// # Panics
+    /// If the payload is longer than the ring's records may be.
+    #[inline]
+    pub fn seal_unless(&mut self, bytes: usize, record: &mut [u64], sealed: bool) -> Option<Place> {
         assert!(bytes <= self.geometry.max_payload(), "record of {bytes} bytes in a ring of {}", self.max_payload());
         if !self.has_room(bytes) {
             return None;
         }
-        self.seal.close(self.cursor.lap(), bytes, record);
+        if !(sealed && record[1] == self.cursor.lap()) {
+            self.seal.close(self.cursor.lap(), bytes, record);
+        }
         let offset = self.cursor.byte_offset(&self.geometry);
         let end = self.cursor.after(&self.geometry, record_cells(bytes) as u64);
         self.cursor.go_to(&self.geometry, end);
