@@ -99,6 +99,17 @@ impl<'a> Times<'a> {
         Times(words)
     }
 
+    /// Appends the words, behind others.
+    #[inline]
+    fn encode(self, [a, b, c]: [u64; 3], out: &mut Vec<u64>) {
+        if let [first, second] = *self.0 {
+            // The commonest, at once.
+            return out.extend_from_slice(&[a, b, c, first, second]);
+        }
+        out.extend_from_slice(&[a, b, c]);
+        out.extend_from_slice(self.0);
+    }
+
     /// The words.
     #[inline]
     #[must_use]
@@ -267,11 +278,7 @@ impl<'a> Item<'a> {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Item::Stream(StreamItem { entry: StreamEntry::Assign { .. }, .. }) => Kind::Assign,
-            Item::Stream(StreamItem { entry: StreamEntry::Vector(_), .. }) => Kind::Vector,
-            Item::Stream(StreamItem { entry: StreamEntry::Remote { .. }, .. }) => Kind::Remote,
-            Item::Stream(StreamItem { entry: StreamEntry::Heard(_), .. }) => Kind::Heard,
-            Item::Stream(StreamItem { entry: StreamEntry::Void { .. }, .. }) => Kind::Void,
+            Item::Stream(item) => item.kind(),
             Item::Timestamp(_) => Kind::Timestamp,
             Item::Ack(_) => Kind::Ack,
             Item::Begin(_) => Kind::Begin,
@@ -283,8 +290,7 @@ impl<'a> Item<'a> {
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
         match self {
-            Item::Stream(StreamItem { entry: StreamEntry::Heard(_), .. }) => None,
-            Item::Stream(item) => Some(&item.head),
+            Item::Stream(item) => item.message(),
             Item::Timestamp(item) => Some(&item.head),
             Item::Ack(item) => Some(&item.head),
             Item::Begin(_) => None,
@@ -299,42 +305,13 @@ impl<'a> Item<'a> {
     }
 
     /// Appends the item.
-    #[inline]
     pub fn encode(&self, out: &mut Vec<u64>) {
-        let head = self.head().copied().unwrap_or(Head::NONE);
-        let position = match self {
-            Item::Stream(StreamItem { entry, .. }) => match entry {
-                StreamEntry::Assign { position, .. } | StreamEntry::Remote { position, .. } => *position,
-                StreamEntry::Vector(_) | StreamEntry::Void { .. } | StreamEntry::Heard(_) => 0,
-            },
-            Item::Timestamp(item) => item.position,
-            Item::Ack(item) => item.position,
-            Item::Begin(_) => 0,
-        };
-        let word = self.kind() as u64
-            | u64::from(VERSION) << 4
-            | u64::from(head.groups) << 8
-            | u64::from(position) << 16
-            | u64::from(head.client.0) << 24
-            | u64::from(head.slot.0) << 40;
-        out.extend_from_slice(&[word, head.sequence]);
         match self {
-            Item::Stream(StreamItem { counter, entry, .. }) => match entry {
-                StreamEntry::Assign { ballot, time, .. } | StreamEntry::Remote { ballot, time, .. } => {
-                    out.extend_from_slice(&[*counter, ballot.to_word(), *time]);
-                }
-                StreamEntry::Vector(times) => {
-                    out.push(*counter);
-                    out.extend_from_slice(times.words());
-                }
-                StreamEntry::Heard(ballot) => out.extend_from_slice(&[*counter, ballot.to_word()]),
-                StreamEntry::Void { settled } => out.extend_from_slice(&[*counter, u64::from(*settled)]),
-            },
-            Item::Begin(ballot) => out.push(ballot.to_word()),
-            Item::Timestamp(item) => out.extend_from_slice(&[item.ballot.to_word(), item.time]),
-            Item::Ack(item) => {
-                out.push(item.ballot.to_word());
-                out.extend_from_slice(item.times.words());
+            Item::Stream(item) => item.encode(out),
+            Item::Timestamp(item) => item.encode(out),
+            Item::Ack(item) => item.encode(out),
+            Item::Begin(ballot) => {
+                out.extend_from_slice(&[first_word(Kind::Begin, &Head::NONE, 0), 0, ballot.to_word()]);
             }
         }
     }
@@ -343,7 +320,8 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// See [`ItemError`].
-    #[inline]
+    // Always: an item that is returned by way of memory costs more than reading it.
+    #[inline(always)]
     pub fn decode(record: &'a [u64], at: usize) -> Result<(Item<'a>, usize), ItemError> {
         let rest = record.get(at..).unwrap_or(&[]);
         let truncated = |needs| ItemError::Truncated { at, needs, has: record.len() };
@@ -371,6 +349,74 @@ impl<'a> Item<'a> {
     }
 }
 
+/// The first word of an item.
+#[inline]
+fn first_word(kind: Kind, head: &Head, position: u8) -> u64 {
+    kind as u64
+        | u64::from(VERSION) << 4
+        | u64::from(head.groups) << 8
+        | u64::from(position) << 16
+        | u64::from(head.client.0) << 24
+        | u64::from(head.slot.0) << 40
+}
+
+impl RemoteTimestamp {
+    /// Appends the item.
+    #[inline]
+    pub(crate) fn encode(&self, out: &mut Vec<u64>) {
+        let word = first_word(Kind::Timestamp, &self.head, self.position);
+        out.extend_from_slice(&[word, self.head.sequence, self.ballot.to_word(), self.time]);
+    }
+}
+
+impl Ack<'_> {
+    /// Appends the item.
+    #[inline]
+    pub(crate) fn encode(&self, out: &mut Vec<u64>) {
+        let word = first_word(Kind::Ack, &self.head, self.position);
+        self.times.encode([word, self.head.sequence, self.ballot.to_word()], out);
+    }
+}
+
+impl StreamItem<'_> {
+    /// The kind.
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        match self.entry {
+            StreamEntry::Assign { .. } => Kind::Assign,
+            StreamEntry::Vector(_) => Kind::Vector,
+            StreamEntry::Remote { .. } => Kind::Remote,
+            StreamEntry::Heard(_) => Kind::Heard,
+            StreamEntry::Void { .. } => Kind::Void,
+        }
+    }
+
+    /// The message; `None` of an entry that is about none.
+    #[inline]
+    pub(crate) fn message(&self) -> Option<&Head> {
+        (!matches!(self.entry, StreamEntry::Heard(_))).then_some(&self.head)
+    }
+
+    /// Appends the item.
+    #[inline]
+    pub(crate) fn encode(&self, out: &mut Vec<u64>) {
+        let StreamItem { head, counter, entry } = self;
+        let word = |position| first_word(self.kind(), head, position);
+        match entry {
+            StreamEntry::Assign { position, ballot, time } | StreamEntry::Remote { position, ballot, time } => {
+                out.extend_from_slice(&[word(*position), head.sequence, *counter, ballot.to_word(), *time]);
+            }
+            StreamEntry::Vector(times) => times.encode([word(0), head.sequence, *counter], out),
+            StreamEntry::Heard(ballot) => {
+                out.extend_from_slice(&[first_word(Kind::Heard, &Head::NONE, 0), 0, *counter, ballot.to_word()]);
+            }
+            StreamEntry::Void { settled } => {
+                out.extend_from_slice(&[word(0), head.sequence, *counter, u64::from(*settled)]);
+            }
+        }
+    }
+}
+
 /// Kind and length in words of the item whose first word this is, as this process encoded it.
 #[inline]
 pub(crate) fn own_item(word: u64) -> Option<(Kind, usize)> {
@@ -379,8 +425,16 @@ pub(crate) fn own_item(word: u64) -> Option<(Kind, usize)> {
 }
 
 fn kind_of(word: u64) -> Result<Kind, ItemError> {
+    const BY_NUMBER: [Option<Kind>; 16] = {
+        let (mut table, mut at) = ([None; 16], 0);
+        while at < KINDS.len() {
+            table[KINDS[at] as usize] = Some(KINDS[at]);
+            at += 1;
+        }
+        table
+    };
     let kind = (word & 0xf) as u8;
-    KINDS.into_iter().find(|known| *known as u8 == kind).ok_or(ItemError::Kind(kind))
+    BY_NUMBER[usize::from(kind)].ok_or(ItemError::Kind(kind))
 }
 
 #[inline]
@@ -393,34 +447,31 @@ fn words_of(kind: Kind, groups: usize) -> usize {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn decode_body(kind: Kind, head: Head, position: u8, body: &[u64]) -> Result<Item<'_>, ItemError> {
-    let stream = |entry| Item::Stream(StreamItem { head, counter: body[0], entry });
-    let item = match kind {
-        Kind::Assign => stream(StreamEntry::Assign { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
-        Kind::Remote => stream(StreamEntry::Remote { position, ballot: Ballot::from_word(body[1]), time: body[2] }),
-        Kind::Vector => stream(StreamEntry::Vector(Times(&body[1..]))),
-        Kind::Heard => stream(StreamEntry::Heard(Ballot::from_word(body[1]))),
-        Kind::Void => stream(StreamEntry::Void { settled: body[1] == 1 }),
-        Kind::Begin => Item::Begin(Ballot::from_word(body[0])),
+    let [first, rest @ ..] = body else { return Err(ItemError::Count) };
+    let last = rest.last().copied().unwrap_or(*first);
+    let stream = |entry| Item::Stream(StreamItem { head, counter: *first, entry });
+    let ballot = || Ballot::from_word(rest.first().copied().unwrap_or(0));
+    let times = Times(rest);
+    let (item, counts) = match kind {
+        Kind::Ack => (Item::Ack(Ack { head, position, ballot: Ballot::from_word(*first), times }), are_counts(times)),
+        Kind::Assign => {
+            let entry = StreamEntry::Assign { position, ballot: ballot(), time: last };
+            (stream(entry), is_count(*first) && is_count(last))
+        }
+        Kind::Vector => (stream(StreamEntry::Vector(times)), is_count(*first) && are_counts(times)),
         Kind::Timestamp => {
-            Item::Timestamp(RemoteTimestamp { head, position, ballot: Ballot::from_word(body[0]), time: body[1] })
+            let item = RemoteTimestamp { head, position, ballot: Ballot::from_word(*first), time: last };
+            (Item::Timestamp(item), is_count(last))
         }
-        Kind::Ack => Item::Ack(Ack { head, position, ballot: Ballot::from_word(body[0]), times: Times(&body[1..]) }),
-    };
-    let counts = match item {
-        Item::Timestamp(item) => is_count(item.time),
-        Item::Ack(item) => are_counts(item.times),
-        Item::Begin(_) => true,
-        Item::Stream(StreamItem { counter, entry, .. }) => {
-            is_count(counter)
-                && match entry {
-                    StreamEntry::Assign { time, .. } | StreamEntry::Remote { time, .. } => is_count(time),
-                    StreamEntry::Vector(times) => are_counts(times),
-                    StreamEntry::Void { .. } => body[1] <= 1,
-                    StreamEntry::Heard(_) => true,
-                }
+        Kind::Remote => {
+            let entry = StreamEntry::Remote { position, ballot: ballot(), time: last };
+            (stream(entry), is_count(*first) && is_count(last))
         }
+        Kind::Heard => (stream(StreamEntry::Heard(ballot())), is_count(*first)),
+        Kind::Void => (stream(StreamEntry::Void { settled: last == 1 }), is_count(*first) && last <= 1),
+        Kind::Begin => (Item::Begin(Ballot::from_word(*first)), true),
     };
     if counts { Ok(item) } else { Err(ItemError::Count) }
 }

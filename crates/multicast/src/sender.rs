@@ -99,8 +99,10 @@ impl Sender {
     #[inline]
     pub fn on_freed(&mut self, group: GroupId, member: usize, slots: u64) {
         let (known, _) = &mut self.members[usize::from(group.0)][member];
-        *known = (*known).max(slots);
-        self.settle(group);
+        if slots > *known {
+            *known = slots;
+            self.settle(group);
+        }
     }
 
     /// Slots below this are free: every member that counted freed them, and those were a majority. Never goes back.

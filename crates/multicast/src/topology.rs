@@ -44,6 +44,8 @@ pub enum TopologyError {
 pub struct Topology {
     sizes: Vec<u8>,
     firsts: Vec<u16>,
+    /// By member.
+    groups: Vec<u8>,
     members: u16,
     clients: u16,
 }
@@ -72,8 +74,9 @@ impl Topology {
         if next + usize::from(clients) > usize::from(u16::MAX) {
             return Err(TopologyError::Processes(next + usize::from(clients)));
         }
+        let groups = (0..).zip(group_sizes).flat_map(|(group, &size)| std::iter::repeat_n(group, size)).collect();
         let sizes = group_sizes.iter().map(|&size| size as u8).collect();
-        Ok(Topology { sizes, firsts, members: next as u16, clients })
+        Ok(Topology { sizes, firsts, groups, members: next as u16, clients })
     }
 
     /// Number of groups.
@@ -148,14 +151,15 @@ impl Topology {
     }
 
     /// Where a process stands; `None` if it is not in the cluster.
+    #[inline]
     #[must_use]
     pub fn place(&self, process: ProcessId) -> Option<Place> {
-        if process.0 >= self.members {
-            let client = process.0 - self.members;
-            return (client < self.clients).then_some(Place::Client(ClientId(client)));
+        if let Some(&group) = self.groups.get(process.index()) {
+            let index = process.0 - self.firsts[usize::from(group)];
+            return Some(Place::Member { group: GroupId(u16::from(group)), index: index as u8 });
         }
-        let group = self.firsts.partition_point(|&first| first <= process.0) - 1;
-        Some(Place::Member { group: GroupId(group as u16), index: (process.0 - self.firsts[group]) as u8 })
+        let client = process.0 - self.members;
+        (client < self.clients).then_some(Place::Client(ClientId(client)))
     }
 
     /// The bit of a member in masks of its group; `None` if the process is not a member of that group.

@@ -77,10 +77,12 @@ impl Counts {
         self.writes[..Step::Credit as usize].iter().sum()
     }
 
+    #[inline]
     pub(super) fn write(&mut self, step: Step, writes: u64) {
         self.writes[step as usize] += writes;
     }
 
+    #[inline]
     pub(super) fn item(&mut self, step: Step, receivers: u64) {
         self.items[step as usize] += receivers;
     }

@@ -67,7 +67,11 @@ impl Outputs {
         self.is_touched[usize::from(client.0)] = false;
     }
 
+    #[inline]
     fn record(&mut self, head: Option<&Head>, step: Step, to: ProcessId) {
+        if self.operations.is_none() {
+            return;
+        }
         // Of a void slot whose message nobody has seen there is no name.
         let named = head.filter(|head| !ids::is_nameless(head.sequence));
         if let (Some(operations), Some(head)) = (&mut self.operations, named) {
@@ -76,15 +80,15 @@ impl Outputs {
         }
     }
 
-    fn put(&mut self, to: ProcessId, item: &Item<'_>) {
+    /// The box for a process to which an item of a step goes.
+    #[inline]
+    fn box_of(&mut self, to: ProcessId, step: Step) -> &mut Vec<u64> {
         let outbox = &mut self.boxes[to.index()];
         if outbox.is_empty() {
             self.dirty.push(to);
         }
-        item.encode(outbox);
-        let step = Step::from(item.kind());
         self.counts.item(step, 1);
-        self.record(item.head(), step, to);
+        outbox
     }
 }
 
@@ -113,26 +117,27 @@ impl<A: Application> Effects for Out<'_, A> {
         if outputs.followers == 0 {
             return;
         }
-        let item = Item::Stream(*item);
         item.encode(&mut outputs.stream);
         let step = Step::from(item.kind());
         outputs.counts.item(step, outputs.followers);
         if outputs.operations.is_some() {
             let me = outputs.me;
             for follower in outputs.topology.members(outputs.group).filter(|process| *process != me) {
-                outputs.record(item.head(), step, follower);
+                outputs.record(item.message(), step, follower);
             }
         }
     }
 
     #[inline]
     fn timestamp(&mut self, to: ProcessId, item: &RemoteTimestamp) {
-        self.outputs.put(to, &Item::Timestamp(*item));
+        item.encode(self.outputs.box_of(to, Step::Timestamp));
+        self.outputs.record(Some(&item.head), Step::Timestamp, to);
     }
 
     #[inline]
     fn acknowledge(&mut self, to: ProcessId, ack: &Ack<'_>) {
-        self.outputs.put(to, &Item::Ack(*ack));
+        ack.encode(self.outputs.box_of(to, Step::Ack));
+        self.outputs.record(Some(&ack.head), Step::Ack, to);
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Fabric, RegionId, RemoteRegion, RemoteSpan, RingReader, SealedSlot, Source};
+use stentor_fabric::{Fabric, RegionId, RemoteRegion, RemoteSpan, RingReader, SealedSlot};
 use zerocopy::IntoBytes;
 
 use super::CONTROL;
@@ -58,13 +58,15 @@ impl CreditOut {
     }
 
     /// Sends a credit; call when [`ready`](CreditOut::ready) says so.
+    #[inline]
     pub(super) fn send<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], values: [u64; CREDIT_WORDS]) -> bool {
         let Some((_, region)) = self.remote else { return false };
-        let mut record = [0_u64; HEADER_WORDS + CREDIT_WORDS];
-        let sealed = self.slot.seal(&values, &mut record);
+        let [position, freed, sequence, held, generation] = values;
+        let mut record = [0, 0, 0, position, freed, sequence, held, generation];
+        self.slot.close(&mut record);
         let target = RemoteSpan { region, offset: self.offset };
-        let (ordered, source) = (fabric.capabilities().ordered_writes, Source::Inline(sealed.as_bytes()));
-        let request = links[self.link].write(fabric, source, target, !ordered);
+        let ordered = fabric.capabilities().ordered_writes;
+        let request = links[self.link].write_inline(fabric, record.as_bytes(), target, !ordered);
         if !ordered {
             self.last = request.unwrap_or(0);
         }
@@ -103,6 +105,11 @@ impl Inbound {
         if self.reader.uncredited(freed) * 4 < self.reader.geometry().lap_cells() {
             return 0;
         }
+        self.send_due_credit(fabric, links, freed)
+    }
+
+    #[cold]
+    fn send_due_credit<F: Fabric>(&mut self, fabric: &mut F, links: &mut [Link], freed: u64) -> u64 {
         if !self.credit.ready(fabric, links) {
             return 0;
         }

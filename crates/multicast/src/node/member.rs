@@ -181,7 +181,7 @@ impl<F: Fabric> Member<F> {
 
     /// Sets the time between two ticks, at which what makes no progress is looked at; 2 ms if it is not set.
     pub fn set_tick(&mut self, tick: Duration) {
-        self.recovery.tick = tick;
+        self.recovery.set_tick(tick);
     }
 
     /// Records every remote operation by message, for checking genuineness (M7). Allocates per message.
@@ -254,7 +254,7 @@ impl<F: Fabric> Member<F> {
     /// gets the messages in the global order.
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let skips = self.quiet.skips(&mut self.fabric);
-        let ticks = now.saturating_sub(self.recovery.ticked) >= self.recovery.tick;
+        let ticks = self.recovery.ticks(now);
         if skips && !ticks {
             return false;
         }
@@ -267,10 +267,11 @@ impl<F: Fabric> Member<F> {
             worked |= self.take_control(app);
             worked |= self.recover(now, app);
         }
-        // Whoever has taken everything tells it at once, and need not look again for that.
-        let done = !worked || self.quiet.is_done(&mut self.fabric);
-        self.send_credits(done);
+        // First what others wait for.
         let left_over = self.send_outboxes();
+        // Whoever has taken everything tells it at once, and need not look again for that.
+        let done = !worked || self.outputs.touched.is_empty() || self.quiet.is_done(&mut self.fabric);
+        self.send_credits(done);
         self.fabric.flush();
         self.quiet.after(!done, left_over || !self.outputs.touched.is_empty());
         worked

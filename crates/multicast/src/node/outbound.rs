@@ -11,18 +11,43 @@
 
 use std::collections::VecDeque;
 
-use stentor_fabric::memory::{Ordering, WORD};
+use stentor_fabric::memory::{LINE, LINE_WORDS, Ordering, WORD};
 use stentor_fabric::ring::{Geometry, Place};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_cells};
 use stentor_fabric::{
-    Fabric, ProcessId, Purpose, RegionId, RegionSpec, RemoteRegion, RemoteSpan, RingReader, RingWriter, SlotReader,
-    Source, Span, Verb,
+    Capabilities, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RemoteRegion, RemoteSpan, RingReader, RingWriter,
+    SlotReader, Source, Span, Verb,
 };
 
 use super::greeting::Start;
 use super::inbound::CREDIT_WORDS;
 use super::posting::Link;
 use super::{NodeError, STAGING};
+
+/// The record that was sealed last, if it is a short one: what goes to several peers alike, each in a ring of its own, is
+/// sealed once as long as their rings are in the same lap.
+#[derive(Debug, Default)]
+pub(super) struct Sealed {
+    record: [u64; LINE_WORDS],
+    /// Words of its payload.
+    words: usize,
+}
+
+impl Sealed {
+    /// Takes a payload of at most a line without its header. Whether it is the one that was sealed.
+    #[inline]
+    fn take(&mut self, payload: &[u64]) -> bool {
+        let kept = &mut self.record[HEADER_WORDS..];
+        if self.words == payload.len() && kept.iter().zip(payload).all(|(kept, word)| kept == word) {
+            return true;
+        }
+        self.words = payload.len();
+        for (kept, word) in kept.iter_mut().zip(payload) {
+            *kept = *word;
+        }
+        false
+    }
+}
 
 /// Whether a target counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +97,18 @@ impl Target {
         self.course == Course::Started
     }
 
+    /// Whether what is written goes there at once, and nothing before it is still to go. Others than started ones get
+    /// nothing.
+    #[inline]
+    fn is_plain(&self, links: &[Link], patient: bool) -> bool {
+        if self.course != Course::Started {
+            return self.course == Course::Stopped || !patient;
+        }
+        let link = &links[self.link];
+        let resolved = self.remote.is_some_and(|(life, _)| life == link.life);
+        resolved && link.can_post() && self.behind.is_none() && self.staged.is_empty()
+    }
+
     /// Resolves the region once per life.
     #[inline]
     fn resolve<F: Fabric>(&mut self, fabric: &mut F, link: &Link) -> Option<RemoteRegion> {
@@ -102,6 +139,8 @@ pub(super) struct Outbound {
     catches_up: bool,
     /// See [`Shape::keeps`].
     keeps: usize,
+    /// Whether a short record may go the short way, as far as the ring is concerned.
+    plain: bool,
     /// A majority has freed what is before this.
     tail: u64,
     /// Whether some target has yet to get what was written before.
@@ -135,6 +174,8 @@ impl Outbound {
         } else {
             None
         };
+        let Capabilities { inline_bytes, ordered_writes, .. } = *fabric.capabilities();
+        let plain = keeps == 0 && inline_bytes as usize >= LINE && (ordered_writes || !catches_up);
         let writer = RingWriter::new(geometry, seal);
         let targets = Vec::new();
         Ok(Outbound {
@@ -147,6 +188,7 @@ impl Outbound {
             patient,
             catches_up,
             keeps,
+            plain,
             tail: 0,
             late: false,
             generations: 0,
@@ -252,6 +294,43 @@ impl Outbound {
         self.news |= any;
     }
 
+    /// The short way, which almost every record takes: it fits one line, and all who get it can be written at once. Seals
+    /// the payload and writes it; returns the number of writes. `None`, and nothing is done, if it is not that simple: ask
+    /// [`ready`](Outbound::ready).
+    #[inline]
+    pub(super) fn send_plain<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        links: &mut [Link],
+        payload: &[u64],
+        sealed: &mut Sealed,
+    ) -> Option<u64> {
+        let bytes = payload.len() * WORD;
+        let plain = self.plain
+            && payload.len() <= LINE_WORDS - HEADER_WORDS
+            && bytes <= self.writer.max_payload()
+            && self.targets.iter().all(|target| target.is_plain(links, self.patient));
+        if !plain {
+            return None;
+        }
+        let known = sealed.take(payload);
+        let Some(place) = self.writer.seal_unless(bytes, &mut sealed.record, known) else {
+            sealed.words = 0;
+            return None;
+        };
+        let data = zerocopy::IntoBytes::as_bytes(&sealed.record[..place.words]);
+        let mut writes = 0;
+        for target in &self.targets {
+            if let Course::Started = target.course
+                && let Some((_, region)) = target.remote
+            {
+                let to = RemoteSpan { region, offset: place.offset };
+                writes += u64::from(links[target.link].write_inline(fabric, data, to, false).is_some());
+            }
+        }
+        Some(writes)
+    }
+
     /// Whether all targets that count can take a record with this payload now.
     pub(super) fn ready<F: Fabric>(&mut self, fabric: &mut F, links: &[Link], bytes: usize) -> bool {
         if !self.writer.has_room(bytes) {
@@ -314,17 +393,19 @@ impl Outbound {
             if lags && self::lags(target, links) {
                 let (geometry, seal) = (self.geometry, self.seal);
                 target.behind.get_or_insert_with(|| staging_reader(geometry, position, seal));
+                self.late = true;
                 continue;
             }
             let Some((_, region)) = target.remote else { continue };
             let target_span = RemoteSpan { region, offset: place.offset };
-            let verb = if wakes {
-                Verb::WriteImm { source, target: target_span, imm: 0 }
-            } else {
-                Verb::Write { source, target: target_span }
-            };
             let awaited = !inline || unordered && self.catches_up;
-            if let Some(request) = links[target.link].post(fabric, verb, awaited) {
+            let link = &mut links[target.link];
+            let request = match source {
+                _ if wakes => link.post(fabric, Verb::WriteImm { source, target: target_span, imm: 0 }, awaited),
+                Source::Inline(data) => link.write_inline(fabric, data, target_span, awaited),
+                Source::Region(_) => link.write(fabric, source, target_span, awaited),
+            };
+            if let Some(request) = request {
                 writes += 1;
                 if !inline {
                     target.staged.push_back((request, position));
@@ -390,7 +471,7 @@ impl Outbound {
     }
 
     /// The same, looked at.
-    pub(super) fn is_behind(&self) -> bool {
+    fn is_behind(&self) -> bool {
         self.targets.iter().any(|target| target.behind.is_some())
     }
 

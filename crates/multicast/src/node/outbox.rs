@@ -4,7 +4,7 @@ use stentor_fabric::Fabric;
 use stentor_fabric::seal::HEADER_WORDS;
 
 use super::counts::{Counts, Step};
-use super::outbound::Outbound;
+use super::outbound::{Outbound, Sealed};
 use super::posting::Link;
 use crate::item;
 
@@ -14,6 +14,7 @@ pub(super) struct BoxSender<'a, F: Fabric> {
     pub(super) links: &'a mut [Link],
     pub(super) scratch: &'a mut [u64],
     pub(super) counts: &'a mut Counts,
+    pub(super) sealed: Sealed,
     /// Whether several items may share a record.
     pub(super) batch: bool,
 }
@@ -22,6 +23,20 @@ impl<F: Fabric> BoxSender<'_, F> {
     /// Writes what there is room for. Returns whether the outbox is empty now.
     #[inline]
     pub(super) fn send(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
+        let first = outbox.first().and_then(|first| item::own_item(*first));
+        if let Some((kind, words)) = first
+            && (self.batch || words == outbox.len())
+            && let Some(writes) = outbound.send_plain(self.fabric, self.links, outbox, &mut self.sealed)
+        {
+            self.counts.write(Step::from(kind), writes);
+            outbox.clear();
+            return true;
+        }
+        self.send_parts(outbound, outbox)
+    }
+
+    /// The same, in as many records as it takes, some of which may have to wait.
+    fn send_parts(&mut self, outbound: &mut Outbound, outbox: &mut Vec<u64>) -> bool {
         let mut sent = 0;
         while let Some((kind, _)) = outbox.get(sent).and_then(|first| item::own_item(*first)) {
             let words = self.chunk(outbound, &outbox[sent..]);

@@ -47,6 +47,12 @@ impl Quiet {
         self.heard.is_from(process)
     }
 
+    /// The processes below `processes` whose writes this round looks at.
+    #[inline]
+    pub(super) fn hears_of(&self, processes: usize) -> impl Iterator<Item = ProcessId> + use<> {
+        self.heard.among(processes)
+    }
+
     /// Whether this round looks at nothing: it only does what was left for when nothing comes.
     #[inline]
     pub(super) fn hears_nothing(&self) -> bool {
@@ -130,6 +136,24 @@ impl Link {
         // What is read later must be known to have been read: its place is used again.
         let awaited = awaited || matches!(source, Source::Region(_));
         self.post(fabric, Verb::Write { source, target }, awaited)
+    }
+
+    /// Posts an inline write, the commonest; like [`write`](Link::write).
+    #[inline]
+    pub(super) fn write_inline<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        data: &[u8],
+        target: RemoteSpan,
+        awaited: bool,
+    ) -> Option<u64> {
+        let signalled = awaited || self.queue.signal_next();
+        if fabric.write_inline(self.qp, self.queue.next_id(), data, target, signalled).is_err() {
+            // It broke; the event that says so is still to come.
+            self.ready = false;
+            return None;
+        }
+        Some(self.queue.posted(signalled))
     }
 
     /// Posts anything; like [`write`](Link::write).

@@ -16,16 +16,14 @@ impl Replica {
         self.catch_up_clock();
         let position = usize::from(ack.position);
         // The leader's vote is its vector entry: whoever acknowledges the vector has seen it.
-        let group = match self.config.topology.place(from) {
-            Some(Place::Member { group, .. }) => group,
-            _ => return Err(Rejected::Sender(from)),
+        let Some(Place::Member { group, index }) = self.config.topology.place(from) else {
+            return Err(Rejected::Sender(from));
         };
         if self.is_joining() {
             return Ok(());
         }
-        let topology = &self.config.topology;
-        let bit = |process| topology.member_bit(group, process).ok_or(Rejected::Sender(from));
-        let (voter, implied) = (bit(from)?, bit(ack.ballot.leader())?);
+        let implied = self.config.topology.member_bit(group, ack.ballot.leader()).ok_or(Rejected::Sender(from))?;
+        let voter = 1 << index;
         let any_vector = planted!(self.config.plant, AckWithoutIdentity);
         let Some(slot) = self.locate(&ack.head)? else { return Ok(()) };
         let message = self.windows[usize::from(ack.head.client.0)].slot_mut(slot);

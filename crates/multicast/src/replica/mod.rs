@@ -454,6 +454,7 @@ impl Replica {
     }
 
     /// Position of the own group among a message's destinations, and its slot here.
+    #[inline]
     fn place_of(&self, client: ClientId, header: &Header<'_>) -> Result<(usize, Option<u64>), Rejected> {
         let window = self.windows.get(usize::from(client.0)).ok_or(Rejected::Client(client.0))?;
         let (own, slot) = header
@@ -477,6 +478,7 @@ impl Replica {
     }
 
     /// Finds the slot that an item is about. `Ok(None)`: freed already, nothing to do.
+    #[inline]
     fn locate(&mut self, head: &Head) -> Result<Option<u64>, Rejected> {
         let plant = self.config.plant;
         let window = self.windows.get_mut(usize::from(head.client.0)).ok_or(Rejected::Client(head.client.0))?;

@@ -77,7 +77,15 @@ impl Slot {
     }
 
     /// An item came for this slot: checks that it names the same message, or gives the slot its name.
+    #[inline]
     pub(super) fn name(&mut self, head: &Head, slot: u64, lenient: bool) -> Result<(), Rejected> {
+        if self.sequence == head.sequence && self.groups == usize::from(head.groups) {
+            return Ok(());
+        }
+        self.name_anew(head, slot, lenient)
+    }
+
+    fn name_anew(&mut self, head: &Head, slot: u64, lenient: bool) -> Result<(), Rejected> {
         let groups = usize::from(head.groups);
         if self.void {
             // Whatever it is called, nothing comes of it.
@@ -114,7 +122,8 @@ impl Slot {
         self.own = own;
         self.destinations.clear();
         self.destinations.extend(header.destinations());
-        self.set = header.destinations().map(|to| to.group).collect();
+        self.set = GroupSet::default();
+        header.destinations().for_each(|to| self.set.insert(to.group));
         self.body = true;
         Ok(())
     }

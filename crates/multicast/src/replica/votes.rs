@@ -48,10 +48,12 @@ impl Votes {
     pub(super) fn record(&mut self, vote: &Vote<'_>, any_vector: bool) {
         let Vote { position, voter, implied, ballot, times } = *vote;
         let (groups, words, ballot) = (times.groups(), times.words(), ballot.to_word());
-        let mut found = false;
-        for (k, known) in self.vectors.chunks_exact(groups).enumerate() {
-            let tally = &mut self.tallies[k * groups + position];
-            if known != words && !any_vector {
+        let (mut found, mut first) = (false, 0);
+        while first < self.vectors.len() {
+            let same = self.vectors[first..].iter().zip(words).all(|(known, word)| known == word);
+            let tally = &mut self.tallies[first + position];
+            first += groups;
+            if !same && !any_vector {
                 tally.voters &= !voter;
                 continue;
             }
@@ -81,15 +83,16 @@ impl Votes {
         topology: &Topology,
     ) -> Option<Times<'_>> {
         let groups = destinations.len();
-        let majority = |tallies: &[Tally]| {
-            let mut tallies = tallies.iter().zip(destinations);
-            tallies.all(|(tally, to)| tally.voters.count_ones() >= topology.majority(to.group))
-        };
-        let installed = |tallies: &[Tally]| Ballot::from_word(tallies[own.0].ballot) <= own.1;
-        self.tallies
-            .chunks_exact(groups)
-            .zip(self.vectors.chunks_exact(groups))
-            .find(|(tallies, _)| majority(tallies) && installed(tallies))
-            .map(|(_, vector)| Times::new(vector))
+        let mut first = 0;
+        while first < self.tallies.len() {
+            let tallies = &self.tallies[first..first + groups];
+            let mut each = tallies.iter().zip(destinations);
+            let majority = each.all(|(tally, to)| tally.voters.count_ones() >= topology.majority(to.group));
+            if majority && Ballot::from_word(tallies[own.0].ballot) <= own.1 {
+                return Some(Times::new(&self.vectors[first..first + groups]));
+            }
+            first += groups;
+        }
+        None
     }
 }

@@ -80,6 +80,7 @@ impl Window {
         self.delivered..self.top.max(self.delivered)
     }
 
+    #[inline]
     pub(super) fn holds(&self, slot: u64) -> bool {
         slot < self.delivered || self.is_here(slot) && self.slot(slot).body
     }
@@ -90,11 +91,13 @@ impl Window {
     }
 
     /// Whether the slot's place is the slot's, not that of one a window before.
+    #[inline]
     pub(super) fn is_here(&self, slot: u64) -> bool {
         slot >= self.base && slot - self.base < self.slots.len() as u64
     }
 
     /// The slot that an item is about, if it is not freed already; it may be beyond the window.
+    #[inline]
     pub(super) fn resolve(&self, head: &Head) -> Option<u64> {
         if head.sequence > self.done {
             return Some(head.slot.from(self.base));
@@ -112,6 +115,7 @@ impl Window {
     }
 
     /// Whether a slot is beyond the window.
+    #[inline]
     pub(super) fn is_beyond(&self, slot: u64) -> bool {
         slot >= self.delivered + self.slots.len() as u64
     }
@@ -179,10 +183,12 @@ impl Window {
         }
     }
 
+    #[inline]
     fn slot_or_none(&self, slot: u64) -> Option<&Slot> {
         self.is_here(slot).then(|| self.slot(slot))
     }
 
+    #[inline]
     pub(super) fn check(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
         if self.is_beyond(slot) {
             let end = self.delivered + self.slots.len() as u64;
@@ -192,6 +198,7 @@ impl Window {
     }
 
     /// Gives the place of a delivered slot, a window before, to this one. Call after [`check`](Window::check).
+    #[inline]
     pub(super) fn make_room(&mut self, slot: u64) {
         while slot >= self.base + self.slots.len() as u64 {
             self.free_first();
@@ -208,10 +215,12 @@ impl Window {
         self.base += 1;
     }
 
+    #[inline]
     pub(super) fn slot(&self, slot: u64) -> &Slot {
         &self.slots[slot as usize & (self.slots.len() - 1)]
     }
 
+    #[inline]
     pub(super) fn slot_mut(&mut self, slot: u64) -> &mut Slot {
         let mask = self.slots.len() - 1;
         &mut self.slots[slot as usize & mask]

@@ -1,6 +1,6 @@
 //! Telling writers what is free.
 
-use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric::Fabric;
 
 use super::Member;
 use crate::ClientId;
@@ -9,6 +9,25 @@ use crate::node::counts::Step;
 impl<F: Fabric> Member<F> {
     /// `idle`: there is nothing else to do, so also small credits go.
     pub(super) fn send_credits(&mut self, idle: bool) {
+        if !self.outputs.touched.is_empty() {
+            self.send_client_credits(idle);
+        }
+        let Member { fabric, links, peers, streams, reads, outputs, quiet, .. } = self;
+        // Only where something may have been taken. What cannot go now goes when something comes, or everything is looked
+        // at.
+        for process in quiet.hears_of(peers.len()) {
+            if let Some(peer) = &mut peers[process.index()] {
+                outputs.counts.write(Step::Credit, peer.inbound.send_credit(fabric, links));
+            }
+        }
+        if let Some(leader) = *reads
+            && let Some(stream) = &mut streams[leader.index()]
+        {
+            outputs.counts.write(Step::Credit, stream.ring.send_credit(fabric, links));
+        }
+    }
+
+    fn send_client_credits(&mut self, idle: bool) {
         let mut touched = std::mem::take(&mut self.outputs.touched);
         touched.retain(|client| {
             let waits = self.send_client_credit(*client, idle);
@@ -18,21 +37,6 @@ impl<F: Fabric> Member<F> {
             waits
         });
         self.outputs.touched = touched;
-        let Member { fabric, links, peers, streams, reads, outputs, quiet, .. } = self;
-        // Only where something may have been taken. What cannot go now goes when something comes, or everything is looked
-        // at.
-        for (process, peer) in (0..).map(ProcessId).zip(peers) {
-            if quiet.hears(process)
-                && let Some(peer) = peer
-            {
-                outputs.counts.write(Step::Credit, peer.inbound.send_credit(fabric, links));
-            }
-        }
-        if let Some(leader) = *reads
-            && let Some(stream) = &mut streams[leader.index()]
-        {
-            outputs.counts.write(Step::Credit, stream.ring.send_credit(fabric, links));
-        }
     }
 
     /// Frees what is delivered.

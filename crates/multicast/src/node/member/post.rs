@@ -8,6 +8,7 @@ use crate::node::counts::Step;
 use crate::node::effects::Outputs;
 use crate::node::letters::PIECE_WORDS;
 use crate::node::links::IMMEDIATES;
+use crate::node::outbound::Sealed;
 use crate::node::outbox::BoxSender;
 
 /// Pieces of letters written to one peer in one step.
@@ -16,15 +17,21 @@ const PIECES_PER_STEP: usize = 4;
 impl<F: Fabric> Member<F> {
     /// Writes what there is room for. Returns whether anything is left.
     pub(super) fn send_outboxes(&mut self) -> bool {
+        let idle = self.outputs.dirty.is_empty() && self.outputs.stream.is_empty() && !self.stream_out.is_late();
+        if idle && self.rare_bytes == 0 {
+            return false;
+        }
         let Member { fabric, links, peers, outputs, unsent, scratch, batch, stream_out, memory, .. } = self;
         let Outputs { stream, boxes, dirty, counts, .. } = outputs;
         let waiting: usize = dirty.iter().map(|process| boxes[process.index()].len()).sum();
         let queued = ((waiting + stream.len()) * 8) as u64;
-        if stream_out.is_behind() {
+        if stream_out.is_late() {
             counts.write(Step::Letter, stream_out.catch_up(fabric, links, scratch));
         }
-        let mut sender = BoxSender { fabric, links, scratch, counts, batch: *batch };
-        sender.send(stream_out, stream);
+        let mut sender = BoxSender { fabric, links, scratch, counts, sealed: Sealed::default(), batch: *batch };
+        if !stream.is_empty() {
+            sender.send(stream_out, stream);
+        }
         unsent.clear();
         for process in dirty.drain(..) {
             if let Some(peer) = &mut peers[process.index()]
@@ -34,7 +41,7 @@ impl<F: Fabric> Member<F> {
             }
         }
         std::mem::swap(dirty, unsent);
-        let left_over = !(dirty.is_empty() && stream.is_empty()) || stream_out.is_behind();
+        let left_over = !(dirty.is_empty() && stream.is_empty()) || stream_out.is_late();
         memory.most_queued = memory.most_queued.max(queued + self.rare_bytes);
         left_over | self.send_letters()
     }

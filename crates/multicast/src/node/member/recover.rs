@@ -42,8 +42,9 @@ pub(super) struct Recovery {
     /// Those of them that are the caller's.
     pub(super) foreign: VecDeque<Received>,
     /// Time between ticks of the state machine.
-    pub(super) tick: Duration,
-    pub(super) ticked: Duration,
+    tick: Duration,
+    /// When the next one is.
+    due: Duration,
 }
 
 impl Default for Recovery {
@@ -55,7 +56,7 @@ impl Default for Recovery {
             received: VecDeque::new(),
             foreign: VecDeque::new(),
             tick: TICK,
-            ticked: Duration::ZERO,
+            due: TICK,
         }
     }
 }
@@ -67,6 +68,19 @@ pub(super) enum Fencing {
     Letter(Letter, Received),
     /// This member wants to lead.
     Campaign,
+}
+
+impl Recovery {
+    /// Whether it is time for a tick.
+    #[inline]
+    pub(super) fn ticks(&self, now: Duration) -> bool {
+        now >= self.due
+    }
+
+    pub(super) fn set_tick(&mut self, tick: Duration) {
+        self.due = self.due.saturating_sub(self.tick).saturating_add(tick);
+        self.tick = tick;
+    }
 }
 
 impl<F: Fabric> Member<F> {
@@ -93,7 +107,15 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Letters, fences and ticks. Returns whether there was anything.
+    #[inline]
     pub(super) fn recover<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
+        let Recovery { fresh, received, fencing, .. } = &self.recovery;
+        let nothing = fresh.is_empty() && received.is_empty() && fencing.is_none() && self.outputs.letters.is_empty();
+        (!nothing || self.recovery.ticks(now)) && self.recover_what_is_due(now, app)
+    }
+
+    #[inline(never)]
+    fn recover_what_is_due<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let mut worked = self.meet_peers(app);
         while let Some(received) = self.recovery.received.pop_front() {
             worked = true;
@@ -104,8 +126,8 @@ impl<F: Fabric> Member<F> {
         if self.recovery.fencing.is_some() {
             worked |= self.go_on_fencing(app);
         }
-        if now.saturating_sub(self.recovery.ticked) >= self.recovery.tick {
-            self.recovery.ticked = now;
+        if self.recovery.ticks(now) {
+            self.recovery.due = now.saturating_add(self.recovery.tick);
             self.pulses.tick(&mut self.fabric, &mut self.links);
             self.tick(app);
         }

@@ -43,6 +43,8 @@ impl<F: Fabric> Member<F> {
                 break;
             };
             ring.reader.advance(&record);
+            // Looked at now and needed later: its line is far away.
+            let more = ring.reader.looks_ready(memory);
             worked = true;
             if self.bodies[at].settling {
                 // Whoever has the place multicasts.
@@ -52,6 +54,10 @@ impl<F: Fabric> Member<F> {
                 self.outputs.counts.rejected += 1;
                 // Its place is free at once, and nothing that is delivered will say so.
                 self.outputs.touch(client);
+            }
+            if !more {
+                self.bodies[at].drained = true;
+                break;
             }
         }
         worked
@@ -140,9 +146,11 @@ impl<F: Fabric> Member<F> {
         }
         let mut worked = false;
         for _ in 0..RECORDS_PER_STEP {
+            let mut more = true;
             if stream.held.is_none() {
                 let memory = fabric.memory(stream.ring.region);
                 let Some(record) = stream.ring.reader.peek(memory, &mut stream.record) else { return worked };
+                more = stream.ring.reader.looks_ready_behind(&record, memory);
                 stream.held = Some((record, HEADER_WORDS + record.bytes / 8, HEADER_WORDS));
             }
             let Some((record, end, at)) = &mut stream.held else { break };
@@ -171,6 +179,9 @@ impl<F: Fabric> Member<F> {
             }
             stream.ring.reader.advance(record);
             stream.held = None;
+            if !more {
+                return worked;
+            }
         }
         quiet.leave(leader);
         worked
@@ -179,9 +190,8 @@ impl<F: Fabric> Member<F> {
     pub(super) fn take_control<A: Application>(&mut self, app: &mut A) -> bool {
         // All are looked at before the first is taken: their lines are on other processors, and come at the same time.
         self.due.clear();
-        for (process, peer) in (0..).map(ProcessId).zip(&self.peers) {
-            if self.quiet.hears(process)
-                && let Some(Peer { inbound, .. }) = peer
+        for process in self.quiet.hears_of(self.peers.len()) {
+            if let Some(Peer { inbound, .. }) = &self.peers[process.index()]
                 && inbound.reader.looks_ready(self.fabric.memory(inbound.region))
             {
                 self.due.push(process);
@@ -204,11 +214,15 @@ impl<F: Fabric> Member<F> {
             let memory = self.fabric.memory(peer.inbound.region);
             let Some(record) = peer.inbound.reader.peek(memory, &mut self.inbox) else { return taken > 0 };
             peer.inbound.reader.advance(&record);
+            let more = peer.inbound.reader.looks_ready(memory);
             let end = HEADER_WORDS + record.bytes / 8;
             if self.inbox[HEADER_WORDS] & 0xf == CHUNK && record.bytes >= 8 {
                 self.take_piece(from, end);
             } else {
                 self.take_items(from, end, app);
+            }
+            if !more {
+                return true;
             }
         }
         self.quiet.leave(from);
