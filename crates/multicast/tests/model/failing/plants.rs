@@ -68,3 +68,11 @@ fn a_leader_that_waits_for_all() {
 fn a_state_without_bodies() {
     finds(Plant::StateWithoutBodies, &[3], CHANGE, COMPLETE);
 }
+
+/// "Recovery adopts the highest accepted ballot per message": it takes two changes of the leader, so only leaps come there. A crash
+/// lets it show early.
+#[test]
+fn a_leader_that_adopts_the_highest_ballot_of_each_message() {
+    let scenario = Scenario::new(&[3], &[(0, &[0]), (1, &[0])]).plant(Plant::HighestBallotPerMessage);
+    leaps_find(scenario, Budget { campaigns: 2, crashes: 1, ..CHANGE }, PREFIX.1);
+}
