@@ -12,12 +12,17 @@ use crc32fast::Hasher;
 use crate::headers::BTH_BYTES;
 use crate::{Envelope, IpRepr};
 
-/// The CRC of the 8 bytes of ones in front. Linux writes it as the register 0xdebb20e3; this is its complement.
-const SEED: u32 = !0xdebb_20e3;
 /// CRC-32, reflected.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 /// The longest of what is masked: IPv6, UDP, BTH.
 const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
+/// What is hashed first: the ones in front, what is masked, and what follows that until the block is full. `crc32fast` uses
+/// the processor's carry-less multiplication for 128 bytes and more.
+const FIRST: usize = 128;
+/// The bytes of ones in front.
+const ONES: usize = 8;
+/// What follows the masked bytes of a packet over IPv4 in the first block.
+const V4_ROOM: usize = FIRST - ONES - (20 + 8 + BTH_BYTES);
 
 /// IP header, UDP header and BTH with ones where the ICRC does not look.
 #[derive(Clone, Copy, Debug)]
@@ -33,26 +38,8 @@ impl Masked {
     #[must_use]
     pub fn new(envelope: &Envelope, transport: &[u8]) -> Masked {
         let mut bytes = [0xff; MAX_MASKED];
-        let udp = envelope.ip.header_bytes();
-        envelope.emit_unsummed(&mut bytes, transport.len());
-        match envelope.ip {
-            IpRepr::V4(_) => {
-                bytes[1] = 0xff;
-                bytes[8] = 0xff;
-                bytes[10..12].fill(0xff);
-            }
-            IpRepr::V6(_) => {
-                bytes[0] |= 0x0f;
-                bytes[1..4].fill(0xff);
-                bytes[7] = 0xff;
-            }
-        }
-        bytes[udp + 6..udp + 8].fill(0xff);
-        if let Some(bth) = transport.first_chunk::<BTH_BYTES>() {
-            bytes[udp + 8..udp + 8 + BTH_BYTES].copy_from_slice(bth);
-            bytes[udp + 8 + 4] = 0xff;
-        }
-        Masked { bytes, len: udp + 8 + BTH_BYTES }
+        let len = mask(envelope, transport, &mut bytes);
+        Masked { bytes, len }
     }
 
     /// The bytes, in the order in which they are on the wire.
@@ -63,15 +50,55 @@ impl Masked {
     }
 }
 
+/// Writes what is masked to the beginning of `bytes`, which are ones. Returns its length.
+#[inline]
+fn mask(envelope: &Envelope, transport: &[u8], bytes: &mut [u8; MAX_MASKED]) -> usize {
+    let udp = envelope.ip.header_bytes();
+    envelope.emit_unsummed(bytes, transport.len());
+    match envelope.ip {
+        IpRepr::V4(_) => {
+            bytes[1] = 0xff;
+            bytes[8] = 0xff;
+            bytes[10..12].fill(0xff);
+        }
+        IpRepr::V6(_) => {
+            bytes[0] |= 0x0f;
+            bytes[1..4].fill(0xff);
+            bytes[7] = 0xff;
+        }
+    }
+    bytes[udp + 6..udp + 8].fill(0xff);
+    if let Some(bth) = transport.first_chunk::<BTH_BYTES>() {
+        bytes[udp + 8..udp + 8 + BTH_BYTES].copy_from_slice(bth);
+        bytes[udp + 8 + 4] = 0xff;
+    }
+    udp + 8 + BTH_BYTES
+}
+
 /// The ICRC of a packet, given as the bytes from the BTH to the ICRC; what is in the ICRC's place does not matter.
 #[inline]
 #[must_use]
 pub fn whole(envelope: &Envelope, transport: &[u8]) -> u32 {
-    let masked = Masked::new(envelope, transport);
+    let mut first = [0xff; FIRST];
+    let masked = first[ONES..].first_chunk_mut().map_or(0, |bytes| mask(envelope, transport, bytes));
     let end = transport.len().saturating_sub(crate::ICRC_BYTES);
-    let mut hasher = Hasher::new_with_initial(SEED);
-    hasher.update(masked.as_bytes());
-    hasher.update(transport.get(BTH_BYTES..end).unwrap_or(&[]));
+    let rest = transport.get(BTH_BYTES..end).unwrap_or(&[]);
+    let room = FIRST - ONES - masked;
+    let mut hasher = Hasher::new();
+    // The usual case by itself: a copy whose length is known is a few moves.
+    if let Some((joined, behind)) = rest.split_first_chunk::<V4_ROOM>().filter(|_| room == V4_ROOM) {
+        first[FIRST - V4_ROOM..].copy_from_slice(joined);
+        hasher.update(&first);
+        if !behind.is_empty() {
+            hasher.update(behind);
+        }
+    } else {
+        let (joined, behind) = rest.split_at(rest.len().min(room));
+        let filled = ONES + masked + joined.len();
+        first[ONES + masked..filled].copy_from_slice(joined);
+        hasher.update(&first[..filled]);
+        hasher.update(behind);
+    }
     hasher.finalize()
 }
 
