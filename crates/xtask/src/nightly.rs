@@ -20,7 +20,21 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "20 000 simulated runs of the broadcast, half of them harsh",
         run: campaign_neb,
     },
+    Step { name: "roce-speed", what: "RoCEv2 beside plain sockets and a bare CRC", run: roce_speed },
+    Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
 ];
+
+/// Measures: nothing else should run on two processors.
+fn roce_speed(context: &Context) -> Result<Outcome> {
+    let speed = ["test", "--release", "-p", "stentor-fabric-roce", "--test", "speed", "--"];
+    run(context.cargo(speed).args(["--ignored", "--nocapture", "--test-threads", "1"]))?;
+    run(&mut context.cargo(["bench", "-p", "stentor-wire", "--bench", "icrc"]))?;
+    Ok(Outcome::Passed)
+}
+
+fn roce_fuzz(context: &Context) -> Result<Outcome> {
+    crate::roce::fuzz_for(context, "1800")
+}
 
 /// As shipped but for link-time optimisation, which would be done for every test program anew, minutes each.
 fn release_tests(context: &Context) -> Result<Outcome> {

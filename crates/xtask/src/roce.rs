@@ -113,9 +113,14 @@ pub(crate) fn tshark(context: &Context) -> Result<Outcome> {
 
 /// Mutated packets and an adversary.
 pub(crate) fn fuzz(context: &Context) -> Result<Outcome> {
+    fuzz_for(context, FUZZ_SECONDS)
+}
+
+/// So long for each of the two crates.
+pub(crate) fn fuzz_for(context: &Context, seconds: &str) -> Result<Outcome> {
     for package in ["stentor-wire", "stentor-fabric-roce"] {
         let mut command = context.cargo(["test", "-p", package, "--test", "fuzz", "--", "--nocapture"]);
-        run(command.env("STENTOR_FUZZ_SECONDS", FUZZ_SECONDS))?;
+        run(command.env("STENTOR_FUZZ_SECONDS", seconds))?;
     }
     Ok(Outcome::Passed)
 }
