@@ -11,6 +11,7 @@ mod doctor;
 mod leader;
 mod man;
 mod neb;
+mod neb_history;
 mod neb_key;
 mod neb_run;
 mod node;

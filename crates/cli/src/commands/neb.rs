@@ -9,14 +9,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stentor::config::KeySource;
 use stentor::runtime::{RoceFabric, ShmFabric, Stop, now_ns};
-use stentor_checker::{self as checker, Cluster, EventKind, HistoryWriter};
+use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_fabric_roce::RoceConfig;
 use stentor_fabric_roce::driver::Chances;
 use stentor_fabric_shm::ShmConfig;
 use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
-use xxhash_rust::xxh3::xxh3_64;
 
+use super::neb_history::NebHistory;
 use crate::failure::{Failure, Verdict};
 use crate::live::stop_at_end_of_input;
 
@@ -198,8 +198,7 @@ struct Correct<F: Fabric> {
     lines: Vec<Vec<u8>>,
     sent: usize,
     heads: Vec<u64>,
-    history: HistoryWriter<std::fs::File>,
-    regions: checker::Label,
+    history: NebHistory,
 }
 
 /// The cluster that histories of a demonstration are about.
@@ -212,14 +211,10 @@ fn cluster(errand: &Errand) -> Cluster {
 
 impl<F: Fabric> Correct<F> {
     fn new(node: Node<F>, errand: Errand) -> Result<Self, Failure> {
-        let path = errand.history.clone();
-        let file = std::fs::File::create_new(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
-        let mut cluster = cluster(&errand);
-        let regions = cluster.label("regions");
-        let history = HistoryWriter::new(file, &cluster).map_err(|error| Failure::cannot_write(&path, &error))?;
+        let history = NebHistory::new(&errand.history, cluster(&errand), node.me(), node.config())?;
         let lines = read(&errand.input)?;
         let heads = vec![0; errand.processes];
-        Ok(Correct { node, errand, lines, sent: 0, heads, history, regions })
+        Ok(Correct { node, errand, lines, sent: 0, heads, history })
     }
 
     fn run(mut self, stop: &Stop) -> Result<Verdict, Failure> {
@@ -243,55 +238,33 @@ impl<F: Fabric> Correct<F> {
         self.finish()
     }
 
-    fn event(&mut self, kind: EventKind) -> Result<(), Failure> {
-        let process = checker::Process(u32::from(self.errand.me));
-        let event = checker::Event { t: now_ns(), process, incarnation: 1, kind };
-        let path = &self.errand.history;
-        self.history.event(&event).map_err(|error| Failure::cannot_write(path, &error))
-    }
-
     fn step(&mut self) -> Result<bool, Failure> {
-        let mut events = Vec::new();
         let mut evidences = Vec::new();
-        let (heads, limit) = (&mut self.heads, self.errand.payload_bytes);
-        let stream = |process: ProcessId| checker::Process(u32::from(process.0));
-        let worked = self.node.step(&mut |notice| match notice {
-            Notice::Deliver(sender, value) => {
-                heads[sender.index()] += 1;
-                let (len, hash) = (value.payload().len() as u32, xxh3_64(value.payload()));
-                let broadcast = checker::Broadcast { sender: stream(sender), index: value.index(), len, hash };
-                events.push(EventKind::Bdeliver(broadcast));
+        let Correct { node, heads, history, errand, .. } = self;
+        let worked = node.step(&mut |notice| {
+            history.notice(&notice);
+            match notice {
+                Notice::Deliver(sender, _) | Notice::Skip(sender, _) => heads[sender.index()] += 1,
+                Notice::Equivocation(evidence) => {
+                    let payload = |words: &[u64]| {
+                        let value = Value::new(words, words.len() * 8, true, errand.payload_bytes);
+                        value.map(|value| value.payload().to_vec()).unwrap_or_default()
+                    };
+                    let (ours, other) = (payload(&evidence.ours), payload(&evidence.other));
+                    let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                    evidences.push(Said::Evidence {
+                        sender: evidence.sender.0,
+                        index: evidence.index,
+                        ours: text(&ours),
+                        other: text(&other),
+                        witness: evidence.witness.0,
+                        proven: evidence.proven,
+                    });
+                }
+                Notice::Refused(..) => {}
             }
-            Notice::Skip(sender, index) => {
-                heads[sender.index()] += 1;
-                events.push(EventKind::Skip { sender: stream(sender), from: index, to: index });
-            }
-            Notice::Equivocation(evidence) => {
-                let payload = |words: &[u64]| {
-                    let value = Value::new(words, words.len() * 8, true, limit);
-                    value.map(|value| value.payload().to_vec()).unwrap_or_default()
-                };
-                let (ours, other) = (payload(&evidence.ours), payload(&evidence.other));
-                events.push(EventKind::Equivocation {
-                    sender: stream(evidence.sender),
-                    index: evidence.index,
-                    hash: xxh3_64(&ours),
-                    other: xxh3_64(&other),
-                    proven: evidence.proven,
-                });
-                let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-                evidences.push(Said::Evidence {
-                    sender: evidence.sender.0,
-                    index: evidence.index,
-                    ours: text(&ours),
-                    other: text(&other),
-                    witness: evidence.witness.0,
-                    proven: evidence.proven,
-                });
-            }
-            Notice::Refused(..) => {}
         });
-        events.into_iter().try_for_each(|event| self.event(event))?;
+        self.history.check()?;
         evidences.iter().try_for_each(say)?;
         Ok(worked)
     }
@@ -304,20 +277,15 @@ impl<F: Fabric> Correct<F> {
         let now = now_ns();
         let Ok(index) = self.node.broadcast(now, 1_000_000 + self.sent as u64, &payload) else { return Ok(false) };
         self.sent += 1;
-        let (len, hash) = (payload.len() as u32, xxh3_64(&payload));
-        let sender = checker::Process(u32::from(self.errand.me));
-        let kind = EventKind::Broadcast(checker::Broadcast { sender, index, len, hash });
-        let event = checker::Event { t: now, process: sender, incarnation: 1, kind };
-        let path = &self.errand.history;
-        self.history.event(&event).map_err(|error| Failure::cannot_write(path, &error))?;
+        self.history.broadcast(now, index, &payload);
+        self.history.check()?;
         Ok(true)
     }
 
     fn finish(mut self) -> Result<Verdict, Failure> {
-        let (bytes, limit) = (self.node.registered_bytes(), self.node.config().memory_bytes());
-        self.event(EventKind::Memory { bytes, limit: Some(limit), what: self.regions })?;
-        let path = &self.errand.history;
-        self.history.flush().map_err(|error| Failure::cannot_write(path, &error))?;
+        self.history.memory(&self.node);
+        self.history.flush();
+        self.history.check()?;
         let counts = self.node.counts();
         say(&Said::Summary {
             broadcasts: counts.broadcasts,

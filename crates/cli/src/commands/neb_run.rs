@@ -8,10 +8,12 @@ use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::NebConfig;
 use stentor::runtime::{ShmFabric, now_ns};
+use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, ProcessId, WaitMode};
 use stentor_fabric_shm::ShmConfig;
-use stentor_neb::{Authority, BroadcastError, Node, Notice};
+use stentor_neb::{Authority, Node, Notice};
 
+use super::neb_history::NebHistory;
 use crate::args::NebRun;
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Input, Interrupt, Line, Lines};
@@ -62,8 +64,26 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     let interrupt = Interrupt::catch()?;
     let node = start(config, neb, me, args, authority)?;
     output.note(&format!("{}: {}, quorum {}", args.id, neb.config().mode, neb.config().quorum()));
-    serve(node, &names, neb.config().payload_bytes, &interrupt)?;
+    // Only now: another process with this id may be writing that file.
+    let history = args.history.as_deref().map(|path| history(path, config.groups()[neb.group()].id(), &names, &node));
+    let mut serving = Serving { node, history: history.transpose()?, waiting: None };
+    let served = serving.run(&names, &interrupt);
+    // What was recorded until it failed is worth having, too.
+    serving.finish()?;
+    served?;
     Ok(Verdict::Good)
+}
+
+/// The history of this process, begun.
+fn history(path: &Path, group: &str, names: &[&str], node: &Node<ShmFabric>) -> Result<NebHistory, Failure> {
+    let builder = Cluster::builder().global_clock().group(group, names.iter().copied());
+    let cluster = builder.window(u64::from(node.config().window)).build();
+    let cluster = cluster.expect("a checked configuration names its processes once");
+    let mut history = NebHistory::new(path, cluster, node.me(), node.config())?;
+    history.memory(node);
+    history.flush();
+    history.check()?;
+    Ok(history)
 }
 
 fn authority(
@@ -108,59 +128,100 @@ fn start(
     Node::new(fabric, *sized, config.salt(), authority).map_err(|error| failed(&error))
 }
 
-fn serve(mut node: Node<ShmFabric>, names: &[&str], limit: usize, interrupt: &Interrupt) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::run(error, "standard output", "read it to its end");
-    let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), limit);
-    let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let (mut waiting, mut round, mut written) = (None, 0_u64, Ok(()));
-    while !interrupt.came() {
-        round += 1;
-        let mut worked = (round.is_multiple_of(64) || !node.is_connected()) && node.housekeep();
-        worked |= node.step(&mut |notice| {
-            let text = serde_json::to_string(&told(names, &notice)).expect("string keys");
-            if written.is_ok() {
-                written = writeln!(out, "{text}");
-            }
-        });
-        std::mem::replace(&mut written, Ok(())).map_err(failed)?;
-        worked |= broadcast(&mut node, &lines, &mut waiting)?;
-        if !worked {
-            out.flush().map_err(failed)?;
-            node.housekeep();
-        }
-        let slept = backoff.pause(node.fabric_mut(), worked, Duration::from_millis(5));
-        slept.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
-    }
-    out.flush().map_err(failed)
+/// A process at work.
+struct Serving {
+    node: Node<ShmFabric>,
+    history: Option<NebHistory>,
+    /// A line that was read and could not go out yet.
+    waiting: Option<Vec<u8>>,
 }
 
-/// Broadcasts the line that waits, or the next one. Whether there was one that could go.
-fn broadcast(node: &mut Node<ShmFabric>, lines: &Lines, waiting: &mut Option<Vec<u8>>) -> Result<bool, Failure> {
-    if !node.is_connected() {
-        return Ok(false);
-    }
-    let limit = node.config().payload_bytes;
-    if waiting.is_none() {
-        *waiting = match lines.next() {
-            Input::Line(Line::Text(line)) => Some(line),
-            Input::Line(Line::TooLong { number }) => {
-                let what = format_args!("line {number} is longer than {limit} bytes");
-                return Err(Failure::usage(what, "standard input", "shorten it, or raise payload_bytes in [neb]"));
+impl Serving {
+    fn run(&mut self, names: &[&str], interrupt: &Interrupt) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::run(error, "standard output", "read it to its end");
+        let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), self.node.config().payload_bytes);
+        let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let (mut round, mut written) = (0_u64, Ok(()));
+        while !interrupt.came() {
+            round += 1;
+            let mut worked = (round.is_multiple_of(64) || !self.node.is_connected()) && self.node.housekeep();
+            let history = &mut self.history;
+            worked |= self.node.step(&mut |notice| {
+                if let Some(history) = history {
+                    history.notice(&notice);
+                }
+                let text = serde_json::to_string(&told(names, &notice)).expect("string keys");
+                if written.is_ok() {
+                    written = writeln!(out, "{text}");
+                }
+            });
+            std::mem::replace(&mut written, Ok(())).map_err(failed)?;
+            worked |= self.broadcast(&lines)?;
+            if !worked {
+                out.flush().map_err(failed)?;
+                self.node.housekeep();
+                self.flush_history();
             }
-            Input::Line(Line::Unreadable { number, error }) => {
-                return Err(Failure::usage(error, format_args!("standard input, line {number}"), "give it text"));
-            }
-            Input::Later | Input::End => return Ok(false),
-        };
+            self.check_history()?;
+            let slept = backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(5));
+            slept.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
+        }
+        out.flush().map_err(failed)
     }
-    let Some(line) = waiting.as_deref() else { return Ok(false) };
-    match node.broadcast(now_ns(), 0, line) {
-        Ok(_) => *waiting = None,
-        Err(BroadcastError::Full) => return Ok(false),
-        Err(error) => return Err(Failure::run(error, "stentor neb run", "start it again")),
+
+    fn flush_history(&mut self) {
+        if let Some(history) = &mut self.history {
+            history.flush();
+        }
     }
-    Ok(true)
+
+    fn check_history(&mut self) -> Result<(), Failure> {
+        self.history.as_mut().map_or(Ok(()), NebHistory::check)
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        if let Some(history) = &mut self.history {
+            history.memory(&self.node);
+        }
+        self.flush_history();
+        self.check_history()
+    }
+
+    /// Broadcasts the line that waits, or the next one. Whether there was one that could go.
+    fn broadcast(&mut self, lines: &Lines) -> Result<bool, Failure> {
+        if !self.node.is_connected() {
+            return Ok(false);
+        }
+        if self.waiting.is_none() {
+            self.waiting = next_line(lines, self.node.config().payload_bytes)?;
+        }
+        let now = now_ns();
+        let Some(line) = self.waiting.take_if(|_| self.node.has_room(now)) else { return Ok(false) };
+        if let Some(history) = &mut self.history {
+            // Out of this process's hands before anybody gets it: if this process is killed next, others may deliver it.
+            history.broadcast(now, self.node.own_stream().next(), &line);
+            history.flush();
+            history.check()?;
+        }
+        let sent = self.node.broadcast(now, 0, &line);
+        sent.map_err(|error| Failure::run(error, "stentor neb run", "start it again"))?;
+        Ok(true)
+    }
+}
+
+fn next_line(lines: &Lines, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
+    match lines.next() {
+        Input::Line(Line::Text(line)) => Ok(Some(line)),
+        Input::Line(Line::TooLong { number }) => {
+            let what = format_args!("line {number} is longer than {limit} bytes");
+            Err(Failure::usage(what, "standard input", "shorten it, or raise payload_bytes in [neb]"))
+        }
+        Input::Line(Line::Unreadable { number, error }) => {
+            Err(Failure::usage(error, format_args!("standard input, line {number}"), "give it text"))
+        }
+        Input::Later | Input::End => Ok(None),
+    }
 }
 
 fn told<'a>(names: &[&'a str], notice: &Notice<'_>) -> Told<'a> {

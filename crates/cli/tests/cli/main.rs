@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod documents;
 mod neb;
+mod neb_history;
 mod roce;
 mod sim;
 mod support;

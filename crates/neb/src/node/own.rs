@@ -106,7 +106,7 @@ impl<F: Fabric> Node<F> {
         if self.removed.contains(self.end.me) {
             return Err(BroadcastError::Removed);
         }
-        if !self.own.stream.has_room(now_ns) || self.is_own_slot_in_use() {
+        if !self.has_room(now_ns) {
             return Err(BroadcastError::Full);
         }
         let layout = self.end.layout;
@@ -123,6 +123,13 @@ impl<F: Fabric> Node<F> {
         self.post_broadcasts();
         self.end.fabric.flush();
         Ok(index)
+    }
+
+    /// Whether a broadcast at this time is not refused as [`BroadcastError::Full`]. For who wants to record it before it
+    /// goes out; its index will be [`Broadcast::next`] of [`own_stream`](Node::own_stream).
+    #[must_use]
+    pub fn has_room(&mut self, now_ns: u64) -> bool {
+        self.own.stream.has_room(now_ns) && !self.is_own_slot_in_use()
     }
 
     /// Whether the NIC may still read the copy in the slot of the next index.
