@@ -34,14 +34,30 @@ pub struct Lies {
     pub host: bool,
     /// Writes garbage into its registers: other values, other things at other hosts, no values at all.
     pub garbage: bool,
+    /// Writes what belongs to the next index in the place of one, or leaves one out.
+    pub gap: bool,
+    /// Writes values that are longer than agreed.
+    pub too_long: bool,
     /// Does nothing of what a correct process does.
     pub silent: bool,
 }
 
 impl Lies {
     /// The names of all lies.
-    pub const NAMES: [&str; 10] =
-        ["two-values", "rewrite", "kill", "half", "old-laps", "overrun", "own-host", "host", "garbage", "silent"];
+    pub const NAMES: [&str; 12] = [
+        "two-values",
+        "rewrite",
+        "kill",
+        "half",
+        "old-laps",
+        "overrun",
+        "own-host",
+        "host",
+        "garbage",
+        "gap",
+        "too-long",
+        "silent",
+    ];
 
     /// The same with the lie of this name; `None` if there is none.
     #[must_use]
@@ -56,6 +72,8 @@ impl Lies {
             "own-host" => &mut self.own_host,
             "host" => &mut self.host,
             "garbage" => &mut self.garbage,
+            "gap" => &mut self.gap,
+            "too-long" => &mut self.too_long,
             "silent" => &mut self.silent,
             _ => return None,
         };
@@ -79,7 +97,7 @@ pub struct Liar<F: Fabric> {
     other_side: crate::ProcessSet,
     /// The rest of half a slot: to whom, where, what.
     half: Option<(ProcessId, u64, Vec<u64>)>,
-    /// Of so many indices one has two values.
+    /// Of so many indices one has two values, or is no good in another way.
     every: u64,
     /// Indices sent with two values.
     equivocated: u64,
@@ -175,7 +193,11 @@ impl<F: Fabric> Liar<F> {
         if peer == self.node.me() || index >= self.until || index >= freed + window + ahead {
             return false;
         }
-        let due = (index + 1).is_multiple_of(self.every);
+        let due = self.is_due(index);
+        if self.lies.gap && due && (chance >> 16).is_multiple_of(2) {
+            self.next[peer.index()] += 1;
+            return true;
+        }
         let other = self.lies.two_values && due && (self.other_side.contains(peer) != (chance >> 8).is_multiple_of(5));
         if !self.send(peer, index, u64::from(other)) {
             return false;
@@ -185,13 +207,21 @@ impl<F: Fabric> Liar<F> {
         true
     }
 
+    fn is_due(&self, index: u64) -> bool {
+        (index + 1).is_multiple_of(self.every)
+    }
+
     /// The record of one of its values.
     fn record(&self, index: u64, variant: u64) -> Vec<u64> {
         let layout = self.node.end.layout;
-        let mut record = vec![0; layout.record_words()];
+        let (limit, due) = (self.node.config().payload_bytes, self.is_due(index));
         let payload = [self.node.me().0 as u8, index as u8, variant as u8, 0xbb, 1, 2, 3, 4];
-        let payload = &payload[..payload.len().min(self.node.config().payload_bytes)];
-        let bytes = value::encode(index, 7_000 + index, payload, self.authority.as_ref(), &mut record[HEADER_WORDS..]);
+        let too_long = vec![0xbb; limit + 1];
+        let payload: &[u8] = if self.lies.too_long && due { &too_long } else { &payload[..payload.len().min(limit)] };
+        let said = index + u64::from(self.lies.gap && due);
+        // A byte more than agreed takes a word more at most.
+        let mut record = vec![0; layout.record_words() + 1];
+        let bytes = value::encode(said, 7_000 + index, payload, self.authority.as_ref(), &mut record[HEADER_WORDS..]);
         self.seal.close(layout.lap(index), bytes, &mut record);
         record.truncate(record_words(bytes));
         record

@@ -66,8 +66,8 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     output.note(&format!("{}: {}, quorum {}", args.id, neb.config().mode, neb.config().quorum()));
     // Only now: another process with this id may be writing that file.
     let history = args.history.as_deref().map(|path| history(path, config.groups()[neb.group()].id(), &names, &node));
-    let mut serving = Serving { node, history: history.transpose()?, waiting: None };
-    let served = serving.run(&names, &interrupt);
+    let mut serving = Serving { node, history: history.transpose()?, waiting: None, refusal: String::new() };
+    let served = serving.run(&names, &interrupt, |text| output.note(&format!("{}: {text}", args.id)));
     // What was recorded until it failed is worth having, too.
     serving.finish()?;
     served?;
@@ -134,10 +134,12 @@ struct Serving {
     history: Option<NebHistory>,
     /// A line that was read and could not go out yet.
     waiting: Option<Vec<u8>>,
+    /// What was said last of who is not let in.
+    refusal: String,
 }
 
 impl Serving {
-    fn run(&mut self, names: &[&str], interrupt: &Interrupt) -> Result<(), Failure> {
+    fn run(&mut self, names: &[&str], interrupt: &Interrupt, say: impl Fn(&str)) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::run(error, "standard output", "read it to its end");
         let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), self.node.config().payload_bytes);
         let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
@@ -161,6 +163,7 @@ impl Serving {
             if !worked {
                 out.flush().map_err(failed)?;
                 self.node.housekeep();
+                self.refusals(&say);
                 self.flush_history();
             }
             self.check_history()?;
@@ -168,6 +171,16 @@ impl Serving {
             slept.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
         }
         out.flush().map_err(failed)
+    }
+
+    /// Says who was not let in: a process of another cluster, or with another configuration. Nothing twice in a row.
+    fn refusals(&mut self, say: impl Fn(&str)) {
+        while let Some(refusal) = self.node.fabric_mut().next_refusal() {
+            if refusal.reason != self.refusal {
+                say(&format!("refused a connection: {}", refusal.reason));
+                self.refusal = refusal.reason;
+            }
+        }
     }
 
     fn flush_history(&mut self) {

@@ -51,6 +51,8 @@ fn no_lie_of_a_process_splits_or_stops_the_others() {
         "overrun",
         "host",
         "garbage",
+        "gap",
+        "too-long",
         "silent",
         "two-values,rewrite,kill,half,old-laps,overrun,own-host,host,garbage",
     ];
@@ -205,4 +207,40 @@ fn what_cannot_broadcast_is_refused() {
             .unwrap()],
     );
     refused(process(&scratch, &without, 1, &secrets[0]), "there is no [neb]");
+}
+
+#[test]
+fn a_line_that_is_too_long_and_a_process_with_other_keys_are_refused_by_name() {
+    use std::io::{BufRead, BufReader, Write};
+    let scratch = Scratch::new();
+    let (file, secrets) = four(&scratch);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let key = |secret: &Path| run(["neb", "key", secret.to_str().unwrap()]).stdout.trim().to_owned();
+    let other = scratch.path("other.key");
+    let strange = scratch.file("strange.toml", &text.replace(&key(&secrets[1]), &key(&other)));
+    // Process 2 believes in another key of its own; the first does not let it in.
+    let mut children: Vec<_> = [(1, &file, &secrets[0]), (2, &strange, &other)]
+        .map(|(n, file, secret)| process(&scratch, file, n, secret).spawn().unwrap())
+        .into();
+    let said = BufReader::new(children[0].stderr.take().unwrap());
+    let refusal = said.lines().map(Result::unwrap).find(|line| line.contains("refused a connection")).unwrap();
+    for part in ["g1.1: refused a connection: configurations differ", "g1.2", "start both with the same cluster.toml"] {
+        assert!(refusal.contains(part), "`{part}` is not in: {refusal}");
+    }
+    for child in &mut children {
+        signal("-TERM", child.id());
+        assert!(child.wait().unwrap().success());
+    }
+
+    let mut children: Vec<_> = (1..=4).map(|n| process(&scratch, &file, n, &secrets[n - 1]).spawn().unwrap()).collect();
+    writeln!(children[0].stdin.as_mut().unwrap(), "{}", "x".repeat(65)).unwrap();
+    let ran = ran(&children.remove(0).wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+    for part in ["line 1 is longer than 64 bytes", "standard input", "payload_bytes in [neb]"] {
+        assert!(ran.stderr.contains(part), "`{part}` is not in: {}", ran.stderr);
+    }
+    for child in &mut children {
+        signal("-TERM", child.id());
+        assert!(child.wait().unwrap().success());
+    }
 }

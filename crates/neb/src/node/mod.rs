@@ -14,6 +14,7 @@ mod stream;
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::store;
 
+use stentor_fabric::memory::WORD;
 use stentor_fabric::{
     AccessError, Completion, ConnectError, Event, Fabric, Opcode, ProcessId, QpId, QpState, RegisterError, Status,
 };
@@ -158,7 +159,8 @@ impl<F: Fabric> Node<F> {
         Ok(Node {
             streams: config.everybody().iter().map(stream).collect(),
             own: Own::new(&config, salt, me, &end.layout),
-            scratch: vec![0; end.layout.record_words()],
+            // A slot's: what is sealed and too long is told then, and not taken for torn.
+            scratch: vec![0; end.layout.slot_bytes() as usize / WORD],
             by_qp,
             end,
             authority,

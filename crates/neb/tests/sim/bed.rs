@@ -74,13 +74,14 @@ pub(crate) fn authority(config: &Config, me: u16) -> Option<Authority> {
     config.signed.then(|| Authority::new(SALT, ProcessId(me), &secret(me), &public).unwrap())
 }
 
+pub(crate) fn process(world: &World, config: &Config, me: u16, each: u64, bytes: usize) -> Process {
+    let node = Node::new(world.fabric(ProcessId(me)), *config, SALT, authority(config, me)).unwrap();
+    let world = world.clone();
+    Process { node, told: Vec::new(), left: each, sent: 0, sent_at: Vec::new(), world, bytes }
+}
+
 pub(crate) fn processes(world: &World, config: &Config, each: u64, bytes: usize) -> Vec<Option<Process>> {
-    let process = |me: u16| {
-        let node = Node::new(world.fabric(ProcessId(me)), *config, SALT, authority(config, me)).unwrap();
-        let world = world.clone();
-        Some(Process { node, told: Vec::new(), left: each, sent: 0, sent_at: Vec::new(), world, bytes })
-    };
-    (0..config.processes as u16).map(process).collect()
+    (0..config.processes as u16).map(|me| Some(process(world, config, me, each, bytes))).collect()
 }
 
 /// Runs until everybody has told `outcomes` things, or the time is over. Returns what each told.

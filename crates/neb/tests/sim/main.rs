@@ -1,5 +1,6 @@
 //! The real node on simulated NICs.
 
+mod bad_input;
 mod bed;
 mod hops;
 mod runs;

@@ -1,0 +1,167 @@
+//! Input that nobody should give: it is refused by name, the process that gave it is not believed any more, and everybody
+//! else goes on.
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, World};
+use stentor_neb::{Authority, BroadcastError, Config, FaultModel, Liar, Lies, Mode, Node, ProcessSet};
+
+use crate::bed::{Process, SALT, Told, authority, payload, process};
+
+const EACH: u64 = 20;
+const BYTES: usize = 12;
+/// Who gives the bad input.
+const BAD: u16 = 3;
+/// Every so many indices of a liar are bad.
+const EVERY: u64 = 4;
+
+/// Four processes, of which one may lie. A longer payload than agreed still fits into a slot.
+fn four(signed: bool) -> Config {
+    let config = Config::new(4, Mode::Quorum(FaultModel::LyingHosts), 1);
+    // Who understands nothing frees nothing: the others wait for it no longer than this.
+    Config { window: 8, payload_bytes: 24, signed, patience_ns: 500_000, ..config }
+}
+
+enum Either {
+    Correct(Box<Process>),
+    Liar(Box<Liar<stentor_fabric_sim::SimFabric>>, World, u64),
+}
+
+impl Actor for Either {
+    fn step(&mut self, now_ns: u64) -> bool {
+        match self {
+            Either::Correct(process) => process.step(now_ns),
+            Either::Liar(liar, world, state) => {
+                world.wake_at(liar.node().me(), now_ns + 1_500);
+                let chance = || {
+                    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    *state >> 24
+                };
+                liar.step(chance, &mut |_| {});
+                false
+            }
+        }
+    }
+}
+
+/// Runs three correct processes beside whatever `bad` makes; what the three told.
+fn beside(config: &Config, seed: u64, bad: impl FnOnce(&World) -> Either) -> Vec<Vec<Told>> {
+    let world = World::new(SimConfig::new(config.processes, seed, NetworkModel::adversarial()));
+    let correct = |me| Some(Either::Correct(Box::new(process(&world, config, me, EACH, BYTES))));
+    let mut actors: Vec<_> = (0..BAD).map(correct).collect();
+    actors.push(Some(bad(&world)));
+    world.run(&mut actors, 20_000_000, |_, _| false);
+    let told = |actor| match actor {
+        Either::Correct(process) => Some(process.told.into_iter().map(|(_, told)| told).collect()),
+        Either::Liar(..) => None,
+    };
+    actors.into_iter().take(usize::from(BAD)).flatten().filter_map(told).collect()
+}
+
+/// A process as the others are, but for what is given.
+fn strange(world: &World, config: Config, salt: u64, authority: Option<Authority>) -> Either {
+    let node = Node::new(world.fabric(ProcessId(BAD)), config, salt, authority).unwrap();
+    let bytes = config.payload_bytes;
+    let world = world.clone();
+    Either::Correct(Box::new(Process { node, told: vec![], left: EACH, sent: 0, sent_at: vec![], world, bytes }))
+}
+
+fn liar(world: &World, config: Config, lies: Lies, seed: u64) -> Either {
+    let fabric = world.fabric(ProcessId(BAD));
+    let plan = (EACH, ProcessSet::EMPTY);
+    let liar = Liar::new(fabric, config, SALT, authority(&config, BAD), lies, plan).unwrap();
+    Either::Liar(Box::new(liar.equivocating_every(EVERY)), world.clone(), seed)
+}
+
+/// The three delivered everything of each other, and of the bad one nothing from `from` on. What they say against it.
+fn unharmed(told: &[Vec<Told>], from: u64) -> Vec<String> {
+    for (me, told) in told.iter().enumerate() {
+        for sender in 0..BAD {
+            let got = told.iter().filter_map(|told| match told {
+                Told::Deliver(from, index, key, bytes) if *from == sender => Some((*index, *key, bytes.clone())),
+                _ => None,
+            });
+            let expected: Vec<_> = (0..EACH).map(|n| (n, 1000 + n, payload(sender, n, BYTES))).collect();
+            assert_eq!(got.collect::<Vec<_>>(), expected, "p{me} of p{sender}");
+        }
+        let wrong = |told: &&Told| match told {
+            Told::Deliver(BAD, index, ..) => *index >= from,
+            Told::Refused(sender, _) | Told::Skip(sender, _) | Told::Equivocation(sender, ..) => *sender != BAD,
+            Told::Deliver(..) => false,
+        };
+        assert_eq!(told.iter().find(wrong), None, "p{me}");
+    }
+    let refused = |told: &Told| match told {
+        Told::Refused(BAD, why) => Some(why.clone()),
+        _ => None,
+    };
+    told.iter().flatten().filter_map(refused).collect()
+}
+
+#[test]
+fn a_payload_that_is_too_long_is_not_taken_and_costs_no_index() {
+    let config = four(false);
+    let world = World::new(SimConfig::new(config.processes, 1, NetworkModel::adversarial()));
+    let mut node = Node::new(world.fabric(ProcessId(0)), config, SALT, None).unwrap();
+    let refused = node.broadcast(0, 0, &[0; 25]).unwrap_err();
+    assert_eq!(refused, BroadcastError::TooLong { bytes: 25, limit: 24 });
+    assert_eq!(refused.to_string(), "a payload of 25 bytes: at most 24 are agreed on (`payload_bytes`)");
+    assert_eq!(node.broadcast(0, 0, &[0; 24]), Ok(0));
+}
+
+#[test]
+fn a_sealed_value_that_is_too_long_ends_its_senders_stream() {
+    for (seed, signed) in [(1, false), (2, false), (3, true)] {
+        let config = four(signed);
+        let lies = Lies { too_long: true, ..Lies::default() };
+        let refused = unharmed(&beside(&config, seed, |world| liar(world, config, lies, seed)), EVERY - 1);
+        let bytes = if signed { 120 } else { 56 };
+        let why = format!("a value of {bytes} bytes whose header says 25 of payload; at most 24 are agreed on");
+        assert_eq!(refused, vec![why; 3]);
+    }
+}
+
+#[test]
+fn a_sender_that_may_send_more_than_the_others_agreed_on_is_refused() {
+    let config = four(false);
+    let generous = Config { payload_bytes: 32, ..config };
+    let refused = unharmed(&beside(&config, 1, |world| strange(world, generous, SALT, None)), 0);
+    assert_eq!(refused, ["a value of 56 bytes whose header says 32 of payload; at most 24 are agreed on"; 3]);
+}
+
+#[test]
+fn an_index_that_is_left_out_is_told_or_waited_for_and_nothing_behind_it_is_delivered() {
+    let mut told_of = 0;
+    for seed in 0..8 {
+        let config = four(seed % 2 == 1);
+        let lies = Lies { gap: true, ..Lies::default() };
+        let refused = unharmed(&beside(&config, seed, |world| liar(world, config, lies, seed + 1)), EVERY - 1);
+        assert!(refused.iter().all(|why| why == "index gap: index 4 lies where 3 belongs"), "{refused:?}");
+        told_of += refused.len();
+    }
+    // Of each liar and process half are left out for good: that cannot be told from a sender that is slow.
+    assert!((4..=20).contains(&told_of), "{told_of} of 24");
+}
+
+#[test]
+fn signatures_with_another_key_or_for_another_cluster_are_refused() {
+    let config = four(true);
+    let secret = |n: u16| [n as u8 + 1; 32];
+    let public: Vec<_> = (0..4).map(|n| Authority::public_of(&secret(n))).collect();
+    let cluster = Authority::new(SALT + 1, ProcessId(BAD), &secret(BAD), &public).unwrap();
+    let mut others = public;
+    others[usize::from(BAD)] = Authority::public_of(&[99; 32]);
+    let key = Authority::new(SALT, ProcessId(BAD), &[99; 32], &others).unwrap();
+    for authority in [cluster, key] {
+        let refused = unharmed(&beside(&config, 1, |world| strange(world, config, SALT, Some(authority))), 0);
+        assert_eq!(refused, ["the signature of index 0 is not p3's: another key or another cluster"; 3]);
+    }
+}
+
+#[test]
+fn what_a_process_of_another_cluster_seals_is_nothing() {
+    for signed in [false, true] {
+        let config = four(signed);
+        let strange = |world: &World| strange(world, config, SALT + 1, authority(&config, BAD));
+        assert_eq!(unharmed(&beside(&config, 1, strange), 0), [""; 0]);
+    }
+}
