@@ -36,6 +36,9 @@ pub struct ClientState {
     pub closed: u64,
     /// The assigned slots from there on.
     pub entries: Vec<Entry>,
+    /// Behind them, in rising order, the slots whose bodies are held and that are not assigned, with the sequences. What is
+    /// held by a majority in one ballot is synced; so who promises another ballot says what it holds.
+    pub held: Vec<(u64, u64)>,
 }
 
 /// One assigned message.
@@ -61,6 +64,11 @@ const VOID: u64 = 2;
 const VECTOR: u64 = 4;
 
 impl State {
+    /// What is held and not assigned does not matter any more.
+    pub(crate) fn forget_held(&mut self) {
+        self.clients.iter_mut().for_each(|client| client.held.clear());
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u64>) {
         out.extend_from_slice(&[self.synced.to_word(), self.counter, self.clock, self.delivered]);
         out.push(self.known.len() as u64);
@@ -70,6 +78,8 @@ impl State {
             out.extend_from_slice(&[client.delivered, client.from, client.freed, client.closed]);
             out.push(client.entries.len() as u64);
             client.entries.iter().for_each(|entry| entry.encode(out));
+            out.push(client.held.len() as u64);
+            out.extend(client.held.iter().flat_map(|(slot, sequence)| [slot, sequence]));
         }
     }
 
@@ -103,7 +113,15 @@ impl ClientState {
         if delivered < from || delivered > assigned {
             return Err(LetterError::Value("number of delivered slots"));
         }
-        Ok(ClientState { delivered, from, freed, closed, entries })
+        let mut held: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..words.length()? {
+            let (slot, sequence) = (words.next()?, words.next()?);
+            if slot < held.last().map_or(assigned, |(last, _)| last + 1) || slot == u64::MAX {
+                return Err(LetterError::Value("held slot"));
+            }
+            held.push((slot, sequence));
+        }
+        Ok(ClientState { delivered, from, freed, closed, entries, held })
     }
 
     /// The first slot that is not assigned.

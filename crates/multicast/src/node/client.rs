@@ -315,14 +315,19 @@ impl<F: Fabric> Client<F> {
         Ok(submitted)
     }
 
-    /// Slots below this are held or freed by a majority of the group.
+    /// Slots below this are held or freed by a majority of the group, in one ballot.
     fn held(&self, group: GroupId) -> u64 {
-        let mut held = [0_u64; Topology::MAX_MEMBERS];
-        for (held, target) in held.iter_mut().zip(&self.rings[usize::from(group.0)].targets) {
-            *held = target.told.map_or(0, |told| told.held);
-        }
-        held.sort_unstable_by(|a, b| b.cmp(a));
-        held[self.topology.majority(group) as usize - 1].max(self.sender.freed(group))
+        let told = || self.rings[usize::from(group.0)].targets.iter().filter_map(|target| target.told);
+        let in_ballot = |ballot| {
+            let mut held = [0_u64; Topology::MAX_MEMBERS];
+            for (held, told) in held.iter_mut().zip(told().filter(|told| told.held.ballot == ballot)) {
+                *held = told.held.slots;
+            }
+            held.sort_unstable_by(|a, b| b.cmp(a));
+            held[self.topology.majority(group) as usize - 1]
+        };
+        let held = told().map(|told| in_ballot(told.held.ballot)).max().unwrap_or(0);
+        held.max(self.sender.freed(group))
     }
 
     #[inline]
@@ -405,7 +410,7 @@ impl<F: Fabric> Client<F> {
         }
         let targets = self.rings.iter().flat_map(|ring| &ring.targets);
         let seen = targets.clone().filter_map(|target| target.told).map(|told| told.sequence).max().unwrap_or(0);
-        let said = targets.filter_map(|target| target.told.map(|told| (target.peer, told.freed, told.held)));
+        let said = targets.filter_map(|target| target.told.map(|told| (target.peer, told.freed, told.held.slots)));
         let all: Vec<_> = said.collect();
         if seen > 0 || all.len() < self.topology.all_members() {
             if self.once != all || self.first == 0 || seen > self.first {
@@ -456,7 +461,7 @@ impl<F: Fabric> Client<F> {
         }
         let slots = told.clone().map(|told| told.freed).max().unwrap_or(0);
         let agreed = told.clone().filter(|told| told.freed == slots).count() >= enough;
-        if !agreed || told.clone().any(|told| told.held != told.freed) {
+        if !agreed || told.clone().any(|told| told.held.slots != told.freed) {
             return Err(SubmitError::Unfinished { client: self.sender.client().0, group: group.0 });
         }
         Ok(slots)

@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 use super::CONTROL;
 use super::greeting::Start;
 use super::posting::Link;
+use crate::{Ballot, Limits};
 
 /// A ring that a peer writes.
 #[derive(Debug)]
@@ -32,11 +33,40 @@ pub(super) struct CreditOut {
     last: u64,
 }
 
-/// Words of a credit: position freed, slots freed (receives consumed, between members), highest sequence, slots held,
-/// the generation of the ring's start.
+/// Words of a credit: position freed, slots freed (receives consumed, between members), highest sequence, slots held and
+/// in which ballot (see [`Held`]), the generation of the ring's start.
 pub(super) const CREDIT_WORDS: usize = 5;
 /// Bytes of a credit's record: what a fabric must take inline.
 pub(super) const CREDIT_BYTES: usize = (HEADER_WORDS + CREDIT_WORDS) * WORD;
+
+/// What a member holds of a client, and the largest ballot that it has promised: what a majority holds in one ballot is
+/// not forgotten, whoever loses its memory, because who promises another ballot says what it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Held {
+    /// Slots below this are held or freed.
+    pub(super) slots: u64,
+    /// The ballot's lower bits: enough to tell two apart that are less than 2^31 campaigns away from each other.
+    pub(super) ballot: u64,
+}
+
+/// More than the largest window.
+const HELD_BITS: u32 = 17;
+const _: () = assert!((Limits::MAX_WINDOW as u64) < 1 << HELD_BITS);
+
+impl Held {
+    pub(super) fn new(slots: u64, ballot: Ballot) -> Self {
+        Held { slots, ballot: ballot.to_word() & (u64::MAX >> HELD_BITS) }
+    }
+
+    /// As a word; `freed` goes with it.
+    pub(super) fn to_word(self, freed: u64) -> u64 {
+        self.slots.saturating_sub(freed).min((1 << HELD_BITS) - 1) | self.ballot << HELD_BITS
+    }
+
+    pub(super) fn from_word(word: u64, freed: u64) -> Self {
+        Held { slots: freed.saturating_add(word & ((1 << HELD_BITS) - 1)), ballot: word >> HELD_BITS }
+    }
+}
 
 impl CreditOut {
     pub(super) fn new(seal: Seal, link: usize, offset: u64) -> Self {

@@ -25,7 +25,7 @@ use super::outbound::{Outbound, scratch};
 use super::posting::Quiet;
 use super::pulse::Pulses;
 use super::store::Store;
-use crate::{ClientId, GroupId, Limits, MemoryUse, Place, Replica, ReplicaConfig, Topology, Variant};
+use crate::{Ballot, ClientId, GroupId, Limits, MemoryUse, Place, Replica, ReplicaConfig, Topology, Variant};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
 const RECORDS_PER_STEP: usize = 64;
@@ -65,6 +65,8 @@ pub struct Member<F: Fabric> {
     reads: Option<ProcessId>,
     stream_out: Outbound,
     recovery: Recovery,
+    /// The ballot that clients were told with what is held.
+    told_promise: Ballot,
     pulses: Pulses,
     outputs: Outputs,
     /// Outboxes that did not go out wholly.
@@ -144,6 +146,7 @@ impl<F: Fabric> Member<F> {
             completions: [NO_COMPLETION; 16],
             reads: (leader != me).then_some(leader),
             recovery: Recovery::default(),
+            told_promise: replica.promised(),
             pulses,
             fabric,
             replica,
@@ -266,6 +269,7 @@ impl<F: Fabric> Member<F> {
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
             worked |= self.recover(now, app);
+            self.tell_promise();
         }
         // First what others wait for.
         let left_over = self.send_outboxes();

@@ -20,7 +20,7 @@ use stentor_fabric::{
 };
 
 use super::greeting::Start;
-use super::inbound::CREDIT_WORDS;
+use super::inbound::{CREDIT_WORDS, Held};
 use super::posting::Link;
 use super::{NodeError, STAGING};
 
@@ -65,8 +65,8 @@ pub(super) struct Told {
     pub(super) freed: u64,
     /// Highest sequence seen (for clients).
     pub(super) sequence: u64,
-    /// Slots below this are held or freed (for clients).
-    pub(super) held: u64,
+    /// What is held or freed (for clients).
+    pub(super) held: Held,
 }
 
 /// One peer that gets the ring's records.
@@ -284,7 +284,7 @@ impl Outbound {
                 && generation == target.generation
             {
                 target.freed = self.writer.absorb(target.freed, position);
-                target.told = Some(Told { freed, sequence, held });
+                target.told = Some(Told { freed, sequence, held: Held::from_word(held, freed) });
                 any = true;
             }
         }

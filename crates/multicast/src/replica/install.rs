@@ -45,7 +45,7 @@ impl Replica {
             }
         }
         let window = self.config.window as usize;
-        if state.clients.iter().any(|client| client.entries.len() > window) {
+        if state.clients.iter().any(|client| client.entries.len() + client.held.len() > window) {
             return Err(Rejected::State("more messages than a window holds"));
         }
         Ok(())
@@ -53,7 +53,21 @@ impl Replica {
 
     /// Whether a state retains less than this member needs.
     pub(super) fn is_behind(&self, state: &State) -> bool {
-        self.windows.iter().zip(&state.clients).any(|(window, client)| window.is_behind(client))
+        let mut clients = (0..).map(ClientId).zip(self.windows.iter().zip(&state.clients));
+        clients.any(|(client, (window, state))| window.is_behind(client, state))
+    }
+
+    /// The same, whatever the state's process holds besides.
+    fn retains_less(&self, state: &State) -> bool {
+        self.windows.iter().zip(&state.clients).any(|(window, client)| window.retains_less(client))
+    }
+
+    /// Messages that a state's process holds, unassigned, and that are missing here.
+    pub(super) fn lacks_held<'a>(&'a self, state: &'a State) -> impl Iterator<Item = Subject> + use<'a> {
+        let clients = (0..).map(ClientId).zip(self.windows.iter().zip(&state.clients));
+        clients.flat_map(|(client, (window, state))| {
+            window.lacks_held(client, state).map(move |sequence| Subject { client, sequence })
+        })
     }
 
     /// Messages of a state whose bodies are needed and missing.
@@ -125,7 +139,7 @@ impl Replica {
             return;
         }
         let again = ballot == self.ballot && self.joining.is_none();
-        if again && counter <= self.counter && !self.is_behind(state) {
+        if again && counter <= self.counter && !self.retains_less(state) {
             effects.letter(leader, &Letter::Installed { ballot });
             return;
         }
@@ -135,7 +149,12 @@ impl Replica {
         if snapshot {
             self.jump(state, effects);
         }
-        self.stage = Stage::Installing(Box::new(Pending { ballot, counter, state: state.clone() }));
+        let mut state = state.clone();
+        if self.joining.is_none() {
+            // Who has its memory holds what it was counted for.
+            state.forget_held();
+        }
+        self.stage = Stage::Installing(Box::new(Pending { ballot, counter, state }));
         self.age = 0;
         self.go_on_installing(true, effects);
     }
@@ -151,7 +170,7 @@ impl Replica {
             return;
         }
         if !planted!(self.config.plant, StateWithoutBodies) {
-            let mut lacks = self.lacks(&pending.state).peekable();
+            let mut lacks = self.lacks(&pending.state).chain(self.lacks_held(&pending.state)).peekable();
             if lacks.peek().is_some() {
                 if ask {
                     lacks.for_each(|subject| effects.letter(leader, &Letter::WantBody(subject)));
@@ -205,8 +224,11 @@ impl Replica {
 
     /// Sends this leader's state to a member, with the application's if `snapshot`; the stream goes on from there.
     pub(super) fn install_at<E: Effects>(&mut self, to: ProcessId, snapshot: bool, effects: &mut E) {
-        let (ballot, counter, state) = (self.ballot, self.counter, self.state());
+        let (ballot, counter, mut state) = (self.ballot, self.counter, self.state());
         let admits = self.admitted.clone();
+        if !admits.iter().any(|(process, _)| *process == to) {
+            state.forget_held();
+        }
         // Sent again until it is known to be installed.
         self.installed &= !self.config.topology.member_bit(self.group, to).unwrap_or(0);
         effects.letter(to, &Letter::Install { ballot, counter, state, admits, snapshot });

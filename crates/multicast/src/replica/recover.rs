@@ -46,7 +46,9 @@ impl Replica {
         let highest = self.promised.max(self.known(self.group));
         let ballot = Ballot::new(highest.number() + 1, self.config.me);
         self.promise(ballot);
-        self.stage = Stage::Campaigning(Box::new(Candidacy { promises: vec![(self.config.me, self.state())] }));
+        let mut own = self.state();
+        own.forget_held();
+        self.stage = Stage::Campaigning(Box::new(Candidacy { promises: vec![(self.config.me, own)] }));
         self.age = 0;
         for member in self.others() {
             effects.letter(member, &Letter::Campaign { ballot });
@@ -102,12 +104,17 @@ impl Replica {
     }
 
     /// Takes over, if a majority has promised and nothing is missing; asks for what is missing.
+    ///
+    /// A promise counts when all that its process holds is held here. So of what a majority held in one ballot, nothing is
+    /// forgotten: one of them has promised, or lost its memory since and was given it with the state of a leader that had
+    /// it, by the same reason.
     pub(super) fn count_promises<E: Effects>(&mut self, effects: &mut E) {
-        let Some((donor, state)) = self.best_promise() else { return };
         if let Some(ahead) = self.promised_ahead() {
             effects.letter(ahead, &Letter::Behind { ballot: self.promised });
             return;
         }
+        self.want_held(effects);
+        let Some((donor, state)) = self.best_promise() else { return };
         if donor == self.config.me {
             let state = state.clone();
             self.take_over(&state, effects);
@@ -124,6 +131,24 @@ impl Replica {
         }
     }
 
+    /// Asks for what processes hold that promised, and that is missing here.
+    fn want_held<E: Effects>(&mut self, effects: &mut E) {
+        if !matches!(self.stage, Stage::Campaigning(_)) {
+            return;
+        }
+        let Stage::Campaigning(mut candidacy) = std::mem::replace(&mut self.stage, Stage::Idle) else { return };
+        for (process, state) in &mut candidacy.promises {
+            let mut lacks = self.lacks_held(state).peekable();
+            if lacks.peek().is_some() {
+                lacks.for_each(|subject| effects.letter(*process, &Letter::WantBody(subject)));
+            } else {
+                drop(lacks);
+                state.forget_held();
+            }
+        }
+        self.stage = Stage::Campaigning(candidacy);
+    }
+
     /// Of a majority's promises the longest processed prefix among those with the highest synced ballot, and whose it is.
     fn best_promise(&self) -> Option<(ProcessId, &State)> {
         let Stage::Campaigning(candidacy) = &self.stage else { return None };
@@ -134,11 +159,12 @@ impl Replica {
         if planted!(self.config.plant, WaitsForAll) {
             enough = self.config.topology.size(self.group) as u32;
         }
-        if (candidacy.promises.len() as u32) < enough {
+        let mut complete = candidacy.promises.iter().filter(|(_, state)| self.lacks_held(state).next().is_none());
+        if (complete.clone().count() as u32) < enough {
             return None;
         }
-        let mut best = candidacy.promises.first()?;
-        for promise in &candidacy.promises[1..] {
+        let mut best = complete.next()?;
+        for promise in complete {
             let farther = if planted!(self.config.plant, CounterBeforeBallot) {
                 (promise.1.counter, promise.1.synced) > (best.1.counter, best.1.synced)
             } else {
@@ -155,6 +181,9 @@ impl Replica {
     /// what the best one's, a leader's, does not know to be decided.
     fn promised_ahead(&self) -> Option<ProcessId> {
         let Stage::Campaigning(candidacy) = &self.stage else { return None };
+        if (candidacy.promises.len() as u32) < self.config.topology.majority(self.group) {
+            return None;
+        }
         let mut ahead = candidacy.promises.iter().filter(|(_, state)| self.is_behind(state));
         ahead.next().map(|(process, _)| *process)
     }
@@ -172,7 +201,7 @@ impl Replica {
 
     /// A promised state, with the application's.
     pub(super) fn on_transfer<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, state: &State, effects: &mut E) {
-        if ballot != self.promised || self.best_promise().is_none() {
+        if ballot != self.promised {
             return;
         }
         let Stage::Campaigning(candidacy) = &mut self.stage else { return };

@@ -10,8 +10,8 @@
 //!   of its successor, which multicasts nothing before all members hold nothing undelivered, gaps included. A member that
 //!   was greeted by a successor does not let the process before it come back, so who lives and has nothing void has a
 //!   majority, and who has lost that is told (`About::Superseded`).
-//!   (A member that lost its memory lacks what it held. So what was synced with its help can be made void while the others
-//!   that hold it are cut off from the leader: `docs/hazards.md`.)
+//!   A member that lost its memory lacks what it held; but the leader that takes it in has that from who promised
+//!   (`count_promises`), and so it has it, too.
 //! - *A void counts when it is settled*: when a majority of the group has processed an entry that says so under one ballot.
 //!   Then every later leader's state has it, as it has what a majority acknowledged: nobody assigned the slot before, so no
 //!   majority acknowledged what is in it, and nobody will. Until then a new leader may lack it and assign the slot; so no

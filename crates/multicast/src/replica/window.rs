@@ -269,12 +269,37 @@ impl Window {
     /// What is processed here: every assigned slot that is retained.
     pub(super) fn state(&self) -> ClientState {
         let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry()).collect();
-        ClientState { delivered: self.delivered, from: self.base, freed: self.freed, closed: self.closed, entries }
+        let (delivered, from, freed, closed) = (self.delivered, self.base, self.freed, self.closed);
+        let end = self.top.min(self.base + self.slots.len() as u64);
+        let held = (self.assigned..end).map(|slot| (slot, self.slot(slot)));
+        let held = held.filter(|(_, message)| message.body).map(|(slot, message)| (slot, message.sequence)).collect();
+        ClientState { delivered, from, freed, closed, entries, held }
+    }
+
+    /// Whether something below what this state retains is not delivered here, or something that its process holds is so far
+    /// ahead that it finds no place before that.
+    pub(super) fn is_behind(&self, client: ClientId, state: &ClientState) -> bool {
+        let beyond = |(slot, sequence): &(u64, u64)| {
+            matches!(self.admit(client, *slot, *sequence), Err(Rejected::BeyondWindow { .. }))
+        };
+        self.retains_less(state) || state.held.last().is_some_and(beyond)
     }
 
     /// Whether something below what this state retains is not delivered here.
-    pub(super) fn is_behind(&self, state: &ClientState) -> bool {
+    pub(super) fn retains_less(&self, state: &ClientState) -> bool {
         state.from > self.delivered
+    }
+
+    /// The messages that a state's process holds, that it has not got assigned, and that may be taken here, by sequence.
+    pub(super) fn lacks_held<'a>(
+        &'a self,
+        client: ClientId,
+        state: &'a ClientState,
+    ) -> impl Iterator<Item = u64> + use<'a> {
+        let wanted = move |slot, sequence| {
+            matches!(self.admit(client, slot, sequence), Ok(Some(_)) | Err(Rejected::BeyondWindow { .. }))
+        };
+        state.held.iter().filter(move |(slot, sequence)| wanted(*slot, *sequence)).map(|(_, sequence)| *sequence)
     }
 
     /// The messages of a state whose bodies are needed here and missing, by sequence.

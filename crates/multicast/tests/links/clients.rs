@@ -2,7 +2,7 @@
 
 use stentor_fabric::{Fabric, ProcessId, QpId, QpState};
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::{GroupId, MessageId, SubmitError};
+use stentor_multicast::{ClientId, GroupId, MessageId, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -49,6 +49,41 @@ fn synced_means_read_by_a_majority_of_every_destination_group() {
     assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
     bed.run(60 * SETTLED_NS);
     assert_eq!((bed.clients[0].synced_up_to(), bed.clients[0].delivered_up_to()), (next.sequence, next.sequence));
+}
+
+/// One member holds a message and promised nothing since; another one gets it after it promised a new ballot, of whose leader
+/// it is not known that it heard of the message. Together they are a majority, but nobody knows that it will not be
+/// forgotten: the first may have lost its memory by now.
+#[test]
+fn what_is_held_counts_in_one_ballot() {
+    for campaigns in [false, true] {
+        let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+        bed.run(RECONNECTED_NS);
+        let (first, second, leader, client) = (1, 0, 2, 3);
+        bed.cut(client, leader, 2 * SETTLED_NS);
+        bed.cut(client, second, SETTLED_NS);
+        for other in [second, leader] {
+            bed.cut(first, other, 2 * SETTLED_NS);
+        }
+        bed.run(1000);
+        let id = bed.submit(0, &[0], b"held by one").expect("all are connected");
+        bed.run(SETTLED_NS / 4);
+        if campaigns {
+            bed.members[usize::from(leader)].campaign().expect("it is a member");
+            bed.world.wake_at(ProcessId(leader), bed.world.now_ns());
+        }
+        bed.run(SETTLED_NS / 2);
+        let promised = bed.members[usize::from(second)].replica().promised();
+        assert_eq!(promised.number(), if campaigns { 2 } else { 1 });
+        assert_eq!(bed.clients[0].synced_up_to(), 0);
+        // The second gets it.
+        bed.run(SETTLED_NS);
+        let held = [first, second, leader].map(|n| bed.members[usize::from(n)].replica().first_held(ClientId(0)));
+        assert_eq!((held, bed.delivered[0].len()), ([0, 0, 0], 0));
+        assert_eq!(bed.clients[0].synced_up_to(), if campaigns { 0 } else { id.sequence });
+        bed.run(10 * RECONNECTED_NS);
+        assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
+    }
 }
 
 #[test]

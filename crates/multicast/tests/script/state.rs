@@ -3,7 +3,7 @@
 
 use stentor_fabric::ProcessId;
 use stentor_multicast::{
-    Ballot, ClientState, Destination, Entry, GroupId, Letter, LetterError, Rejected, State, Variant,
+    Ballot, ClientId, ClientState, Destination, Entry, GroupId, Letter, LetterError, Rejected, State, Subject, Variant,
 };
 
 use super::process::{Effect, Process, led_by};
@@ -19,7 +19,7 @@ fn entry(sequence: u64) -> Entry {
 
 /// A state of groups of 3 and 3 with two clients: one message of client 0 is assigned.
 fn state() -> State {
-    let assigned = ClientState { entries: vec![entry(1)], ..ClientState::default() };
+    let assigned = ClientState { entries: vec![entry(1)], held: vec![(1, 2)], ..ClientState::default() };
     State {
         synced: led_by(0),
         counter: 1,
@@ -93,6 +93,33 @@ fn states_of_strangers_are_refused() {
     assert_eq!(follower().letter(1, &other), Err(Rejected::Sender(ProcessId(1))), "it takes in another group's member");
 }
 
+#[test]
+fn a_promise_counts_when_what_its_process_holds_is_here() {
+    let mut candidate = Process::new(super::process::TWO_GROUPS, 2, Variant::V2);
+    let ballot = candidate.campaign();
+    let mut held = State { clients: vec![ClientState::default(); 2], ..state() };
+    held.clients[0].held = vec![(0, 1)];
+    let effects = candidate.letter(1, &Letter::Promise { ballot, state: held }).expect("sound");
+    let wanted = Letter::WantBody(Subject { client: ClientId(0), sequence: 1 });
+    assert_eq!(effects, [Effect::Letter { to: 1, letter: wanted }], "a majority, but it may forget what is synced");
+    let effects = candidate.message(0, 1, &[(0, 0)]).expect("the body");
+    let installs = |effect: &Effect| matches!(effect, Effect::Letter { letter: Letter::Install { .. }, .. });
+    assert_eq!(effects.iter().filter(|effect| installs(effect)).count(), 2, "{effects:?}");
+}
+
+#[test]
+fn whoever_comes_back_installs_what_the_leader_holds() {
+    let mut joiner = Process::joining(super::process::TWO_GROUPS, 2);
+    let mut held = State { clients: vec![ClientState::default(); 2], ..state() };
+    held.clients[0].held = vec![(0, 1)];
+    let admits = vec![(ProcessId(2), 2)];
+    let install = Letter::Install { ballot: second(), counter: 0, state: held, admits, snapshot: true };
+    let wanted = Letter::WantBody(Subject { client: ClientId(0), sequence: 1 });
+    assert_eq!(joiner.letter(1, &install).expect("sound"), [Effect::Letter { to: 1, letter: wanted }]);
+    let effects = joiner.message(0, 1, &[(0, 0)]).expect("the body");
+    assert_eq!(effects, [Effect::Letter { to: 1, letter: Letter::Installed { ballot: second() } }]);
+}
+
 /// Every prefix of a letter, a letter with more behind it, and every word replaced by a number that no length can be.
 #[test]
 fn a_snapshot_that_lies_about_its_length_is_no_letter() {
@@ -122,7 +149,7 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             }
         }
     }
-    // Admitted processes, groups, clients, entries of either client, destinations.
-    assert_eq!(lengths, 6 * 3, "each length was found out, whatever the lie");
+    // Admitted processes, groups, clients, entries of either client, destinations, what either client holds.
+    assert_eq!(lengths, 8 * 3, "each length was found out, whatever the lie");
     assert!(members.iter().all(|member| member.replica.delivered() <= 1));
 }

@@ -5,6 +5,7 @@ use stentor_fabric::Fabric;
 use super::Member;
 use crate::ClientId;
 use crate::node::counts::Step;
+use crate::node::inbound::Held;
 
 impl<F: Fabric> Member<F> {
     /// `idle`: there is nothing else to do, so also small credits go.
@@ -37,6 +38,18 @@ impl<F: Fabric> Member<F> {
             waits
         });
         self.outputs.touched = touched;
+    }
+
+    /// Another ballot is promised: what was said to be held counts together with what others hold in that.
+    pub(super) fn tell_promise(&mut self) {
+        let promised = self.replica.promised();
+        if std::mem::replace(&mut self.told_promise, promised) == promised {
+            return;
+        }
+        for client in (0..self.bodies.len() as u16).map(ClientId) {
+            self.outputs.notify[usize::from(client.0)] = true;
+            self.outputs.touch(client);
+        }
     }
 
     /// Frees what is delivered.
@@ -91,6 +104,7 @@ impl<F: Fabric> Member<F> {
             return true;
         }
         let position = body.ring.reader.credit(body.freed_position);
+        let held = Held::new(held, replica.promised()).to_word(body.freed_slots);
         let values = [position, body.freed_slots, body.last_sequence, held, body.ring.generation()];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         body.credited_slots = freed;
