@@ -34,6 +34,8 @@ pub struct Lies {
     pub host: bool,
     /// Writes garbage into its registers: other values, other things at other hosts, no values at all.
     pub garbage: bool,
+    /// Leaves its registers torn and says that it is using them again.
+    pub torn: bool,
     /// Writes what belongs to the next index in the place of one, or leaves one out.
     pub gap: bool,
     /// Writes values that are longer than agreed.
@@ -44,7 +46,7 @@ pub struct Lies {
 
 impl Lies {
     /// The names of all lies.
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 13] = [
         "two-values",
         "rewrite",
         "kill",
@@ -54,6 +56,7 @@ impl Lies {
         "own-host",
         "host",
         "garbage",
+        "torn",
         "gap",
         "too-long",
         "silent",
@@ -72,6 +75,7 @@ impl Lies {
             "own-host" => &mut self.own_host,
             "host" => &mut self.host,
             "garbage" => &mut self.garbage,
+            "torn" => &mut self.torn,
             "gap" => &mut self.gap,
             "too-long" => &mut self.too_long,
             "silent" => &mut self.silent,
@@ -180,6 +184,7 @@ impl<F: Fabric> Liar<F> {
             4..=6 if lies.own_host => self.forge_host(self.node.me(), chance),
             7..=8 if lies.host => self.forge_host(peer, chance),
             9..=10 if lies.garbage => self.forge_register(peer, chance),
+            11..=12 if lies.torn => self.tear_registers(peer, chance),
             _ => self.send_next(peer, chance()),
         }
     }
@@ -308,5 +313,34 @@ impl<F: Fabric> Liar<F> {
             return self.write(host, Layout::registers(me), offset, &record);
         }
         self.write(host, Layout::registers(me), offset, &record)
+    }
+
+    /// What others read now of a stream is torn at one host, and a value that is none of the sender's is to prove that it
+    /// is being used again.
+    fn tear_registers(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
+        let (config, me, layout) = (*self.node.config(), self.node.me(), self.node.end.layout);
+        if config.mode == Mode::All {
+            return false;
+        }
+        let stream = ProcessId((chance() % config.processes as u64) as u16);
+        let (head, window) = (self.node.head(stream).saturating_sub(1), u64::from(config.window));
+        let seal = register_seal(&config, me, stream, self.node.end.salt);
+        let record = |index: u64, authority: Option<&Authority>| {
+            let mut record = vec![0; layout.record_words()];
+            let bytes = value::encode(index, 1, &[], authority, &mut record[HEADER_WORDS..]);
+            seal.close(layout.lap(index), bytes, &mut record);
+            record.truncate(record_words(bytes));
+            record
+        };
+        if config.signed {
+            let proof = record(head + 2 * window, self.authority.as_ref());
+            self.write(host, Layout::registers(me), layout.proof_offset(stream, chance() & 1), &proof);
+        }
+        for index in head..=head + window {
+            let mut torn = record(index, self.authority.as_ref());
+            torn[0] ^= 1;
+            self.write(host, Layout::registers(me), layout.register_offset(stream, index), &torn);
+        }
+        false
     }
 }

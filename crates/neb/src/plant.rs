@@ -82,6 +82,8 @@ plants! {
     UnsignedConflict, "unsigned-conflict", "B2";
     /// A torn register counts as empty, whether it is being used again or not.
     TornIsEmpty, "torn-is-empty", "B1";
+    /// A floor counts whether it is the sender's own value or not, although values are signed.
+    UnprovenFloor, "unproven-floor", "B2";
     /// Torn records are accepted.
     UnvalidatedRecords, "unvalidated-records", "B1";
 }

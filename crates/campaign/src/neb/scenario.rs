@@ -271,7 +271,9 @@ fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(Pr
         let sender = Lies { overrun: coin(), own_host: config.mode != Mode::All, ..sender };
         let anything = matches!(profile, Profile::LyingHosts | Profile::Signed | Profile::AllBroken);
         let lies = if anything {
-            Lies { host: true, garbage: coin(), silent: chance.between(0, 5) == 0, ..sender }
+            // Where values are signed a liar gains nothing by that; elsewhere readers wait for it.
+            let torn = config.signed && sender.half;
+            Lies { host: true, garbage: coin(), torn, silent: chance.between(0, 5) == 0, ..sender }
         } else {
             sender
         };

@@ -1,7 +1,10 @@
 //! B2 validity: if a correct process broadcasts, every correct process delivers it; a process that fell more than the window
 //! behind skips it and says so.
 //!
-//! A skip is believed only if the sender really was a window ahead, where the cluster says how long the window is.
+//! A skip is believed only if the sender really was a window ahead, where the cluster says how long the window is; on one
+//! clock, only if it was so by then.
+
+use std::collections::HashMap;
 
 use super::{INCOMPLETE, NO_BROADCASTS};
 use crate::broadcasts::{Broadcasts, Step, is_correct, text};
@@ -23,8 +26,8 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
             for (index, kept) in sent {
                 required = true;
                 match outcomes.get(&index.1) {
-                    Some(true) => {}
-                    Some(false) if may_skip(view, broadcasts, *sender, index.1) => {}
+                    Some(Outcome::Delivered) => {}
+                    Some(Outcome::Skipped { t }) if may_skip(view, broadcasts, *sender, index.1, *t) => {}
                     found => {
                         let (name, what) = (view.name(*process), text(view, *index));
                         let summary = match found {
@@ -40,25 +43,40 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
     if required { Verdict::Ok } else { Verdict::NotChecked(NO_BROADCASTS) }
 }
 
-fn may_skip(view: &View<'_>, broadcasts: &Broadcasts, sender: Process, index: u64) -> bool {
-    view.cluster.window().is_none_or(|window| broadcasts.last_of(sender).is_some_and(|last| last >= index + window))
+fn may_skip(view: &View<'_>, broadcasts: &Broadcasts, sender: Process, index: u64, t: u64) -> bool {
+    let Some(window) = view.cluster.window() else { return true };
+    if broadcasts.last_of(sender).is_none_or(|last| last < index + window) {
+        return false;
+    }
+    // What it had broadcast by then is known of those that were recorded.
+    let ahead = broadcasts.sent.get(&(sender, index + window));
+    !view.cluster.has_global_clock() || ahead.is_none_or(|ahead| ahead.event.t <= t)
 }
 
-/// What became of each index at a process: delivered, or skipped.
-fn outcomes(broadcasts: &Broadcasts, process: Process, sender: Process) -> std::collections::HashMap<u64, bool> {
-    let mut outcomes = std::collections::HashMap::new();
+/// What became of an index at a process.
+enum Outcome {
+    Delivered,
+    Skipped {
+        /// When it said so.
+        t: u64,
+    },
+}
+
+fn outcomes(broadcasts: &Broadcasts, process: Process, sender: Process) -> HashMap<u64, Outcome> {
+    let mut outcomes = HashMap::new();
     let lives = broadcasts.streams.range((process, 0, sender)..=(process, u32::MAX, sender));
     for step in lives.filter(|((_, _, of), _)| *of == sender).flat_map(|(_, steps)| steps) {
         match step {
             Step::Delivered(place) => {
-                outcomes.insert(broadcasts.deliveries[*place as usize].broadcast.index, true);
+                outcomes.insert(broadcasts.deliveries[*place as usize].broadcast.index, Outcome::Delivered);
             }
             Step::Skipped(place) => {
                 let (from, to) = broadcasts.range(*place);
+                let t = broadcasts.skips[*place as usize].event.t;
                 // Nobody skips more than was sent; a range that says so is bounded by it.
                 let last = broadcasts.last_of(sender).unwrap_or(0);
                 (from..=to.min(last)).for_each(|index| {
-                    outcomes.entry(index).or_insert(false);
+                    outcomes.entry(index).or_insert(Outcome::Skipped { t });
                 });
             }
             Step::Convicted(_) => {}

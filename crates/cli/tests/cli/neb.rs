@@ -51,6 +51,7 @@ fn no_lie_of_a_process_splits_or_stops_the_others() {
         "overrun",
         "host",
         "garbage",
+        "torn",
         "gap",
         "too-long",
         "silent",
