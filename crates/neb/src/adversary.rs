@@ -36,6 +36,8 @@ pub struct Lies {
     pub garbage: bool,
     /// Leaves its registers torn and says that it is using them again.
     pub torn: bool,
+    /// Shows old values of others as if they were of later laps.
+    pub later_laps: bool,
     /// Writes what belongs to the next index in the place of one, or leaves one out.
     pub gap: bool,
     /// Writes values that are longer than agreed.
@@ -46,7 +48,7 @@ pub struct Lies {
 
 impl Lies {
     /// The names of all lies.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 14] = [
         "two-values",
         "rewrite",
         "kill",
@@ -57,6 +59,7 @@ impl Lies {
         "host",
         "garbage",
         "torn",
+        "later-laps",
         "gap",
         "too-long",
         "silent",
@@ -76,6 +79,7 @@ impl Lies {
             "host" => &mut self.host,
             "garbage" => &mut self.garbage,
             "torn" => &mut self.torn,
+            "later-laps" => &mut self.later_laps,
             "gap" => &mut self.gap,
             "too-long" => &mut self.too_long,
             "silent" => &mut self.silent,
@@ -185,6 +189,7 @@ impl<F: Fabric> Liar<F> {
             7..=8 if lies.host => self.forge_host(peer, chance),
             9..=10 if lies.garbage => self.forge_register(peer, chance),
             11..=12 if lies.torn => self.tear_registers(peer, chance),
+            13..=14 if lies.later_laps => self.age_registers(peer, chance),
             _ => self.send_next(peer, chance()),
         }
     }
@@ -340,6 +345,27 @@ impl<F: Fabric> Liar<F> {
             let mut torn = record(index, self.authority.as_ref());
             torn[0] ^= 1;
             self.write(host, Layout::registers(me), layout.register_offset(stream, index), &torn);
+        }
+        false
+    }
+
+    /// What it replayed of a stream is sealed anew at one host, a lap later: as if its slots had been used again.
+    fn age_registers(&mut self, host: ProcessId, chance: &mut impl FnMut() -> u64) -> bool {
+        let (config, me, layout) = (*self.node.config(), self.node.me(), self.node.end.layout);
+        let stream = ProcessId((chance() % config.processes as u64) as u16);
+        if config.mode == Mode::All || stream == me {
+            return false;
+        }
+        let seal = register_seal(&config, me, stream, self.node.end.salt);
+        for slot in 0..u64::from(config.window) {
+            let Some(record) = self.node.published_record(stream, slot) else { continue };
+            let mut record = record.to_vec();
+            let bytes = (record[2] >> 32) as usize;
+            if bytes == 0 {
+                continue;
+            }
+            seal.close(record[1] + 1, bytes, &mut record);
+            self.write(host, Layout::registers(me), layout.register_offset(stream, slot), &record);
         }
         false
     }

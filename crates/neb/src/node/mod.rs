@@ -222,6 +222,11 @@ impl<F: Fabric> Node<F> {
         self.own.claimed[peer.index()]
     }
 
+    /// What this process published for an index of a stream, if that was the last in its slot: for liars.
+    pub(crate) fn published_record(&self, stream: ProcessId, index: u64) -> Option<&[u64]> {
+        Some(self.streams[stream.index()].as_ref()?.records.get(self.end.layout.slot(index)))
+    }
+
     /// Bytes registered.
     #[must_use]
     pub fn registered_bytes(&self) -> u64 {

@@ -278,8 +278,14 @@ impl<F: Fabric> Look<'_, F> {
         let value = Value::new(&record[HEADER_WORDS..], bytes, config.signed, config.payload_bytes);
         // Nobody correct seals what is no value, or another index's: such a register is a liar's and counts as empty.
         let Ok(value) = value else { return Seen::Empty };
+        let window = u64::from(config.window);
+        let ahead = value.index().checked_sub(self.index).filter(|ahead| ahead.is_multiple_of(window));
+        // The lap is the replayer's word: an old value of the sender's under a later one is not newer.
+        if ahead.is_none_or(|ahead| ahead / window != seen - lap) {
+            return Seen::Empty;
+        }
         if seen == lap {
-            return if value.index() == self.index { Seen::Value(value) } else { Seen::Empty };
+            return Seen::Value(value);
         }
         if value.is_authentic(self.sender, self.authority) { Seen::Newer } else { Seen::Empty }
     }

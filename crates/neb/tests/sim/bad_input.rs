@@ -165,3 +165,13 @@ fn what_a_process_of_another_cluster_seals_is_nothing() {
         assert_eq!(unharmed(&beside(&config, 1, strange), 0), [""; 0]);
     }
 }
+
+#[test]
+fn an_old_value_under_a_later_lap_makes_nobody_give_up_what_was_broadcast() {
+    for seed in 0..8 {
+        let config = Config { fast_path: false, ..four(true) };
+        let lies = Lies { later_laps: true, ..Lies::default() };
+        let refused = unharmed(&beside(&config, seed, |world| liar(world, config, lies, seed)), EACH);
+        assert_eq!(refused, [""; 0]);
+    }
+}
