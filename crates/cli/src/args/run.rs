@@ -117,7 +117,8 @@ pub(crate) struct Demo {
     pub(crate) neb: bool,
     /// What the liar of the broadcast does: two-values, rewrite (what was read already), kill (its connections, by writing
     /// outside its region), half (a slot), old-laps, overrun, own-host, host (forges what others keep there), garbage (in
-    /// its answers), torn (answers that it says it is writing), later-laps (old answers as new ones), gap (leaves indices out, or writes the next one in their place), too-long or silent
+    /// its answers), torn (answers that it says it is writing), later-laps (old answers as new ones), gap (leaves indices
+    /// out, or writes the next one in their place), too-long or silent
     #[arg(long, value_name = "LIE,…", value_delimiter = ',', default_value = "two-values", requires = "neb", value_parser = lie)]
     pub(crate) lies: Vec<String>,
     /// The text whose lines are multicast [default: the project's own documents, repeated]
