@@ -24,7 +24,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "tests", what: "all tests of all crates", run: tests },
     Step { name: "tests-plants", what: "tests of the crates that have planted bugs, with them", run: tests_plants },
-    Step { name: "model", what: "every order of two messages, two leader changes and a crash", run: model },
+    Step { name: "model", what: "every order of three messages, a leader change and a crash", run: model },
     Step {
         name: "campaign",
         what: "1000 simulated seeds: every property holds, every fault happens",

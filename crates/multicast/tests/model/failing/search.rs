@@ -138,8 +138,8 @@ fn asked(minutes: bool) -> bool {
 #[test]
 fn configurations_with_failures_that_take_minutes() {
     if asked(true) {
-        leap(messages(&[1, 3], &[BOTH, ONE]), CHANGE_AND_CRASH, None, 350_000);
-        leap(messages(&[3], &[ZERO, ZERO]), Budget { crashes: 1, ..TWO_CHANGES }, None, 4_000_000);
+        leap(messages(&[1, 3], &[BOTH, ONE]), CHANGE_AND_CRASH, None, 600_000);
+        leap(messages(&[3], &[ZERO, ZERO, ZERO]), CHANGE_AND_CRASH, None, 800_000);
     }
 }
 
@@ -147,7 +147,7 @@ fn configurations_with_failures_that_take_minutes() {
 #[test]
 fn large_configurations_with_failures() {
     if asked(false) {
-        leap(messages(&[3], &[ZERO, ZERO, ZERO]), CHANGE_AND_CRASH, None, 250_000);
+        leap(messages(&[3], &[ZERO, ZERO]), Budget { crashes: 1, ..TWO_CHANGES }, None, 12_000_000);
         leap(messages(&[2, 3], &[BOTH, ONE]), CHANGE_AND_CRASH, None, 650_000);
         leap(messages(&[3], &[ZERO]), Budget { campaigns: 3, ..CHANGE_AND_CRASH }, None, 17_000_000);
         verify(messages(&[3], &[ZERO]), Budget { crashes: 1, ..TWO_CHANGES }, 3_000_000);
