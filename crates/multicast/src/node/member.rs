@@ -118,8 +118,7 @@ impl<F: Fabric> Member<F> {
         let mains = topology.all_members() - 1 + topology.clients();
         let links = Links::new(&mut fabric, mains, seals, incarnation)?;
         let registered = mains as u64 * super::INBOX_BYTES;
-        let (shape, sizes) = (&*topology, &limits);
-        let mut opener = Opener { fabric: &mut fabric, links, topology: shape, limits: sizes, seals, registered };
+        let mut opener = Opener { fabric: &mut fabric, links, topology: &topology, limits: &limits, seals, registered };
         let mut peers: Vec<Option<Peer>> = (0..topology.all_members() as u16)
             .map(ProcessId)
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())
