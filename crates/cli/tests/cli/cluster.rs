@@ -172,6 +172,18 @@ fn a_line_that_is_too_long_is_refused_and_nothing_before_it_is_lost() {
 }
 
 #[test]
+fn who_comes_back_says_what_it_did_not_deliver() {
+    let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, "");
+    assert_eq!(running.cast(b"one\ntwo\nthree\n", &["--to", "g1"]).code, 0);
+    running.delivered("g1.3", 3);
+    running.signal("g1.3", Signal::KILL);
+    running.start("g1.3", &[]);
+    let text = running.until("g1.3", "out", |text| text.ends_with("}\n"));
+    let line: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+    assert!(violations("node-restored", &line).is_empty() && line["restored"]["n"] == 3, "{line}");
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let mut running = Running::with(&["g1.1"], 2, 1, SMALL);
     running.until("g1.1", "err", |text| text.contains("memory"));
