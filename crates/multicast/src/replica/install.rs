@@ -81,14 +81,17 @@ impl Replica {
 
     /// The application took over the state that this one's process had: what that process delivered is delivered here.
     pub(super) fn jump<E: Effects>(&mut self, state: &State, effects: &mut E) {
-        if state.delivered <= self.delivered {
+        if state.delivered < self.delivered {
             return;
         }
+        // Also when nothing was delivered: slots that are void are passed without that.
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {
             window.jump(client, self.group);
         }
-        self.delivered = state.delivered;
-        effects.restore(state.delivered);
+        if state.delivered > self.delivered {
+            self.delivered = state.delivered;
+            effects.restore(state.delivered);
+        }
     }
 
     /// Takes a state in place of the own one; see [`Window::adopt`](super::window::Window::adopt).

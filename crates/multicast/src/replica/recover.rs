@@ -7,7 +7,7 @@
 use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica, Stage};
-use crate::letter::{Letter, Subject};
+use crate::letter::{Admitted, Letter, Subject};
 use crate::plant::planted;
 use crate::state::State;
 use crate::{Ballot, ClientId, Effects, GroupId};
@@ -17,6 +17,9 @@ use crate::{Ballot, ClientId, Effects, GroupId};
 pub(super) struct Candidacy {
     /// Who promised, and what it has processed.
     promises: Vec<(ProcessId, State)>,
+    /// Who had asked to be taken in when it began. Whoever asks later may have promised this ballot, or a larger one,
+    /// before it lost its memory.
+    admits: Vec<Admitted>,
 }
 
 impl Candidacy {
@@ -48,7 +51,8 @@ impl Replica {
         self.promise(ballot);
         let mut own = self.state();
         own.forget_held();
-        self.stage = Stage::Campaigning(Box::new(Candidacy { promises: vec![(self.config.me, own)] }));
+        let (promises, admits) = (vec![(self.config.me, own)], self.joiners.clone());
+        self.stage = Stage::Campaigning(Box::new(Candidacy { promises, admits }));
         self.age = 0;
         for member in self.others() {
             effects.letter(member, &Letter::Campaign { ballot });
@@ -218,8 +222,9 @@ impl Replica {
             self.clock = self.clock.max(promised.clock);
             self.hear_of_all(&promised.known);
         }
-        // A process that asked to be taken in has not promised: this ballot was made without its memory.
-        self.admitted = self.joiners.clone();
+        // Of a process that had asked to be taken in when the campaign began, no life before has promised this ballot: it
+        // was made without its memory, by promises that were given later. If it asked again since, that is another life.
+        self.admitted = candidacy.admits.iter().filter(|joiner| self.joiners.contains(joiner)).copied().collect();
         self.installed = self.bit;
         self.age = 0;
         let revived = planted!(self.config.plant, HighestBallotPerMessage).then(|| candidacy.revive(state));

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod abandoned;
+mod amnesia;
 mod cluster;
 mod judge;
 mod named;

@@ -86,6 +86,32 @@ fn what_is_held_counts_in_one_ballot() {
     }
 }
 
+/// Two members hold a message in different ballots; then the first one gets the second one's ballot. Nothing is delivered,
+/// so only the promise is news.
+#[test]
+fn a_client_is_told_when_a_member_promises_another_ballot() {
+    let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let (first, second, leader, client) = (0, 1, 2, 6);
+    // The second group's leader does not run: nothing that is for it is delivered.
+    bed.world.inject(0, Fault::Stall { process: ProcessId(3), for_ns: 60 * RECONNECTED_NS });
+    for other in [second, leader] {
+        bed.cut(first, other, 2 * SETTLED_NS);
+    }
+    bed.members[usize::from(leader)].campaign().expect("it is a member");
+    bed.world.wake_at(ProcessId(leader), bed.world.now_ns());
+    bed.run(SETTLED_NS);
+    bed.cut(client, leader, 60 * RECONNECTED_NS);
+    bed.run(1000);
+    let id = bed.submit(0, &[0, 1], b"held in two ballots").expect("all are connected");
+    bed.run(SETTLED_NS / 2);
+    let promised = |bed: &Bed, member: u16| bed.members[usize::from(member)].replica().promised().number();
+    assert_eq!((promised(&bed, first), promised(&bed, second), bed.clients[0].synced_up_to()), (1, 2, 0));
+    bed.run(20 * RECONNECTED_NS);
+    assert_eq!((promised(&bed, first), bed.delivered[0].len()), (2, 0));
+    assert_eq!(bed.clients[0].synced_up_to(), id.sequence);
+}
+
 #[test]
 fn a_member_counts_again_for_a_clients_window_when_it_comes_back() {
     let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);

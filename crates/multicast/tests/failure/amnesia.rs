@@ -1,0 +1,166 @@
+//! A process promises a ballot, loses its memory, and is taken in by a ballot that is not larger: by the same one, whose
+//! candidate had asked it, or by a smaller one, whose candidate was slow.
+
+use stentor_multicast::{Ballot, ClientId, Plant, Replica, Variant};
+
+use super::cluster::Cluster;
+use super::judge::safe;
+use super::net::Wire;
+
+fn take(cluster: &mut Cluster, wire: Wire) {
+    assert!(cluster.take(wire, None).expect("nothing is refused"), "{wire:?} has something to take");
+}
+
+fn control(from: u16, to: u16) -> Wire {
+    Wire::Control { from, to }
+}
+
+/// Whatever can be taken is taken, where `open` says so.
+fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
+    let (mut any, mut rounds) = (true, 0);
+    while std::mem::take(&mut any) {
+        rounds += 1;
+        assert!(rounds < 1000, "letters go to and fro for ever");
+        for wire in cluster.net.filled().into_iter().filter(|wire| open(*wire)) {
+            any |= cluster.is_up(wire.receiver()) && cluster.take(wire, None).expect("sound input");
+        }
+    }
+}
+
+fn replica(cluster: &Cluster, member: u16) -> &Replica {
+    cluster.members[usize::from(member)].replica.as_ref().expect("it is up")
+}
+
+fn forget(cluster: &mut Cluster, member: u16) {
+    cluster.crash(member);
+    cluster.restart(member).expect("sound input");
+}
+
+/// Two of three hold a message in one ballot, so its client was told that it is synced, and dies. One of the two loses its
+/// memory while that ballot's candidate still waits for the other one's promise, made before the message came: and is taken
+/// in by the same ballot, without the message. Then the other one loses its memory.
+#[test]
+fn what_was_synced_in_a_ballot_is_not_forgotten_by_who_is_taken_in_by_the_same_ballot() {
+    let (candidate, first, second) = (0, 1, 2);
+    let mut cluster = Cluster::new(&[3], 1, (Variant::V2, 4, Plant::None));
+    cluster.campaign(candidate, None).expect("sound input");
+    take(&mut cluster, control(candidate, first));
+    take(&mut cluster, control(candidate, second));
+    cluster.write_some(0, &[0], |member| member != candidate);
+    for holds in [first, second] {
+        take(&mut cluster, Wire::Body { client: 0, to: holds });
+        let held = replica(&cluster, holds);
+        assert_eq!((held.promised().number(), held.end_of_held(ClientId(0))), (2, 1), "synced");
+    }
+    forget(&mut cluster, first);
+    rest(&mut cluster, |wire| !wire.touches(second));
+    // Its promise from before.
+    take(&mut cluster, control(second, candidate));
+    rest(&mut cluster, |wire| !wire.touches(second));
+    for _ in 0..20 {
+        for member in [candidate, first] {
+            cluster.tick(member).expect("sound input");
+        }
+        rest(&mut cluster, |wire| !wire.touches(second));
+    }
+    assert!(replica(&cluster, first).is_joining(), "the second has promised nothing since the first forgot");
+    for _ in 0..20 {
+        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        rest(&mut cluster, |_| true);
+    }
+    assert!(!replica(&cluster, first).is_joining(), "it is taken in again before the next one fails");
+    forget(&mut cluster, second);
+    for _ in 0..20 {
+        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        rest(&mut cluster, |_| true);
+    }
+    assert!((0..3).all(|member| !replica(&cluster, member).is_joining()));
+    let delivered = [0, 1, 2].map(|member| replica(&cluster, member).delivered());
+    assert_eq!(delivered, [1; 3], "it was synced");
+}
+
+/// One of three promises a ballot, loses its memory, and is taken in by a smaller one that the third promised before that
+/// one began. It must not count in both.
+#[test]
+fn who_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
+    let (slow, forgets, fast) = (0, 1, 2);
+    let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Plant::None));
+    cluster.campaign(slow, None).expect("sound input");
+    take(&mut cluster, control(slow, fast));
+    cluster.campaign(fast, None).expect("sound input");
+    take(&mut cluster, control(fast, forgets));
+    take(&mut cluster, control(forgets, fast));
+    assert_eq!(replica(&cluster, fast).ballot().number(), 3, "it takes over, by its own promise and the other one's");
+    forget(&mut cluster, forgets);
+    rest(&mut cluster, |wire| wire == control(forgets, slow));
+    take(&mut cluster, control(fast, slow));
+    rest(&mut cluster, |wire| wire == control(slow, forgets) || wire == control(forgets, slow));
+    assert!(cluster.submit(0, &[0], None) && cluster.submit(1, &[0], None));
+    // The smaller ballot has one message, the larger one the other.
+    take(&mut cluster, Wire::Body { client: 0, to: slow });
+    take(&mut cluster, Wire::Body { client: 0, to: forgets });
+    take(&mut cluster, Wire::Body { client: 1, to: fast });
+    rest(&mut cluster, |wire| wire.joins(slow, forgets));
+    eprintln!("slow has delivered {}, in {}", replica(&cluster, slow).delivered(), replica(&cluster, slow).ballot());
+    take(&mut cluster, Wire::Body { client: 1, to: forgets });
+    for _ in 0..20 {
+        for member in [forgets, fast] {
+            cluster.tick(member).expect("sound input");
+        }
+        rest(&mut cluster, |wire| wire.joins(fast, forgets));
+        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
+    }
+    for _ in 0..20 {
+        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+        rest(&mut cluster, |_| true);
+        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
+    }
+    assert_ne!(replica(&cluster, slow).ballot(), Ballot::NONE);
+}
+
+/// A client leaves more void slots than a window holds, and nothing is delivered meanwhile. Who was cut off, or comes back
+/// without memory, takes over the application's state, which is that after as many deliveries as its own: and must get past
+/// these slots all the same.
+#[test]
+fn slots_that_became_void_are_passed_with_a_state_though_nothing_was_delivered() {
+    for returns in ["leads", "follows", "without memory"] {
+        let (leader, other, late) = (0, 1, 2);
+        let mut cluster = Cluster::new(&[3], 2, (Variant::V2, 4, Plant::None));
+        let here = |wire: Wire| !wire.touches(late);
+        cluster.write_some(0, &[0], |_| false);
+        for slot in 1..6 {
+            cluster.write_some(0, &[0], |member| member != late);
+            if slot == 1 {
+                rest(&mut cluster, here);
+                cluster.succeed(0, leader, 0).expect("sound input");
+                cluster.succeed(0, other, 0).expect("sound input");
+            }
+            for _ in 0..40 {
+                (0..2).for_each(|member| cluster.tick(member).expect("sound input"));
+                rest(&mut cluster, here);
+            }
+        }
+        let passed = [leader, other].map(|member| replica(&cluster, member).first_held(ClientId(0)));
+        assert_eq!(passed, [6, 6], "all are void");
+        match returns {
+            "leads" => {
+                [leader, other].map(|member| cluster.reconnect(late, member).expect("sound input"));
+                cluster.campaign(late, None).expect("sound input");
+            }
+            "follows" => {
+                [leader, other].map(|member| cluster.reconnect(late, member).expect("sound input"));
+                cluster.campaign(other, None).expect("sound input");
+            }
+            _ => forget(&mut cluster, late),
+        }
+        for _ in 0..100 {
+            (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
+            rest(&mut cluster, |_| true);
+        }
+        let passed = [0, 1, 2].map(|member| replica(&cluster, member).first_held(ClientId(0)));
+        let ballots = [0, 1, 2].map(|member| replica(&cluster, member).ballot());
+        eprintln!("{returns}: {passed:?} {ballots:?}");
+        assert_eq!(passed, [6; 3], "{returns}");
+        assert_eq!(ballots, [ballots[0]; 3], "{returns}");
+    }
+}
