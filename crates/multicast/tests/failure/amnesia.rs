@@ -144,11 +144,11 @@ fn slots_that_became_void_are_passed_with_a_state_though_nothing_was_delivered()
         assert_eq!(passed, [6, 6], "all are void");
         match returns {
             "leads" => {
-                [leader, other].map(|member| cluster.reconnect(late, member).expect("sound input"));
+                [leader, other].into_iter().for_each(|member| cluster.reconnect(late, member).expect("sound input"));
                 cluster.campaign(late, None).expect("sound input");
             }
             "follows" => {
-                [leader, other].map(|member| cluster.reconnect(late, member).expect("sound input"));
+                [leader, other].into_iter().for_each(|member| cluster.reconnect(late, member).expect("sound input"));
                 cluster.campaign(other, None).expect("sound input");
             }
             _ => forget(&mut cluster, late),
