@@ -5,7 +5,7 @@ use stentor_fabric::ProcessId;
 use super::{Rejected, Replica, Stage};
 use crate::letter::{Admitted, Letter, Subject};
 use crate::plant::planted;
-use crate::state::State;
+use crate::state::{ClientState, State};
 use crate::{Ballot, ClientId, Effects};
 
 /// A state that waits for bodies, or for the application's state.
@@ -48,18 +48,17 @@ impl Replica {
         if state.clients.iter().any(|client| client.entries.len() + client.held.len() > window) {
             return Err(Rejected::State("more messages than a window holds"));
         }
+        let beyond =
+            |client: &ClientState| client.held.last().is_some_and(|(slot, _)| slot - client.from >= window as u64);
+        if state.clients.iter().any(beyond) {
+            return Err(Rejected::State("a message beyond the window"));
+        }
         Ok(())
     }
 
     /// Whether a state retains less than this member needs.
     pub(super) fn is_behind(&self, state: &State) -> bool {
-        let mut clients = (0..).map(ClientId).zip(self.windows.iter().zip(&state.clients));
-        clients.any(|(client, (window, state))| window.is_behind(client, state))
-    }
-
-    /// The same, whatever the state's process holds besides.
-    fn retains_less(&self, state: &State) -> bool {
-        self.windows.iter().zip(&state.clients).any(|(window, client)| window.retains_less(client))
+        self.windows.iter().zip(&state.clients).any(|(window, client)| window.is_behind(client))
     }
 
     /// Messages that a state's process holds, unassigned, and that are missing here.
@@ -142,7 +141,7 @@ impl Replica {
             return;
         }
         let again = ballot == self.ballot && self.joining.is_none();
-        if again && counter <= self.counter && !self.retains_less(state) {
+        if again && counter <= self.counter && !self.is_behind(state) {
             effects.letter(leader, &Letter::Installed { ballot });
             return;
         }

@@ -276,17 +276,9 @@ impl Window {
         ClientState { delivered, from, freed, closed, entries, held }
     }
 
-    /// Whether something below what this state retains is not delivered here, or something that its process holds is so far
-    /// ahead that it finds no place before that.
-    pub(super) fn is_behind(&self, client: ClientId, state: &ClientState) -> bool {
-        let beyond = |(slot, sequence): &(u64, u64)| {
-            matches!(self.admit(client, *slot, *sequence), Err(Rejected::BeyondWindow { .. }))
-        };
-        self.retains_less(state) || state.held.last().is_some_and(beyond)
-    }
-
-    /// Whether something below what this state retains is not delivered here.
-    pub(super) fn retains_less(&self, state: &ClientState) -> bool {
+    /// Whether something below what this state retains is not delivered here. If nothing is, all that its process holds
+    /// finds a place here: it is within a window of what is retained.
+    pub(super) fn is_behind(&self, state: &ClientState) -> bool {
         state.from > self.delivered
     }
 
@@ -296,9 +288,7 @@ impl Window {
         client: ClientId,
         state: &'a ClientState,
     ) -> impl Iterator<Item = u64> + use<'a> {
-        let wanted = move |slot, sequence| {
-            matches!(self.admit(client, slot, sequence), Ok(Some(_)) | Err(Rejected::BeyondWindow { .. }))
-        };
+        let wanted = move |slot, sequence| matches!(self.admit(client, slot, sequence), Ok(Some(_)));
         state.held.iter().filter(move |(slot, sequence)| wanted(*slot, *sequence)).map(|(_, sequence)| *sequence)
     }
 

@@ -55,7 +55,7 @@ fn a_sound_state_is_installed() {
 fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in() {
     let numbers = "another number of groups or client places";
     let message = "a message that is not this group's";
-    let lies: [Lie; 8] = [
+    let lies: [Lie; 9] = [
         (|state| state.known.truncate(1), numbers),
         (|state| state.known.push(led_by(6)), numbers),
         (|state| state.clients.truncate(1), numbers),
@@ -64,6 +64,7 @@ fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in
         (|state| state.clients[0].entries[0].destinations[0].group = GroupId(9), message),
         (|state| state.clients[0].entries[0].times[0] = 0, message),
         (|state| state.clients[0].entries = (1..=3).map(entry).collect(), "more messages than a window holds"),
+        (|state| state.clients[0].held = vec![(2, 3)], "a message beyond the window"),
     ];
     for (lie, why) in lies {
         let mut wrong = state();
@@ -105,6 +106,22 @@ fn a_promise_counts_when_what_its_process_holds_is_here() {
     let effects = candidate.message(0, 1, &[(0, 0)]).expect("the body");
     let installs = |effect: &Effect| matches!(effect, Effect::Letter { letter: Letter::Install { .. }, .. });
     assert_eq!(effects.iter().filter(|effect| installs(effect)).count(), 2, "{effects:?}");
+}
+
+/// Who has its memory needs no list: it holds what it was counted for.
+#[test]
+fn a_leader_tells_whoever_comes_back_what_it_holds() {
+    let mut candidate = Process::new(super::process::TWO_GROUPS, 1, Variant::V2);
+    candidate.message(0, 1, &[(0, 0)]).expect("the body");
+    candidate.letter(2, &Letter::Join { incarnation: 9 }).expect("sound");
+    let ballot = candidate.campaign();
+    let promised = State { clients: vec![ClientState::default(); 2], ..state() };
+    let effects = candidate.letter(0, &Letter::Promise { ballot, state: promised }).expect("sound");
+    let installs = effects.iter().filter_map(|effect| match effect {
+        Effect::Letter { to, letter: Letter::Install { state, .. } } => Some((*to, state.clients[0].held.clone())),
+        _ => None,
+    });
+    assert_eq!(installs.collect::<Vec<_>>(), [(0, vec![]), (2, vec![(0, 1)])], "{effects:?}");
 }
 
 #[test]
