@@ -124,11 +124,7 @@ impl Data {
     /// The queue pair must be looked at by the next flush.
     #[inline]
     pub(crate) fn mark(&mut self, index: usize) {
-        let qp = &mut self.qps[index];
-        if !qp.dirty {
-            qp.dirty = true;
-            self.dirty.push((index as u32, qp.peer));
-        }
+        self.qps[index].mark(index, &mut self.dirty);
     }
 
     /// Checks what was posted, completes it, and wakes sleeping peers: one full fence for all.

@@ -45,10 +45,7 @@ impl Data {
             qp.open = slot;
             let number = qp.number();
             qp.leave_unchecked(Entry { id: work, number, opcode: Opcode::Write, signalled });
-            if !qp.dirty {
-                qp.dirty = true;
-                self.dirty.push((id.index() as u32, qp.peer));
-            }
+            qp.mark(id.index(), &mut self.dirty);
             return Ok(());
         }
         self.write_any(id, work, data, target, signalled)

@@ -113,6 +113,15 @@ impl Qp {
         self.unchecked.push(entry);
     }
 
+    /// Something was posted: the next flush must look at it, if it would not anyway.
+    #[inline]
+    pub(crate) fn mark(&mut self, index: usize, dirty: &mut Vec<(u32, ProcessId)>) {
+        if !self.dirty {
+            self.dirty = true;
+            dirty.push((index as u32, self.peer));
+        }
+    }
+
     /// Takes a place in the send queue.
     #[inline]
     pub(crate) fn number(&mut self) -> u64 {

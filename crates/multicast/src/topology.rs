@@ -74,7 +74,8 @@ impl Topology {
         if next + usize::from(clients) > usize::from(u16::MAX) {
             return Err(TopologyError::Processes(next + usize::from(clients)));
         }
-        let groups = (0..).zip(group_sizes).flat_map(|(group, &size)| std::iter::repeat_n(group, size)).collect();
+        let groups =
+            (0..=u8::MAX).zip(group_sizes).flat_map(|(group, &size)| std::iter::repeat_n(group, size)).collect();
         let sizes = group_sizes.iter().map(|&size| size as u8).collect();
         Ok(Topology { sizes, firsts, groups, members: next as u16, clients })
     }
@@ -183,6 +184,15 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_of_as_many_groups_as_are_possible_has_its_members() {
+        let topology = Topology::new(&[2; GroupSet::CAPACITY], 1).expect("as many as are possible");
+        let last = Place::Member { group: GroupId(255), index: 1 };
+        assert_eq!(topology.place(ProcessId(511)), Some(last));
+        assert_eq!(topology.place(ProcessId(512)), Some(Place::Client(ClientId(0))));
+        assert_eq!(topology.place(ProcessId(513)), None);
+    }
 
     #[test]
     fn processes_are_numbered_group_by_group_then_clients() {
