@@ -3,7 +3,8 @@
 //! | letter | from → to | says |
 //! |---|---|---|
 //! | `Join` | a process without memory → its group | take me in |
-//! | `Campaign` (1A) | candidate → its group | promise me this ballot |
+//! | `Elder` | member → a process without memory | your place had a process with a larger incarnation: take a larger one |
+//! | `Campaign` (1A) | candidate → its group | promise me this ballot; these lives I have heard of |
 //! | `Promise` (1B) | member → candidate | promised; this is what I have processed |
 //! | `Refuse` | member → candidate or leader | I have promised a larger ballot |
 //! | `Install` | leader → its group | the complete state under my ballot |
@@ -27,11 +28,11 @@
 use stentor_fabric::ProcessId;
 
 use crate::item::VERSION;
-use crate::state::State;
+use crate::state::{State, decode_lives, encode_lives};
 use crate::words::{LetterError, Words};
 use crate::{Ballot, ClientId, GroupId};
 
-/// A process that is taken in by a ballot: its id, and its incarnation.
+/// A process that is taken in by a ballot: its id, and its incarnation. Those of a place rise.
 pub type Admitted = (ProcessId, u64);
 
 /// A letter.
@@ -46,6 +47,8 @@ pub enum Letter {
     Campaign {
         /// The ballot.
         ballot: Ballot,
+        /// See [`State::lives`].
+        lives: Vec<u64>,
     },
     /// 1B.
     Promise {
@@ -130,6 +133,11 @@ pub enum Letter {
     Lacking(Spot),
     /// It has processed that the slot is void.
     Voided(Spot),
+    /// An earlier process of the receiver's place had an incarnation above the one that it asked with.
+    Elder {
+        /// That incarnation.
+        incarnation: u64,
+    },
 }
 
 /// A slot of a client at the own group, under a ballot of the group.
@@ -178,13 +186,14 @@ impl Letter {
             Letter::Lacking(_) => 19,
             Letter::Voided(_) => 20,
             Letter::WantBodies(_) => 21,
+            Letter::Elder { .. } => 22,
         }
     }
 
     /// As in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        const NAMES: [&str; 21] = [
+        const NAMES: [&str; 22] = [
             "join",
             "campaign",
             "promise",
@@ -206,6 +215,7 @@ impl Letter {
             "lacking",
             "voided",
             "want-bodies",
+            "elder",
         ];
         NAMES[usize::from(self.kind()) - 1]
     }
@@ -221,7 +231,7 @@ impl Letter {
     #[must_use]
     pub fn fences(&self) -> Option<Ballot> {
         match self {
-            Letter::Campaign { ballot } | Letter::Install { ballot, .. } => Some(*ballot),
+            Letter::Campaign { ballot, .. } | Letter::Install { ballot, .. } => Some(*ballot),
             _ => None,
         }
     }
@@ -230,10 +240,14 @@ impl Letter {
     pub fn encode(&self, out: &mut Vec<u64>) {
         out.push(u64::from(self.kind()) | u64::from(VERSION) << 8);
         match self {
-            Letter::Join { incarnation } | Letter::Begun { incarnation } => out.push(*incarnation),
-            Letter::Campaign { ballot } | Letter::Installed { ballot } | Letter::Behind { ballot } => {
-                out.push(ballot.to_word());
+            Letter::Join { incarnation } | Letter::Begun { incarnation } | Letter::Elder { incarnation } => {
+                out.push(*incarnation);
             }
+            Letter::Campaign { ballot, lives } => {
+                out.push(ballot.to_word());
+                encode_lives(lives, out);
+            }
+            Letter::Installed { ballot } | Letter::Behind { ballot } => out.push(ballot.to_word()),
             Letter::Refuse { promised } => out.push(promised.to_word()),
             Letter::Promise { ballot, state } | Letter::Transfer { ballot, state } => {
                 out.push(ballot.to_word());
@@ -286,7 +300,7 @@ impl Letter {
 fn decode_body(kind: u8, words: &mut Words<'_>) -> Result<Letter, LetterError> {
     Ok(match kind {
         1 => Letter::Join { incarnation: words.next()? },
-        2 => Letter::Campaign { ballot: words.ballot()? },
+        2 => Letter::Campaign { ballot: words.ballot()?, lives: decode_lives(words)? },
         3 => Letter::Promise { ballot: words.ballot()?, state: State::decode(words)? },
         4 => Letter::Refuse { promised: words.ballot()? },
         5 => decode_install(words)?,
@@ -313,6 +327,7 @@ fn decode_body(kind: u8, words: &mut Words<'_>) -> Result<Letter, LetterError> {
         19 => Letter::Lacking(Spot::decode(words)?),
         20 => Letter::Voided(Spot::decode(words)?),
         21 => Letter::WantBodies(Subject::decode(words)?),
+        22 => Letter::Elder { incarnation: words.next()? },
         other => return Err(LetterError::Kind(other)),
     })
 }

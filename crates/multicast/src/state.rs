@@ -19,6 +19,8 @@ pub struct State {
     pub delivered: u64,
     /// By group, the largest ballot that was heard of.
     pub known: Vec<Ballot>,
+    /// By member of the group, the incarnation of its last life that was heard of; of who says this, its own.
+    pub lives: Vec<u64>,
     /// By client place.
     pub clients: Vec<ClientState>,
 }
@@ -73,6 +75,7 @@ impl State {
         out.extend_from_slice(&[self.synced.to_word(), self.counter, self.clock, self.delivered]);
         out.push(self.known.len() as u64);
         out.extend(self.known.iter().map(|ballot| ballot.to_word()));
+        encode_lives(&self.lives, out);
         out.push(self.clients.len() as u64);
         for client in &self.clients {
             out.extend_from_slice(&[client.delivered, client.from, client.freed, client.closed]);
@@ -93,12 +96,23 @@ impl State {
         for _ in 0..words.length()? {
             known.push(Ballot::from_word(words.next()?));
         }
+        let lives = decode_lives(words)?;
         let mut clients = Vec::new();
         for _ in 0..words.length()? {
             clients.push(ClientState::decode(words)?);
         }
-        Ok(State { synced, counter, clock, delivered, known, clients })
+        Ok(State { synced, counter, clock, delivered, known, lives, clients })
     }
+}
+
+pub(crate) fn encode_lives(lives: &[u64], out: &mut Vec<u64>) {
+    out.push(lives.len() as u64);
+    out.extend_from_slice(lives);
+}
+
+pub(crate) fn decode_lives(words: &mut Words<'_>) -> Result<Vec<u64>, LetterError> {
+    let members = words.length()?;
+    Ok(words.take(members)?.to_vec())
 }
 
 impl ClientState {

@@ -90,7 +90,7 @@ pub(super) const NO_COMPLETION: Completion =
 
 impl<F: Fabric> Member<F> {
     /// Registers the regions and begins to connect. `salt` is the cluster's. `incarnation` tells this process from all
-    /// that had its place before or will have it: the time of its start, say.
+    /// that had its place before or will have it, and rises: the time of its start, say.
     ///
     /// # Errors
     /// See [`NodeError`].

@@ -25,6 +25,7 @@ impl Replica {
             clock: self.clock,
             delivered: self.delivered,
             known: self.known.clone(),
+            lives: self.lives.all().to_vec(),
             clients: self.windows.iter().map(super::window::Window::state).collect(),
         }
     }
@@ -36,6 +37,7 @@ impl Replica {
         if state.known.len() != topology.groups() || state.clients.len() != topology.clients() {
             return Err(Rejected::State("another number of groups or client places"));
         }
+        self.lives.check(&state.lives)?;
         for entry in state.clients.iter().flat_map(|client| &client.entries) {
             let known = entry.destinations.iter().all(|to| topology.has_group(to.group));
             let rising = entry.destinations.is_sorted_by(|a, b| a.group < b.group);
@@ -100,6 +102,7 @@ impl Replica {
         }
         self.clock = self.clock.max(state.clock);
         self.hear_of_all(&state.known);
+        self.lives.hear_of_all(&state.lives);
         (self.promised, self.ballot, self.counter) = (ballot, ballot, counter);
         self.joining = None;
         self.rebuild_order();
@@ -254,10 +257,16 @@ impl Replica {
             self.on_fresh(from, incarnation, effects);
             return;
         }
+        let elder = self.lives.of(from);
+        if incarnation < elder {
+            effects.letter(from, &Letter::Elder { incarnation: elder });
+            return;
+        }
+        self.lives.hear_of(from, incarnation);
         let first = self.config.topology.first_ballot(self.group);
         if self.promised == first && self.genesis.contains(&(from, incarnation)) {
             // It has no memory because it never had any: it only has not heard that all are there.
-            effects.letter(from, &Letter::Begun { incarnation: self.life });
+            effects.letter(from, &Letter::Begun { incarnation: self.lives.of(self.config.me) });
             if self.leads {
                 self.install_at(from, false, effects);
             }
@@ -269,7 +278,7 @@ impl Replica {
         }
         self.joiners.retain(|(process, _)| *process != from);
         self.joiners.push((from, incarnation));
-        self.forget_promise(from);
+        self.forget_promises();
         self.installed &= !bit;
         if self.leads && !planted!(self.config.plant, JoinWithoutBallot) {
             let _ = self.campaign(effects);
@@ -292,8 +301,9 @@ impl Replica {
             return;
         }
         // Whoever has not heard that all are there hears it now.
+        let incarnation = self.lives.of(self.config.me);
         for member in self.others() {
-            effects.letter(member, &Letter::Begun { incarnation: self.life });
+            effects.letter(member, &Letter::Begun { incarnation });
         }
         self.begin_life();
         if self.leads {

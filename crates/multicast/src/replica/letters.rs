@@ -26,7 +26,11 @@ impl Replica {
         match letter {
             Letter::Join { incarnation } => self.on_join(from, *incarnation, effects),
             Letter::Begun { incarnation } => self.on_fresh(from, *incarnation, effects),
-            Letter::Campaign { ballot } => self.on_campaign(from, *ballot, effects),
+            Letter::Elder { incarnation } => self.on_elder(*incarnation, effects),
+            Letter::Campaign { ballot, lives } => {
+                self.lives.check(lives)?;
+                self.on_campaign(from, *ballot, lives, effects);
+            }
             Letter::Promise { ballot, state } => {
                 self.check_state(state)?;
                 self.on_promise(from, *ballot, state, effects);
@@ -68,7 +72,7 @@ impl Replica {
         let own = group == self.group && from != self.config.me;
         let led = |ballot: &Ballot| ballot.leader() == from;
         let sound = match letter {
-            Letter::Campaign { ballot } => own && led(ballot),
+            Letter::Campaign { ballot, .. } => own && led(ballot),
             Letter::Install { ballot, admits, .. } => {
                 let topology = &self.config.topology;
                 own && led(ballot) && admits.iter().all(|(process, _)| topology.member_bit(group, *process).is_some())

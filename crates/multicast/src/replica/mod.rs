@@ -31,6 +31,7 @@ mod assign;
 mod deliver;
 mod install;
 mod letters;
+mod lives;
 mod order;
 mod recover;
 mod repair;
@@ -54,6 +55,7 @@ use crate::{
     Ack, Ballot, ClientId, GroupId, Header, MessageId, Place, Plant, RemoteTimestamp, StreamItem, Timestamp, Topology,
 };
 use install::Pending;
+use lives::Lives;
 use order::Order;
 use recover::Candidacy;
 use window::Window;
@@ -230,8 +232,8 @@ pub struct Replica {
     bit: u64,
     /// Without memory: its incarnation.
     joining: Option<u64>,
-    /// This process's incarnation.
-    life: u64,
+    /// The members' lives; its own, too.
+    lives: Lives,
     /// Members that said they are without memory too, while this one is.
     fresh: u64,
     /// Who they are: they begin the group's life with this one, if they have not yet.
@@ -294,7 +296,7 @@ impl Replica {
             group,
             bit: 1 << index,
             joining: Some(incarnation),
-            life: incarnation,
+            lives: Lives::new(topology, group),
             fresh: 0,
             genesis: Vec::new(),
             promised: Ballot::NONE,
@@ -316,6 +318,7 @@ impl Replica {
             put_off: 0,
             config,
         };
+        replica.lives.hear_of(replica.config.me, incarnation);
         if replica.config.topology.size(group) == 1 {
             replica.begin_life();
         }
@@ -326,6 +329,9 @@ impl Replica {
     fn begin_life(&mut self) {
         let first = self.config.topology.first_ballot(self.group);
         (self.promised, self.ballot, self.stream_ballot, self.joining) = (first, first, first, None);
+        for (process, incarnation) in &self.genesis {
+            self.lives.hear_of(*process, *incarnation);
+        }
         if first.leader() == self.config.me {
             (self.leads, self.stage, self.installed) = (true, Stage::Leading, self.bit);
         }
@@ -502,7 +508,7 @@ impl Replica {
     fn essence(&self) -> impl Hash + PartialEq + '_ {
         let ballots =
             (self.joining, self.fresh, self.promised, self.ballot, self.stream_ballot, &self.known, &self.said);
-        let roles = (&self.stage, &self.joiners, &self.admitted, self.installed);
+        let roles = (&self.lives, &self.stage, &self.joiners, &self.admitted, self.installed);
         (ballots, roles, self.clock, self.counter, &self.windows, self.delivered, self.age, self.put_off)
     }
 }

@@ -1,6 +1,45 @@
 //! Phase 1: a member takes over its group. It asks for promises (1A); who promises sends what it has processed (1B); from a
 //! majority of the configured group it takes the state that goes farthest.
 //!
+//! # Invariants
+//! Members lose their memory and are taken in again, as other *lives* of the same processes (`lives.rs`), while letters of
+//! old campaigns are on their way. A ballot is *complete* when its candidate takes over.
+//! 1. *A ballot takes in only lives that had asked before its campaign began*, and its 1A names them. So all who promised it
+//!    had heard of them by then; and the lives before them were over before it began.
+//! 2. *A promise carries the lives that its sender has heard of, and a state those of its leader. A promise counts only if
+//!    nobody whose promise counts has heard of a later life of its sender.*
+//!
+//! **Lemma.** Let e < c be complete ballots, and let all who promised e, in the lives in which they did, have heard of a
+//! life L by then. Then c's candidate has, when it takes over.
+//! *Proof*, by induction over c, then over e. The two majorities have a process z in common, which promised e in its life Z
+//! and c in Z'. If Z = Z' it promised e first, because what it promises rises, and its promise of c said so. Else:
+//! - Z' is the later one. It was taken in by a complete ballot d, and d < c, because it promised c afterwards. If d = e or
+//!   d > e then the state by which it was taken in names L: e's candidate promised e, too, and d's had heard of L by the
+//!   lemma for e and d. So its promise of c names L. If d < e then Z promised e before it was over, Z' asked after that, and
+//!   all who promised d had heard of Z'. By the lemma for d and e, e's candidate had, too, and did not count what Z promised:
+//!   a contradiction.
+//! - Z is the later one. It was taken in by a complete ballot d, and d < e, because it promised e afterwards. All who
+//!   promised d had heard of Z; by the lemma for d and c, c's candidate had: it did not count what Z' promised.
+//!
+//! (A life that began with its group is never the later one, unless a majority forgot: nobody begins with the group as long
+//! as anybody remembers that it began.)
+//!
+//! **Theorem.** What a majority processed in a ballot d, each in one life, is in the state of every complete c > d.
+//! *Proof*, by induction over c. Some z processed it in its life Y and promised c in X. If X = Y, it did so in this order,
+//! and what it promised with is of d, at least as far, or of a ballot between, which has it by induction. Else:
+//! - X is the later one, taken in by e < c. If e > d, e's state has it. e = d is impossible: by 1, Y was over before d began.
+//!   If e < d, then by the lemma for e and d whoever took over d had heard of X, so Y was over before d was installed
+//!   anywhere, and processed nothing in it.
+//! - Y is the later one, taken in by e, and e = d or e < d, so e < c. By the lemma for e and c, c's candidate had heard of Y,
+//!   and did not count what X promised.
+//!
+//! The same with *holds, and says so in its installed ballot d* in place of *processed in d* shows that what is synced is
+//! held by whoever takes over a larger ballot: see [`count_promises`](Replica::count_promises).
+//!
+//! Without 2 one crash in a group of five breaks the order (`tests/failure/amnesia.rs`). That of virtual synchrony's and
+//! viewstamped replication's recoveries without disks is the same idea: Michael, Ports, Sharma and Szekeres call it
+//! crash-consistent quorums (*Recovering Shared Objects Without Stable Storage*, DISC 2017).
+//!
 //! Adopting "the highest ballot that each message was accepted in" instead breaks total order in five steps:
 //! A(b1) assigns m1@1 to itself alone; B(b2, with C) assigns m2@1 and m2 is delivered; A(b3, with B) revives m1@1 before it.
 
@@ -17,8 +56,7 @@ use crate::{Ballot, ClientId, Effects, GroupId};
 pub(super) struct Candidacy {
     /// Who promised, and what it has processed.
     promises: Vec<(ProcessId, State)>,
-    /// Who had asked to be taken in when it began. Whoever asks later may have promised this ballot, or a larger one,
-    /// before it lost its memory.
+    /// Who had asked to be taken in when it began: all who promise have heard of these lives from the candidate.
     admits: Vec<Admitted>,
 }
 
@@ -55,10 +93,15 @@ impl Replica {
         self.stage = Stage::Campaigning(Box::new(Candidacy { promises, admits }));
         self.age = 0;
         for member in self.others() {
-            effects.letter(member, &Letter::Campaign { ballot });
+            effects.letter(member, &self.campaign_letter());
         }
         self.count_promises(effects);
         Ok(ballot)
+    }
+
+    /// 1A, as it is now: it also names lives that were heard of since the campaign began.
+    pub(super) fn campaign_letter(&self) -> Letter {
+        Letter::Campaign { ballot: self.promised, lives: self.lives.all().to_vec() }
     }
 
     /// The other members of the own group.
@@ -76,7 +119,7 @@ impl Replica {
     }
 
     /// 1A. One step: promise, and take the snapshot that the promise carries.
-    pub(super) fn on_campaign<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, effects: &mut E) {
+    pub(super) fn on_campaign<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, lives: &[u64], effects: &mut E) {
         if self.is_joining() || ballot == self.ballot {
             return;
         }
@@ -87,31 +130,37 @@ impl Replica {
         if ballot > self.promised {
             self.promise(ballot);
         }
+        self.lives.hear_of_all(lives);
         effects.letter(from, &Letter::Promise { ballot, state: self.state() });
     }
 
     /// 1B.
     pub(super) fn on_promise<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, state: &State, effects: &mut E) {
-        let Stage::Campaigning(candidacy) = &mut self.stage else { return };
-        if ballot != self.promised || candidacy.promises.iter().any(|(process, _)| *process == from) {
+        if ballot != self.promised || !matches!(self.stage, Stage::Campaigning(_)) {
             return;
         }
-        candidacy.promises.push((from, state.clone()));
+        self.lives.hear_of_all(&state.lives);
+        self.forget_promises();
+        let alive = self.lives.is_last(from, &state.lives);
+        let Stage::Campaigning(candidacy) = &mut self.stage else { return };
+        if alive && candidacy.promises.iter().all(|(process, _)| *process != from) {
+            candidacy.promises.push((from, state.clone()));
+        }
         self.count_promises(effects);
     }
 
-    /// A process that lost its memory has not promised anything.
-    pub(super) fn forget_promise(&mut self, process: ProcessId) {
-        if let Stage::Campaigning(candidacy) = &mut self.stage {
-            candidacy.promises.retain(|(promised, _)| *promised != process);
-        }
+    /// What lives promised that are over does not count.
+    pub(super) fn forget_promises(&mut self) {
+        let Stage::Campaigning(candidacy) = &mut self.stage else { return };
+        let lives = &self.lives;
+        candidacy.promises.retain(|(process, state)| lives.is_last(*process, &state.lives));
     }
 
     /// Takes over, if a majority has promised and nothing is missing; asks for what is missing.
     ///
     /// A promise counts when all that its process holds is held here. So of what a majority held in one ballot, nothing is
     /// forgotten: one of them has promised, or lost its memory since and was given it with the state of a leader that had
-    /// it, by the same reason.
+    /// it, by the same reason (and the theorem above).
     pub(super) fn count_promises<E: Effects>(&mut self, effects: &mut E) {
         if let Some(ahead) = self.promised_ahead() {
             effects.letter(ahead, &Letter::Behind { ballot: self.promised });
@@ -211,6 +260,8 @@ impl Replica {
         let Stage::Campaigning(candidacy) = &mut self.stage else { return };
         let Some(promise) = candidacy.promises.iter_mut().find(|(process, _)| *process == from) else { return };
         promise.1 = state.clone();
+        self.lives.hear_of_all(&state.lives);
+        self.forget_promises();
         self.jump(state, effects);
         self.count_promises(effects);
     }
@@ -222,8 +273,7 @@ impl Replica {
             self.clock = self.clock.max(promised.clock);
             self.hear_of_all(&promised.known);
         }
-        // Of a process that had asked to be taken in when the campaign began, no life before has promised this ballot: it
-        // was made without its memory, by promises that were given later. If it asked again since, that is another life.
+        // If it asked again since, that is another life, of which those who promised may not have heard.
         self.admitted = candidacy.admits.iter().filter(|joiner| self.joiners.contains(joiner)).copied().collect();
         self.installed = self.bit;
         self.age = 0;

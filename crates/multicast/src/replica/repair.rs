@@ -32,9 +32,8 @@ impl Replica {
         match &self.stage {
             Stage::Idle => {}
             Stage::Campaigning(_) => {
-                let ballot = self.promised;
                 for member in self.others() {
-                    effects.letter(member, &Letter::Campaign { ballot });
+                    effects.letter(member, &self.campaign_letter());
                 }
                 self.count_promises(effects);
             }
@@ -192,7 +191,7 @@ impl Replica {
         }
         if group == self.group {
             match &self.stage {
-                Stage::Campaigning(_) => effects.letter(peer, &Letter::Campaign { ballot: self.promised }),
+                Stage::Campaigning(_) => effects.letter(peer, &self.campaign_letter()),
                 Stage::Preparing | Stage::Leading => self.install_at(peer, false, effects),
                 Stage::Idle | Stage::Installing(_) => {}
             }

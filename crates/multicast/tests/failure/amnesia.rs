@@ -118,6 +118,65 @@ fn who_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
     assert_ne!(replica(&cluster, slow).ballot(), Ballot::NONE);
 }
 
+/// One of five promises a ballot, loses its memory, and is taken in by a smaller ballot that began afterwards, by promises
+/// of those whom the larger one's candidate has not reached. It must not count in both: what its life before promised
+/// counts no more, also where nobody has heard from itself that it is gone.
+#[test]
+fn a_promise_of_a_life_that_is_over_does_not_count_beside_a_smaller_ballot_that_took_its_process_in() {
+    let (fast, forgets, late, other, slow) = (0, 1, 2, 3, 4);
+    let mut cluster = Cluster::new(&[5], 2, (Variant::V2, 4, Plant::None));
+    cluster.campaign(slow, None).expect("sound input");
+    take(&mut cluster, control(slow, forgets));
+    take(&mut cluster, control(forgets, slow));
+    forget(&mut cluster, forgets);
+    // It asks the leader, whom nobody has told of the larger ballot, and who campaigns.
+    take(&mut cluster, control(forgets, fast));
+    for promises in [late, other] {
+        // A letter of the slow candidate is behind that of the fast one.
+        take(&mut cluster, control(fast, promises));
+        take(&mut cluster, control(promises, fast));
+    }
+    rest(&mut cluster, |wire| [forgets, other].iter().any(|member| wire.joins(fast, *member)));
+    let taken_in = replica(&cluster, forgets);
+    assert!(!taken_in.is_joining() && taken_in.ballot() < replica(&cluster, slow).promised(), "by the smaller ballot");
+    assert!(cluster.submit(0, &[0], None) && cluster.submit(1, &[0], None));
+    for member in [fast, forgets, other] {
+        take(&mut cluster, Wire::Body { client: 0, to: member });
+    }
+    rest(&mut cluster, |wire| {
+        wire == control(forgets, fast)
+            || wire == control(other, fast)
+            || matches!(wire, Wire::Stream { from, to } if from == fast && [forgets, other].contains(&to))
+    });
+    assert_eq!(replica(&cluster, fast).delivered(), 1, "a majority acknowledged");
+    // Now the slow candidate's letters arrive at all but the fast one.
+    for member in [late, forgets, slow] {
+        take(&mut cluster, Wire::Body { client: 1, to: member });
+    }
+    for _ in 0..20 {
+        for member in [slow, late] {
+            cluster.tick(member).expect("sound input");
+        }
+        rest(&mut cluster, |wire| wire.joins(slow, late));
+        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
+    }
+    assert!(!replica(&cluster, slow).is_leader(), "two of five have promised");
+    for _ in 0..40 {
+        for member in [slow, late, forgets] {
+            cluster.tick(member).expect("sound input");
+        }
+        rest(&mut cluster, |wire| wire.joins(slow, late) || wire.joins(slow, forgets));
+        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
+    }
+    for _ in 0..40 {
+        (0..5).for_each(|member| cluster.tick(member).expect("sound input"));
+        rest(&mut cluster, |_| true);
+        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
+    }
+    let delivered = [0, 1, 2, 3, 4].map(|member| replica(&cluster, member).delivered());
+    assert_eq!(delivered, [2; 5]);
+}
+
 /// A client leaves more void slots than a window holds, and nothing is delivered meanwhile. Who was cut off, or comes back
 /// without memory, takes over the application's state, which is that after as many deliveries as its own: and must get past
 /// these slots all the same.

@@ -4,6 +4,7 @@
 
 mod ack;
 mod counts;
+mod lives;
 mod message;
 mod process;
 mod state;

@@ -26,6 +26,7 @@ fn state() -> State {
         clock: 1,
         delivered: 0,
         known: vec![second(), led_by(3)],
+        lives: vec![0; 3],
         clients: vec![assigned, ClientState::default()],
     }
 }
@@ -55,9 +56,11 @@ fn a_sound_state_is_installed() {
 fn a_follower_with_another_clusters_state_is_refused_whatever_letter_it_comes_in() {
     let numbers = "another number of groups or client places";
     let message = "a message that is not this group's";
-    let lies: [Lie; 9] = [
+    let lies: [Lie; 11] = [
         (|state| state.known.truncate(1), numbers),
         (|state| state.known.push(led_by(6)), numbers),
+        (|state| state.lives.truncate(2), "another number of members"),
+        (|state| state.lives.push(0), "another number of members"),
         (|state| state.clients.truncate(1), numbers),
         (|state| state.clients.push(ClientState::default()), numbers),
         (|state| state.clients[0].entries[0].destinations[0].group = GroupId(1), message),
@@ -166,7 +169,7 @@ fn a_snapshot_that_lies_about_its_length_is_no_letter() {
             }
         }
     }
-    // Admitted processes, groups, clients, entries of either client, destinations, what either client holds.
-    assert_eq!(lengths, 8 * 3, "each length was found out, whatever the lie");
+    // Admitted processes, groups, members' lives, clients, entries of either client, destinations, what either client holds.
+    assert_eq!(lengths, 9 * 3, "each length was found out, whatever the lie");
     assert!(members.iter().all(|member| member.replica.delivered() <= 1));
 }

@@ -137,7 +137,7 @@ fn a_follower_lacks_nothing_that_may_still_come_or_that_is_over() {
     follower.replica.succeed(ClientId(0), 1);
     assert_eq!(answer(&mut follower, spot(3, 0)), lacking(spot(3, 0)));
     let ballot = Ballot::new(2, ProcessId(2));
-    follower.letter(2, &Letter::Campaign { ballot }).expect("it promises");
+    follower.letter(2, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
     assert_eq!(answer(&mut follower, spot(3, 0)), [], "that leader is none any more");
     let early = Letter::Seek(Spot { ballot, ..spot(3, 0) });
     assert_eq!(follower.letter(2, &early), Ok(vec![]), "its state is not installed here");
@@ -177,7 +177,8 @@ fn a_void_that_was_not_settled_is_gone_with_its_ballot() {
     other.message(0, 1, &[(0, 0)]).expect("the first message");
     let ballot = other.campaign();
     let mut third = Process::new(&[3], 2, Variant::V2);
-    let promise = letters(&third.letter(1, &Letter::Campaign { ballot }).expect("it promises")).remove(0).1;
+    let promise =
+        letters(&third.letter(1, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises")).remove(0).1;
     let effects = other.letter(2, &promise).expect("a majority");
     let install = letters(&effects).into_iter().find(|(to, _)| *to == 0).expect("a state").1;
     leader.letter(1, &install).expect("it installs");
@@ -230,7 +231,8 @@ fn followers_hear_of_a_ballot_before_a_time_that_was_given_in_it() {
     // It leads now. Their old leader, which does not know that it is deposed, gives its own time.
     let ballot = follower.campaign();
     let mut third = Process::new(TWO_GROUPS, 2, Variant::V2);
-    let promise = letters(&third.letter(1, &Letter::Campaign { ballot }).expect("it promises")).remove(0).1;
+    let promise =
+        letters(&third.letter(1, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises")).remove(0).1;
     follower.letter(2, &promise).expect("a majority");
     follower.letter(2, &Letter::Installed { ballot }).expect("it leads");
     assert!(follower.replica.is_leader());

@@ -1,0 +1,73 @@
+//! Which of the processes that a member's place had, one after the other, is meant.
+//!
+//! A life is named by its incarnation, and later ones have larger incarnations. Who heard of one knows that those before
+//! it are over: it asked to be taken in, because it has no memory.
+
+use stentor_fabric::ProcessId;
+
+use super::{Rejected, Replica};
+use crate::{Effects, GroupId, Topology};
+
+/// By member of a group, the incarnation of its last life that was heard of.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Lives {
+    first: ProcessId,
+    last: Vec<u64>,
+}
+
+impl Lives {
+    pub(super) fn new(topology: &Topology, group: GroupId) -> Self {
+        Lives { first: topology.first_ballot(group).leader(), last: vec![0; topology.size(group)] }
+    }
+
+    pub(super) fn all(&self) -> &[u64] {
+        &self.last
+    }
+
+    fn index(&self, process: ProcessId) -> usize {
+        process.index().wrapping_sub(self.first.index())
+    }
+
+    /// The last life of a process; 0 if it is no member.
+    pub(super) fn of(&self, process: ProcessId) -> u64 {
+        self.last.get(self.index(process)).copied().unwrap_or(0)
+    }
+
+    /// A member has, or had, this life.
+    pub(super) fn hear_of(&mut self, process: ProcessId, incarnation: u64) {
+        let index = self.index(process);
+        if let Some(last) = self.last.get_mut(index) {
+            *last = incarnation.max(*last);
+        }
+    }
+
+    /// What another member has heard of.
+    pub(super) fn hear_of_all(&mut self, lives: &[u64]) {
+        for (last, incarnation) in self.last.iter_mut().zip(lives) {
+            *last = (*last).max(*incarnation);
+        }
+    }
+
+    /// Whether what a member wrote, having heard of `lives`, is of the last life of it that is known here.
+    pub(super) fn is_last(&self, process: ProcessId, lives: &[u64]) -> bool {
+        lives.get(self.index(process)).is_some_and(|life| *life >= self.of(process))
+    }
+
+    /// Whether there is one for each member.
+    pub(super) fn check(&self, lives: &[u64]) -> Result<(), Rejected> {
+        if lives.len() == self.last.len() { Ok(()) } else { Err(Rejected::State("another number of members")) }
+    }
+}
+
+impl Replica {
+    /// The group remembers a process of this place with a larger incarnation than this one's: the clock that incarnations
+    /// are taken from was set back. Whoever is not taken in yet may choose a larger one.
+    pub(super) fn on_elder<E: Effects>(&mut self, elder: u64, effects: &mut E) {
+        let behind = self.joining.is_some_and(|incarnation| incarnation < elder);
+        if let Some(incarnation) = elder.checked_add(1).filter(|_| behind) {
+            self.joining = Some(incarnation);
+            self.lives.hear_of(self.config.me, incarnation);
+            self.join(effects);
+        }
+    }
+}

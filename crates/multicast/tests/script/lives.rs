@@ -1,0 +1,88 @@
+//! The processes that a member's place had, one after the other: what a life that is over promised does not count.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{Ballot, ClientState, Letter, Rejected, State, Variant};
+
+use super::process::{Effect, Process, led_by};
+
+const FIVE: &[usize] = &[5];
+
+/// An empty state of a group of five, of somebody who has heard of these lives.
+fn state(lives: [u64; 5]) -> State {
+    State {
+        synced: led_by(0),
+        known: vec![led_by(0)],
+        lives: lives.to_vec(),
+        clients: vec![ClientState::default(); 2],
+        ..State::default()
+    }
+}
+
+fn takes_over(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Letter { letter: Letter::Install { .. }, .. }))
+}
+
+/// Member 4 of five, which campaigns.
+fn candidate() -> (Process, Ballot) {
+    let mut candidate = Process::new(FIVE, 4, Variant::V2);
+    let ballot = candidate.campaign();
+    (candidate, ballot)
+}
+
+#[test]
+fn a_promise_counts_no_more_when_who_promises_has_heard_that_its_sender_came_back() {
+    let (mut candidate, ballot) = candidate();
+    let mut promise = |from, lives| {
+        takes_over(&candidate.letter(from, &Letter::Promise { ballot, state: state(lives) }).expect("sound"))
+    };
+    assert!(!promise(1, [0, 3, 0, 0, 0]), "two of five");
+    assert!(!promise(2, [0, 7, 0, 0, 0]), "that is two again: the first one's third life is over");
+    assert!(!promise(1, [0, 3, 0, 0, 0]), "what comes late from that does not count, either");
+    assert!(promise(1, [0, 7, 0, 0, 0]), "its seventh does");
+}
+
+#[test]
+fn a_promise_counts_whatever_earlier_lives_its_sender_and_others_have_heard_of() {
+    let (mut candidate, ballot) = candidate();
+    let mut promise = |from, lives| {
+        takes_over(&candidate.letter(from, &Letter::Promise { ballot, state: state(lives) }).expect("sound"))
+    };
+    assert!(!promise(1, [0, 7, 5, 0, 0]));
+    assert!(promise(2, [0, 3, 5, 0, 0]));
+}
+
+#[test]
+fn who_is_asked_for_a_promise_hears_of_lives_and_says_so_to_whomever_it_promises_next() {
+    let mut member = Process::new(FIVE, 2, Variant::V2);
+    let asked = |number, from, lives: [u64; 5]| Letter::Campaign {
+        ballot: Ballot::new(number, ProcessId(from)),
+        lives: lives.to_vec(),
+    };
+    let lives = |done: Vec<Effect>| match &done[..] {
+        [Effect::Letter { letter: Letter::Promise { state, .. }, .. }] => state.lives.clone(),
+        other => panic!("no promise: {other:?}"),
+    };
+    assert_eq!(lives(member.letter(0, &asked(2, 0, [0, 7, 0, 0, 0])).expect("sound")), [0, 7, 0, 0, 0]);
+    assert_eq!(lives(member.letter(4, &asked(2, 4, [0, 3, 0, 0, 9])).expect("sound")), [0, 7, 0, 0, 9]);
+    member.letter(3, &Letter::Join { incarnation: 8 }).expect("sound");
+    assert_eq!(lives(member.letter(0, &asked(3, 0, [0; 5])).expect("sound")), [0, 7, 0, 8, 9]);
+    let short = Letter::Campaign { ballot: Ballot::new(4, ProcessId(4)), lives: vec![0; 4] };
+    assert_eq!(member.letter(4, &short), Err(Rejected::State("another number of members")));
+}
+
+/// Incarnations are times of starts, and clocks are set back.
+#[test]
+fn who_comes_back_with_a_smaller_incarnation_than_its_place_had_takes_a_larger_one() {
+    let (mut leader, mut returns) = (Process::new(FIVE, 0, Variant::V2), Process::joining(FIVE, 1));
+    leader.letter(1, &Letter::Join { incarnation: 40 }).expect("sound");
+    let told = leader.letter(1, &Letter::Join { incarnation: 2 }).expect("sound");
+    let elder = Letter::Elder { incarnation: 40 };
+    assert_eq!(told, [Effect::Letter { to: 1, letter: elder.clone() }], "it takes in nobody who may be older");
+    let again: Vec<Effect> =
+        [0, 2, 3, 4].map(|to| Effect::Letter { to, letter: Letter::Join { incarnation: 41 } }).into();
+    assert_eq!(returns.letter(0, &elder), Ok(again));
+    assert_eq!(returns.letter(2, &elder), Ok(Vec::new()), "once");
+    assert_eq!(returns.letter(2, &Letter::Elder { incarnation: u64::MAX }), Ok(Vec::new()), "there is none");
+    let mut member = Process::new(FIVE, 3, Variant::V2);
+    assert_eq!(member.letter(0, &elder), Ok(Vec::new()), "who has its memory keeps its name");
+}
