@@ -39,7 +39,7 @@ pub struct ClientState {
     /// The assigned slots from there on.
     pub entries: Vec<Entry>,
     /// Behind them, in rising order, the slots whose bodies are held and that are not assigned, with the sequences. What is
-    /// held by a majority in one ballot is synced; so who promises another ballot says what it holds.
+    /// held by a majority in one installed ballot is synced; so who promises another ballot says what it holds.
     pub held: Vec<(u64, u64)>,
 }
 

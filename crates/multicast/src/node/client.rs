@@ -315,7 +315,7 @@ impl<F: Fabric> Client<F> {
         Ok(submitted)
     }
 
-    /// Slots below this are held or freed by a majority of the group, in one ballot.
+    /// Slots below this are held or freed by a majority of the group, in one ballot that is installed there.
     fn held(&self, group: GroupId) -> u64 {
         let told = || self.rings[usize::from(group.0)].targets.iter().filter_map(|target| target.told);
         let in_ballot = |ballot| {
@@ -326,7 +326,8 @@ impl<F: Fabric> Client<F> {
             held.sort_unstable_by(|a, b| b.cmp(a));
             held[self.topology.majority(group) as usize - 1]
         };
-        let held = told().map(|told| in_ballot(told.held.ballot)).max().unwrap_or(0);
+        let counts = told().filter(|told| told.held.ballot != 0);
+        let held = counts.map(|told| in_ballot(told.held.ballot)).max().unwrap_or(0);
         held.max(self.sender.freed(group))
     }
 

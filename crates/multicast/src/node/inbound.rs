@@ -39,13 +39,15 @@ pub(super) const CREDIT_WORDS: usize = 5;
 /// Bytes of a credit's record: what a fabric must take inline.
 pub(super) const CREDIT_BYTES: usize = (HEADER_WORDS + CREDIT_WORDS) * WORD;
 
-/// What a member holds of a client, and the largest ballot that it has promised: what a majority holds in one ballot is
-/// not forgotten, whoever loses its memory, because who promises another ballot says what it holds.
+/// What a member holds of a client, and the ballot that is installed there: what a majority holds in one ballot is not
+/// forgotten, whoever loses its memory, because who promises another ballot says what it holds. See
+/// [`Replica::counts_in`](crate::Replica::counts_in).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Held {
     /// Slots below this are held or freed.
     pub(super) slots: u64,
-    /// The ballot's lower bits: enough to tell two apart that are less than 2^31 campaigns away from each other.
+    /// The ballot's lower bits: enough to tell two apart that are less than 2^31 campaigns away from each other. 0 if it
+    /// counts in none.
     pub(super) ballot: u64,
 }
 
@@ -54,8 +56,8 @@ const HELD_BITS: u32 = 17;
 const _: () = assert!((Limits::MAX_WINDOW as u64) < 1 << HELD_BITS);
 
 impl Held {
-    pub(super) fn new(slots: u64, ballot: Ballot) -> Self {
-        Held { slots, ballot: ballot.to_word() & (u64::MAX >> HELD_BITS) }
+    pub(super) fn new(slots: u64, ballot: Option<Ballot>) -> Self {
+        Held { slots, ballot: ballot.unwrap_or(Ballot::NONE).to_word() & (u64::MAX >> HELD_BITS) }
     }
 
     /// As a word; `freed` goes with it.

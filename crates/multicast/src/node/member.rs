@@ -66,7 +66,7 @@ pub struct Member<F: Fabric> {
     stream_out: Outbound,
     recovery: Recovery,
     /// The ballot that clients were told with what is held.
-    told_promise: Ballot,
+    told_ballot: Option<Ballot>,
     pulses: Pulses,
     outputs: Outputs,
     /// Outboxes that did not go out wholly.
@@ -145,7 +145,7 @@ impl<F: Fabric> Member<F> {
             completions: [NO_COMPLETION; 16],
             reads: (leader != me).then_some(leader),
             recovery: Recovery::default(),
-            told_promise: replica.promised(),
+            told_ballot: replica.counts_in(),
             pulses,
             fabric,
             replica,
@@ -268,7 +268,7 @@ impl<F: Fabric> Member<F> {
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
             worked |= self.recover(now, app);
-            self.tell_promise();
+            self.tell_ballot();
         }
         // First what others wait for.
         let left_over = self.send_outboxes();

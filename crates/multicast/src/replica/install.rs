@@ -263,14 +263,10 @@ impl Replica {
             return;
         }
         self.lives.hear_of(from, incarnation);
-        let first = self.config.topology.first_ballot(self.group);
-        if self.promised == first && self.genesis.contains(&(from, incarnation)) {
-            // It has no memory because it never had any: it only has not heard that all are there.
+        if self.genesis.contains(&(from, incarnation)) {
+            // It has no memory because it never had any: perhaps it only has not heard that all are there. But others may
+            // have begun with an earlier life of it, and do not answer this.
             effects.letter(from, &Letter::Begun { incarnation: self.lives.of(self.config.me) });
-            if self.leads {
-                self.install_at(from, false, effects);
-            }
-            return;
         }
         if self.admitted.contains(&(from, incarnation)) && matches!(self.stage, Stage::Preparing | Stage::Leading) {
             self.install_at(from, true, effects);
@@ -307,9 +303,9 @@ impl Replica {
         }
         self.begin_life();
         if self.leads {
-            for member in self.others() {
-                self.install_at(member, false, effects);
-            }
+            // Nobody promised the first ballot, so who was there for it may have forgotten that. From the next one on a
+            // majority remembers that the group has begun.
+            let _ = self.campaign(effects);
         }
         for client in 0..self.windows.len() as u16 {
             self.settle(ClientId(client), effects);

@@ -142,6 +142,8 @@ impl Replica {
         self.lives.hear_of_all(&state.lives);
         self.forget_promises();
         let alive = self.lives.is_last(from, &state.lives);
+        // Whoever promises is a member: it was without memory only because its group had not begun.
+        self.joiners.retain(|(process, _)| !(alive && *process == from));
         let Stage::Campaigning(candidacy) = &mut self.stage else { return };
         if alive && candidacy.promises.iter().all(|(process, _)| *process != from) {
             candidacy.promises.push((from, state.clone()));
@@ -182,6 +184,16 @@ impl Replica {
         for subject in lacks {
             effects.letter(donor, &Letter::WantBody(subject));
         }
+    }
+
+    /// The ballot in which this member's word counts about what it holds, together with that of others in the same ballot:
+    /// the one that is installed here. Who has only promised it may have been taken in by a smaller ballot meanwhile, and
+    /// not hold it any more. And a group may begin its life more than once, until a majority remembers that it has: so its
+    /// first ballot, which nobody promised, is none in which that counts, unless it is the beginning of all.
+    #[must_use]
+    pub fn counts_in(&self) -> Option<Ballot> {
+        let begun = self.genesis.is_empty() || self.ballot != self.config.topology.first_ballot(self.group);
+        (self.promised == self.ballot && !self.is_joining() && begun).then_some(self.ballot)
     }
 
     /// Asks for what processes hold that promised, and that is missing here.

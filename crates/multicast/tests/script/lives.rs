@@ -86,3 +86,23 @@ fn who_comes_back_with_a_smaller_incarnation_than_its_place_had_takes_a_larger_o
     let mut member = Process::new(FIVE, 3, Variant::V2);
     assert_eq!(member.letter(0, &elder), Ok(Vec::new()), "who has its memory keeps its name");
 }
+
+/// The one that asked twice had not begun yet; it is no reason for another ballot, because it promises.
+#[test]
+fn a_group_that_begins_has_one_campaign_though_somebody_asks_again_meanwhile() {
+    let mut leader = Process::joining(&[3], 0);
+    let join = Letter::Join { incarnation: 5 };
+    assert_eq!(leader.letter(1, &join), Ok(Vec::new()));
+    let begins = leader.letter(2, &join).expect("sound");
+    let second = Ballot::new(2, ProcessId(0));
+    let asks = |effect: &Effect| matches!(effect, Effect::Letter { letter: Letter::Campaign { ballot, lives }, .. } if (*ballot, &lives[..]) == (second, &[2, 5, 5]));
+    assert_eq!(begins.iter().filter(|effect| asks(effect)).count(), 2, "{begins:?}");
+    assert_eq!(leader.replica.counts_in(), None);
+    let begun = Effect::Letter { to: 2, letter: Letter::Begun { incarnation: 2 } };
+    assert_eq!(leader.letter(2, &join), Ok(vec![begun]));
+    let promised = State { lives: vec![2, 5, 5], ..state([0; 5]) };
+    assert!(takes_over(&leader.letter(2, &Letter::Promise { ballot: second, state: promised }).expect("sound")));
+    leader.letter(2, &Letter::Installed { ballot: second }).expect("sound");
+    assert!(leader.replica.is_leader());
+    assert_eq!((leader.replica.promised(), leader.replica.counts_in()), (second, Some(second)));
+}

@@ -40,10 +40,10 @@ impl<F: Fabric> Member<F> {
         self.outputs.touched = touched;
     }
 
-    /// Another ballot is promised: what was said to be held counts together with what others hold in that.
-    pub(super) fn tell_promise(&mut self) {
-        let promised = self.replica.promised();
-        if std::mem::replace(&mut self.told_promise, promised) == promised {
+    /// Another ballot is installed: what is held counts together with what others hold in that.
+    pub(super) fn tell_ballot(&mut self) {
+        let ballot = self.replica.counts_in();
+        if ballot.is_none() || std::mem::replace(&mut self.told_ballot, ballot) == ballot {
             return;
         }
         for client in (0..self.bodies.len() as u16).map(ClientId) {
@@ -104,7 +104,7 @@ impl<F: Fabric> Member<F> {
             return true;
         }
         let position = body.ring.reader.credit(body.freed_position);
-        let held = Held::new(held, replica.promised()).to_word(body.freed_slots);
+        let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
         let values = [position, body.freed_slots, body.last_sequence, held, body.ring.generation()];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         body.credited_slots = freed;

@@ -1,0 +1,67 @@
+//! A group begins its life when all members have heard of each other. Until then they may be replaced.
+
+use stentor_multicast::{Plant, Replica, Variant};
+
+use super::cluster::Cluster;
+use super::walk::Random;
+
+/// All members without memory; as many as a group may lose are replaced before they have begun, and others have begun with
+/// them or not. Everybody is a member in the end, in a ballot in which what is held counts.
+#[test]
+fn a_group_begins_its_life_though_members_are_replaced_meanwhile() {
+    let mut late = 0;
+    for (sizes, seeds) in [(&[3][..], 0..2000), (&[5], 0..1000), (&[2], 0..100)] {
+        for seed in seeds {
+            let mut random = Random(seed);
+            let members = sizes[0] as u16;
+            let mut cluster = Cluster::new(sizes, 1, (Variant::V2, 4, Plant::None));
+            (0..members).for_each(|member| cluster.crash(member));
+            (0..members).for_each(|member| cluster.restart(member).expect("sound input"));
+            let mut replaced = (members - 1) / 2;
+            for _ in 0..60 {
+                let member = random.below(members.into()) as u16;
+                let begun = |cluster: &Cluster, member: u16| !replica(cluster, member).is_joining();
+                match random.below(12) {
+                    0 if replaced > 0 && !begun(&cluster, member) => {
+                        late += u32::from((0..members).any(|other| begun(&cluster, other)));
+                        replaced -= 1;
+                        cluster.crash(member);
+                        cluster.restart(member).expect("sound input");
+                    }
+                    1 => cluster.tick(member).expect("sound input"),
+                    _ => {
+                        let filled = cluster.net.filled();
+                        if !filled.is_empty() {
+                            let wire = filled[random.below(filled.len() as u64) as usize];
+                            cluster.take(wire, None).expect("sound input");
+                        }
+                    }
+                }
+            }
+            finish(&mut cluster);
+            for member in (0..members).map(|member| replica(&cluster, member)) {
+                let begun = !member.is_joining() && member.counts_in().is_some();
+                assert!(begun, "{sizes:?} seed {seed}: somebody is left out");
+            }
+        }
+    }
+    assert!(late > 100, "{late} were replaced when others had begun");
+}
+
+fn replica(cluster: &Cluster, member: u16) -> &Replica {
+    cluster.members[usize::from(member)].replica.as_ref().expect("it is up")
+}
+
+fn finish(cluster: &mut Cluster) {
+    let members = cluster.members.len() as u16;
+    for round in 0..60 {
+        while cluster.net.filled().into_iter().any(|wire| cluster.take(wire, None).expect("sound input")) {}
+        (0..members).for_each(|member| cluster.tick(member).expect("sound input"));
+        // A sound election: that of the first leader may have been the life that is over.
+        let leads = |member: u16| replica(cluster, member).is_leader() || replica(cluster, member).is_candidate();
+        let ready = (0..members).find(|member| !replica(cluster, *member).is_joining());
+        if let Some(member) = ready.filter(|_| round == 20 && !(0..members).any(leads)) {
+            cluster.campaign(member, None).expect("sound input");
+        }
+    }
+}
