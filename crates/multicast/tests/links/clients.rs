@@ -254,6 +254,39 @@ fn what_a_living_client_lost_with_its_connections_it_writes_again() {
     assert_eq!(bed.clients[0].synced_up_to(), lost.sequence);
 }
 
+/// A member without memory does not keep what is far ahead of the nothing that it knows, but reads it. While it is the only
+/// one whose connection lasts, nothing is free.
+#[test]
+fn what_a_minority_has_read_is_written_again_to_those_who_come_back() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    let client = ProcessId(3);
+    bed.run(RECONNECTED_NS);
+    let mut sent = Vec::new();
+    for _ in 0..2 * limits().window {
+        sent.push((bed.submit(0, &[0], b"before").expect("all are connected"), b"before".to_vec()));
+        bed.run(SETTLED_NS);
+    }
+    for other in [0, 2] {
+        bed.cut(1, other, 30 * RECONNECTED_NS);
+    }
+    bed.restart_member(1);
+    bed.run(4 * RECONNECTED_NS);
+    assert!(bed.members[1].replica().is_joining() && bed.clients[0].is_connected(G0));
+    for member in [0, 2] {
+        bed.cut(member, client.0, 3 * RECONNECTED_NS);
+    }
+    bed.run(1_000);
+    sent.push((bed.submit(0, &[0], b"breaks").expect("nobody knows yet"), b"breaks".to_vec()));
+    bed.run(1_000);
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: client, for_ns: 2 * RECONNECTED_NS });
+    bed.run(2 * RECONNECTED_NS - 1_000);
+    sent.push((bed.submit(0, &[0], b"alone").expect("it does not know yet"), b"alone".to_vec()));
+    bed.run(RECONNECTED_NS / 2);
+    assert!(!bed.clients[0].is_connected(G0) && bed.delivered[0].len() < sent.len() - 1, "only one has read it");
+    bed.run(8 * RECONNECTED_NS);
+    assert_eq!((&bed.delivered[0], &bed.delivered[2]), (&sent, &sent));
+}
+
 #[test]
 fn a_synced_message_waits_for_what_its_client_multicast_before_it_to_other_groups() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);

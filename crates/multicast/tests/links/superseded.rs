@@ -2,7 +2,7 @@
 //! said through the first one's queue pairs.
 
 use stentor_fabric::{Fabric, ProcessId, QpId, Source, Verb, WorkRequest};
-use stentor_fabric_sim::NetworkModel;
+use stentor_fabric_sim::{Fault, NetworkModel};
 use stentor_multicast::{GroupId, SubmitError, forged_hello};
 
 use crate::bed::{Bed, RECONNECTED_NS, SALT, SETTLED_NS, limits};
@@ -46,6 +46,30 @@ fn a_client_that_comes_back_after_its_successor_is_told_so_and_multicasts_no_mor
     for delivered in &bed.delivered {
         assert_eq!(*delivered, [(first, b"first".to_vec())]);
     }
+}
+
+/// What is freed in its slots may be void, or another process's: it cannot tell. So it does not say that it was delivered,
+/// not even where it was.
+#[test]
+fn a_superseded_client_takes_nothing_for_delivered_any_more() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let first = bed.submit(0, &[0], b"first").expect("all are connected");
+    bed.run(SETTLED_NS);
+    assert_eq!(bed.clients[0].delivered_up_to(), first.sequence);
+    bed.greet_in_its_place(1);
+    bed.run(SETTLED_NS);
+    bed.cut(1, CLIENT.0, RECONNECTED_NS);
+    // The leader does not run: nothing is delivered until the client has been told.
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: 4 * RECONNECTED_NS });
+    let second = bed.submit(0, &[0], b"second").expect("it does not know");
+    bed.run(3 * RECONNECTED_NS);
+    assert!(bed.clients[0].is_superseded() && bed.delivered.iter().all(|delivered| delivered.len() == 1));
+    bed.run(10 * RECONNECTED_NS);
+    let delivered = bed.delivered.iter().filter(|delivered| delivered.last() == Some(&(second, b"second".to_vec())));
+    assert!(delivered.count() >= 2, "the others have not met the successor: {:?}", bed.delivered);
+    assert_eq!(bed.clients[0].delivered_up_to(), first.sequence);
+    assert_eq!(bed.clients[0].outstanding(), 1);
 }
 
 #[test]
