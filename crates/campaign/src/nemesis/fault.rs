@@ -40,6 +40,15 @@ pub enum Fault {
         /// When the next process takes the place, counted from the fault.
         back_after_ns: u64,
     },
+    /// Nothing gets from a client, which lives, to the members of a group; the other way is open.
+    CutClient {
+        /// Which place.
+        client: ClientId,
+        /// To whom.
+        group: GroupId,
+        /// How long.
+        for_ns: u64,
+    },
     /// Nothing gets from `from` to `to`; the other way is open. `None` stands for everybody else.
     Cut {
         /// Senders.
@@ -137,6 +146,8 @@ counts! {
     rejoins_under_load,
     /// Clients that crashed after one of their writes.
     client_crashes,
+    /// Clients from which nothing got to one of the groups.
+    clients_cut_off,
     /// Leaders to which nothing came: they write on, and nobody can tell them to stop.
     deaf_leaders,
     /// Leaders from which nothing got out.

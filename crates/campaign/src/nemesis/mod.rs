@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Fault as SimFault, World};
-use stentor_multicast::{GroupId, Place, Topology};
+use stentor_multicast::{ClientId, GroupId, Place, Topology};
 
 use crate::chance::Chance;
 use budget::{Budget, Health};
@@ -35,6 +35,8 @@ const MISSED_NS: (u64, u64) = (20_000, 150_000);
 const HEARD_NS: u64 = 20_000;
 /// The stream of choices of the nemesis; clients have those from 1 on.
 const STREAM: u64 = 500;
+/// That of the cuts between clients and groups: a stream of its own, so that the other plans stay as they were.
+const STREAM_OF_CUTS: u64 = 501;
 
 /// What the nemesis does at some time.
 #[derive(Clone, Debug)]
@@ -101,7 +103,8 @@ impl Nemesis {
     #[must_use]
     pub fn new(seed: u64, profile: Profile, topology: &Arc<Topology>, world: &World) -> Self {
         let mut chance = Chance::new(seed, STREAM);
-        let plan = plan::draw(&mut chance, profile, topology);
+        let mut plan = plan::draw(&mut chance, profile, topology);
+        plan.extend(plan::cut_client(&mut Chance::new(seed, STREAM_OF_CUTS), profile, topology));
         let reigns: Vec<Reign> = topology.group_ids().map(|group| Reign::new(topology, group)).collect();
         let election = |member: u16| match topology.place(ProcessId(member)) {
             Some(Place::Member { group, .. }) => Told::new(ProcessId(member), &reigns[usize::from(group.0)].epoch),
@@ -261,6 +264,7 @@ impl Nemesis {
                     self.world.inject(now, SimFault::CrashAtPost { process, post: write });
                 }
             }
+            Fault::CutClient { client, group, for_ns } => self.cut_client(now, client, group, for_ns),
             Fault::Cut { from, to, for_ns } => self.cut(now, from, to, for_ns),
             Fault::Isolate { who, for_ns } => {
                 let who = self.resolve(who);
@@ -306,6 +310,15 @@ impl Nemesis {
         self.set(who, Health::Doomed);
         self.victims[who.index()].back_after_ns = back_after_ns;
         true
+    }
+
+    fn cut_client(&mut self, now: u64, client: ClientId, group: GroupId, for_ns: u64) {
+        self.counts.clients_cut_off += 1;
+        self.note(now, format_args!("nothing gets from client {} to group {} for {for_ns} ns", client.0, group.0));
+        let from = self.topology.client_process(client);
+        for to in self.topology.members(group) {
+            self.world.inject(now, SimFault::Cut { from, to, for_ns });
+        }
     }
 
     fn cut(&mut self, now: u64, from: Option<Target>, to: Option<Target>, for_ns: u64) {

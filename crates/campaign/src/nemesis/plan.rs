@@ -103,6 +103,20 @@ pub(super) fn draw(chance: &mut Chance, profile: Profile, topology: &Topology) -
     plan
 }
 
+/// Where clients crash, some that live are cut off from a group, for longer than its leader waits before it looks for what
+/// it lacks, and for longer than a queue pair bears: what the client multicast meanwhile comes to the group through others,
+/// and has a gap before it.
+pub(super) fn cut_client(chance: &mut Chance, profile: Profile, topology: &Topology) -> Option<Planned> {
+    if profile.weights().client_crash == 0 || chance.between(0, 2) > 0 {
+        return None;
+    }
+    let client = ClientId(chance.between(0, topology.clients() as u64 - 1) as u16);
+    let groups: Vec<GroupId> = topology.group_ids().collect();
+    let (group, for_ns) = (chance.pick(&groups), chance.between(600_000, 1_400_000));
+    let at_ns = chance.between(FROM_NS, UNTIL_NS - for_ns);
+    Some(Planned { at_ns, fault: Fault::CutClient { client, group, for_ns } })
+}
+
 impl Drawing<'_> {
     fn group(&mut self) -> GroupId {
         let again = self.last.filter(|_| self.chance.between(0, 3) > 0);
