@@ -272,8 +272,6 @@ impl Replica {
         let Stage::Campaigning(candidacy) = &mut self.stage else { return };
         let Some(promise) = candidacy.promises.iter_mut().find(|(process, _)| *process == from) else { return };
         promise.1 = state.clone();
-        self.lives.hear_of_all(&state.lives);
-        self.forget_promises();
         self.jump(state, effects);
         self.count_promises(effects);
     }

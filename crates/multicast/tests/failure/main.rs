@@ -8,6 +8,7 @@
 mod abandoned;
 mod amnesia;
 mod cluster;
+mod forgetful;
 mod genesis;
 mod judge;
 mod named;

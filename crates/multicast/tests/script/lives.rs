@@ -70,6 +70,20 @@ fn who_is_asked_for_a_promise_hears_of_lives_and_says_so_to_whomever_it_promises
     assert_eq!(member.letter(4, &short), Err(Rejected::State("another number of members")));
 }
 
+#[test]
+fn who_installs_a_state_has_heard_of_the_lives_that_it_names() {
+    let mut member = Process::joining(FIVE, 2);
+    let ballot = Ballot::new(3, ProcessId(1));
+    let (state, admits) = (state([0, 7, 2, 0, 4]), vec![(ProcessId(2), 2)]);
+    member.letter(1, &Letter::Install { ballot, counter: 0, state, admits, snapshot: false }).expect("sound");
+    let asked = Letter::Campaign { ballot: Ballot::new(4, ProcessId(0)), lives: vec![0; 5] };
+    let promised = member.letter(0, &asked).expect("sound");
+    let [Effect::Letter { letter: Letter::Promise { state, .. }, .. }] = &promised[..] else {
+        panic!("no promise: {promised:?}")
+    };
+    assert_eq!(state.lives, [0, 7, 2, 0, 4]);
+}
+
 /// Incarnations are times of starts, and clocks are set back.
 #[test]
 fn who_comes_back_with_a_smaller_incarnation_than_its_place_had_takes_a_larger_one() {
