@@ -31,14 +31,14 @@ pub enum Fault {
         /// When it is restarted, counted from the fault.
         back_after_ns: Option<u64>,
     },
-    /// A client crashes right after its n-th write from now; another process takes its place.
+    /// A client crashes right after its n-th write from now; another process takes its place, or nobody ever.
     ClientCrashAfterWrite {
         /// Which place.
         client: ClientId,
         /// Writes until then, from 1.
         write: u64,
-        /// When the next process takes the place, counted from the fault.
-        back_after_ns: u64,
+        /// When the next process takes the place, counted from the crash; `None`: never.
+        back_after_ns: Option<u64>,
     },
     /// Nothing gets from a client, which lives, to the members of a group; the other way is open.
     CutClient {
@@ -146,6 +146,10 @@ counts! {
     rejoins_under_load,
     /// Clients that crashed after one of their writes.
     client_crashes,
+    /// Of those, clients whose place nobody took any more.
+    clients_gone,
+    /// Clients that were given up while they lived, and crashed when they heard of it.
+    clients_superseded,
     /// Clients from which nothing got to one of the groups.
     clients_cut_off,
     /// Leaders to which nothing came: they write on, and nobody can tell them to stop.

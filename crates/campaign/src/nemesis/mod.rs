@@ -33,6 +33,8 @@ pub use profile::Profile;
 const MISSED_NS: (u64, u64) = (20_000, 150_000);
 /// How long it takes until a process hears of a new leader, ns.
 const HEARD_NS: u64 = 20_000;
+/// How long the place of a client that was superseded stays empty, ns.
+const SUPERSEDED_NS: u64 = 50_000;
 /// The stream of choices of the nemesis; clients have those from 1 on.
 const STREAM: u64 = 500;
 /// That of the cuts between clients and groups: a stream of its own, so that the other plans stay as they were.
@@ -65,6 +67,8 @@ struct Victim {
     deaf_until_ns: u64,
     /// It was told to crash at a post.
     at_post: bool,
+    /// When it crashes, nobody takes its place any more.
+    gone: bool,
 }
 
 /// One group.
@@ -111,7 +115,8 @@ impl Nemesis {
             _ => unreachable!("members come first"),
         };
         let elections = (0..topology.all_members() as u16).map(election).collect();
-        let victim = || Victim { health: Health::Well, back_after_ns: None, deaf_until_ns: 0, at_post: false };
+        let victim =
+            || Victim { health: Health::Well, back_after_ns: None, deaf_until_ns: 0, at_post: false, gone: false };
         let mut nemesis = Nemesis {
             world: world.clone(),
             topology: Arc::clone(topology),
@@ -259,7 +264,8 @@ impl Nemesis {
                 let process = self.topology.client_process(client);
                 if self.health(process) == Health::Well {
                     self.set(process, Health::Doomed);
-                    self.victims[process.index()].back_after_ns = Some(back_after_ns);
+                    self.victims[process.index()].back_after_ns = back_after_ns;
+                    self.victims[process.index()].gone = back_after_ns.is_none();
                     self.note(now, format_args!("client {} will crash at write {write}", client.0));
                     self.world.inject(now, SimFault::CrashAtPost { process, post: write });
                 }
@@ -427,11 +433,29 @@ impl Nemesis {
             }
         } else {
             self.counts.client_crashes += 1;
+            self.counts.clients_gone += u64::from(self.victims[process.index()].gone);
         }
         self.set(process, Health::Down);
         if let Some(after) = self.victims[process.index()].back_after_ns.take() {
             self.plan(now + after, Act::Restart(process));
         }
+    }
+
+    /// A client was told that it is superseded: its process ends, and the next one comes at once.
+    pub fn superseded(&mut self, now: u64, client: ProcessId) {
+        self.note(now, format_args!("{client} is superseded"));
+        self.counts.clients_superseded += 1;
+        self.set(client, Health::Doomed);
+        let victim = &mut self.victims[client.index()];
+        (victim.back_after_ns, victim.gone) = (Some(SUPERSEDED_NS), false);
+        self.world.inject(now, SimFault::Crash(client));
+    }
+
+    /// Whether a client's place stays empty to the end.
+    #[must_use]
+    pub fn is_gone(&self, client: ProcessId) -> bool {
+        let victim = &self.victims[client.index()];
+        victim.health == Health::Down && victim.gone
     }
 
     /// A process is up again, without memory.
@@ -473,9 +497,11 @@ impl Nemesis {
             self.victims[at].deaf_until_ns = 0;
             match self.victims[at].health {
                 Health::Doomed => {
-                    self.victims[at].at_post = false;
+                    (self.victims[at].at_post, self.victims[at].gone) = (false, false);
                     self.set(process, Health::Well);
                 }
+                // Nobody comes back there.
+                Health::Down if self.victims[at].gone => {}
                 Health::Down => {
                     let back = now + self.chance.between(0, MISSED_NS.1);
                     self.plan(back, Act::Restart(process));

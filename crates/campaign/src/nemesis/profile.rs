@@ -13,7 +13,7 @@ pub enum Profile {
     Failover,
     /// One-way and two-way partitions, also of leaders that write on.
     Partition,
-    /// Clients crash after any of their writes; others take their places. Some that live are cut off from a group.
+    /// Clients crash after any of their writes; others take their places, or nobody. Some that live are cut off from a group.
     Clients,
     /// All of it.
     All,
@@ -136,9 +136,12 @@ impl Profile {
             Profile::Calm => Vec::new(),
             Profile::Failover => FAILOVER.to_vec(),
             Profile::Partition => [&PARTITION[..], &["false_suspicions", "flaps"]].concat(),
-            Profile::Clients => vec!["client_crashes", "clients_cut_off", "false_suspicions", "slow_leaders"],
+            Profile::Clients => {
+                vec!["client_crashes", "clients_gone", "clients_cut_off", "false_suspicions", "slow_leaders"]
+            }
             Profile::All => {
-                [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_cut_off", "stalled_followers"]].concat()
+                [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
+                    .concat()
             }
         }
     }

@@ -23,6 +23,8 @@ pub(super) struct ClientActor {
     me: ProcessId,
     /// Messages that were to be synced and are not yet, with what they were.
     unsynced: VecDeque<(MessageId, Message)>,
+    /// It was told that it lost its place, and ends.
+    superseded: bool,
     shared: Rc<Shared>,
 }
 
@@ -33,7 +35,7 @@ impl ClientActor {
         let mut client = Client::new(fabric, topology, id, limits, shared.salt, shared.plant, incarnation)?;
         client.record_operations();
         let shared = Rc::clone(shared);
-        Ok(ClientActor { client, id, me, unsynced: VecDeque::new(), shared })
+        Ok(ClientActor { client, id, me, unsynced: VecDeque::new(), superseded: false, shared })
     }
 
     pub(super) fn step(&mut self, now_ns: u64) -> bool {
@@ -43,6 +45,9 @@ impl ClientActor {
             worked = true;
         }
         self.note_synced(now_ns);
+        if self.client.is_superseded() && !std::mem::replace(&mut self.superseded, true) {
+            self.shared.nemesis.borrow_mut().superseded(now_ns, self.me);
+        }
         let operations = self.client.take_operations();
         self.shared.history.borrow_mut().operations(now_ns, self.me, &operations);
         self.shared.world.wake_at(self.me, now_ns + TICK_NS);

@@ -169,7 +169,10 @@ impl Ordeal {
     }
 
     fn is_through(&self) -> bool {
-        let sent = self.shared.loads.iter().all(|load| load.borrow().left == 0);
+        let nemesis = self.shared.nemesis.borrow();
+        let gone = |client| nemesis.is_gone(self.shared.topology.client_process(ClientId(client)));
+        let mut loads = (0..).zip(&self.shared.loads);
+        let sent = loads.all(|(client, load)| load.borrow().left == 0 || gone(client));
         sent && self.shared.progress.borrow().is_through(&self.shared.topology)
     }
 

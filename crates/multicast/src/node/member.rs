@@ -1,5 +1,6 @@
 //! A member of a group on a fabric.
 
+mod absent;
 mod credit;
 mod fence;
 mod links;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use stentor_fabric::{Completion, Fabric, Opcode, ProcessId, QpId, Status};
 
+pub use self::absent::CLIENT_TIMEOUT;
 use self::recover::Recovery;
 use super::NodeError;
 use super::app::Application;
@@ -184,6 +186,12 @@ impl<F: Fabric> Member<F> {
     /// Sets the time between two ticks, at which what makes no progress is looked at; 2 ms if it is not set.
     pub fn set_tick(&mut self, tick: Duration) {
         self.recovery.set_tick(tick);
+    }
+
+    /// Sets for how long a client may be away before it is given up, if it left a gap that others wait behind;
+    /// [`CLIENT_TIMEOUT`] if it is not set. If it lives and was only cut off, it is [superseded](crate::Client::is_superseded) when it comes back.
+    pub fn set_client_timeout(&mut self, timeout: Duration) {
+        self.recovery.absence.set_timeout(timeout);
     }
 
     /// Records every remote operation by message, for checking genuineness (M7). Allocates per message.

@@ -28,7 +28,7 @@ pub use counts::{Counts, RemoteOp, Step};
 pub use greeting::forged_hello;
 pub use letters::Received;
 pub use links::INBOX_BYTES;
-pub use member::{Member, Pulse};
+pub use member::{CLIENT_TIMEOUT, Member, Pulse};
 
 use stentor_fabric::seal::record_words;
 use stentor_fabric::{AccessError, Capabilities, ConnectError, Purpose, RegisterError, Service};

@@ -21,6 +21,8 @@ pub(super) struct Body {
     pub(super) drained: bool,
     /// A client that connected has not been told yet that all its messages are delivered.
     pub(super) settling: bool,
+    /// The era in which the process that has the place multicasts, if it said that it may have begun.
+    pub(super) era: Option<u64>,
     pub(super) last_sequence: u64,
     /// Slots below this are held or freed.
     pub(super) held_slots: u64,
@@ -36,6 +38,7 @@ impl Body {
             greeted: None,
             drained: false,
             settling: false,
+            era: None,
             last_sequence: 0,
             held_slots: 0,
             freed_slots: 0,

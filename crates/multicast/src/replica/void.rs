@@ -7,9 +7,11 @@
 //! # Invariants
 //! - *A gap is made void only when the process that left it is over at a majority of the group*, and when these members, in
 //!   the leader's ballot, held nothing there: what was synced is not lost. A process is over at a member from the greeting
-//!   of its successor, which multicasts nothing before all members hold nothing undelivered, gaps included. A member that
-//!   was greeted by a successor does not let the process before it come back, so who lives and has nothing void has a
-//!   majority, and who has lost that is told (`About::Superseded`).
+//!   of its successor, which multicasts nothing before all members hold nothing undelivered, gaps included; or from when
+//!   it was given up, being away for long (`node/member/absent.rs`). A member where a process is over does not let it come
+//!   back, so who lives and has nothing void has a majority, and who has lost that is told (`About::Superseded`).
+//!   A member that forgot that a process is over may let it come back; but not when it knows that its era is closed, and
+//!   it writes it no credit then: whoever has something void counts it nowhere as delivered.
 //!   A member that lost its memory lacks what it held; but the leader that takes it in has that from who promised
 //!   (`count_promises`), and so it has it, too.
 //! - *A void counts when it is settled*: when a majority of the group has processed an entry that says so under one ballot.
@@ -52,6 +54,35 @@ impl Replica {
         }
     }
 
+    /// The processes of a client's place with eras up to this one are given up here: they were away for too long. Nobody
+    /// has greeted in their place, so whoever comes may have begun.
+    pub fn end_client(&mut self, client: ClientId, era: u64) {
+        self.succeed(client, era.saturating_add(1));
+        self.begin_client(client);
+    }
+
+    /// The processes of a client's place with eras below this are over here.
+    #[must_use]
+    pub fn over_below(&self, client: ClientId) -> u64 {
+        self.windows.get(usize::from(client.0)).map_or(0, |window| window.over_below)
+    }
+
+    /// Those of a client's place with eras below this are over in the whole group: what they multicast and is not assigned
+    /// will not be.
+    #[must_use]
+    pub fn closed_below(&self, client: ClientId) -> u64 {
+        self.windows.get(usize::from(client.0)).map_or(0, |window| window.closed)
+    }
+
+    /// The era of a process of the client's place that left a gap before something held here, as a leader sees it. It may
+    /// be filled still, by the client or by who holds it.
+    #[must_use]
+    pub fn gap_left_by(&self, client: ClientId) -> Option<u64> {
+        let window = self.windows.get(usize::from(client.0)).filter(|window| self.leads && window.has_open())?;
+        let behind = window.gap_before()?;
+        Some(ids::era(window.slot(behind).sequence))
+    }
+
     /// Whether a process has [succeeded](Replica::succeed) in a client's place and has not begun.
     #[must_use]
     pub fn is_over(&self, client: ClientId) -> bool {
@@ -76,8 +107,8 @@ impl Replica {
             return;
         }
         let slot = window.assigned;
-        let behind = window.first_from(slot, |behind| behind.body);
-        if window.holds(slot) || !behind.is_some_and(|behind| any || window.is_over(window.slot(behind).sequence)) {
+        let behind = window.gap_before();
+        if !behind.is_some_and(|behind| any || window.is_over(window.slot(behind).sequence)) {
             window.gap = Gap::default();
             return;
         }
@@ -235,6 +266,7 @@ impl Replica {
         let leads = self.ballot.leader() == self.config.me;
         let window = &mut self.windows[usize::from(client.0)];
         window.closed = window.closed.max(ids::era(sequence) + 1);
+        window.over_below = window.over_below.max(window.closed);
         let assigned = slot < window.assigned;
         let message = window.slot_mut(slot);
         if message.void || message.delivered {

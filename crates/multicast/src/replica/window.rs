@@ -131,6 +131,17 @@ impl Window {
         (from.max(self.delivered)..end).find(|slot| condition(self.slot(*slot)))
     }
 
+    /// The first slot that is held behind the first unassigned one, if that one is not.
+    pub(super) fn gap_before(&self) -> Option<u64> {
+        let held = self.holds(self.assigned);
+        self.first_from(self.assigned, |behind| behind.body).filter(|_| !held)
+    }
+
+    /// Whether something is known that is not delivered.
+    pub(super) fn has_open(&self) -> bool {
+        self.top > self.delivered
+    }
+
     /// Behind the last slot whose body is held; everything below counts, held or not.
     pub(super) fn end_of_held(&self) -> u64 {
         let end = self.top.min(self.base + self.slots.len() as u64).max(self.delivered);
@@ -317,6 +328,7 @@ impl Window {
             self.free_first();
         }
         self.freed = self.freed.max(state.freed);
+        self.over_below = self.over_below.max(state.closed);
         self.delivered = state.delivered;
         self.assigned = self.assigned.max(state.delivered);
         for (slot, entry) in (state.from..state.delivered).zip(&state.entries) {
@@ -348,6 +360,7 @@ impl Window {
         }
         self.assigned = state.assigned().max(self.delivered);
         self.closed = state.closed;
+        self.over_below = self.over_below.max(self.closed);
         self.gap = Gap::default();
         self.pass_delivered();
         self.undecided.clear();

@@ -20,6 +20,8 @@ fn run(sizes: &[usize], plant: Plant, seed: u64) -> Result<(), String> {
         let (to, reached) = (if run.random.one_in(2) { &groups } else { &groups[..1] }, run.random.below(1 << members));
         run.cluster.write_some(DEAD, to, |member| reached >> member & 1 == 1);
     }
+    // Members give it up one by one, or a successor greets them, or one gives it up and is greeted then.
+    let unsucceeded = run.random.one_in(2);
     let mut ungreeted: Vec<u16> = (0..members).collect();
     let (mut campaigns, mut cuts, mut messages) = (2, 2, 2);
     for _ in 0..400 {
@@ -27,7 +29,7 @@ fn run(sizes: &[usize], plant: Plant, seed: u64) -> Result<(), String> {
             0..=7 if !ungreeted.is_empty() => {
                 let process = ungreeted.swap_remove(run.random.below(ungreeted.len() as u64) as usize);
                 let left = run.random.below(4) as usize;
-                run.cluster.succeed(DEAD, process, left)?;
+                leave(&mut run, process, left, unsucceeded)?;
             }
             8..=9 if messages > 0 => messages -= u32::from(run.cluster.submit(ALIVE, &groups, None)),
             10 if campaigns > 0 => {
@@ -51,10 +53,17 @@ fn run(sizes: &[usize], plant: Plant, seed: u64) -> Result<(), String> {
         run.check()?;
     }
     for process in ungreeted {
-        run.cluster.succeed(DEAD, process, 0)?;
+        leave(&mut run, process, 0, unsucceeded)?;
     }
     run.cluster.submit(ALIVE, &groups, None);
     run.cure()
+}
+
+fn leave(run: &mut Run, process: u16, left: usize, unsucceeded: bool) -> Result<(), String> {
+    if unsucceeded || run.random.one_in(4) {
+        run.cluster.give_up(DEAD, process, left)?;
+    }
+    if unsucceeded { Ok(()) } else { run.cluster.succeed(DEAD, process, left) }
 }
 
 const CLUSTERS: [&[usize]; 3] = [&[3], &[1, 3], &[3, 3]];

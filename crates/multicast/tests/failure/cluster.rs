@@ -265,16 +265,32 @@ impl Cluster {
 
     /// The process that takes a dead client's place greets a member. Of what the dead one wrote only `left` more came.
     pub(crate) fn succeed(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
-        let wire = Wire::Body { client, to: process };
-        for _ in 0..left {
-            self.take(wire, None)?;
-        }
-        self.net.queues.remove(&wire);
+        self.lose_client(client, process, left)?;
         self.note(|| format!("client {client} has a successor at {process}"));
         self.step(process, None, None, |replica, _| {
             replica.succeed(ClientId(client), 1);
             Ok(())
         })
+    }
+
+    /// A member gives up a dead client, which was away for too long; nobody takes its place. Of what it wrote only `left`
+    /// more came.
+    pub(crate) fn give_up(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
+        self.lose_client(client, process, left)?;
+        self.note(|| format!("{process} gives up client {client}"));
+        self.step(process, None, None, |replica, _| {
+            replica.end_client(ClientId(client), 0);
+            Ok(())
+        })
+    }
+
+    fn lose_client(&mut self, client: u16, process: u16, left: usize) -> Result<(), String> {
+        let wire = Wire::Body { client, to: process };
+        for _ in 0..left {
+            self.take(wire, None)?;
+        }
+        self.net.queues.remove(&wire);
+        Ok(())
     }
 
     /// A client's connection with a member breaks and comes back; what was on its way is lost, the client counts the

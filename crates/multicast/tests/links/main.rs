@@ -5,6 +5,7 @@
 //! tests.
 #![forbid(unsafe_code)]
 
+mod absent;
 mod bed;
 mod clients;
 mod failover;

@@ -62,6 +62,44 @@ fn a_gap_of_a_client_that_lives_stays() {
 }
 
 #[test]
+fn a_leader_knows_who_left_a_gap() {
+    let mut leader = leader_before_a_gap(&[3]);
+    assert_eq!(leader.replica.gap_left_by(ClientId(0)), Some(0));
+    assert_eq!(leader.replica.gap_left_by(ClientId(1)), None);
+    leader.message(0, 1, &[(0, 0)]).expect("the first message");
+    assert_eq!(leader.replica.gap_left_by(ClientId(0)), None);
+    // A follower leaves that to its leader.
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    follower.message(0, ERA + 2, &[(0, 1)]).expect("the second message");
+    assert_eq!(follower.replica.gap_left_by(ClientId(0)), None);
+}
+
+#[test]
+fn who_gave_a_client_up_looks_for_its_gap_and_lacks_it() {
+    let mut leader = leader_before_a_gap(&[3]);
+    leader.replica.end_client(ClientId(0), 0);
+    assert_eq!(letters(&leader.ticks(patience())), [1, 2].map(|to| (to, Letter::Seek(spot(0, 0)))));
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    follower.replica.end_client(ClientId(0), 0);
+    assert!(!follower.replica.is_over(ClientId(0)), "another one may have begun elsewhere");
+    assert_eq!(answer(&mut follower, spot(0, 0)), [Effect::Letter { to: 0, letter: Letter::Lacking(spot(0, 0)) }]);
+    let later = Spot { era: 1, ..spot(0, 0) };
+    assert_eq!(answer(&mut follower, later), [], "of a process that came after it");
+    // An earlier one that is given up changes nothing.
+    follower.replica.end_client(ClientId(0), 4);
+    follower.replica.end_client(ClientId(0), 2);
+    assert_eq!(follower.replica.over_below(ClientId(0)), 5);
+}
+
+#[test]
+fn who_hears_that_an_era_is_closed_regards_its_process_as_over() {
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    follower.void(head(0, 0, 1), 1, false).expect("void");
+    assert_eq!((follower.replica.over_below(ClientId(0)), follower.replica.closed_below(ClientId(0))), (1, 1));
+    assert_eq!((follower.replica.over_below(ClientId(1)), follower.replica.closed_below(ClientId(1))), (0, 0));
+}
+
+#[test]
 fn a_gap_is_void_when_a_majority_lacks_it_and_counts_when_a_majority_has_processed_that() {
     let mut leader = leader_before_a_gap(&[3]);
     leader.replica.succeed(ClientId(0), 1);

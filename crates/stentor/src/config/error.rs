@@ -201,9 +201,9 @@ pub enum Problem {
     #[error("the key must say where it is, not what it is")]
     BadKey,
     /// A size outside its limits.
-    #[error("limits.{key} = {value} is outside {min}..={max}")]
+    #[error("{key} = {value} is outside {min}..={max}")]
     OutOfRange {
-        /// The key.
+        /// The key, with its table.
         key: &'static str,
         /// The value.
         value: i64,

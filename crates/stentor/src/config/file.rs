@@ -16,6 +16,7 @@ pub(super) struct File {
     pub(super) cluster: Spanned<String>,
     pub(super) fabric: Spanned<String>,
     pub(super) key: Option<Spanned<String>>,
+    pub(super) client_timeout_ms: Option<Spanned<i64>>,
     pub(super) election: Option<Election>,
     #[serde(default)]
     pub(super) limits: FileLimits,

@@ -4,6 +4,7 @@
 //! cluster = "example"            # part of every handshake and of every seal's salt
 //! fabric  = "shm"                # shm | roce | sim
 //! key     = "env:STENTOR_KEY"    # or file:PATH; for roce, whose processes show each other that they have it
+//! client_timeout_ms = 2000       # a client that is away for so long is given up, if others wait for what it left out
 //!
 //! [election]
 //! kind = "heartbeat"
@@ -197,6 +198,7 @@ pub struct ClusterConfig {
     cluster: String,
     fabric: FabricKind,
     key: Option<KeySource>,
+    client_timeout: Duration,
     election: ElectionKind,
     times: ElectionTimes,
     limits: Limits,
@@ -247,6 +249,12 @@ impl ClusterConfig {
     #[must_use]
     pub fn key(&self) -> Option<&KeySource> {
         self.key.as_ref()
+    }
+
+    /// How long a client may be away before it is given up, if it left out something that others wait for.
+    #[must_use]
+    pub fn client_timeout(&self) -> Duration {
+        self.client_timeout
     }
 
     /// How leaders are found.

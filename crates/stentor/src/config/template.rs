@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use stentor_multicast::CLIENT_TIMEOUT;
+
 use super::Limits;
 use super::error::Problem;
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS};
@@ -85,6 +87,7 @@ impl Template {
 cluster = "{cluster}"    # part of every handshake, and of every record's checksum
 fabric  = "{fabric}"    # shm: the processes of one host | roce: RoCEv2 over UDP, any hosts | sim: simulated network
 {key}
+# client_timeout_ms = {client_timeout}    # a client that died half-way is given up after this, if others wait for what it left out
 
 [election]
 kind = "heartbeat"    # a leader that is silent for timeout_max_ms (2000 if it is not set) is replaced
@@ -101,6 +104,7 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
 # Addresses (host:port) are for roce: where a process listens for its peers (TCP); its packets go to UDP port 4791 of the
 # same host, so each process has an IP address of its own. shm and sim do not use them.
 "#,
+            client_timeout = CLIENT_TIMEOUT.as_millis(),
             message_bytes = limits.message_bytes,
             window = limits.window,
             clients = limits.clients,

@@ -49,6 +49,11 @@ fn the_good_file_is_read_as_written() {
     assert_eq!(config.groups()[0].members()[1].id(), "g1.2");
     assert_eq!(config.groups()[0].members()[1].address(), "localhost:7102");
     assert_eq!(config.group_index("g2"), Some(1));
+    assert_eq!(config.client_timeout(), stentor_multicast::CLIENT_TIMEOUT, "if nothing is said");
+    let patient =
+        parse(&GOOD.replacen("[election]", "client_timeout_ms = 600000\n[election]", 1)).expect("the longest");
+    assert_eq!(patient.client_timeout(), Duration::from_secs(600));
+    assert_eq!(patient.fingerprint(), config.fingerprint(), "each member has its own patience");
 }
 
 #[test]
@@ -119,6 +124,15 @@ fn every_refusal_names_line_problem_and_remedy() {
         ("1024", "1000", 8, 10, "limits.window = 1000 is not a power of two", "use 512 or 1024"),
         ("clients = 2", "clients = 1025", 9, 11, "limits.clients = 1025 is outside 1..=1024", "from 1 to 1024"),
         ("clients = 2", "ring_kib = 8", 9, 12, "limits.ring_kib = 8 is outside 16..=65536", "from 16"),
+        ("[election]", "client_timeout_ms = 9\n[election]", 4, 21, "client_timeout_ms = 9 is outside", "from 20"),
+        (
+            "\"heartbeat\"",
+            "\"heartbeat\"\ntimeout_max_ms = 60001",
+            6,
+            18,
+            "election.timeout_max_ms = 60001 is",
+            "from 20",
+        ),
         ("1024", "0x1_0000_0000_0000_0000", 8, 10, "invalid type: integer", "expected type"),
     ];
     for (from, to, line, column, problem, remedy) in cases {

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use toml::Spanned;
 
+use stentor_multicast::CLIENT_TIMEOUT;
+
 use super::error::{Place, Problem};
 use super::file::{Election, File, FileLimits, Group, Misplaced, Process};
 use super::limits::{
-    BODY_RING_KIB, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB, TIMEOUT_MS, WINDOW,
+    BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB,
+    TIMEOUT_MS, WINDOW,
 };
 use super::{
     ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, address, names, neb,
@@ -26,10 +29,18 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let key = file.key.map(|key| at(&key, key_source(key.as_ref()))).transpose()?;
     let election = file.election.as_ref().map_or(Ok(ElectionKind::Heartbeat), election)?;
     let times = file.election.as_ref().map_or(Ok(ElectionTimes::default()), times)?;
+    let ms = number(
+        "client_timeout_ms",
+        file.client_timeout_ms.as_ref(),
+        &CLIENT_TIMEOUT_MS,
+        CLIENT_TIMEOUT.as_millis() as u32,
+    )?;
+    let client_timeout = Duration::from_millis(u64::from(ms));
     let limits = limits(&file.limits)?;
     let groups = groups(file.group, text, fabric)?;
     let neb = file.neb.as_ref().map(|neb| neb::validate(neb, &groups)).transpose()?;
-    Ok(ClusterConfig { cluster: file.cluster.into_inner(), fabric, key, election, times, limits, groups, neb })
+    let cluster = file.cluster.into_inner();
+    Ok(ClusterConfig { cluster, fabric, key, client_timeout, election, times, limits, groups, neb })
 }
 
 fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {
@@ -70,26 +81,36 @@ fn election(election: &Election) -> Result<ElectionKind, Misplaced> {
 fn times(election: &Election) -> Result<ElectionTimes, Misplaced> {
     let default = ElectionTimes::default();
     let ms = |time: Duration| time.as_millis() as u32;
-    let max = number("timeout_max_ms", election.timeout_max_ms.as_ref(), &TIMEOUT_MS, ms(default.max))?;
+    let max = number("election.timeout_max_ms", election.timeout_max_ms.as_ref(), &TIMEOUT_MS, ms(default.max))?;
     let range = *TIMEOUT_MS.start()..=max;
-    let min = number("timeout_min_ms", election.timeout_min_ms.as_ref(), &range, ms(default.min).min(max))?;
+    let min = number("election.timeout_min_ms", election.timeout_min_ms.as_ref(), &range, ms(default.min).min(max))?;
     let time = |ms| Duration::from_millis(u64::from(ms));
     Ok(ElectionTimes { min: time(min), max: time(max) })
 }
 
 fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
     let default = Limits::default();
-    let window = number("window", file.window.as_ref(), &WINDOW, default.window)?;
+    let window = number("limits.window", file.window.as_ref(), &WINDOW, default.window)?;
     if !window.is_power_of_two() {
         let span = file.window.as_ref().map_or(0..0, Spanned::span);
         return Err((span, Problem::NotPowerOfTwo { value: i64::from(window) }));
     }
     Ok(Limits {
-        message_bytes: number("message_bytes", file.message_bytes.as_ref(), &MESSAGE_BYTES, default.message_bytes)?,
+        message_bytes: number(
+            "limits.message_bytes",
+            file.message_bytes.as_ref(),
+            &MESSAGE_BYTES,
+            default.message_bytes,
+        )?,
         window,
-        clients: number("clients", file.clients.as_ref(), &CLIENTS, default.clients)?,
-        ring_kib: number("ring_kib", file.ring_kib.as_ref(), &RING_KIB, default.ring_kib)?,
-        body_ring_kib: number("body_ring_kib", file.body_ring_kib.as_ref(), &BODY_RING_KIB, default.body_ring_kib)?,
+        clients: number("limits.clients", file.clients.as_ref(), &CLIENTS, default.clients)?,
+        ring_kib: number("limits.ring_kib", file.ring_kib.as_ref(), &RING_KIB, default.ring_kib)?,
+        body_ring_kib: number(
+            "limits.body_ring_kib",
+            file.body_ring_kib.as_ref(),
+            &BODY_RING_KIB,
+            default.body_ring_kib,
+        )?,
     })
 }
 

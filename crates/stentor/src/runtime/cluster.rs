@@ -197,7 +197,9 @@ impl Plan {
             patience: ReplicaConfig::PATIENCE,
             plant: Plant::None,
         };
-        Ok(make(fabric, replica, self.limits(), self.config.salt(), incarnation())?)
+        let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;
+        member.set_client_timeout(self.config.client_timeout());
+        Ok(member)
     }
 
     /// A client on shared memory.

@@ -3,9 +3,9 @@
 use stentor_fabric::Fabric;
 
 use super::Member;
-use crate::ClientId;
 use crate::node::counts::Step;
 use crate::node::inbound::Held;
+use crate::{ClientId, ids};
 
 impl<F: Fabric> Member<F> {
     /// `idle`: there is nothing else to do, so also small credits go.
@@ -80,6 +80,11 @@ impl<F: Fabric> Member<F> {
     /// Tells a client what is free again, if it is much, if there is nothing else to do, or if the client waits for it: a
     /// new one until it knows that nothing is left of the one before. Returns whether that must be tried again.
     fn send_client_credit(&mut self, client: ClientId, idle: bool) -> bool {
+        if self.is_outlived(client) {
+            // What is freed may be void, and is not its own then.
+            self.turn_away(client);
+            return false;
+        }
         let freed = self.free_delivered(client);
         let at = usize::from(client.0);
         // A new process must not begin while anything of the one before is here, also behind a gap; to one that has begun
@@ -105,7 +110,9 @@ impl<F: Fabric> Member<F> {
         }
         let position = body.ring.reader.credit(body.freed_position);
         let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
-        let values = [position, body.freed_slots, body.last_sequence, held, body.ring.generation()];
+        // Whoever comes next multicasts in an era that is not closed, also where nothing of those before came.
+        let sequence = body.last_sequence.max(ids::begin_of_era(replica.closed_below(client)));
+        let values = [position, body.freed_slots, sequence, held, body.ring.generation()];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         body.credited_slots = freed;
         if settled {

@@ -84,7 +84,7 @@ impl<F: Fabric> Member<F> {
         self.note_connected(process);
     }
 
-    fn greet(&mut self, link: usize, about: About, start: Start) {
+    pub(super) fn greet(&mut self, link: usize, about: About, start: Start) {
         let greeting = Greeting { about, incarnation: self.links.incarnation, start, begun: false, first: 0 };
         let sent = self.links.greet(&mut self.fabric, link, greeting);
         self.outputs.counts.write(Step::Letter, sent);
@@ -111,8 +111,7 @@ impl<F: Fabric> Member<F> {
         let Greeting { about: About::Hello, incarnation, start, .. } = *greeting else { return };
         let process = self.links[link].peer;
         if let Some(client) = self.client_of(link) {
-            let body = &self.bodies[usize::from(client.0)];
-            if greeting.is_superseded(body.ring.incarnation(), body.last_sequence) {
+            if greeting.is_superseded(self.replica.over_below(client)) {
                 self.outputs.counts.rejected += 1;
                 return self.greet(link, About::Superseded, Start { position: 0, generation: 0 });
             }

@@ -12,6 +12,7 @@ use stentor_fabric::seal::record_cells;
 use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
+use super::absent::Absence;
 use super::fence::Fence;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
@@ -41,6 +42,8 @@ pub(super) struct Recovery {
     pub(super) received: VecDeque<Received>,
     /// Those of them that are the caller's.
     pub(super) foreign: VecDeque<Received>,
+    /// Clients that are away.
+    pub(super) absence: Absence,
     /// Time between ticks of the state machine.
     tick: Duration,
     /// When the next one is.
@@ -55,6 +58,7 @@ impl Default for Recovery {
             fresh: Vec::new(),
             received: VecDeque::new(),
             foreign: VecDeque::new(),
+            absence: Absence::default(),
             tick: TICK,
             due: TICK,
         }
@@ -129,6 +133,7 @@ impl<F: Fabric> Member<F> {
         if self.recovery.ticks(now) {
             self.recovery.due = now.saturating_add(self.recovery.tick);
             self.pulses.tick(&mut self.fabric, &mut self.links);
+            self.note_absent(now);
             self.tick(app);
         }
         self.send_outgoing();
@@ -162,6 +167,9 @@ impl<F: Fabric> Member<F> {
                 let letter = Letter::decode(words).ok()?;
                 if letter == Letter::Lead {
                     return self.campaign().ok();
+                }
+                if let Letter::Seek(spot) = &letter {
+                    self.give_up_if_absent(spot.client, spot.era);
                 }
                 if letter.fences().is_some_and(|ballot| ballot > self.replica.promised()) {
                     self.fence_first(letter, received);

@@ -68,7 +68,8 @@ impl<F: Fabric> Member<F> {
     fn restart_body<A: Application>(&mut self, client: ClientId, app: &mut A) {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
-        let Some(Greeting { incarnation, start, begun, first, .. }) = self.bodies[at].greeted.take() else { return };
+        let Some(greeting) = self.bodies[at].greeted.take() else { return };
+        let Greeting { incarnation, start, begun, first, .. } = greeting;
         let body = &mut self.bodies[at];
         if body.ring.incarnation().is_some_and(|before| before != incarnation) {
             // Of what the process before multicast, nothing may have come here. Its era is not used again: not by
@@ -86,6 +87,7 @@ impl<F: Fabric> Member<F> {
         }
         // Also if nothing of it comes, the next one hears of its era.
         body.last_sequence = body.last_sequence.max(first);
+        body.era = greeting.era();
         self.stores[at].move_aside(body.freed_slots);
         let process = self.topology.client_process(client);
         body.ring.restart(incarnation, start, self.seals.of(process, incarnation));

@@ -1,0 +1,119 @@
+//! Clients that are away: what one of them left half-written must not stop its groups for ever, also if no other process
+//! takes its place.
+//!
+//! A client is away at a member while the two have not greeted each other over a link that is up; a member that waits for
+//! one writes to it, so that it learns whether the link is up. If it is away for as long as
+//! the timeout, and its group's leader sees a gap that it left before something held, it is *given up* here: by the leader,
+//! and by members whom the leader asks what they hold there. That is as if a process had greeted that never begins.
+//!
+//! # Invariants
+//! - A client that was given up, or whose era is closed (`void.rs`), is not let in any more: it is told that it is
+//!   superseded. No credit goes to it, or it would count a void slot as a delivery.
+//! - Only what a client is away from while somebody waits for it gives it up: being silent, or away for hours with nothing
+//!   half-written, does no harm.
+//! - How long somebody is away is counted by this process alone, from when it began to look. So whoever comes back without
+//!   memory waits as long as all others did.
+
+use std::time::Duration;
+
+use stentor_fabric::Fabric;
+
+use super::Member;
+use crate::node::greeting::{About, Start};
+use crate::{ClientId, ids};
+
+/// How long a client is away before it is given up, if nothing else is [set](Member::set_client_timeout).
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Since when clients are away.
+#[derive(Debug)]
+pub(super) struct Absence {
+    timeout: Duration,
+    /// At the last look.
+    now: Duration,
+    /// By client; `None`: it was there at the last look. Empty before the first.
+    since: Vec<Option<Duration>>,
+}
+
+impl Default for Absence {
+    fn default() -> Self {
+        Absence { timeout: CLIENT_TIMEOUT, now: Duration::ZERO, since: Vec::new() }
+    }
+}
+
+impl Absence {
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    fn is_over(&self, client: ClientId) -> bool {
+        let since = self.since.get(usize::from(client.0)).copied().flatten();
+        since.is_some_and(|since| self.now.saturating_sub(since) >= self.timeout)
+    }
+}
+
+impl<F: Fabric> Member<F> {
+    /// Looks who is away, and as a leader gives up those that others wait for.
+    pub(super) fn note_absent(&mut self, now: Duration) {
+        self.recovery.absence.now = now;
+        self.recovery.absence.since.resize(self.bodies.len(), None);
+        for client in (0..self.bodies.len() as u16).map(ClientId) {
+            let at = usize::from(client.0);
+            let gap = self.replica.gap_left_by(client);
+            if self.links[self.bodies[at].ring.credit.link].is_met() {
+                self.recovery.absence.since[at] = None;
+                if gap.is_some() {
+                    self.call(client);
+                }
+                continue;
+            }
+            self.recovery.absence.since[at].get_or_insert(now);
+            if let Some(era) = gap.filter(|_| self.recovery.absence.is_over(client)) {
+                self.give_up(client, era);
+            }
+        }
+    }
+
+    /// Writes to a client that should write: if nobody is there, the link breaks. Who only reads does not notice.
+    fn call(&mut self, client: ClientId) {
+        self.outputs.notify[usize::from(client.0)] = true;
+        self.outputs.touch(client);
+    }
+
+    /// The leader looks for what a process of a client's place left out.
+    pub(super) fn give_up_if_absent(&mut self, client: ClientId, era: u64) {
+        if usize::from(client.0) >= self.bodies.len() {
+            return;
+        }
+        if self.recovery.absence.is_over(client) {
+            self.give_up(client, era);
+        } else {
+            self.call(client);
+        }
+    }
+
+    /// Nobody who has had the client's place up to this era goes on here.
+    fn give_up(&mut self, client: ClientId, era: u64) {
+        if era >= self.replica.over_below(client) {
+            self.replica.end_client(client, era);
+            // Nor does whoever comes next use that era, also if nothing of it came here.
+            let body = &mut self.bodies[usize::from(client.0)];
+            body.last_sequence = body.last_sequence.max(ids::begin_of_era(era + 1));
+            self.quiet.disturb();
+        }
+    }
+
+    /// Whether the process that has a client's place is of an era that is over. It came before that was known here: as long
+    /// as it is, its greeting is refused.
+    pub(super) fn is_outlived(&self, client: ClientId) -> bool {
+        self.bodies[usize::from(client.0)].era.is_some_and(|era| era < self.replica.over_below(client))
+    }
+
+    /// The process that has a client's place is of an era that is over. It is told so, now or when it comes back.
+    pub(super) fn turn_away(&mut self, client: ClientId) {
+        let link = self.bodies[usize::from(client.0)].ring.credit.link;
+        if self.links[link].is_met() {
+            self.greet(link, About::Superseded, Start { position: 0, generation: 0 });
+        }
+    }
+}

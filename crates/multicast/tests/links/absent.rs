@@ -1,0 +1,184 @@
+//! Clients that die, or are cut off, and whose places nobody takes.
+
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault, NetworkModel};
+use stentor_multicast::{ClientId, GroupId, MessageId, SubmitError};
+
+use crate::bed::{Bed, RECONNECTED_NS, limits};
+
+/// Longer than it takes until a broken link is noticed and back.
+const TIMEOUT: Duration = Duration::from_millis(40);
+const LONG_NS: u64 = 8 * TIMEOUT.as_nanos() as u64;
+/// Of two groups of three and two clients.
+const GROUP: [u16; 3] = [3, 4, 5];
+const CLIENT: u16 = 6;
+
+fn bed(seed: u64) -> Bed {
+    let mut bed = Bed::new(&[3, 3], 2, limits(), NetworkModel::calm(), seed);
+    for member in &mut bed.members {
+        member.set_client_timeout(TIMEOUT);
+    }
+    bed.run(RECONNECTED_NS);
+    bed
+}
+
+impl Bed {
+    /// The client is cut off from the second group and multicasts: to that group, then to both.
+    fn leave_a_gap(&mut self, cut_ns: u64) -> [MessageId; 2] {
+        for member in GROUP {
+            self.cut(member, CLIENT, cut_ns);
+        }
+        self.run(1);
+        let lost = self.submit(0, &[1], b"lost").expect("it has not noticed");
+        let behind = self.submit(0, &[0, 1], b"behind").expect("it has not noticed");
+        self.run(RECONNECTED_NS);
+        [lost, behind]
+    }
+
+    fn kill_client(&mut self) {
+        self.world.inject(self.world.now_ns(), Fault::Crash(ProcessId(CLIENT)));
+    }
+
+    fn payloads(&self, member: u16) -> Vec<&[u8]> {
+        self.delivered[usize::from(member)].iter().map(|(_, payload)| &payload[..]).collect()
+    }
+}
+
+#[test]
+fn what_a_dead_client_left_half_written_stops_nobody_though_nobody_takes_its_place() {
+    for seed in 0..5 {
+        let mut bed = bed(seed);
+        bed.leave_a_gap(LONG_NS);
+        bed.kill_client();
+        bed.submit(1, &[0], b"next").expect("all are connected");
+        bed.run(RECONNECTED_NS);
+        assert!(bed.delivered.iter().all(Vec::is_empty), "what is behind the gap has the earlier timestamp");
+        bed.run(LONG_NS);
+        for member in 0..3 {
+            assert_eq!(bed.payloads(member), [b"next"], "p{member} {:?}", bed.delivered);
+        }
+        bed.submit(1, &[0, 1], b"last").expect("all are connected");
+        bed.run(RECONNECTED_NS);
+        assert!((0..3).all(|member| bed.payloads(member) == [&b"next"[..], b"last"]));
+        assert!(GROUP.iter().all(|member| bed.payloads(*member) == [b"last"]));
+        // The place is as good as before.
+        bed.restart_client(0);
+        bed.run(2 * RECONNECTED_NS);
+        bed.submit(0, &[0, 1], b"again").expect("all are connected");
+        bed.run(RECONNECTED_NS);
+        assert!(bed.delivered.iter().all(|delivered| delivered.last().is_some_and(|(_, last)| last == b"again")));
+    }
+}
+
+#[test]
+fn a_client_that_left_no_gap_may_be_away_for_as_long_as_it_likes() {
+    let mut bed = bed(1);
+    for member in 0..6 {
+        bed.cut(member, CLIENT, LONG_NS);
+    }
+    bed.run(1);
+    let _ = bed.submit(0, &[0], b"breaks the links");
+    let _ = bed.submit(0, &[1], b"of both groups");
+    bed.submit(1, &[0, 1], b"meanwhile").expect("all are connected");
+    bed.run(2 * LONG_NS);
+    assert!(!bed.clients[0].is_superseded());
+    bed.submit(0, &[0, 1], b"back").expect("it goes on");
+    bed.run(RECONNECTED_NS);
+    for delivered in &bed.delivered {
+        assert!(delivered.iter().any(|(_, payload)| payload == b"back"), "{delivered:?}");
+    }
+}
+
+#[test]
+fn a_gap_waits_for_a_client_that_comes_back_in_time() {
+    let mut bed = bed(1);
+    // That it was away before does not count.
+    for member in GROUP {
+        bed.cut(member, CLIENT, 2 * RECONNECTED_NS);
+    }
+    bed.run(1);
+    let first = bed.submit(0, &[1], b"first").expect("it has not noticed");
+    bed.run(LONG_NS);
+    let [lost, behind] = bed.leave_a_gap(4 * RECONNECTED_NS);
+    bed.run(LONG_NS);
+    assert!(!bed.clients[0].is_superseded());
+    assert!(bed.delivered[3].iter().map(|(id, _)| *id).eq([first, lost, behind]), "{:?}", bed.delivered[3]);
+}
+
+/// It is given up by a group that it cannot reach, and does not know. When it comes back it is told; what became void is
+/// not counted as delivered.
+#[test]
+fn a_client_that_was_given_up_is_told_so_and_counts_nothing_void_as_delivered() {
+    for seed in 0..5 {
+        let mut bed = bed(seed);
+        let [lost, _] = bed.leave_a_gap(LONG_NS);
+        bed.run(2 * LONG_NS);
+        assert!(bed.clients[0].is_superseded());
+        assert_eq!(bed.submit(0, &[0], b"late"), Err(SubmitError::Superseded { client: 0 }));
+        assert!(bed.clients[0].delivered_up_to() < lost.sequence);
+        assert!(bed.delivered.iter().all(Vec::is_empty), "{:?}", bed.delivered);
+    }
+}
+
+/// To whom a client comes back that was given up, and to nobody else. These have not given it up themselves.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Meets {
+    /// To one that has forgotten it, and has its group's state again.
+    Forgetful,
+    /// To one that has forgotten it, and gets its group's state afterwards.
+    Memoryless,
+    /// To one that nobody could ask.
+    Unasked,
+}
+
+#[test]
+fn a_client_that_was_given_up_is_told_so_by_whoever_knows_that_its_era_is_closed() {
+    for (seed, case) in [Meets::Forgetful, Meets::Memoryless, Meets::Unasked].into_iter().cycle().take(6).enumerate() {
+        let mut bed = bed(seed as u64);
+        let [leader, second, third] = GROUP;
+        let [lost, _] = bed.leave_a_gap(LONG_NS);
+        let meets = if case == Meets::Unasked { third } else { second };
+        for member in (0..CLIENT).filter(|member| *member != meets) {
+            bed.cut(member, CLIENT, 20 * LONG_NS);
+        }
+        if case == Meets::Unasked {
+            bed.cut(leader, third, LONG_NS - 8 * RECONNECTED_NS);
+        }
+        bed.run(LONG_NS - 8 * RECONNECTED_NS);
+        if case != Meets::Unasked {
+            bed.restart_member(usize::from(second));
+        }
+        if case == Meets::Memoryless {
+            for member in [leader, third] {
+                bed.cut(member, second, LONG_NS);
+            }
+        }
+        bed.run(6 * RECONNECTED_NS);
+        let closed = |bed: &Bed| bed.members[usize::from(meets)].replica().closed_below(ClientId(0));
+        assert_eq!(closed(&bed), u64::from(case != Meets::Memoryless), "seed {seed}, {case:?}");
+        assert!(!bed.clients[0].is_superseded(), "seed {seed}, {case:?}: they have not met yet");
+        if case == Meets::Memoryless {
+            bed.run(4 * RECONNECTED_NS);
+            assert!(bed.members[usize::from(second)].replica().is_joining());
+            assert!(!bed.clients[0].is_superseded(), "seed {seed}, {case:?}: it was let in");
+        }
+        bed.run(3 * LONG_NS);
+        assert!(closed(&bed) == 1 && bed.clients[0].is_superseded(), "seed {seed}, {case:?}");
+        assert!(bed.clients[0].delivered_up_to() < lost.sequence);
+    }
+}
+
+/// What a majority holds it delivers, whoever is away.
+#[test]
+fn a_client_is_not_given_up_by_one_group_for_what_another_holds() {
+    let mut bed = bed(2);
+    let [leader, ..] = GROUP;
+    bed.cut(leader, CLIENT, 3 * LONG_NS);
+    bed.run(1);
+    let sent = [b"one", b"two"].map(|payload| bed.submit(0, &[1], payload).expect("it has not noticed"));
+    bed.run(2 * LONG_NS);
+    assert!(!bed.clients[0].is_superseded() && bed.clients[0].is_connected(&[GroupId(1)]));
+    assert!(bed.delivered[3].iter().map(|(id, _)| *id).eq(sent));
+}
