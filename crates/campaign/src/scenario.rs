@@ -61,13 +61,14 @@ impl Scenario {
     #[must_use]
     pub fn claims_under(profile: Profile) -> Vec<&'static str> {
         const NETWORK: usize = 6;
-        const OF_FAILURES: [&str; 6] = [
+        const OF_FAILURES: [&str; 7] = [
             "revocations",
             "writes_in_flight_at_revocation",
             "partial_writes_at_revocation",
             "partial_writes_at_crash",
             "retry_exceeded",
             "flushed",
+            "clients_superseded",
         ];
         match profile {
             Profile::Calm => Scenario::claims().to_vec(),

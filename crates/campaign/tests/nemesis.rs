@@ -160,7 +160,10 @@ fn every_claim_happens_and_no_budget_is_exceeded() {
             for (most, failed) in most.iter_mut().zip(&bed.most_failed) {
                 *most = (*most).max(*failed);
             }
-            assert!(bed.processes.iter().all(Option::is_some), "seed {seed}: everybody is back");
+            for (at, process) in bed.processes.iter().enumerate() {
+                let gone = bed.nemesis.is_gone(ProcessId(at as u16));
+                assert_eq!(process.is_none(), gone, "seed {seed}: everybody is back but clients that never come back");
+            }
             for group in bed.topology.group_ids() {
                 let named = bed.topology.members(group).map(|member| {
                     let named = bed.processes[member.index()].as_ref().and_then(|process| process.named);

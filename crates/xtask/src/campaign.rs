@@ -19,7 +19,7 @@ const FAILURE_SEEDS: u64 = 300;
 /// Seeds of the broadcast's campaign without planted bugs.
 const NEB_SEEDS: u64 = 300;
 /// Kinds of fault that it must claim, whatever else: one that is not counted was lost.
-const FAILURES: [&str; 9] = [
+const FAILURES: [&str; 11] = [
     "member_crashes_at_a_post",
     "double_crashes",
     "crashes_during_recovery",
@@ -29,6 +29,8 @@ const FAILURES: [&str; 9] = [
     "slow_leaders",
     "flaps",
     "client_crashes",
+    "clients_gone",
+    "clients_superseded",
 ];
 /// Planted bugs of each protocol, at least: fewer means that some were lost.
 const PLANTS: [(&str, usize); 2] = [("multicast", 8), ("neb", 15)];
