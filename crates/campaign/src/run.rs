@@ -48,18 +48,22 @@ pub struct RunReport {
     pub recovery_steps: u64,
     /// States of applications that differed after the same deliveries.
     pub wrong_states: u64,
+    /// A client was told that it lost its place, although no other came and nobody may give it up.
+    pub superseded_for_nothing: bool,
     /// What the nemesis did, in words.
     pub log: Vec<String>,
 }
 
 impl RunReport {
-    /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ; and
+    /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ;
+    /// `superseded` if a client lost its place to nobody; and
     /// `rejected` if members refused input although nobody failed. Who fell behind refuses what is beyond its window.
     pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
         let stuck = !self.finished && !self.report.violated().any(|property| property == "M9");
         let besides = [
             (stuck, "M9"),
             (self.wrong_states > 0, "state"),
+            (self.superseded_for_nothing, "superseded"),
             (self.rejected > 0 && self.profile == Profile::Calm, "rejected"),
         ];
         self.report.violated().chain(besides.into_iter().filter_map(|(is, name)| is.then_some(name)))
@@ -245,6 +249,7 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (Run
         nemesis: NemesisCounts::default(),
         recovery_steps: 0,
         wrong_states: 0,
+        superseded_for_nothing: false,
         log: Vec::new(),
     };
     (run, trace)

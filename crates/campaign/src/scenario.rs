@@ -25,6 +25,9 @@ pub struct Scenario {
     pub mix: FaultMix,
     /// Longest pause of a client between two messages, ns; 0: as fast as the window lets it.
     pub pause_ns: u64,
+    /// After this a client that is away may be given up, ns; `None`: never. Then every place is taken again, and no client is
+    /// told that it lost its place.
+    pub client_timeout_ns: Option<u64>,
 }
 
 /// No run takes longer than this, virtual time. Without faults that last, a run is over after some milliseconds.
@@ -32,6 +35,9 @@ pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 
 /// No run takes more steps than this, all processes together: about 20 times what the longest takes.
 pub(crate) const MOST_STEPS: u64 = 500_000;
+
+/// Shorter than many cuts: who is given up may live.
+const CLIENT_TIMEOUT_NS: u64 = 300_000;
 
 /// Campaigns of fewer seeds may miss a kind of fault by chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
@@ -104,6 +110,7 @@ impl Scenario {
             network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
             mix: FaultMix::NONE,
             pause_ns: 2 * Nemesis::UNTIL_NS / messages,
+            client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
         }
     }
 
@@ -139,6 +146,7 @@ impl Scenario {
             network: NetworkModel::adversarial(),
             mix,
             pause_ns: chance.pick(&[0, 0, 2_000, 20_000]),
+            client_timeout_ns: None,
         }
     }
 }

@@ -110,7 +110,7 @@ plants! {
     /// A leader regards a void as settled before anybody else has processed it.
     VoidAtOnce, "void-at-once", "M2";
     /// A gap is given up although the client lives.
-    VoidOfTheLiving, "void-of-the-living", "M3";
+    VoidOfTheLiving, "void-of-the-living", "superseded";
     /// What a client that died multicast after what is given up is assigned.
     EraNotClosed, "era-not-closed", "M6";
 }

@@ -94,6 +94,8 @@ pub struct Nemesis {
     /// What really happened, as text.
     log: Vec<String>,
     stopped: bool,
+    /// Whose place would stay empty comes back when the faults stop.
+    fills_places: bool,
 }
 
 impl Nemesis {
@@ -130,11 +132,17 @@ impl Nemesis {
             counts: NemesisCounts::default(),
             log: Vec::new(),
             stopped: false,
+            fills_places: false,
         };
         for planned in plan {
             nemesis.plan(planned.at_ns, Act::Fault(planned.fault));
         }
         nemesis
+    }
+
+    /// No client's place stays empty to the end.
+    pub fn fill_places(&mut self) {
+        self.fills_places = true;
     }
 
     /// A member's election.
@@ -265,7 +273,7 @@ impl Nemesis {
                 if self.health(process) == Health::Well {
                     self.set(process, Health::Doomed);
                     self.victims[process.index()].back_after_ns = back_after_ns;
-                    self.victims[process.index()].gone = back_after_ns.is_none();
+                    self.victims[process.index()].gone = back_after_ns.is_none() && !self.fills_places;
                     self.note(now, format_args!("client {} will crash at write {write}", client.0));
                     self.world.inject(now, SimFault::CrashAtPost { process, post: write });
                 }

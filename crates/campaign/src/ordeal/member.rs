@@ -14,8 +14,6 @@ use crate::nemesis::Told;
 
 /// Time between ticks of the state machine, ns.
 const TICK_NS: u64 = 20_000;
-/// A client that is away for so long is given up if others wait for it, ns. Many are only cut off.
-const CLIENT_TIMEOUT_NS: u64 = 300_000;
 /// How long a named leader waits at least before it tries again, ns.
 const RETRY_NS: u64 = 60_000;
 
@@ -58,7 +56,7 @@ impl MemberActor {
         };
         member.record_operations();
         member.set_tick(Duration::from_nanos(TICK_NS));
-        member.set_client_timeout(Duration::from_nanos(CLIENT_TIMEOUT_NS));
+        member.set_client_timeout(scenario.client_timeout_ns.map_or(Duration::MAX, Duration::from_nanos));
         let group = member.replica().group();
         shared.world.name(me, &format!("g{} {me}", group.0 + 1));
         Ok(MemberActor {

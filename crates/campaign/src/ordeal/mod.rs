@@ -107,6 +107,9 @@ pub(crate) fn run(
         stopped_at: None,
         shared,
     };
+    if scenario.client_timeout_ns.is_none() {
+        ordeal.shared.nemesis.borrow_mut().fill_places();
+    }
     for process in (0..ordeal.shared.topology.processes() as u16).map(ProcessId) {
         let actor = ordeal.actor(process)?;
         ordeal.actors.push(Some(actor));
@@ -230,6 +233,8 @@ impl Ordeal {
             messages: self.totals.messages,
             deliveries: history.deliveries,
             wrong_states: history.wrong_states,
+            superseded_for_nothing: shared.scenario.client_timeout_ns.is_none()
+                && shared.nemesis.borrow().counts().clients_superseded > 0,
             report: history.finish(),
             finished,
             steps: self.steps,
