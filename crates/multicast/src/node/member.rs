@@ -276,7 +276,6 @@ impl<F: Fabric> Member<F> {
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
             worked |= self.recover(now, app);
-            self.tell_ballot();
         }
         // First what others wait for.
         let left_over = self.send_outboxes();

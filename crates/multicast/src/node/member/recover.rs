@@ -136,6 +136,7 @@ impl<F: Fabric> Member<F> {
             self.note_absent(now);
             self.tick(app);
         }
+        self.tell_ballot();
         self.send_outgoing();
         if worked {
             // Another stream may be read now, or more of a ring.
