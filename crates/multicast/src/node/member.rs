@@ -188,8 +188,9 @@ impl<F: Fabric> Member<F> {
         self.recovery.set_tick(tick);
     }
 
-    /// Sets for how long a client may be away before it is given up, if it left a gap that others wait behind;
-    /// [`CLIENT_TIMEOUT`] if it is not set. If it lives and was only cut off, it is [superseded](crate::Client::is_superseded) when it comes back.
+    /// Sets for how long a client may be away before it is given up, if it left a gap that others have waited behind for as
+    /// long; [`CLIENT_TIMEOUT`] if it is not set. What others hold should be there by then: they pass it on within four times
+    /// the [patience](ReplicaConfig::patience). If it lives and was only cut off, it is [superseded](crate::Client::is_superseded) when it comes back.
     pub fn set_client_timeout(&mut self, timeout: Duration) {
         self.recovery.absence.set_timeout(timeout);
     }

@@ -74,13 +74,13 @@ impl Replica {
         self.windows.get(usize::from(client.0)).map_or(0, |window| window.closed)
     }
 
-    /// The era of a process of the client's place that left a gap before something held here, as a leader sees it. It may
-    /// be filled still, by the client or by who holds it.
+    /// The first slot that is held nowhere here before something that is, as a leader sees it, and the era of the process
+    /// of the client's place that left this gap. It may be filled still, by the client or by who holds it.
     #[must_use]
-    pub fn gap_left_by(&self, client: ClientId) -> Option<u64> {
+    pub fn gap_left_by(&self, client: ClientId) -> Option<(u64, u64)> {
         let window = self.windows.get(usize::from(client.0)).filter(|window| self.leads && window.has_open())?;
         let behind = window.gap_before()?;
-        Some(ids::era(window.slot(behind).sequence))
+        Some((window.assigned, ids::era(window.slot(behind).sequence)))
     }
 
     /// Whether a process has [succeeded](Replica::succeed) in a client's place and has not begun.

@@ -182,3 +182,29 @@ fn a_client_is_not_given_up_by_one_group_for_what_another_holds() {
     assert!(!bed.clients[0].is_superseded() && bed.clients[0].is_connected(&[GroupId(1)]));
     assert!(bed.delivered[3].iter().map(|(id, _)| *id).eq(sent));
 }
+
+/// What others pass on to a leader comes in any order: a gap that is filled at once is nobody's fault.
+#[test]
+fn a_client_that_only_a_leader_is_cut_off_from_is_not_given_up() {
+    // Members pass on what their leader lacks when they have waited for some ticks.
+    let timeout_ns = 5 * TIMEOUT.as_nanos() as u64;
+    for seed in 0..5 {
+        let mut bed = bed(seed);
+        for member in &mut bed.members {
+            member.set_client_timeout(5 * TIMEOUT);
+        }
+        bed.cut(GROUP[0], CLIENT, 6 * timeout_ns);
+        bed.run(1);
+        let mut sent = Vec::new();
+        while bed.world.now_ns() < 5 * timeout_ns {
+            sent.extend(bed.submit(0, &[1], b"to the group").ok());
+            // The other group's leader passes this on, maybe before the one above.
+            sent.extend(bed.submit(0, &[0, 1], b"to both").ok());
+            bed.run(4_000_000);
+        }
+        assert_eq!(bed.members[3].replica().over_below(ClientId(0)), 0, "seed {seed}: it is connected with a majority");
+        bed.run(6 * timeout_ns);
+        assert!(!bed.clients[0].is_superseded(), "seed {seed}");
+        assert!(sent.len() > 40 && bed.delivered[3].iter().map(|(id, _)| *id).eq(sent), "seed {seed}");
+    }
+}

@@ -64,7 +64,7 @@ fn a_gap_of_a_client_that_lives_stays() {
 #[test]
 fn a_leader_knows_who_left_a_gap() {
     let mut leader = leader_before_a_gap(&[3]);
-    assert_eq!(leader.replica.gap_left_by(ClientId(0)), Some(0));
+    assert_eq!(leader.replica.gap_left_by(ClientId(0)), Some((0, 0)), "the first slot, of the first process");
     assert_eq!(leader.replica.gap_left_by(ClientId(1)), None);
     leader.message(0, 1, &[(0, 0)]).expect("the first message");
     assert_eq!(leader.replica.gap_left_by(ClientId(0)), None);

@@ -3,14 +3,16 @@
 //!
 //! A client is away at a member while the two have not greeted each other over a link that is up; a member that waits for
 //! one writes to it, so that it learns whether the link is up. If it is away for as long as
-//! the timeout, and its group's leader sees a gap that it left before something held, it is *given up* here: by the leader,
-//! and by members whom the leader asks what they hold there. That is as if a process had greeted that never begins.
+//! the timeout, and its group's leader sees for as long the same gap that it left before something held, it is *given up*
+//! here: by the leader, and by members whom the leader asks what they hold there. That is as if a process had greeted that
+//! never begins.
 //!
 //! # Invariants
 //! - A client that was given up, or whose era is closed (`void.rs`), is not let in any more: it is told that it is
 //!   superseded. No credit goes to it, or it would count a void slot as a delivery.
 //! - Only what a client is away from while somebody waits for it gives it up: being silent, or away for hours with nothing
-//!   half-written, does no harm.
+//!   half-written, does no harm. Nor does a gap that others fill: a client that only the leader is cut off from goes on with
+//!   the others, and what they pass on comes in any order.
 //! - How long somebody is away is counted by this process alone, from when it began to look. So whoever comes back without
 //!   memory waits as long as all others did.
 
@@ -33,11 +35,13 @@ pub(super) struct Absence {
     now: Duration,
     /// By client; `None`: it was there at the last look. Empty before the first.
     since: Vec<Option<Duration>>,
+    /// By client, as a leader: the slot of the gap that it left, and since when that stands.
+    gaps: Vec<Option<(u64, Duration)>>,
 }
 
 impl Default for Absence {
     fn default() -> Self {
-        Absence { timeout: CLIENT_TIMEOUT, now: Duration::ZERO, since: Vec::new() }
+        Absence { timeout: CLIENT_TIMEOUT, now: Duration::ZERO, since: Vec::new(), gaps: Vec::new() }
     }
 }
 
@@ -46,20 +50,42 @@ impl Absence {
         self.timeout = timeout;
     }
 
-    fn is_over(&self, client: ClientId) -> bool {
-        let since = self.since.get(usize::from(client.0)).copied().flatten();
+    /// Another look, at so many clients.
+    fn look(&mut self, now: Duration, clients: usize) {
+        self.now = now;
+        self.since.resize(clients, None);
+        self.gaps.resize(clients, None);
+    }
+
+    fn note_gap(&mut self, client: ClientId, slot: Option<u64>) {
+        let gap = &mut self.gaps[usize::from(client.0)];
+        if gap.map(|(slot, _)| slot) != slot {
+            *gap = slot.map(|slot| (slot, self.now));
+        }
+    }
+
+    fn is_long(&self, since: Option<Duration>) -> bool {
         since.is_some_and(|since| self.now.saturating_sub(since) >= self.timeout)
+    }
+
+    fn is_over(&self, client: ClientId) -> bool {
+        self.is_long(self.since.get(usize::from(client.0)).copied().flatten())
+    }
+
+    /// Whether others have waited at one gap for so long.
+    fn is_awaited(&self, client: ClientId) -> bool {
+        self.is_long(self.gaps[usize::from(client.0)].map(|(_, since)| since))
     }
 }
 
 impl<F: Fabric> Member<F> {
     /// Looks who is away, and as a leader gives up those that others wait for.
     pub(super) fn note_absent(&mut self, now: Duration) {
-        self.recovery.absence.now = now;
-        self.recovery.absence.since.resize(self.bodies.len(), None);
+        self.recovery.absence.look(now, self.bodies.len());
         for client in (0..self.bodies.len() as u16).map(ClientId) {
             let at = usize::from(client.0);
             let gap = self.replica.gap_left_by(client);
+            self.recovery.absence.note_gap(client, gap.map(|(slot, _)| slot));
             if self.links[self.bodies[at].ring.credit.link].is_met() {
                 self.recovery.absence.since[at] = None;
                 if gap.is_some() {
@@ -68,7 +94,8 @@ impl<F: Fabric> Member<F> {
                 continue;
             }
             self.recovery.absence.since[at].get_or_insert(now);
-            if let Some(era) = gap.filter(|_| self.recovery.absence.is_over(client)) {
+            let absence = &self.recovery.absence;
+            if let Some((_, era)) = gap.filter(|_| absence.is_over(client) && absence.is_awaited(client)) {
                 self.give_up(client, era);
             }
         }
