@@ -39,6 +39,9 @@ pub(crate) fn era(sequence: u64) -> u64 {
     sequence >> MessageId::ERA_BITS
 }
 
+/// Eras below this are those of sequences.
+pub(crate) const ERAS: u64 = 1 << (64 - MessageId::ERA_BITS);
+
 /// The number below all sequences of an era; no message has it.
 #[inline]
 pub(crate) fn begin_of_era(era: u64) -> u64 {

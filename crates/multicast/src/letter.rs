@@ -30,7 +30,7 @@ use stentor_fabric::ProcessId;
 use crate::item::VERSION;
 use crate::state::{State, decode_lives, encode_lives};
 use crate::words::{LetterError, Words};
-use crate::{Ballot, ClientId, GroupId};
+use crate::{Ballot, ClientId, GroupId, ids};
 
 /// A process that is taken in by a ballot: its id, and its incarnation. Those of a place rise.
 pub type Admitted = (ProcessId, u64);
@@ -334,6 +334,9 @@ fn decode_body(kind: u8, words: &mut Words<'_>) -> Result<Letter, LetterError> {
 
 fn decode_install(words: &mut Words<'_>) -> Result<Letter, LetterError> {
     let (ballot, counter) = (words.ballot()?, words.next()?);
+    if counter >> 63 != 0 {
+        return Err(LetterError::Value("counter"));
+    }
     let snapshot = match words.next()? {
         0 => false,
         1 => true,
@@ -354,7 +357,11 @@ impl Spot {
 
     fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
         let client = u16::try_from(words.next()?).map_err(|_| LetterError::Value("client"))?;
-        Ok(Spot { client: ClientId(client), slot: words.next()?, ballot: words.ballot()?, era: words.next()? })
+        let (slot, ballot, era) = (words.next()?, words.ballot()?, words.next()?);
+        if era >= ids::ERAS {
+            return Err(LetterError::Value("era"));
+        }
+        Ok(Spot { client: ClientId(client), slot, ballot, era })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The state of a group at one member, as it goes from member to member when a leader changes or a process rejoins.
 
 use crate::words::{LetterError, Words};
-use crate::{Ballot, Destination, GroupId};
+use crate::{Ballot, Destination, GroupId, ids};
 
 /// What a member has processed. Bodies are named, not carried: who misses one asks for it.
 ///
@@ -89,8 +89,8 @@ impl State {
     pub(crate) fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
         let (synced, counter) = (Ballot::from_word(words.next()?), words.next()?);
         let (clock, delivered) = (words.next()?, words.next()?);
-        if clock >> 63 != 0 || counter >> 63 != 0 {
-            return Err(LetterError::Value("clock or counter"));
+        if (clock | counter | delivered) >> 63 != 0 {
+            return Err(LetterError::Value("clock, counter or number of deliveries"));
         }
         let mut known = Vec::new();
         for _ in 0..words.length()? {
@@ -118,12 +118,19 @@ pub(crate) fn decode_lives(words: &mut Words<'_>) -> Result<Vec<u64>, LetterErro
 impl ClientState {
     fn decode(words: &mut Words<'_>) -> Result<Self, LetterError> {
         let (delivered, from, freed, closed) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        // Nobody counts as far; and what is a window further is a slot, too.
+        if from >> 63 != 0 {
+            return Err(LetterError::Value("slot"));
+        }
+        if closed > ids::ERAS {
+            return Err(LetterError::Value("era"));
+        }
         let count = words.length()?;
         let mut entries = Vec::new();
         for _ in 0..count {
             entries.push(Entry::decode(words)?);
         }
-        let assigned = from.checked_add(count as u64).ok_or(LetterError::Value("slot"))?;
+        let assigned = from + count as u64;
         if delivered < from || delivered > assigned {
             return Err(LetterError::Value("number of delivered slots"));
         }

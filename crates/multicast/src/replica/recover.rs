@@ -79,13 +79,16 @@ impl Replica {
     /// write this member's stream regions, as with [`Letter::fences`]. Returns the ballot.
     ///
     /// # Errors
-    /// [`Rejected::Joining`] without memory.
+    /// [`Rejected::Joining`] without memory; [`Rejected::Ballot`] if there is no larger one.
     pub fn campaign<E: Effects>(&mut self, effects: &mut E) -> Result<Ballot, Rejected> {
         if self.is_joining() {
             return Err(Rejected::Joining);
         }
         let highest = self.promised.max(self.known(self.group));
         let ballot = Ballot::new(highest.number() + 1, self.config.me);
+        if ballot < highest {
+            return Err(Rejected::Ballot(highest));
+        }
         self.promise(ballot);
         let mut own = self.state();
         own.forget_held();

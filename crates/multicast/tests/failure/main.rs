@@ -10,6 +10,7 @@ mod amnesia;
 mod cluster;
 mod forgetful;
 mod genesis;
+mod hostile;
 mod judge;
 mod named;
 mod net;

@@ -1,0 +1,181 @@
+//! Letters with any numbers in them, from processes that may write such letters: a member refuses them or takes them, and
+//! does not panic, whatever comes after them.
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::{
+    Ballot, ClientId, ClientState, Destination, Entry, GroupId, Letter, MessageId, Plant, Spot, State, Subject, Variant,
+};
+
+use super::cluster::Cluster;
+use super::walk::Random;
+
+/// Of two groups, of three and one, and two clients.
+const VICTIM: u16 = 0;
+
+impl Random {
+    /// Small, or near to where something ends.
+    fn number(&mut self) -> u64 {
+        let ends =
+            [0_u64, 1 << (64 - MessageId::ERA_BITS), 1 << MessageId::ERA_BITS, 1 << 47, 1 << 48, 1 << 62, 1 << 63];
+        match self.below(3) {
+            0 => self.below(6),
+            1 => ends[self.below(7) as usize].wrapping_sub(self.below(4)),
+            _ => ends[self.below(7) as usize].wrapping_add(self.below(4)),
+        }
+    }
+
+    fn some<T>(&mut self, most: u64, mut one: impl FnMut(&mut Random) -> T) -> Vec<T> {
+        (0..self.below(most + 1)).map(|_| one(self)).collect()
+    }
+
+    /// As many as there should be, most of the time.
+    fn about<T>(&mut self, count: u64, mut one: impl FnMut(&mut Random) -> T) -> Vec<T> {
+        let count = if self.one_in(20) { self.below(5) } else { count };
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    fn member(&mut self) -> ProcessId {
+        ProcessId(self.below(3) as u16)
+    }
+
+    fn ballot(&mut self) -> Ballot {
+        let number = if self.one_in(2) { self.below(5) } else { self.number() };
+        Ballot::new(number, self.member())
+    }
+
+    fn client(&mut self) -> ClientId {
+        ClientId(self.below(3) as u16)
+    }
+
+    fn subject(&mut self) -> Subject {
+        Subject { client: self.client(), sequence: self.number() }
+    }
+
+    fn spot(&mut self) -> Spot {
+        Spot { client: self.client(), slot: self.number(), ballot: self.ballot(), era: self.number() }
+    }
+
+    fn entry(&mut self) -> Entry {
+        let void = self.one_in(3);
+        let groups = if void && self.one_in(2) { 0 } else { 1 + self.below(2) as u16 };
+        let destinations: Vec<Destination> =
+            (0..groups).map(|group| Destination { group: GroupId(group), slot: self.below(5) }).collect();
+        let times = destinations.iter().map(|_| 1 + (self.number() >> 2)).collect();
+        let vector = self.one_in(2);
+        Entry { sequence: self.number(), destinations, times, vector, decided: vector && self.one_in(2), void }
+    }
+
+    fn client_state(&mut self) -> ClientState {
+        let from = if self.one_in(2) { self.below(4) } else { self.number() };
+        let entries = self.some(3, Random::entry);
+        let delivered = from.wrapping_add(self.below(entries.len() as u64 + 1));
+        let mut slot = from.wrapping_add(entries.len() as u64);
+        let held = self.some(2, |random| {
+            slot = slot.wrapping_add(1 + random.below(2));
+            (slot.wrapping_sub(1), random.number())
+        });
+        ClientState { delivered, from, freed: self.number(), closed: self.number(), entries, held }
+    }
+
+    fn state(&mut self) -> State {
+        State {
+            synced: self.ballot(),
+            counter: self.number() >> 1,
+            clock: self.number() >> 1,
+            delivered: self.number(),
+            known: self.about(2, Random::ballot),
+            lives: self.about(3, Random::number),
+            clients: self.about(2, Random::client_state),
+        }
+    }
+
+    fn letter(&mut self) -> Letter {
+        let (ballot, incarnation) = (self.ballot(), self.number());
+        match self.below(22) {
+            0 => Letter::Join { incarnation },
+            1 => Letter::Begun { incarnation },
+            2 => Letter::Elder { incarnation },
+            3 => Letter::Campaign { ballot, lives: self.about(3, Random::number) },
+            4 => Letter::Promise { ballot, state: self.state() },
+            5 => Letter::Transfer { ballot, state: self.state() },
+            6 => Letter::Refuse { promised: ballot },
+            7 => Letter::Installed { ballot },
+            8 => Letter::Behind { ballot },
+            9 => Letter::Announce { group: GroupId(self.below(3) as u16), ballot },
+            10 => Letter::WantBody(self.subject()),
+            11 => Letter::WantBodies(self.subject()),
+            12 => Letter::Gone(self.subject()),
+            13 => Letter::Ask(self.subject()),
+            14 => Letter::Decided { subject: self.subject(), ballot, times: self.some(3, Random::number) },
+            15 => Letter::Forgotten(self.subject()),
+            16 => Letter::Refused(self.subject()),
+            17 => Letter::Seek(self.spot()),
+            18 => Letter::Lacking(self.spot()),
+            19 => Letter::Voided(self.spot()),
+            _ => {
+                let admits = self.some(2, |random| (random.member(), random.number()));
+                let (state, snapshot) = (self.state(), self.one_in(2));
+                Letter::Install { ballot, counter: self.number(), state, admits, snapshot }
+            }
+        }
+    }
+}
+
+/// A cluster at work.
+fn cluster(random: &mut Random) -> Cluster {
+    let mut cluster = Cluster::new(&[3, 1], 2, (Variant::V2, 4, Plant::None));
+    if random.one_in(3) {
+        cluster.crash(VICTIM);
+        cluster.restart(VICTIM).expect("sound input");
+    }
+    if random.one_in(3) {
+        cluster.campaign(VICTIM, None).expect("sound input");
+    }
+    cluster.submit(0, &[0], None);
+    cluster.submit(1, &[0, 1], None);
+    for _ in 0..random.below(40) {
+        let filled = cluster.net.filled();
+        if let Some(wire) = filled.get(random.below(filled.len() as u64) as usize) {
+            cluster.take(*wire, None).expect("sound input");
+        }
+    }
+    cluster
+}
+
+#[test]
+fn no_letter_panics_a_member() {
+    let [mut undecodable, mut refused, mut taken] = [0_u64; 3];
+    for seed in 0..15_000 {
+        let mut random = Random(seed);
+        let mut cluster = cluster(&mut random);
+        for _ in 0..12 {
+            let (from, mut words) = (1 + random.below(3) as u16, Vec::new());
+            random.letter().encode(&mut words);
+            let Ok(letter) = Letter::decode(&words) else {
+                undecodable += 1;
+                continue;
+            };
+            let step = cluster.step(VICTIM, Some(Vec::new()), None, |replica, recorder| {
+                let done = replica.on_letter(ProcessId(from), &letter, recorder);
+                let promised = replica.promised();
+                if random.one_in(3) {
+                    replica.on_tick(recorder);
+                }
+                if random.one_in(8) {
+                    let _ = replica.campaign(recorder);
+                }
+                assert!(replica.promised() >= promised, "seed {seed}: there is no larger ballot");
+                done.map_err(|rejected| rejected.to_string())
+            });
+            *(if step.is_ok() { &mut taken } else { &mut refused }) += 1;
+            for wire in cluster.net.filled() {
+                if wire.receiver() == VICTIM && random.one_in(3) {
+                    // What others say does not fit any more.
+                    let _ = cluster.take(wire, None);
+                }
+            }
+        }
+    }
+    eprintln!("letters: {taken} taken, {refused} refused, {undecodable} not read");
+    assert!(taken.min(refused).min(undecodable) > 10_000, "{taken} taken, {refused} refused, {undecodable} not read");
+}
