@@ -226,6 +226,10 @@ impl<F: Fabric> Client<F> {
     /// multicast. When it connects it cannot tell them from successors: then this client is
     /// [superseded](Client::is_superseded) although nobody has its place. What it multicast may be delivered all the same,
     /// and the next process begins above all that.
+    ///
+    /// Nor is it known what such a member holds of earlier processes. If it passes that on before the group has heard of a
+    /// message of this one, that takes the places of this one's messages, which are lost then though they seem to be
+    /// delivered. If it takes more places than were used, this client is superseded.
     pub fn settle_by_majorities(&mut self) {
         self.by_majorities = true;
         self.quiet.disturb();
@@ -473,6 +477,8 @@ impl<F: Fabric> Client<F> {
         let ring = &self.rings[usize::from(group.0)];
         for (member, target) in ring.targets.iter().enumerate() {
             let Some(told) = target.told else { continue };
+            // What is free and was not used by this process was used by another one: what it would put there is lost.
+            self.superseded |= told.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
                 self.sender.on_freed(group, member, told.freed);
             } else {

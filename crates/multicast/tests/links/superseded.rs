@@ -126,3 +126,29 @@ fn begin_with_majorities_after(others: u32, superseded: bool) {
     assert!(next > id && bed.delivered.iter().all(|delivered| delivered.len() == 2), "{:?}", bed.delivered);
     assert!(!bed.clients[0].is_superseded());
 }
+
+/// A minority that was not heard when a client began holds what an earlier process left, and passes it on: the places that
+/// the client would use next are gone.
+#[test]
+fn a_client_that_began_with_majorities_uses_no_places_that_what_was_left_has_taken() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let holder = 2;
+    for member in [0, 1] {
+        bed.cut(member, CLIENT.0, 3 * RECONNECTED_NS);
+        bed.cut(member, holder, 8 * RECONNECTED_NS);
+    }
+    bed.run(1);
+    let left = [b"one", b"two"].map(|payload| bed.submit(0, &[0], payload).expect("it has not noticed"));
+    bed.run(2 * SETTLED_NS);
+    bed.cut(holder, CLIENT.0, 20 * RECONNECTED_NS);
+    bed.restart_client(0);
+    bed.run(5 * RECONNECTED_NS);
+    bed.clients[0].settle_by_majorities();
+    bed.world.wake_at(CLIENT, bed.world.now_ns());
+    bed.run(RECONNECTED_NS);
+    assert!(bed.clients[0].is_connected(&[GroupId(0)]), "majorities hold nothing");
+    bed.run(20 * RECONNECTED_NS);
+    assert!(bed.delivered[0].iter().map(|(id, _)| *id).eq(left), "it is passed on: {:?}", bed.delivered[0]);
+    assert_eq!(bed.submit(0, &[0], b"lost"), Err(SubmitError::Superseded { client: 0 }));
+}
