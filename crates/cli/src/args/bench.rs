@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 
+use super::run::DemoFabric;
+
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
     /// The verbs of a fabric, between two pinned processes
@@ -141,6 +143,9 @@ pub(crate) struct BenchNeb {
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchMulticast {
+    /// What the processes talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: DemoFabric,
     /// Groups
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) groups: u16,

@@ -15,6 +15,7 @@ pub(crate) use place::{Joined, Joining, absent};
 pub(crate) use signals::{Interrupt, stop_at_end_of_input};
 
 use std::fmt::Display;
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +88,13 @@ pub(crate) fn new_history(path: &Path) -> Result<std::fs::File, Failure> {
         }
         _ => Failure::cannot_write(path, &error),
     })
+}
+
+/// A key for one run: 64 hexadecimal digits that nobody can guess.
+pub(crate) fn random_key() -> std::io::Result<String> {
+    let mut random = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Where the control sockets are.

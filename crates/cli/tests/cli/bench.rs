@@ -55,6 +55,24 @@ fn the_multicast_is_measured_one_at_a_time_and_with_a_window() {
 }
 
 #[test]
+fn over_roce_the_floors_are_datagrams() {
+    let args = ["bench", "multicast", "--fabric", "roce", "-n", "200", "--rounds", "2", "--window", "16", "--json"];
+    let document = run(args).document("bench");
+    assert_eq!(document["environment"]["fabric"], "roce");
+    let [one, window] = rows(&document) else { panic!("{document}") };
+    for row in [one, window] {
+        assert!(row["floor"]["what"].as_str().unwrap().contains("over plain UDP sockets"), "{row}");
+        assert_eq!(row["writes"]["by_step"]["body"], 6.0, "{row}");
+    }
+    // Two trips through the kernel at least; memory that is shared is faster.
+    assert!(one["floor"]["value"].as_f64().unwrap() > 2.0, "{one}");
+    assert!(one["ratio"].as_f64().unwrap() > 0.5 && window["ratio"].as_f64().unwrap() > 0.5, "{document}");
+    let made: f64 = window["writes"]["by_step"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
+    assert!(window["floor"]["what"].as_str().unwrap().starts_with(&format!("{made:.1} writes")), "{window}");
+    assert!(window["msgs_per_s"].as_f64().unwrap() > 1.0, "{document}");
+}
+
+#[test]
 fn v1_and_groups_of_other_sizes_are_measured_too() {
     let shape = ["--groups", "3", "--replicas", "1", "--dest", "2", "--window", "1", "--variant", "v1"];
     let args = ["bench", "multicast", "-n", "200", "--rounds", "2", "--json"];

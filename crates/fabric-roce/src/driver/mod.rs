@@ -10,3 +10,5 @@ pub use inject::{Chances, Injector};
 pub use pcap::Pcap;
 pub use port::{Mode, Port, PortError, source_address};
 pub use pump::Pump;
+/// The headers around what a [`Port`] sends.
+pub use stentor_wire::Envelope;

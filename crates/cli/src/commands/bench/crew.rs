@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use super::errand::{Errand, Part, broken};
 use super::stage::{Command, Shape, Stage};
 use crate::failure::Failure;
+use crate::live::random_key;
 
+/// The environment variable with the key of this bench's cluster, where its fabric takes one.
+pub(super) const KEY: &str = "STENTOR_BENCH_KEY";
 /// No phase takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the conductor looks after its processes.
@@ -28,6 +31,7 @@ impl Crew {
         let stage = Stage::create(shape).map_err(broken("share memory"))?;
         let directory = std::env::temp_dir().join(format!("stentor-bench-{}", std::process::id()));
         let program = std::env::current_exe().map_err(broken("find this program"))?;
+        let key = random_key().map_err(broken("make a key"))?;
         let mut crew = Crew { stage, children: Vec::new(), directory };
         for (process, processor) in processors.iter().enumerate() {
             let (directory, parent) = (crew.directory.clone(), std::process::id() as i32);
@@ -36,6 +40,8 @@ impl Crew {
             let memory = crew.stage.memory().descriptor().map_err(broken("share memory"))?;
             let child = Program::new(&program)
                 .args(["bench", "process", &text])
+                // Not among the arguments, which everybody may see.
+                .env(KEY, &key)
                 .stdin(Stdio::from(memory))
                 .stdout(Stdio::null())
                 .spawn()

@@ -28,7 +28,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    pub(super) fn new(wait: &'static str, pinning: String) -> Self {
+    pub(super) fn new(fabric: &'static str, wait: &'static str, pinning: String) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let cpu =
@@ -40,7 +40,7 @@ impl Environment {
             cpu: cpu.unwrap_or("unknown").to_owned(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            fabric: "shm",
+            fabric,
             wait,
             pinning,
             load,

@@ -74,6 +74,8 @@ pub(super) struct Cluster {
     pub(super) wait: Waiting,
     pub(super) pin: Pinning,
     pub(super) variant: Protocol,
+    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+    pub(super) network: Option<u8>,
 }
 
 impl Cluster {

@@ -9,7 +9,7 @@ use super::stage::Stage;
 use crate::args::Waiting;
 
 /// Longest sleep; as in the loops of members and clients.
-const LONGEST: Duration = Duration::from_millis(20);
+pub(super) const LONGEST: Duration = Duration::from_millis(20);
 
 /// The wait mode of a word on the command line.
 pub(super) fn mode(waiting: Waiting) -> WaitMode {

@@ -1,7 +1,7 @@
 //! Where a demonstration happens: a directory with its configuration and histories.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use stentor_fabric::ProcessId;
 use super::janitor::Janitor;
 use crate::args::{self, DemoFabric, Network};
 use crate::failure::Failure;
+use crate::live::random_key;
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
 const LONGEST_SOCKETS: usize = 60;
@@ -54,11 +55,8 @@ pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
 
 /// A key for one demonstration, which nobody else may read.
 fn write_key(path: &Path) -> std::io::Result<()> {
-    let mut random = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut random)?;
-    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+    file.write_all(random_key()?.as_bytes())
 }
 
 /// What members are told about the network: each has its own bad luck.

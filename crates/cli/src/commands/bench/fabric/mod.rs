@@ -151,7 +151,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
         return Err(Failure::run("one processor", "bench fabric", "two processes that spin need two processors"));
     };
     let pinning = format!("two processes, pinned to processors {first} and {last}");
-    let environment = Environment::new("poll", pinning);
+    let environment = Environment::new("shm", "poll", pinning);
     let longest = sizes.iter().copied().max().unwrap_or(8);
     let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
     let mut crew = Crew::start(Part::Fabric { bytes: longest }, shape, &[Some(first), Some(last)])?;

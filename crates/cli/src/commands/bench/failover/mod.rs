@@ -39,6 +39,7 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
     let interrupt = Interrupt::catch()?;
     let processors = processors().map_err(broken("ask for processors"))?;
     let environment = Environment::new(
+        "shm",
         multicast::wait_name(args.wait),
         format!("{} members and 2 clients on {} processors, not pinned", args.groups * args.replicas, processors.len()),
     );

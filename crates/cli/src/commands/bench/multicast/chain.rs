@@ -1,21 +1,21 @@
-//! The floor of one message's latency: the multicast's chain of stores and loads without the multicast.
+//! The floor of one message's latency: the multicast's chain of messages between processes without the multicast.
 //!
-//! The same processes, the same fan-out, the same way to wait and wake; but each step is one plain store of the message's
-//! number to a line of its own per writer, reader and step. No rings, no checksums, no order among messages: there is
-//! one at a time.
+//! The same processes, the same fan-out, the same way to wait and wake; but each step is the message's number alone, by a
+//! [`Way`]: a plain store to a line of its own per writer, reader and step, or a datagram. No rings, no checksums, no order
+//! among messages: there is one at a time.
 
 use std::io;
 
-use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, fence};
+use stentor_fabric::memory::Ordering;
 
 use super::super::clock::now;
 use super::super::errand::Cluster;
-use super::super::pause::{Pause, mode};
 use super::super::stage::{Command, Stage};
+use super::way::Way;
 use crate::args::Protocol;
 
 /// A client's message to a member; as long as the payload is.
-const BODY: usize = 0;
+pub(super) const BODY: usize = 0;
 /// A leader's timestamp to a follower.
 const ASSIGN: usize = 1;
 /// A leader's timestamp to another leader.
@@ -33,23 +33,32 @@ pub(super) fn lines(cluster: &Cluster) -> usize {
     processes * processes * steps(cluster)
 }
 
-fn steps(cluster: &Cluster) -> usize {
+/// Steps that one process may take towards another.
+pub(super) fn steps(cluster: &Cluster) -> usize {
     VECTOR + usize::from(cluster.groups)
 }
 
 /// One process of the chain. The client is the process behind the members.
-pub(super) struct Chain<'a> {
+pub(super) struct Chain<'a, W: Way> {
     stage: &'a Stage,
     cluster: &'a Cluster,
     me: usize,
     phase: u64,
-    /// Destination members that were stored to since the last flush.
-    touched: Vec<usize>,
+    way: W,
 }
 
-impl<'a> Chain<'a> {
-    pub(super) fn new(stage: &'a Stage, cluster: &'a Cluster, me: usize, phase: u64) -> Self {
-        Chain { stage, cluster, me, phase, touched: Vec::with_capacity(cluster.processes()) }
+impl<'a, W: Way> Chain<'a, W> {
+    pub(super) fn new(stage: &'a Stage, cluster: &'a Cluster, me: usize, phase: u64, way: W) -> Self {
+        Chain { stage, cluster, me, phase, way }
+    }
+
+    /// This process's part, until the client ends the phase.
+    pub(super) fn run(mut self, command: &Command) -> io::Result<()> {
+        match self.me.checked_sub(self.cluster.members()) {
+            None => self.member(),
+            Some(0) => self.multicast(command),
+            Some(_) => Ok(()),
+        }
     }
 
     fn replicas(&self) -> usize {
@@ -61,83 +70,55 @@ impl<'a> Chain<'a> {
     }
 
     #[inline]
-    fn line(&self, writer: usize, reader: usize, step: usize) -> usize {
-        let processes = self.cluster.members() + 1;
-        (writer * processes + reader) * steps(self.cluster) + step
-    }
-
-    #[inline]
-    fn store(&mut self, reader: usize, step: usize, number: u64) {
-        self.stage.line(self.line(self.me, reader, step))[0].store(number, Ordering::Release);
-        if !self.touched.contains(&reader) {
-            self.touched.push(reader);
-        }
+    fn tell(&mut self, reader: usize, step: usize, number: u64) {
+        self.way.tell(reader, step, number);
     }
 
     /// Whether `writer` has taken this step of message `number` towards this process.
     #[inline]
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
-        self.stage.line(self.line(writer, self.me, step))[0].load(Ordering::Acquire) == number
-    }
-
-    /// Wakes who sleeps: one full fence for all.
-    #[inline]
-    fn flush(&mut self) {
-        if self.touched.is_empty() {
-            return;
-        }
-        fence(Ordering::SeqCst);
-        for reader in self.touched.drain(..) {
-            self.stage.memory().ring(self.stage.bell(reader));
-        }
-    }
-
-    fn pause(&self) -> Pause<'a> {
-        Pause::new(self.stage, self.me, mode(self.cluster.wait))
+        self.way.sees(writer, step, number)
     }
 
     /// The client: one message after the other, each when the last one was delivered everywhere.
-    pub(super) fn multicast(&mut self, command: &Command) -> io::Result<()> {
+    fn multicast(&mut self, command: &Command) -> io::Result<()> {
         let samples = self.stage.samples(self.me);
-        let mut pause = self.pause();
         let destinations = self.cluster.destinations();
-        let words = (command.bytes as usize / WORD).min(LINE_WORDS);
         for n in 0..command.warmup + command.iterations {
             let number = (self.phase << 32) + n + 1;
             samples[n as usize].store(now(), Ordering::Relaxed);
             for member in 0..destinations {
-                let line = self.stage.line(self.line(self.me, member, BODY));
-                line.iter().take(words).skip(1).for_each(|word| word.store(number, Ordering::Relaxed));
-                self.store(member, BODY, number);
+                self.way.body(member, command.bytes as usize, number);
             }
-            self.flush();
+            self.way.flush();
             while !(0..destinations).all(|member| self.sees(member, DONE, number)) {
-                pause.after(false)?;
+                self.way.pause(false)?;
+                self.way.look()?;
             }
-            pause.after(true)?;
+            self.way.pause(true)?;
         }
         self.stage.end(self.phase);
         Ok(())
     }
 
     /// A member, until the client ends the phase.
-    pub(super) fn member(&mut self) -> io::Result<()> {
+    fn member(&mut self) -> io::Result<()> {
         let samples = self.stage.samples(self.me);
-        let mut pause = self.pause();
         let is_destination = self.me < self.cluster.destinations();
         let mut n = 0;
         let mut state = State::default();
         while !self.stage.is_over(self.phase) {
+            self.way.look()?;
             let number = (self.phase << 32) + n + 1;
             let worked = is_destination && self.step(number, &mut state);
             if state.delivered {
                 samples[n as usize].store(now(), Ordering::Relaxed);
-                self.store(self.client(), DONE, number);
+                self.tell(self.client(), DONE, number);
                 n += 1;
                 state = State::default();
             }
-            self.flush();
-            pause.after(worked)?;
+            self.way.flush();
+            self.way.pause(worked)?;
         }
         Ok(())
     }
@@ -154,10 +135,10 @@ impl<'a> Chain<'a> {
         before != *state
     }
 
-    /// A leader stores to every follower of its group.
+    /// A leader tells every follower of its group.
     fn tell_followers(&mut self, step: usize, number: u64) {
         for follower in self.me + 1..self.me + self.replicas() {
-            self.store(follower, step, number);
+            self.tell(follower, step, number);
         }
     }
 
@@ -168,7 +149,7 @@ impl<'a> Chain<'a> {
             state.assigned = true;
             self.tell_followers(ASSIGN, number);
             for group in others.clone() {
-                self.store(group * replicas, TIMESTAMP, number);
+                self.tell(group * replicas, TIMESTAMP, number);
             }
         }
         if !state.assigned || state.voted {
@@ -211,7 +192,7 @@ impl<'a> Chain<'a> {
     fn acknowledge(&mut self, number: u64) {
         let me = self.me;
         for member in (0..self.cluster.destinations()).filter(|member| *member != me) {
-            self.store(member, ACK, number);
+            self.tell(member, ACK, number);
         }
     }
 

@@ -2,7 +2,9 @@
 //! its writes cost.
 
 mod chain;
+mod datagrams;
 pub(super) mod process;
+mod way;
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row, Writes};
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape, Stage};
-use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
+use crate::args::{BenchLength, BenchMulticast, DemoFabric, Pinning, Protocol, Waiting};
 use crate::failure::Failure;
 
 /// Results beside the counts, words.
@@ -37,6 +39,11 @@ const MAX_SAMPLES: u64 = 1 << 20;
 const LINES: u64 = 400_000;
 /// Lines that are handed over and back to find what a write and its pick-up cost.
 const HAND_OVERS: u64 = 20_000;
+/// Datagrams that are streamed to find what one of many costs.
+const DATAGRAMS: u64 = 50_000;
+/// Benches on RoCEv2 at the same time have addresses of their own, if their numbers differ by less than this: those behind
+/// the demonstrations' and before the tests'.
+const NETWORKS: u32 = 8;
 /// The longest payload, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -53,6 +60,8 @@ enum Kind {
     Bulk = 6,
     /// Lines handed over to and fro.
     HandOver = 7,
+    /// A stream of datagrams, in batches.
+    Datagrams = 8,
 }
 
 impl Kind {
@@ -64,7 +73,8 @@ impl Kind {
             4 => Kind::Window,
             5 => Kind::Lines,
             6 => Kind::Bulk,
-            _ => Kind::HandOver,
+            7 => Kind::HandOver,
+            _ => Kind::Datagrams,
         }
     }
 }
@@ -88,7 +98,7 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
         return Err(Failure::run("one processor", "bench multicast", remedy));
     }
     let mut rows = Vec::new();
-    let environment = Environment::new(wait_name(args.wait), pinning(args, &processors));
+    let environment = Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning(args, &processors));
     for bytes in sizes(&args.length)? {
         let cluster = cluster(args, bytes);
         let mut bench = Bench::start(cluster, &args.length, processors.clone())?;
@@ -113,7 +123,15 @@ fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
 
 fn cluster(args: &BenchMulticast, bytes: usize) -> Cluster {
     let BenchMulticast { groups, replicas, dest, clients, window, wait, pin, variant, .. } = *args;
-    Cluster { groups, replicas, dest, clients, window, bytes: bytes as u32, wait, pin, variant }
+    let network = (args.fabric == DemoFabric::Roce).then(|| 192 + (std::process::id() % NETWORKS) as u8);
+    Cluster { groups, replicas, dest, clients, window, bytes: bytes as u32, wait, pin, variant, network }
+}
+
+fn fabric_name(fabric: DemoFabric) -> &'static str {
+    match fabric {
+        DemoFabric::Shm => "shm",
+        DemoFabric::Roce => "roce",
+    }
 }
 
 pub(super) fn wait_name(waiting: Waiting) -> &'static str {
@@ -168,6 +186,7 @@ pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
         wait: Waiting::Poll,
         pin: Pinning::None,
         variant: Protocol::V2,
+        network: None,
     };
     let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
     Bench::start(cluster, &length, processors.to_vec())?.hand_over_cost()
@@ -227,7 +246,15 @@ impl<'a> Bench<'a> {
             subjects.round(self.sent(0).map(|at| self.latency(0, at)));
         }
         let (floor, subject) = (floors.summary(), subjects.summary());
-        let what = "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned();
+        let what = match self.cluster.network {
+            None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
+            Some(_) => format!(
+                "the same chain of datagrams over plain UDP sockets by the same processes in the same wait mode: each as \
+                 long as a packet of RoCEv2 ({} bytes with one line), by the same system calls; nothing is checked, \
+                 acknowledged or sent again",
+                datagrams::LENGTH
+            ),
+        };
         let floor = Floor { what, value: floor.typical, unit: "us" };
         let ratio = subject.typical / floor.value;
         let row = Row::new(self.name("one outstanding"), self.cluster.bytes as usize, rounds, floor, ratio);
@@ -240,13 +267,11 @@ impl<'a> Bench<'a> {
         let iterations = Self::messages(self.length, WINDOWED);
         let window = u64::from(self.cluster.window);
         let (mut subjects, mut written) = (Samples::new(1.0, Grain::default()), Written::default());
-        let (mut costs, mut line_costs, mut bulk_costs, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut costs, mut rates) = (Costs::default(), Vec::new());
         let (since, mut rounds) = (Instant::now(), 0);
         while self.goes_on(rounds, since) {
             rounds += 1;
-            costs.push(self.hand_over_cost()?);
-            line_costs.push(self.line_cost(Kind::Lines)?);
-            bulk_costs.push(self.line_cost(Kind::Bulk)?);
+            self.measure_costs(&mut costs)?;
             let subject = self.command(Kind::Window, iterations, window);
             let before = self.writes();
             self.crew.run(subject)?;
@@ -260,21 +285,26 @@ impl<'a> Bench<'a> {
                     .map(|(client, at)| self.latency(client, at)),
             );
         }
-        let (cost, rate) = (median(costs), median(rates));
-        let writes = formula(&self.cluster);
-        let what = format!(
-            "{writes} writes of the formula at {cost:.1} ns each: from the store of a 64-byte line on one processor until it \
-             is seen on another (a line of a stream that nobody answers costs {:.1} ns with a full fence for each, {:.1} ns \
-             in bulk)",
-            median(line_costs),
-            median(bulk_costs)
-        );
-        let floor = Floor { what, value: 1e9 / (cost * writes as f64), unit: "msgs/s" };
+        let rate = median(rates);
+        let writes = written.per_message(&self.cluster);
+        let floor = costs.floor(&writes);
         let ratio = floor.value / rate;
         let name = self.name(&format!("{window} outstanding"));
         let row = Row::new(name, self.cluster.bytes as usize, rounds, floor, ratio);
         let row = row.with_latency(&subjects.summary()).with_rate(rate);
-        Ok(Row { writes: Some(written.per_message(&self.cluster)), ..row })
+        Ok(Row { writes: Some(writes), ..row })
+    }
+
+    /// What a write costs at best.
+    fn measure_costs(&mut self, costs: &mut Costs) -> Result<(), Failure> {
+        if self.cluster.network.is_some() {
+            costs.datagrams.push(self.stream_cost(Kind::Datagrams, DATAGRAMS)?);
+            return Ok(());
+        }
+        costs.hand_overs.push(self.hand_over_cost()?);
+        costs.lines.push(self.stream_cost(Kind::Lines, LINES)?);
+        costs.bulk.push(self.stream_cost(Kind::Bulk, LINES)?);
+        Ok(())
     }
 
     /// What it costs to hand a line over to another processor, ns.
@@ -285,12 +315,12 @@ impl<'a> Bench<'a> {
         Ok(self.crew.stage.results(0)[NS].load(Ordering::Relaxed) as f64 / (2 * HAND_OVERS) as f64)
     }
 
-    /// What a line stored on one processor and picked up on another costs, ns.
-    fn line_cost(&mut self, kind: Kind) -> Result<f64, Failure> {
+    /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
+    fn stream_cost(&mut self, kind: Kind, count: u64) -> Result<f64, Failure> {
         let (first, last) = (self.processors[0], self.processors[self.processors.len() - 1]);
-        let command = self.command(kind, LINES, first as u64);
+        let command = self.command(kind, count, first as u64);
         self.crew.run(Command { extra: last as u64, ..command })?;
-        Ok(self.crew.stage.results(1)[NS].load(Ordering::Relaxed) as f64 / LINES as f64)
+        Ok(self.crew.stage.results(1)[NS].load(Ordering::Relaxed) as f64 / count as f64)
     }
 
     fn stage(&self) -> &Stage {
@@ -339,6 +369,40 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// What writes cost at best, ns: by how they are made.
+#[derive(Default)]
+struct Costs {
+    hand_overs: Vec<f64>,
+    lines: Vec<f64>,
+    bulk: Vec<f64>,
+    datagrams: Vec<f64>,
+}
+
+impl Costs {
+    /// The rate of messages with these writes.
+    fn floor(self, writes: &Writes) -> Floor {
+        let (count, cost, what) = if self.datagrams.is_empty() {
+            let (cost, line, bulk) = (median(self.hand_overs), median(self.lines), median(self.bulk));
+            let what = format!(
+                "{} writes of the formula at {cost:.1} ns each: from the store of a 64-byte line on one processor until it is seen on another (a line \
+                 of a stream that nobody answers costs {line:.1} ns with a full fence for each, {bulk:.1} ns in bulk)",
+                writes.formula
+            );
+            (writes.formula, cost, what)
+        } else {
+            let (made, cost) = (writes.by_step.values().sum::<f64>(), median(self.datagrams));
+            let what = format!(
+                "{made:.1} writes, as many as were made, at {cost:.0} ns each: a datagram of {} bytes in a stream over plain UDP sockets from one processor to \
+                 another, by the same system calls in batches of {}",
+                datagrams::LENGTH,
+                datagrams::BATCH
+            );
+            (made, cost, what)
+        };
+        Floor { what, value: 1e9 / (cost * count), unit: "msgs/s" }
+    }
+}
+
 /// Remote writes and the messages that they were for.
 #[derive(Default)]
 struct Written {
@@ -380,6 +444,7 @@ mod tests {
             wait: Waiting::Adaptive,
             pin: Pinning::None,
             variant,
+            network: None,
         };
         assert_eq!(formula(&cluster(2, 3, Protocol::V2)), 36);
         assert_eq!(formula(&cluster(2, 3, Protocol::V1)), 46);

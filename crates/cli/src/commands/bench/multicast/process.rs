@@ -3,21 +3,24 @@
 use std::io;
 use std::path::Path;
 
-use stentor::config::{ClusterConfig, Limits, Template};
+use stentor::config::{ClusterConfig, Limits, Loopback, Template};
 use stentor::runtime::{
-    Client, ClientId, Delivered, GroupId, Housekeeper, Member, MessageId, Plan, RunError, ShmFabric, StartError, Stop,
-    SubmitError, Variant, client_round, run_member, stateless,
+    Client, ClientId, Delivered, GroupId, Hosted, Housekeeper, Member, MessageId, Plan, RoceSeat, RunError, StartError,
+    Stop, SubmitError, Variant, client_round, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_multicast::Step;
 
 use super::super::clock::now;
+use super::super::crew::KEY;
 use super::super::errand::{Cluster, Errand, broken, pin, processors, serve};
 use super::super::pause::mode;
 use super::super::plain;
 use super::super::stage::{Command, Stage};
 use super::chain::Chain;
+use super::datagrams::{Datagrams, Sockets};
+use super::way::Lines;
 use super::{DONE, FIRST, Kind, LAST, NS, READY};
 use crate::args::Protocol;
 use crate::failure::Failure;
@@ -25,30 +28,50 @@ use crate::failure::Failure;
 /// Messages between two looks at the fabric, when many may go.
 const BURST: u64 = 16;
 
-enum Node {
-    Member(Box<Member<ShmFabric>>),
-    Client(Box<Client<ShmFabric>>),
+enum Node<F: Hosted> {
+    Member(Box<Member<F>>),
+    Client(Box<Client<F>>),
 }
 
-struct Process<'a> {
+struct Process<'a, F: Hosted> {
     stage: &'a Stage,
     cluster: &'a Cluster,
     me: usize,
-    node: Node,
+    node: Node<F>,
+    /// For the floors on a network.
+    sockets: Option<Sockets>,
     payload: Vec<u8>,
 }
 
 pub(in super::super) fn run(errand: &Errand, stage: &Stage, cluster: &Cluster) -> Result<(), Failure> {
     let plan = plan(cluster)?;
+    let me = ProcessId(errand.process as u16);
+    let Some(network) = cluster.network else {
+        let fabric = plan.shm(me, errand.directory.clone()).map_err(unstarted)?;
+        return play(errand, stage, cluster, &plan, fabric, None);
+    };
+    let fabric = plan.roce(me, &RoceSeat::default()).map_err(unstarted)?;
+    let sockets = Sockets::open(cluster, network, errand.process)?;
+    play(errand, stage, cluster, &plan, fabric, Some(sockets))
+}
+
+/// A process's part, on any fabric.
+fn play<F: Hosted>(
+    errand: &Errand,
+    stage: &Stage,
+    cluster: &Cluster,
+    plan: &Plan,
+    fabric: F,
+    sockets: Option<Sockets>,
+) -> Result<(), Failure> {
     let me = errand.process;
-    let directory = errand.directory.clone();
     let node = if me < cluster.members() {
-        Node::Member(Box::new(plan.member(ProcessId(me as u16), directory).map_err(unstarted)?))
+        Node::Member(Box::new(plan.member_on(fabric, ProcessId(me as u16)).map_err(unstarted)?))
     } else {
         let client = ClientId((me - cluster.members()) as u16);
-        Node::Client(Box::new(plan.client(client, directory).map_err(unstarted)?))
+        Node::Client(Box::new(plan.client_on(fabric, client).map_err(unstarted)?))
     };
-    let mut process = Process { stage, cluster, me, node, payload: vec![0; cluster.bytes as usize] };
+    let mut process = Process { stage, cluster, me, node, sockets, payload: vec![0; cluster.bytes as usize] };
     serve(errand, stage, |command, phase| process.perform(&command, phase))
 }
 
@@ -72,7 +95,8 @@ fn plan(cluster: &Cluster) -> Result<Plan, Failure> {
         ..Limits::default()
     };
     let (groups, replicas) = (usize::from(cluster.groups), usize::from(cluster.replicas));
-    let text = Template { cluster: "bench".to_owned(), groups, replicas, limits, roce: None }.render();
+    let roce = cluster.network.map(|network| Loopback { network, key: format!("env:{KEY}") });
+    let text = Template { cluster: "bench".to_owned(), groups, replicas, limits, roce }.render();
     let config = ClusterConfig::parse(Path::new("bench"), &text)?;
     let variant = match cluster.variant {
         Protocol::V1 => Variant::V1,
@@ -86,35 +110,37 @@ pub(super) fn sample(cluster: &Cluster, samples: usize, client: usize, sequence:
     ((sequence * u64::from(cluster.clients) + client as u64) % samples as u64) as usize
 }
 
-impl Process<'_> {
+impl<F: Hosted> Process<'_, F> {
     fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
         match Kind::of(command.kind) {
             Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
-            kind @ (Kind::HandOver | Kind::Lines | Kind::Bulk) => self.lines(kind, command, phase),
+            kind @ (Kind::HandOver | Kind::Lines | Kind::Bulk | Kind::Datagrams) => self.lines(kind, command, phase),
             kind => self.multicast(kind, command, phase),
         }
     }
 
-    fn chain(&self, command: &Command, phase: u64) -> io::Result<()> {
-        let mut chain = Chain::new(self.stage, self.cluster, self.me, phase);
-        match self.me.checked_sub(self.cluster.members()) {
-            None => chain.member(),
-            Some(0) => chain.multicast(command),
-            Some(_) => Ok(()),
+    fn chain(&mut self, command: &Command, phase: u64) -> io::Result<()> {
+        let Process { stage, cluster, me, sockets, .. } = self;
+        match sockets {
+            None => Chain::new(stage, cluster, *me, phase, Lines::new(stage, cluster, *me)).run(command),
+            Some(sockets) => Chain::new(stage, cluster, *me, phase, Datagrams::new(sockets)).run(command),
         }
     }
 
     /// Two processes on two processors; afterwards they go back to where they were.
-    fn lines(&self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
+    fn lines(&mut self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
         if self.me > 1 {
             return Ok(());
         }
         let back = processors().map_err(broken("ask for processors"))?;
         let own = if self.me == 0 { command.window } else { command.extra };
         pin(&[own as usize]).map_err(broken("stay on one processor"))?;
-        let ns = match kind {
-            Kind::HandOver => plain::hand_over(self.stage, self.me, command, phase)?,
-            _ => plain::stream(self.stage, self.me == 0, command, phase, kind == Kind::Lines),
+        let ns = match (kind, &mut self.sockets) {
+            (Kind::Datagrams, Some(sockets)) => {
+                sockets.stream(self.stage, command, phase).map_err(broken("use sockets"))?
+            }
+            (Kind::HandOver, _) => plain::hand_over(self.stage, self.me, command, phase)?,
+            (kind, _) => plain::stream(self.stage, self.me == 0, command, phase, kind == Kind::Lines),
         };
         self.result(NS).store(ns, Ordering::Relaxed);
         pin(&back).map_err(broken("go back to its processors"))
@@ -125,7 +151,7 @@ impl Process<'_> {
     }
 
     fn multicast(&mut self, kind: Kind, command: &Command, phase: u64) -> Result<(), Failure> {
-        let Process { stage, cluster, me, node, payload } = self;
+        let Process { stage, cluster, me, node, payload, .. } = self;
         let results = stage.results(*me);
         let counts = match node {
             Node::Member(node) => {
@@ -154,8 +180,8 @@ impl Process<'_> {
 }
 
 /// A member's loop, until the first client ends the phase.
-fn member(
-    member: &mut Member<ShmFabric>,
+fn member<F: Hosted>(
+    member: &mut Member<F>,
     stage: &Stage,
     cluster: &Cluster,
     me: usize,
@@ -169,7 +195,7 @@ fn member(
         let at = sample(cluster, samples.len(), usize::from(client.0), sequence);
         samples[at].store(now(), Ordering::Relaxed);
     };
-    let round = |member: &mut Member<ShmFabric>, _, worked: bool| {
+    let round = |member: &mut Member<F>, _, worked: bool| {
         if stage.is_over(phase) {
             stop.stop();
         } else if !worked && ready.load(Ordering::Relaxed) == 0 && member.is_connected() {
@@ -180,8 +206,8 @@ fn member(
 }
 
 /// A client's loops.
-struct Driver<'a> {
-    client: &'a mut Client<ShmFabric>,
+struct Driver<'a, F: Hosted> {
+    client: &'a mut Client<F>,
     stage: &'a Stage,
     cluster: &'a Cluster,
     to: Vec<GroupId>,
@@ -193,8 +219,8 @@ struct Driver<'a> {
     housekeeper: Housekeeper,
 }
 
-impl<'a> Driver<'a> {
-    fn new(client: &'a mut Client<ShmFabric>, stage: &'a Stage, cluster: &'a Cluster, me: usize, phase: u64) -> Self {
+impl<'a, F: Hosted> Driver<'a, F> {
+    fn new(client: &'a mut Client<F>, stage: &'a Stage, cluster: &'a Cluster, me: usize, phase: u64) -> Self {
         Driver {
             client,
             stage,

@@ -70,7 +70,7 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
     }
     let mut rows = Vec::new();
     let pinning = format!("{} processes on {} processors, {}", args.processes, processors.len(), how(args.pin));
-    let environment = Environment::new(wait_name(args.wait), pinning);
+    let environment = Environment::new("shm", wait_name(args.wait), pinning);
     for bytes in sizes {
         for signed in if args.signed { vec![false, true] } else { vec![false] } {
             let BenchNeb { processes, mode, window, wait, pin, no_fast, .. } = *args;

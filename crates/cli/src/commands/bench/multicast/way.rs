@@ -1,0 +1,99 @@
+//! How one process of the floor's chain tells another: by plain memory that they share.
+
+use std::io;
+
+use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, fence};
+
+use super::super::errand::Cluster;
+use super::super::pause::{Pause, mode};
+use super::super::stage::Stage;
+use super::chain::{BODY, steps};
+
+/// What carries the steps of a chain.
+pub(super) trait Way {
+    /// Takes in what came; before what is [seen](Self::sees) changes.
+    fn look(&mut self) -> io::Result<()>;
+
+    /// The client's message, this many bytes long, to a member.
+    fn body(&mut self, reader: usize, bytes: usize, number: u64);
+
+    /// A step of message `number` to another process.
+    fn tell(&mut self, reader: usize, step: usize, number: u64);
+
+    /// Whether `writer` has taken this step of message `number` towards this process.
+    fn sees(&self, writer: usize, step: usize, number: u64) -> bool;
+
+    /// Nothing that was told stays here, and whoever sleeps wakes.
+    fn flush(&mut self);
+
+    /// After every round.
+    fn pause(&mut self, worked: bool) -> io::Result<()>;
+}
+
+/// A line of shared memory for each writer, reader and step.
+pub(super) struct Lines<'a> {
+    stage: &'a Stage,
+    cluster: &'a Cluster,
+    me: usize,
+    pause: Pause<'a>,
+    /// Processes that were stored to since the last flush.
+    touched: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(stage: &'a Stage, cluster: &'a Cluster, me: usize) -> Self {
+        let pause = Pause::new(stage, me, mode(cluster.wait));
+        Lines { stage, cluster, me, pause, touched: Vec::with_capacity(cluster.processes()) }
+    }
+
+    #[inline]
+    fn line(&self, writer: usize, reader: usize, step: usize) -> usize {
+        let processes = self.cluster.members() + 1;
+        (writer * processes + reader) * steps(self.cluster) + step
+    }
+}
+
+impl Way for Lines<'_> {
+    #[inline]
+    fn look(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn body(&mut self, reader: usize, bytes: usize, number: u64) {
+        let line = self.stage.line(self.line(self.me, reader, BODY));
+        let words = (bytes / WORD).min(LINE_WORDS);
+        line.iter().take(words).skip(1).for_each(|word| word.store(number, Ordering::Relaxed));
+        self.tell(reader, BODY, number);
+    }
+
+    #[inline]
+    fn tell(&mut self, reader: usize, step: usize, number: u64) {
+        self.stage.line(self.line(self.me, reader, step))[0].store(number, Ordering::Release);
+        if !self.touched.contains(&reader) {
+            self.touched.push(reader);
+        }
+    }
+
+    #[inline]
+    fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
+        self.stage.line(self.line(writer, self.me, step))[0].load(Ordering::Acquire) == number
+    }
+
+    /// One full fence for all.
+    #[inline]
+    fn flush(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        for reader in self.touched.drain(..) {
+            self.stage.memory().ring(self.stage.bell(reader));
+        }
+    }
+
+    #[inline]
+    fn pause(&mut self, worked: bool) -> io::Result<()> {
+        self.pause.after(worked)
+    }
+}
