@@ -119,6 +119,8 @@ pub(crate) struct NebRun {
     /// Record the history of this process; the file must not exist
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) history: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) roce: OnRoce,
 }
 
 #[derive(Subcommand, Debug)]

@@ -58,6 +58,34 @@ impl Seat {
     }
 }
 
+/// A process's place in a host's private directory without the fabric: for processes that meet over another one, so that
+/// operators on this host find them. Everything there is removed when it is dropped, and when the process is killed.
+#[derive(Debug)]
+pub struct Place {
+    seat: Seat,
+    /// Shows that this process lives. Nobody is let in.
+    _listener: OwnedFd,
+}
+
+impl Place {
+    /// Takes the place of a process; `cluster` names a directory in `directory`.
+    ///
+    /// # Errors
+    /// As [`ShmFabric::start`](crate::ShmFabric::start); [`StartError::AlreadyRunning`] if another process is in it.
+    pub fn take(directory: PathBuf, cluster: &str, me: ProcessId, name: &str) -> Result<Self, StartError> {
+        let config = ShmConfig { directory, ..ShmConfig::new(cluster, me, name, me.0.saturating_add(1)) };
+        config.check()?;
+        let (seat, listener, _) = take_seat(&config)?;
+        Ok(Place { seat, _listener: listener })
+    }
+
+    /// As [`ShmFabric::beside`](crate::ShmFabric::beside).
+    #[must_use]
+    pub fn beside(&self) -> PathBuf {
+        self.seat.beside()
+    }
+}
+
 /// Paths beside the sockets of processes with this id, dead or alive; the directories must be ours alone.
 pub(crate) fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
     let path = directory.join(cluster);

@@ -104,4 +104,6 @@ pub use config::{ShmConfig, StartError, default_directory};
 #[cfg(not(loom))]
 pub use control::Refusal;
 #[cfg(not(loom))]
+pub use directory::Place;
+#[cfg(not(loom))]
 pub use fabric::ShmFabric;

@@ -59,7 +59,7 @@ pub(crate) struct Meeting {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "With fabric = \"roce\"")]
 pub(crate) struct OnRoce {
-    /// This process's IP address [default: a member's is in the configuration; a client's is the one with a route to the
+    /// This process's IP address, for its packets and for the connections by which processes meet [default: a member's is in the configuration; a client's is the one with a route to the
     /// first member, or 127.N.255.1 and so on if that one has the loopback address 127.N.x.y]
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Option<IpAddr>,

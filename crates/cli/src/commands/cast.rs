@@ -87,6 +87,9 @@ fn cast<F: Hosted>(
     let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), limit);
     let ended = caster.cast(&lines, interrupt, limit);
     let written = caster.close();
+    if let Some(trouble) = caster.client.fabric_mut().next_trouble(true) {
+        output.note(&trouble);
+    }
     // What was sent is told also when something went wrong afterwards.
     let casted = Casted::new(plan, &caster);
     match (ended, written) {

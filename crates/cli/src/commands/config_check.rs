@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use stentor::ClusterConfig;
-use stentor::config::{self, FabricKind, Role};
+use stentor::config::{self, FabricKind, KeyError, Role};
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
@@ -71,12 +71,12 @@ struct Row {
 
 pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
     let config = ClusterConfig::load(file)?;
-    output.report(&Checked::new(&config))?;
+    output.report(&Checked::new(&config, file))?;
     Ok(Verdict::Good)
 }
 
 impl Checked {
-    fn new(config: &ClusterConfig) -> Self {
+    fn new(config: &ClusterConfig, file: &Path) -> Self {
         let group = |group: &config::GroupConfig| Group {
             id: group.id().to_owned(),
             processes: group.members().len(),
@@ -90,7 +90,7 @@ impl Checked {
             groups: config.groups().iter().map(group).collect(),
             processes: processes(config),
             memory: Memory::new(config),
-            notes: notes(config),
+            notes: notes(config, file),
         }
     }
 }
@@ -110,10 +110,15 @@ fn processes(config: &ClusterConfig) -> Vec<Process> {
     table.entries().iter().map(process).collect()
 }
 
-fn notes(config: &ClusterConfig) -> Vec<String> {
+fn notes(config: &ClusterConfig, file: &Path) -> Vec<String> {
     let mut notes = Vec::new();
     if config.key().is_some() && matches!(config.fabric(), FabricKind::Shm | FabricKind::Sim) {
         notes.push(format!("`key` is not used on {}", config.fabric()));
+    }
+    if config.fabric() == FabricKind::Roce {
+        let directory = file.parent().unwrap_or(Path::new(""));
+        let key = config.key().ok_or(KeyError::Unnamed).and_then(|key| key.read(directory));
+        notes.extend(key.err().map(|error| format!("no process can start here: {error}")));
     }
     for group in config.groups() {
         let n = group.members().len();

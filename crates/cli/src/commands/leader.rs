@@ -5,6 +5,7 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use stentor::config::FabricKind;
 use stentor::runtime::{GroupId, Plan, ShmFabric};
 use stentor_fabric::ProcessId;
 use stentor_multicast::Place;
@@ -30,18 +31,24 @@ struct Cluster<'a> {
     plan: Plan,
     config: &'a Path,
     directory: PathBuf,
+    /// The directory in it.
+    meeting: String,
+    /// Members may be on other hosts, where they cannot be asked.
+    spread: bool,
 }
 
 impl<'a> Cluster<'a> {
     fn of(place: &'a Where) -> Result<Self, Failure> {
-        let plan = live::shm_plan(&place.config, "`stentor leader`")?;
-        Ok(Cluster { plan, config: &place.config, directory: live::directory(place.directory.as_ref()) })
+        let plan = live::plan(&place.config)?;
+        let (meeting, spread) = (live::meeting_name(&plan), plan.config().fabric() == FabricKind::Roce);
+        let directory = live::directory(place.directory.as_ref());
+        Ok(Cluster { plan, config: &place.config, directory, meeting, spread })
     }
 
     /// `None`: it does not run.
     fn ask(&self, process: ProcessId, question: &Question) -> Result<Option<Answer>, Failure> {
         let name = self.plan.name(process);
-        let paths = ShmFabric::all_beside(&self.directory, self.plan.config().cluster(), process)
+        let paths = ShmFabric::all_beside(&self.directory, &self.meeting, process)
             .map_err(|error| unstarted(error.into(), self.config))?;
         ask(&paths, question).map_err(|error| {
             let what = format_args!("`{name}` does not answer as it should: {error}");
@@ -71,7 +78,7 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     } else {
         live::groups(&cluster.plan, &args.group, cluster.config)?
     };
-    let mut shown = Shown::default();
+    let mut shown = Shown::new(cluster.spread);
     for group in groups {
         let name = cluster.plan.config().groups()[usize::from(group.0)].id();
         for process in cluster.plan.topology().members(group) {
@@ -100,10 +107,15 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
             None => return Err(cluster.refused(from, "it is gone")),
         }
     }
-    let after = loop {
+    let epoch = loop {
         match cluster.standing(to)? {
-            Some(standing) if standing.leads && (from == to || standing.epoch > before.epoch) => break standing,
-            _ => {}
+            Some(standing) if standing.leads && (from == to || standing.epoch > before.epoch) => break standing.epoch,
+            Some(_) => {}
+            // On another host: the one that led follows it.
+            None => match cluster.standing(from)? {
+                Some(standing) if standing.leader == args.to && standing.epoch > before.epoch => break standing.epoch,
+                _ => {}
+            },
         }
         interrupt.check()?;
         if since.elapsed() > Duration::from_secs(args.timeout) {
@@ -116,8 +128,8 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
     let moved = Moved {
         group: cluster.plan.config().groups()[usize::from(group.0)].id().to_owned(),
         from: before.id,
-        to: after.id,
-        epoch: after.epoch,
+        to: args.to.clone(),
+        epoch,
         seconds: since.elapsed().as_secs_f64(),
     };
     output.report(&moved)?;
@@ -127,17 +139,25 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
 /// Of those who say that they lead, the one in the highest ballot: another may not have heard of it yet.
 fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
     let mut leader: Option<(ProcessId, Standing)> = None;
-    let mut up = 0;
+    let (mut up, mut heard) = (0, None);
     for process in cluster.plan.topology().members(group) {
         let Some(standing) = cluster.standing(process)? else { continue };
         up += 1;
+        heard = heard.max(Some((standing.epoch, standing.leader.clone())));
         if standing.leads && leader.as_ref().is_none_or(|(_, other)| other.epoch < standing.epoch) {
             leader = Some((process, standing));
         }
     }
     leader.ok_or_else(|| {
         let config = &cluster.plan.config().groups()[usize::from(group.0)];
-        let what = format_args!("nobody leads `{}`; {up} of its {} members run", config.id(), config.members().len());
+        let all = config.members().len();
+        if let Some((_, elsewhere)) = heard.filter(|_| cluster.spread && up < all) {
+            let what = format_args!("who leads `{}` is not on this host; {up} of its {all} members are", config.id());
+            let remedy = format_args!("ask on the host of `{elsewhere}`, the last leader that those here know");
+            return Failure::run(what, cluster.config.display(), remedy);
+        }
+        let here = if cluster.spread { " on this host" } else { "" };
+        let what = format_args!("nobody leads `{}`; {up} of its {all} members run{here}", config.id());
         let place = format_args!("{}, sockets in {}", cluster.config.display(), cluster.directory.display());
         let remedy = "start its members with `stentor node`, and name the --directory that they were told";
         Failure::run(what, place, remedy)

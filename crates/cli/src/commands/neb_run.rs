@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 use stentor::ClusterConfig;
-use stentor::config::NebConfig;
-use stentor::runtime::{ShmFabric, now_ns};
+use stentor::config::{FabricKind, NebConfig};
+use stentor::runtime::{Hosted, ShmFabric, now_ns};
 use stentor_checker::Cluster;
-use stentor_fabric::{Backoff, ProcessId, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_fabric_shm::ShmConfig;
 use stentor_neb::{Authority, Node, Notice};
 
 use super::neb_history::NebHistory;
-use crate::args::NebRun;
+use crate::args::{NebRun, OnRoce};
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Input, Interrupt, Line, Lines};
 use crate::output::Output;
@@ -48,7 +48,7 @@ enum Told<'a> {
 }
 
 pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
-    let plan = live::shm_plan(&args.config, "`stentor neb run`")?;
+    let plan = live::plan(&args.config)?;
     let config = plan.config();
     let Some(neb) = config.neb() else {
         let remedy = "add one with `group`, `mode` and `fault_model`; `stentor config init` shows it";
@@ -61,21 +61,45 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     };
     let me = ProcessId(me as u16);
     let authority = authority(config, neb, me, args.secret.as_deref())?;
+    let OnRoce { bind, network } = &args.roce;
+    if config.fabric() == FabricKind::Roce {
+        let seat = live::roce_seat(&args.config, *bind, network);
+        let fabric = plan.neb_roce(neb, me, &seat).map_err(|error| live::unstarted(error, &args.config))?;
+        return serve(args, config, neb, fabric, authority, output);
+    }
+    live::refuse_network(*bind, network, args.config.display())?;
+    serve(args, config, neb, shm(config, neb, me, args)?, authority, output)
+}
+
+/// A process's life, on any fabric.
+fn serve<F: Hosted>(
+    args: &NebRun,
+    config: &ClusterConfig,
+    neb: &NebConfig,
+    fabric: F,
+    authority: Option<Authority>,
+    output: Output,
+) -> Result<Verdict, Failure> {
+    let group = &config.groups()[neb.group()];
+    let names: Vec<&str> = group.members().iter().map(|member| member.id()).collect();
     let interrupt = Interrupt::catch()?;
-    let node = start(config, neb, me, args, authority)?;
+    let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| failed(&error))?;
     output.note(&format!("{}: {}, quorum {}", args.id, neb.config().mode, neb.config().quorum()));
     // Only now: another process with this id may be writing that file.
-    let history = args.history.as_deref().map(|path| history(path, config.groups()[neb.group()].id(), &names, &node));
+    let history = args.history.as_deref().map(|path| history(path, group.id(), &names, &node));
     let mut serving = Serving { node, history: history.transpose()?, waiting: None, refusal: String::new() };
     let served = serving.run(&names, &interrupt, |text| output.note(&format!("{}: {text}", args.id)));
     // What was recorded until it failed is worth having, too.
+    if let Some(trouble) = serving.node.fabric_mut().next_trouble(true) {
+        output.note(&format!("{}: {trouble}", args.id));
+    }
     serving.finish()?;
     served?;
     Ok(Verdict::Good)
 }
 
 /// The history of this process, begun.
-fn history(path: &Path, group: &str, names: &[&str], node: &Node<ShmFabric>) -> Result<NebHistory, Failure> {
+fn history<F: Fabric>(path: &Path, group: &str, names: &[&str], node: &Node<F>) -> Result<NebHistory, Failure> {
     let builder = Cluster::builder().global_clock().group(group, names.iter().copied());
     let cluster = builder.window(u64::from(node.config().window)).build();
     let cluster = cluster.expect("a checked configuration names its processes once");
@@ -106,16 +130,11 @@ fn authority(
     }
 }
 
-fn start(
-    config: &ClusterConfig,
-    neb: &NebConfig,
-    me: ProcessId,
-    args: &NebRun,
-    authority: Option<Authority>,
-) -> Result<Node<ShmFabric>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::run(error, "stentor neb run", "`stentor doctor` says what this machine can do")
-    };
+fn failed(error: &dyn std::fmt::Display) -> Failure {
+    Failure::run(error, "stentor neb run", "`stentor doctor` says what this machine can do")
+}
+
+fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) -> Result<ShmFabric, Failure> {
     let sized = neb.config();
     let name = format!("{}.neb", config.cluster());
     let shm = ShmConfig {
@@ -124,13 +143,12 @@ fn start(
         max_bytes: 2 * sized.memory_bytes() + (64 << 20),
         ..ShmConfig::new(&name, me, &args.id, sized.processes as u16)
     };
-    let fabric = ShmFabric::start(shm).map_err(|error| failed(&error))?;
-    Node::new(fabric, *sized, config.salt(), authority).map_err(|error| failed(&error))
+    ShmFabric::start(shm).map_err(|error| failed(&error))
 }
 
 /// A process at work.
-struct Serving {
-    node: Node<ShmFabric>,
+struct Serving<F: Hosted> {
+    node: Node<F>,
     history: Option<NebHistory>,
     /// A line that was read and could not go out yet.
     waiting: Option<Vec<u8>>,
@@ -138,7 +156,7 @@ struct Serving {
     refusal: String,
 }
 
-impl Serving {
+impl<F: Hosted> Serving<F> {
     fn run(&mut self, names: &[&str], interrupt: &Interrupt, say: impl Fn(&str)) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::run(error, "standard output", "read it to its end");
         let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), self.node.config().payload_bytes);
@@ -176,10 +194,13 @@ impl Serving {
     /// Says who was not let in: a process of another cluster, or with another configuration. Nothing twice in a row.
     fn refusals(&mut self, say: impl Fn(&str)) {
         while let Some(refusal) = self.node.fabric_mut().next_refusal() {
-            if refusal.reason != self.refusal {
-                say(&format!("refused a connection: {}", refusal.reason));
-                self.refusal = refusal.reason;
+            if refusal != self.refusal {
+                say(&format!("refused a connection: {refusal}"));
+                self.refusal = refusal;
             }
+        }
+        if let Some(trouble) = self.node.fabric_mut().next_trouble(false) {
+            say(&trouble);
         }
     }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use stentor::config::FabricKind;
 use stentor::runtime::{Hosted, Member, Plan, Stop, run_member};
 use stentor_fabric::ProcessId;
+use stentor_fabric_shm::Place;
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
@@ -37,12 +38,25 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
         let seat = live::roce_seat(&meeting.config, *bind, network);
         let fabric = plan.roce(me, &seat).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
-        return live(args, &plan, me, member, None, output);
+        let place = beside(args, &plan, me, output);
+        return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
     }
     live::refuse_network(*bind, network, meeting.config.display())?;
     let member = plan.joining(me, live::directory(meeting.directory.as_ref())).map_err(failed)?;
     let path = member.fabric().beside();
     live(args, &plan, me, member, Some(path), output)
+}
+
+/// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well.
+fn beside(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Option<Place> {
+    let directory = live::directory(args.meeting.directory.as_ref());
+    match Place::take(directory, &live::meeting_name(plan), me, &args.id) {
+        Ok(place) => Some(place),
+        Err(error) => {
+            output.note(&format!("{}: `stentor leader` cannot ask this node: {error}", args.id));
+            None
+        }
+    }
 }
 
 /// The node's life; `operator` is where it listens for `stentor leader`.
@@ -78,6 +92,9 @@ fn live<F: Hosted>(
         operator: operator.map(|path| Operator::listen(plan, &path)).transpose()?,
     };
     serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt)?;
+    if let Some(trouble) = member.fabric_mut().next_trouble(true) {
+        output.note(&format!("{}: {trouble}", args.id));
+    }
     sink.memory(&member.memory_use());
     let served = Served::new(&args.id, sink.finish()?, &member);
     if output.is_json() {

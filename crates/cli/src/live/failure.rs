@@ -1,8 +1,9 @@
 //! Why a process did not start, with the remedy.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
-use stentor::runtime::StartError;
+use stentor::runtime::{AddressError, StartError};
 use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_shm::StartError as ShmError;
 
@@ -39,11 +40,29 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
         StartError::Roce(RoceError::Port(error)) => {
             Failure::usage(error, place, "name an address of this host, with --bind or in the configuration")
         }
+        StartError::Roce(RoceError::Listen { address, source }) if source.kind() == ErrorKind::AddrInUse => {
+            Failure::usage(
+                format_args!("TCP {address}, where its peers are to reach this process, is used by another program"),
+                place,
+                format_args!(
+                    "stop that program (`ss -ltnp 'sport = :{}'` names it), or give the process another port",
+                    address.port()
+                ),
+            )
+        }
+        StartError::Roce(RoceError::Pcap { path, source }) if source.kind() == ErrorKind::AlreadyExists => {
+            Failure::usage("the capture exists already; it was not changed", path.display(), "name another file")
+        }
         StartError::Roce(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
         StartError::Key(error) => Failure::usage(
             error,
             place,
             "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
+        ),
+        StartError::Address(error @ AddressError::Family { .. }) => Failure::usage(
+            error,
+            place,
+            "give all processes addresses of one kind, with --bind or in the configuration",
         ),
         StartError::Address(error) => Failure::usage(error, place, "correct the address of this process"),
         StartError::Node(error) => {

@@ -23,6 +23,8 @@ use stentor::ClusterConfig;
 use stentor::config::FabricKind;
 use stentor::runtime::{GroupId, Plan, RoceSeat};
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 use crate::args::Network;
 use crate::failure::Failure;
 
@@ -34,16 +36,6 @@ pub(crate) fn plan(config: &Path) -> Result<Plan, Failure> {
         return Err(Failure::usage("fabric \"sim\" has no processes of its own", config.display(), remedy));
     }
     Plan::new(parsed).map_err(|error| unstarted(error, config))
-}
-
-/// The same for what there is on shared memory only.
-pub(crate) fn shm_plan(config: &Path, what: &str) -> Result<Plan, Failure> {
-    let plan = plan(config)?;
-    if plan.config().fabric() != FabricKind::Shm {
-        let what = format_args!("{what} needs fabric \"shm\"; this cluster has \"{}\"", plan.config().fabric());
-        return Err(Failure::usage(what, config.display(), "set fabric = \"shm\""));
-    }
-    Ok(plan)
 }
 
 /// What a process on RoCEv2 is told.
@@ -95,6 +87,18 @@ pub(crate) fn random_key() -> std::io::Result<String> {
     let mut random = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. On
+/// RoCEv2 they do not meet there: clusters with the same name and other addresses may run on one host.
+pub(crate) fn meeting_name(plan: &Plan) -> String {
+    let config = plan.config();
+    if config.fabric() != FabricKind::Roce {
+        return config.cluster().to_owned();
+    }
+    let members = config.groups().iter().flat_map(|group| group.members());
+    let addresses: Vec<_> = members.map(stentor::config::MemberConfig::address).collect();
+    format!("roce-{:016x}", xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
 }
 
 /// Where the control sockets are.

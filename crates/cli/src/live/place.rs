@@ -94,7 +94,7 @@ impl<F: Hosted> Joining<'_, F> {
             Err(error) => return Err(Refused::Failed(unstarted(error, self.config))),
         };
         let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
-        let mut unfinished_since = None;
+        let (mut unfinished_since, mut displaced_since) = (None, None);
         while !client.is_connected(self.to) {
             client_round(&mut client, &mut backoff, &mut housekeeper, false)
                 .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
@@ -103,6 +103,12 @@ impl<F: Hosted> Joining<'_, F> {
                 unfinished_since = None;
             } else if now - *unfinished_since.get_or_insert(now) > FINISHING {
                 return Err(Refused::Unfinished);
+            }
+            // Another host's process is in it; one that died just now is not any more.
+            if !client.fabric().is_displaced() {
+                displaced_since = None;
+            } else if now - *displaced_since.get_or_insert(now) > FINISHING {
+                return Err(Refused::Taken);
             }
             (self.check)().map_err(Refused::Failed)?;
             if now > until {

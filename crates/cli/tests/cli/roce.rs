@@ -4,8 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::support::{Ran, Scratch, ran, run, stentor};
 
@@ -81,10 +83,14 @@ fn network(of: u8) -> Ipv4Addr {
 
 impl Nodes {
     fn new(of: u8, key: &str) -> Self {
+        Nodes::sized(of, key, 3)
+    }
+
+    fn sized(of: u8, key: &str, members: u8) -> Self {
         let scratch = Scratch::new();
         let [a, b, c, _] = network(of).octets();
         let member = |n| format!("{{ id = \"g1.{n}\", address = \"{a}.{b}.{c}.{n}:7{n}01\" }}");
-        let members = (1..=3).map(member).collect::<Vec<_>>().join(", ");
+        let members = (1..=members).map(member).collect::<Vec<_>>().join(", ");
         let limits = "message_bytes = 64\nwindow = 16\nclients = 2\nring_kib = 16\nbody_ring_kib = 16";
         let text = format!(
             "cluster = \"hand\"\nfabric = \"roce\"\n{key}\n[election]\nkind = \"heartbeat\"\n[limits]\n{limits}\n\
@@ -100,9 +106,20 @@ impl Nodes {
     }
 
     fn start(&mut self, name: &str) {
+        self.start_in(name, "run");
+    }
+
+    /// With a directory for operators.
+    fn start_in(&mut self, name: &str, directory: &str) {
         let mut command = stentor();
+        command.args(["node", "--id", name, "--config", &self.config(), "--directory"]);
+        command.arg(self.scratch.path(directory));
+        self.spawn(name, command);
+    }
+
+    fn spawn(&mut self, name: &str, mut command: Command) {
         let create = |end: &str| fs::File::create(self.scratch.path(&format!("{name}.{end}"))).unwrap();
-        command.args(["node", "--id", name, "--config", &self.config()]).stdin(Stdio::piped());
+        command.stdin(Stdio::piped());
         self.children.push(command.stdout(create("out")).stderr(create("err")).spawn().unwrap());
     }
 
@@ -155,8 +172,140 @@ fn a_cluster_by_hand_delivers_and_tells_who_is_lost() {
     nodes.until("g1.1.err", |text| text.contains("lost g1.3; g1 goes on while it has a majority"));
     nodes.start("g1.3");
     nodes.until("g1.1.err", |text| text.contains("g1.3 is there again"));
-    // The operator's questions go over sockets that only shared memory has.
-    run(["leader", "show", "--config", &nodes.config()]).refused(&["needs fabric \"shm\"", "\"roce\""]);
+}
+
+#[test]
+fn the_leaders_of_this_host_are_shown_and_moved() {
+    let mut nodes = Nodes::new(3, "key = \"file:cluster.key\"");
+    let ask = |nodes: &Nodes, more: &[&str]| {
+        let directory = nodes.scratch.path("run");
+        let place = ["--config", &nodes.config(), "--directory", directory.to_str().unwrap()].map(str::to_owned);
+        run(["leader".to_owned()].into_iter().chain(more.iter().map(|word| (*word).to_owned())).chain(place))
+    };
+    let nobody = ask(&nodes, &["move", "--to", "g1.2"]);
+    assert_eq!(nobody.code, 1);
+    assert!(nobody.stderr.contains("0 of its 3 members run on this host"), "{}", nobody.stderr);
+    // Not the third: as if it were on another host.
+    ["g1.1", "g1.2"].iter().for_each(|name| nodes.start_in(name, "run"));
+    nodes.start_in("g1.3", "elsewhere");
+    nodes.until("g1.1.err", |text| text.contains("all members are connected"));
+    let shown = ask(&nodes, &["show", "--json"]).document("leader-show");
+    let states = |shown: &Value, what: &str| {
+        let members = shown["members"].as_array().unwrap();
+        members.iter().filter(|member| member["state"] == what).map(|member| member["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&shown, "unknown"), ["g1.3"], "{shown:#}");
+    let moved = |to: &str| {
+        let since = Instant::now();
+        loop {
+            // Who leads at first is told by nobody's election yet: a moment later it is.
+            let moved = ask(&nodes, &["move", "--to", to, "--json"]);
+            if moved.code == 0 || since.elapsed() > PATIENCE {
+                return moved.document("leader-move");
+            }
+        }
+    };
+    assert_eq!(moved("g1.2")["to"], "g1.2");
+    let shown = ask(&nodes, &["show", "--json"]).document("leader-show");
+    assert_eq!(states(&shown, "leads"), ["g1.2"], "{shown:#}");
+    // To another host it is moved by the one that leads here; from there it must be asked back.
+    assert_eq!(moved("g1.3")["to"], "g1.3");
+    let shown = ask(&nodes, &["show"]);
+    assert!(shown.code == 0 && shown.stdout.contains("unknown: not on this host"), "{}", shown.stdout);
+    let foreign = ask(&nodes, &["move", "--to", "g1.1"]);
+    assert_eq!(foreign.code, 1);
+    assert!(foreign.stderr.contains("not on this host") && foreign.stderr.contains("`g1.3`"), "{}", foreign.stderr);
+}
+
+#[test]
+fn clients_of_several_hosts_take_places_of_their_own() {
+    let mut nodes = Nodes::new(4, "key = \"file:cluster.key\"");
+    ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| nodes.start(name));
+    nodes.until("g1.1.err", |text| text.contains("all members are connected"));
+    let at = |last: u8| {
+        let own = network(4).octets();
+        Ipv4Addr::new(own[0], own[1], own[2], last).to_string()
+    };
+    let mut command = stentor();
+    command.args(["cast", "--to", "g1", "--json", "--config", &nodes.config(), "--bind", &at(91)]);
+    let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    first.stdin.as_mut().unwrap().write_all(b"zero\n").unwrap();
+    nodes.until("g1.1.out", |text| text.contains("zero"));
+    // The first is at work still, and is `c0`.
+    let second = nodes.cast(&["--bind", &at(92), "--json"]);
+    assert_eq!(second.code, 0, "{}", second.stderr);
+    assert_eq!(second.document("cast")["client"], "c1");
+    let third = nodes.cast(&["--bind", &at(93), "--client", "c0"]);
+    assert_eq!(third.code, 2, "{}", third.stderr);
+    assert!(third.stderr.contains("is running") && third.stderr.contains("--client"), "{}", third.stderr);
+    drop(first.stdin.take());
+    assert_eq!(ran(&first.wait_with_output().unwrap()).document("cast")["messages"], 1);
+}
+
+#[test]
+fn what_is_in_the_way_is_named() {
+    let nodes = Nodes::new(5, "key = \"file:cluster.key\"");
+    let start = ["node", "--id", "g1.1", "--config", &nodes.config()].map(str::to_owned);
+    let own = network(5).octets();
+    let own = Ipv4Addr::new(own[0], own[1], own[2], 1);
+    let _other = std::net::TcpListener::bind((own, 7101)).unwrap();
+    run(start.clone()).refused(&[&format!("TCP {own}:7101"), "is used by another program", "sport = :7101"]);
+    let bound = |ip: &str| start.clone().into_iter().chain(["--bind", ip].map(str::to_owned));
+    run(bound("::1")).refused(&["one is IPv4, the other IPv6"]);
+    let capture = nodes.scratch.file("old.pcap", "");
+    let capture = ["--pcap", capture.to_str().unwrap()].map(str::to_owned);
+    run(start.clone().into_iter().chain(capture)).refused(&["the capture exists already"]);
+    let text = fs::read_to_string(nodes.scratch.path("cluster.toml")).unwrap();
+    let mixed = nodes.scratch.file("mixed.toml", &text.replace(&format!("{own}:"), "[::1]:"));
+    run(["config", "check", mixed.to_str().unwrap()]).refused(&["IPv4 and IPv6", "mixed.toml:14:"]);
+    let keyless = nodes.scratch.file("keyless.toml", &text.replace("file:cluster.key", "env:STENTOR_NO_SUCH_KEY"));
+    let document = run(["config", "check", keyless.to_str().unwrap(), "--json"]).document("config-check");
+    let note = document["notes"][0].as_str().unwrap();
+    assert!(note.contains("no process can start here") && note.contains("STENTOR_NO_SUCH_KEY"), "{note}");
+    let good = run(["config", "check", &nodes.config(), "--json"]).document("config-check");
+    assert_eq!(good["notes"], serde_json::json!([]));
+}
+
+/// The lines that a process of a broadcast has delivered.
+fn delivered(text: &str) -> Vec<String> {
+    let event = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    let deliveries = text.lines().map(event).filter(|event| event["event"] == "deliver");
+    let mut all: Vec<_> = deliveries.map(|event| format!("{} {}", event["sender"], event["payload"])).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_broadcast_by_hand_delivers_everywhere_and_its_histories_hold() {
+    for (of, lossy) in [(6, &[][..]), (7, &["--drop-chance", "0.02"])] {
+        let mut nodes = Nodes::sized(of, "key = \"file:cluster.key\"", 4);
+        let path = nodes.scratch.path("cluster.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text + "[neb]\nmode = \"quorum\"\nfault_model = \"lying-sender\"\nfaults = 1\n").unwrap();
+        let names = ["g1.1", "g1.2", "g1.3", "g1.4"];
+        for name in names {
+            let mut command = stentor();
+            command.args(["neb", "run", "--id", name, "--config", &nodes.config()]).args(lossy);
+            command.arg("--history").arg(nodes.scratch.path(&format!("{name}.jsonl")));
+            nodes.spawn(name, command);
+        }
+        for child in &mut nodes.children {
+            let line = format!("from {}\nand again\n", child.id());
+            child.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+        }
+        names.iter().for_each(|name| nodes.until(&format!("{name}.out"), |text| delivered(text).len() == 8));
+        let all = names.map(|name| delivered(&fs::read_to_string(nodes.scratch.path(&format!("{name}.out"))).unwrap()));
+        assert!(all.iter().all(|other| *other == all[0]), "{all:#?}");
+        for child in &mut nodes.children {
+            let pid = rustix::process::Pid::from_child(child);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            assert!(child.wait().unwrap().success());
+        }
+        let histories = names.map(|name| nodes.scratch.path(&format!("{name}.jsonl")).to_str().unwrap().to_owned());
+        let check = ["check", "--complete", "--json"].map(str::to_owned).into_iter().chain(histories);
+        let document = run(check).document("check");
+        assert_eq!((&document["ok"], &document["properties"]["B1"]), (&true.into(), &"ok".into()), "{document:#}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A cluster over RoCEv2 whose processes are in three network namespaces, joined by a bridge: two groups of three, one
-# member of each in every namespace, and a client. Its histories are checked.
+# member of each in every namespace, and a client. Then the first group broadcasts. All histories are checked.
 #
 #   unshare -rnm run.sh STENTOR LINES [arguments of every process]
 #
@@ -40,6 +40,7 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
         for n in 1 2 3; do printf ' { id = "g%s.%s", address = "10.77.%s.%s:7001" },\n' "$group" "$n" "$n" "$group"; done
         printf ']\n'
     done
+    printf '[neb]\ngroup = "g1"\nmode = "all"\n'
 } >"$folder/cluster.toml"
 for group in 1 2; do
     for n in 1 2 3; do
@@ -73,3 +74,26 @@ for pid in $pids; do kill -TERM "$pid"; done
 for pid in $pids; do wait "$pid"; done
 pids=
 "$stentor" check --complete "$folder"/*.jsonl
+mkdir "$folder/neb"
+for n in 1 2 3; do
+    awk -v n="$n" 'BEGIN { for (i = 1; i <= 200; i++) print "line", i, "of", n }' >"$folder/neb/$n.in"
+    ip netns exec "s$n" "$stentor" neb run --config "$folder/cluster.toml" --id "g1.$n" \
+        --history "$folder/neb/$n.jsonl" "$@" >"$folder/neb/$n.out" 2>"$folder/neb/$n.err" <"$folder/neb/$n.in" &
+    pids="$pids $!"
+done
+for n in 1 2 3; do
+    tries=0
+    while [ "$(grep -c '"deliver"' "$folder/neb/$n.out")" -lt 600 ]; do
+        tries=$((tries + 1))
+        if [ $tries -gt 600 ]; then
+            echo "g1.$n delivered $(grep -c '"deliver"' "$folder/neb/$n.out") of 600"
+            tail -n 3 "$folder"/neb/*.err
+            exit 1
+        fi
+        sleep 0.1
+    done
+done
+for pid in $pids; do kill -TERM "$pid"; done
+for pid in $pids; do wait "$pid"; done
+pids=
+"$stentor" check --complete "$folder"/neb/*.jsonl

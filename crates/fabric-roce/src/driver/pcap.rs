@@ -16,8 +16,10 @@ const MAGIC: u32 = 0xa1b2_3c4d;
 #[derive(Debug)]
 pub struct Pcap {
     file: BufWriter<File>,
-    /// The first error, after which nothing is written.
+    /// The first error, until it is told.
     error: Option<io::Error>,
+    /// There was one: nothing is written any more.
+    broken: bool,
 }
 
 impl Pcap {
@@ -26,18 +28,28 @@ impl Pcap {
     /// # Errors
     /// If there is one already, or what the system says.
     pub fn create(path: &Path) -> io::Result<Pcap> {
-        let mut file = BufWriter::new(File::create_new(path)?);
+        Pcap::begin(File::create_new(path)?)
+    }
+
+    fn begin(file: File) -> io::Result<Pcap> {
+        let mut file = BufWriter::new(file);
         for word in [MAGIC, 4 << 16 | 2, 0, 0, 65535, RAW_IP] {
             file.write_all(&word.to_le_bytes())?;
         }
-        Ok(Pcap { file, error: None })
+        Ok(Pcap { file, error: None, broken: false })
     }
 
     /// Adds a packet, with the time of now.
     pub fn write(&mut self, envelope: &Envelope, transport: &[u8]) {
-        if self.error.is_none() {
+        if !self.broken {
             self.error = self.try_write(envelope, transport).err();
+            self.broken = self.error.is_some();
         }
+    }
+
+    /// The error after which nothing is written any more; told once.
+    pub fn next_error(&mut self) -> Option<io::Error> {
+        self.error.take()
     }
 
     fn try_write(&mut self, envelope: &Envelope, transport: &[u8]) -> io::Result<()> {
@@ -56,10 +68,11 @@ impl Pcap {
     /// Writes out what is held back.
     ///
     /// # Errors
-    /// The first error of any write.
+    /// The first error of any write, unless it was told.
     pub fn finish(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),
+            None if self.broken => Ok(()),
             None => self.file.flush(),
         }
     }
@@ -69,5 +82,26 @@ impl Drop for Pcap {
     fn drop(&mut self) {
         // Whoever wants to know calls `finish`.
         let _ = self.file.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_once() {
+        let full = || Pcap::begin(File::options().write(true).open("/dev/full").unwrap()).unwrap();
+        let envelope = Envelope::plain([127, 0, 0, 1].into(), 50_000, [127, 0, 0, 2].into()).unwrap();
+        let mut pcap = full();
+        (0..100).for_each(|_| pcap.write(&envelope, &[7; 1000]));
+        assert_eq!(pcap.next_error().unwrap().kind(), io::ErrorKind::StorageFull);
+        pcap.write(&envelope, &[7; 1000]);
+        assert!(pcap.next_error().is_none() && pcap.finish().is_ok());
+        // What is held back is not written yet, and is not lost in silence either.
+        let mut pcap = full();
+        pcap.write(&envelope, &[7; 100]);
+        assert!(pcap.next_error().is_none());
+        assert_eq!(pcap.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -215,7 +215,12 @@ impl RoceFabric {
     }
 
     fn hear(&mut self, peer: ProcessId, message: &Message) {
+        self.control.peers[peer.index()].taken = *message == Message::Taken;
         match *message {
+            Message::Taken => {
+                let me = self.config.me;
+                self.control.refuse(format!("{peer} says that another process is connected as {me}"));
+            }
             Message::Offer(offer) => {
                 self.control.peers[peer.index()].offers.insert(offer.service, offer);
                 if let Some(index) = self.index_of(peer, offer.service) {

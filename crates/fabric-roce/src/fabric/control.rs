@@ -1,9 +1,13 @@
 //! The control plane's sockets and handshakes.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use stentor_fabric::{Event, ProcessId, Service};
 
 use super::hello::{self, Hello, Hellos, Session, TAG};
@@ -40,6 +44,8 @@ pub(super) struct Peer {
     /// Where its packets come from.
     pub(super) address: Option<IpAddr>,
     pub(super) offers: HashMap<Service, Offer>,
+    /// It said last that another process with this one's id is connected.
+    pub(super) taken: bool,
     next_dial: Option<Instant>,
     pause: Duration,
 }
@@ -158,7 +164,7 @@ impl Control {
             }
             let pause = known.pause.clamp(DIAL_PAUSE.0, DIAL_PAUSE.1);
             (self.peers[n].next_dial, self.peers[n].pause) = (Some(now + pause), 2 * pause);
-            if let Ok(stream) = TcpStream::connect_timeout(&address, DIAL_TIMEOUT) {
+            if let Ok(stream) = connect(self.me.address, address) {
                 self.greet(stream, Some(peer));
             }
         }
@@ -215,7 +221,15 @@ impl Control {
         }
         let known = Hello::decode(theirs).map_err(|_| String::new())?;
         self.compare(&known)?;
-        Ok(Some((known, Session::new(&self.key, dialled, hellos))))
+        let mut session = Session::new(&self.key, dialled, hellos);
+        if self.is_linked(known.process) {
+            let taken = Message::Taken.encode();
+            let tag = session.seal(&taken);
+            newcomer.link.send(&[&taken, &tag]);
+            let (them, me) = (known.process, me);
+            return Err(format!("{them} is connected to {me} already: give each process an id of its own"));
+        }
+        Ok(Some((known, session)))
     }
 
     /// Only for whoever has the key.
@@ -235,9 +249,6 @@ impl Control {
         }
         if them.0 >= me.processes || them == me.process {
             return Err(format!("{them} is not a peer of {}: give each process an id of its own", me.process));
-        }
-        if self.is_linked(them) {
-            return Err(format!("{them} is connected to {} already: give each process an id of its own", me.process));
         }
         Ok(())
     }
@@ -267,6 +278,26 @@ impl Control {
             heard.push(Heard::Lost(peer));
         }
     }
+}
+
+/// From this process's own address: on a host with several, others may only let that one in.
+fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    net::bind(&socket, &SocketAddr::new(from, 0))?;
+    match net::connect(&socket, &to) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            let longest = Timespec { tv_sec: 0, tv_nsec: DIAL_TIMEOUT.subsec_nanos().into() };
+            if poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&longest))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            net::sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(TcpStream::from(socket))
 }
 
 fn order<'a>(dialled: bool, ours: &'a [u8], theirs: &'a [u8]) -> Hellos<'a> {

@@ -15,6 +15,8 @@ pub(crate) enum Message {
     Grant { purpose: Purpose, key: u32, bytes: u64, access: Access },
     /// It may not any more.
     Revoke { purpose: Purpose, key: u32 },
+    /// Another process with the peer's id is connected; this connection ends here.
+    Taken,
 }
 
 /// One end of a connection to be.
@@ -65,6 +67,7 @@ impl Message {
                 to.extend(purpose.0.to_be_bytes());
                 to.extend(key.to_be_bytes());
             }
+            Message::Taken => to.push(6),
         }
         to
     }
@@ -98,6 +101,7 @@ impl Message {
                 },
             },
             5 => Message::Revoke { purpose: Purpose(from.u16()?), key: from.u32()? },
+            6 => Message::Taken,
             _ => return Err(Garbage),
         };
         if from.0.is_empty() { Ok(message) } else { Err(Garbage) }
@@ -138,6 +142,7 @@ mod tests {
             Message::Withdraw { service, epoch: 9 },
             Message::Grant { purpose: Purpose(1), key: 5, bytes: 1 << 40, access: Access::Atomic },
             Message::Revoke { purpose: Purpose(1), key: 5 },
+            Message::Taken,
         ] {
             let bytes = message.encode();
             assert!(bytes.len() <= MAX_MESSAGE);

@@ -151,6 +151,32 @@ impl RoceFabric {
         self.control.refusals.pop_front()
     }
 
+    /// Whether a peer says that another process with this one's id is connected to it.
+    #[must_use]
+    pub fn is_displaced(&self) -> bool {
+        self.control.peers.iter().any(|peer| peer.taken)
+    }
+
+    /// What became of the capture: an error after which nothing is written to it any more. Told once.
+    pub fn next_capture_error(&mut self) -> Option<String> {
+        let error = self.pump.pcap_mut()?.next_error()?;
+        Some(self.capture_failed(&error))
+    }
+
+    /// Writes out what the capture holds back.
+    ///
+    /// # Errors
+    /// What was not told yet, in words.
+    pub fn finish_capture(&mut self) -> Result<(), String> {
+        let finished = self.pump.pcap_mut().map_or(Ok(()), Pcap::finish);
+        finished.map_err(|error| self.capture_failed(&error))
+    }
+
+    fn capture_failed(&self, error: &std::io::Error) -> String {
+        let path = self.config.pcap.as_deref().unwrap_or(std::path::Path::new(""));
+        format!("cannot write the capture {}: {error}; it is incomplete", path.display())
+    }
+
     /// All memory that is registered, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {

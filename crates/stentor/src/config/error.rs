@@ -165,6 +165,16 @@ pub enum Problem {
         /// Where the first is.
         first_line: usize,
     },
+    /// IPv4 beside IPv6.
+    #[error(
+        "`{address}` and the address in line {first_line} are of different kinds, IPv4 and IPv6: they cannot reach each other"
+    )]
+    Families {
+        /// The address.
+        address: String,
+        /// Where the first is.
+        first_line: usize,
+    },
     /// An address that nobody can listen on or reach.
     #[error("bad address `{}`: {reason}", .address.escape_debug())]
     BadAddress {
@@ -289,6 +299,7 @@ impl Problem {
             }
             Problem::ClientName { .. } => "choose a name that is not `c` and a number".to_owned(),
             Problem::Duplicate { what, .. } => format!("give each its own {what}"),
+            Problem::Families { .. } => "give all processes IPv4 addresses, or all IPv6".to_owned(),
             Problem::BadAddress { .. } => "write host:port, such as 127.0.0.1:7101 or [::1]:7101".to_owned(),
             Problem::UnknownFabric { .. } | Problem::AbsentFabric { .. } => "use `shm`, `roce` or `sim`".to_owned(),
             Problem::UnknownElection { .. } | Problem::AbsentElection { .. } => "use kind = \"heartbeat\"".to_owned(),

@@ -298,7 +298,10 @@ fn the_fingerprint_follows_what_must_be_agreed() {
 
 #[test]
 fn on_roce_every_process_has_a_host_of_its_own() {
-    let roce = GOOD.replace("\"shm\"", "\"roce\"");
+    let mixed = GOOD.replace("\"shm\"", "\"roce\"");
+    let error = parse(&mixed).unwrap_err().to_string();
+    assert!(error.contains("`[::1]:7103` and the address in line") && error.contains("or all IPv6"), "{error}");
+    let roce = mixed.replace("[::1]:7103", "127.0.0.3:1");
     assert_eq!(parse(&roce).unwrap().fabric(), FabricKind::Roce);
     let error = parse(&roce.replace("localhost:7102", "127.0.0.1:7102")).unwrap_err();
     assert!(

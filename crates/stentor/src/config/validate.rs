@@ -1,6 +1,7 @@
 //! From the file as written to a configuration that holds.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -133,7 +134,7 @@ fn groups(groups: Vec<Group>, text: &str, fabric: FabricKind) -> Result<Vec<Grou
     if groups.len() > MAX_GROUPS {
         return Err((groups[MAX_GROUPS].id.span(), Problem::TooManyGroups { count: groups.len() }));
     }
-    let mut seen = Seen { text, first: HashMap::new(), hosts: fabric == FabricKind::Roce };
+    let mut seen = Seen { text, first: HashMap::new(), hosts: fabric == FabricKind::Roce, family: None };
     groups.into_iter().map(|group| self::group(group, &mut seen)).collect()
 }
 
@@ -160,6 +161,7 @@ fn member(process: Process, seen: &mut Seen<'_>) -> Result<MemberConfig, Misplac
     seen.once("process id", &process.id)?;
     at(&process.address, address::check(process.address.as_ref()))?;
     seen.once("address", &process.address)?;
+    seen.one_family(&process.address)?;
     if seen.hosts {
         let (host, _) = process.address.as_ref().rsplit_once(':').unwrap_or_default();
         seen.once("IP address (RoCEv2 has one port)", &Spanned::new(process.address.span(), host.to_owned()))?;
@@ -173,9 +175,22 @@ struct Seen<'a> {
     first: HashMap<(&'static str, String), Range<usize>>,
     /// Every process has a host of its own: RoCEv2's port is the same for all.
     hosts: bool,
+    /// Where the first IP address is, and whether it is IPv4.
+    family: Option<(Range<usize>, bool)>,
 }
 
 impl Seen<'_> {
+    /// Refuses IPv4 beside IPv6 between hosts: they would wait for each other. Names are resolved at start.
+    fn one_family(&mut self, address: &Spanned<String>) -> Result<(), Misplaced> {
+        let Some(socket) = address.as_ref().parse::<SocketAddr>().ok().filter(|_| self.hosts) else { return Ok(()) };
+        let (first, v4) = self.family.get_or_insert((address.span(), socket.is_ipv4()));
+        if *v4 == socket.is_ipv4() {
+            return Ok(());
+        }
+        let first_line = Place::of(self.text, first.start).line;
+        Err((address.span(), Problem::Families { address: address.as_ref().clone(), first_line }))
+    }
+
     fn once(&mut self, what: &'static str, name: &Spanned<String>) -> Result<(), Misplaced> {
         match self.first.insert((what, name.as_ref().clone()), name.span()) {
             None => Ok(()),

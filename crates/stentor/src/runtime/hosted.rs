@@ -20,6 +20,17 @@ pub trait Hosted: Fabric {
 
     /// As which process of this system a peer is there, where that can be known.
     fn pid_of(&self, peer: ProcessId) -> Option<i32>;
+
+    /// Whether peers say that another process is in this one's place.
+    fn is_displaced(&self) -> bool {
+        false
+    }
+
+    /// What went wrong beside the contract, told once; at the end (`is_over`) what shows only then.
+    fn next_trouble(&mut self, is_over: bool) -> Option<String> {
+        let _ = is_over;
+        None
+    }
 }
 
 impl Hosted for ShmFabric {
@@ -59,5 +70,13 @@ impl Hosted for RoceFabric {
 
     fn pid_of(&self, _: ProcessId) -> Option<i32> {
         None
+    }
+
+    fn is_displaced(&self) -> bool {
+        self.is_displaced()
+    }
+
+    fn next_trouble(&mut self, is_over: bool) -> Option<String> {
+        if is_over { self.finish_capture().err() } else { self.next_capture_error() }
     }
 }

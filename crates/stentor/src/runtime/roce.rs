@@ -10,7 +10,7 @@ use stentor_multicast::{ClientId, Place};
 use thiserror::Error;
 
 use super::cluster::{Plan, StartError};
-use crate::config::{KeyError, MemberConfig};
+use crate::config::{ClusterConfig, KeyError, MemberConfig, NebConfig};
 
 /// What a process is told besides the configuration.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +49,18 @@ pub enum AddressError {
         /// Its address.
         address: String,
     },
+    /// IPv4 here and IPv6 there.
+    #[error(
+        "`{process}` is at {address}, this process at {own}: one is IPv4, the other IPv6, and they cannot reach each other"
+    )]
+    Family {
+        /// The process.
+        process: String,
+        /// Its address.
+        address: IpAddr,
+        /// Of this process.
+        own: IpAddr,
+    },
 }
 
 impl Plan {
@@ -57,9 +69,7 @@ impl Plan {
     /// # Errors
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Roce`].
     pub fn roce(&self, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
-        let key = self.config().key().ok_or(KeyError::Unnamed)?.read(&seat.directory)?;
-        let members = self.config().groups().iter().flat_map(|group| group.members());
-        let mut addresses = members.map(|member| resolve(member).map(Some)).collect::<Result<Vec<_>, _>>()?;
+        let mut addresses = resolve_all(self.config().groups().iter().flat_map(|group| group.members()))?;
         let first = addresses[0].expect("members have addresses");
         addresses.resize(self.topology().processes(), None);
         let own = &mut addresses[me.index()];
@@ -73,21 +83,49 @@ impl Plan {
         }
         let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
         let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
-        Ok(RoceFabric::start(RoceConfig {
-            key,
-            fingerprint: self.config().fingerprint(),
-            // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
-            max_bytes: 2 * most + (64 << 20),
-            message_bytes: (longest + 4096).max(256 << 10),
-            pcap: seat.pcap.clone(),
-            chances: seat.chances,
-            seed: seat.seed.wrapping_add(u64::from(me.0)),
-            ..RoceConfig::new(self.config().cluster(), me, addresses)
-        })?)
+        seat.start(self.config(), most, longest, RoceConfig::new(self.config().cluster(), me, addresses))
+    }
+
+    /// The same for a process of the broadcast of `[neb]`, counted in its group.
+    ///
+    /// # Errors
+    /// As [`roce`](Self::roce).
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn neb_roce(&self, neb: &NebConfig, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
+        let mut addresses = resolve_all(self.config().groups()[neb.group()].members())?;
+        let own = addresses[me.index()].as_mut().expect("members have addresses");
+        own.set_ip(seat.bind.unwrap_or(own.ip()));
+        let (most, longest) = (neb.config().memory_bytes(), neb.config().payload_bytes as u32);
+        let name = format!("{}.neb", self.config().cluster());
+        seat.start(self.config(), most, longest, RoceConfig::new(&name, me, addresses))
     }
 }
 
 impl RoceSeat {
+    /// Starts a process whose memory is `most` bytes large and whose messages are at most `longest`.
+    fn start(
+        &self,
+        config: &ClusterConfig,
+        most: u64,
+        longest: u32,
+        process: RoceConfig,
+    ) -> Result<RoceFabric, StartError> {
+        one_family(config, &process)?;
+        Ok(RoceFabric::start(RoceConfig {
+            key: config.key().ok_or(KeyError::Unnamed)?.read(&self.directory)?,
+            fingerprint: config.fingerprint(),
+            // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
+            max_bytes: 2 * most + (64 << 20),
+            message_bytes: (longest + 4096).max(256 << 10),
+            pcap: self.pcap.clone(),
+            chances: self.chances,
+            seed: self.seed.wrapping_add(u64::from(process.me.0)),
+            ..process
+        })?)
+    }
+
     /// A process whose configuration is in this file.
     #[must_use]
     pub fn beside(config: &Path) -> Self {
@@ -101,6 +139,24 @@ fn resolve(member: &MemberConfig) -> Result<SocketAddr, AddressError> {
         Ok(mut found) => found.next().ok_or(AddressError::None { process, address }),
         Err(source) => Err(AddressError::Unknown { process, address, source }),
     }
+}
+
+fn resolve_all<'a>(
+    members: impl IntoIterator<Item = &'a MemberConfig>,
+) -> Result<Vec<Option<SocketAddr>>, AddressError> {
+    members.into_iter().map(|member| resolve(member).map(Some)).collect()
+}
+
+/// Refuses a process that others wait for in vain: packets do not go from IPv4 to IPv6.
+fn one_family(config: &ClusterConfig, process: &RoceConfig) -> Result<(), AddressError> {
+    let Some(own) = process.addresses.get(process.me.index()).copied().flatten() else { return Ok(()) };
+    let other = |address: &Option<SocketAddr>| address.is_some_and(|address| address.is_ipv4() != own.is_ipv4());
+    let Some(n) = process.addresses.iter().position(other) else { return Ok(()) };
+    let address = process.addresses[n].expect("it has one").ip();
+    let mut members = config.groups().iter().flat_map(|group| group.members());
+    let named = |member: &&MemberConfig| resolve(member).is_ok_and(|found| found.ip() == address);
+    let process = members.find(named).map_or_else(|| format!("process {n}"), |member| member.id().to_owned());
+    Err(AddressError::Family { process, address, own: own.ip() })
 }
 
 /// Where a client is that was not told.

@@ -11,21 +11,29 @@ use crate::style::{Style, columns};
 struct Member {
     id: String,
     group: String,
-    /// `leads`, `follows`, `campaigns`, `joins` or `down`.
+    /// `leads`, `follows`, `campaigns`, `joins`, `down`, or `unknown`: not on this host, or down.
     state: &'static str,
     /// What it says, if it runs.
     standing: Option<Standing>,
 }
 
 /// The document of `leader show`.
-#[derive(Serialize, Default)]
+#[derive(Serialize)]
 pub(super) struct Shown {
     members: Vec<Member>,
+    /// Members may be on other hosts.
+    #[serde(skip)]
+    spread: bool,
 }
 
 impl Shown {
+    pub(super) fn new(spread: bool) -> Self {
+        Shown { members: Vec::new(), spread }
+    }
+
     pub(super) fn add(&mut self, group: &str, id: &str, standing: Option<Standing>) {
         let state = match &standing {
+            None if self.spread => "unknown",
             None => "down",
             Some(standing) if standing.joining => "joins",
             Some(standing) if standing.leads => "leads",
@@ -35,9 +43,15 @@ impl Shown {
         self.members.push(Member { id: id.to_owned(), group: group.to_owned(), state, standing });
     }
 
-    /// Every group has a leader.
+    /// Every group has a leader, or may have one on another host, whom its members here follow.
     pub(super) fn ok(&self) -> bool {
-        let led = |group: &str| self.members.iter().any(|other| other.group == group && other.state == "leads");
+        let leads = |member: &Member| {
+            let elsewhere = |id: &str| self.members.iter().any(|other| other.id == id && other.state == "unknown");
+            let follows = member.state == "follows";
+            let leader = member.standing.as_ref().map(|standing| standing.leader.as_str());
+            member.state == "leads" || follows && leader.is_some_and(elsewhere)
+        };
+        let led = |group: &str| self.members.iter().any(|other| other.group == group && leads(other));
         self.members.iter().all(|member| led(&member.group))
     }
 }
@@ -59,7 +73,11 @@ impl Human for Shown {
                 tell(&|standing| standing.undelivered.to_string()),
             ]);
         }
-        columns(&table)
+        let mut text = columns(&table);
+        if self.members.iter().any(|member| member.state == "unknown") {
+            text += "unknown: not on this host, or not running; each host tells of its own\n";
+        }
+        text
     }
 }
 

@@ -72,6 +72,9 @@ impl<'a> Talk<'a> {
                 self.refusal = refusal;
             }
         }
+        if let Some(trouble) = member.fabric_mut().next_trouble(false) {
+            self.say(&trouble);
+        }
         // Whoever is lost right after that was there.
         if connects || self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
