@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{SimFabric, World};
-use stentor_multicast::{Client, Delivered, GroupId, Member, stateless};
+use stentor_multicast::{Client, ClientId, Delivered, GroupId, Member, Topology, stateless};
 
 use crate::chance::Chance;
 use crate::history::History;
+use crate::scenario::Scenario;
 
 /// What all processes of a run share.
 pub(crate) struct Shared {
@@ -57,6 +58,20 @@ pub(crate) struct Message {
 }
 
 impl Load {
+    /// What a client of a drawn run has to send.
+    pub(crate) fn new(seed: u64, client: ClientId, scenario: &Scenario, topology: &Topology) -> Load {
+        Load {
+            chance: Chance::new(seed, 1 + u64::from(client.0)),
+            left: scenario.messages,
+            groups: topology.groups() as u16,
+            longest: scenario.limits.message_bytes,
+            pause_ns: scenario.pause_ns,
+            next: None,
+            not_before_ns: 0,
+            expected: 0,
+        }
+    }
+
     pub(crate) fn draw(&mut self) -> Message {
         let chance = &mut self.chance;
         let wanted = match chance.between(0, 9) {

@@ -14,6 +14,7 @@ pub mod neb;
 mod nemesis;
 mod ordeal;
 mod progress;
+mod report;
 mod run;
 mod scenario;
 
@@ -21,7 +22,8 @@ pub use campaign::{Campaign, CampaignReport, NebCampaign, Violation};
 pub use counts::{RoleCounts, count_writes};
 pub use nemesis::{Fault, Nemesis, NemesisCounts, Planned, Profile, Target, Told};
 pub use ordeal::RECOVERY_STEPS;
-pub use run::{RunReport, run_scenario, run_scenario_under, run_seed, trace_seed};
+pub use report::RunReport;
+pub use run::{run_scenario, run_scenario_under, run_seed, trace_seed};
 pub use scenario::Scenario;
 pub use stentor_fabric_sim::FaultCounts;
 pub use stentor_multicast::{Plant, Variant};

@@ -4,71 +4,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use stentor_checker::Report;
 use stentor_fabric::ProcessId;
-use stentor_fabric_sim::{FaultCounts, SimConfig, World};
-use stentor_multicast::{Client, ClientId, Counts, Member, NodeError, Place, Plant, ReplicaConfig, Topology};
+use stentor_fabric_sim::{SimConfig, World};
+use stentor_multicast::{Client, Counts, Member, NodeError, Place, Plant, ReplicaConfig, Topology};
 
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
-use crate::chance::Chance;
 use crate::history::History;
 use crate::nemesis::{NemesisCounts, Profile};
 use crate::ordeal;
+use crate::report::RunReport;
 use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
 
 /// Nobody comes back in these runs.
 const INCARNATION: u64 = 1;
-
-/// What came of a run.
-#[derive(Debug)]
-pub struct RunReport {
-    /// The verdicts.
-    pub report: Report,
-    /// Messages multicast.
-    pub messages: u64,
-    /// Deliveries.
-    pub deliveries: u64,
-    /// Whether everything was delivered everywhere before the deadline (M9).
-    pub finished: bool,
-    /// Steps of all processes.
-    pub steps: u64,
-    /// Virtual time, ns.
-    pub virtual_ns: u64,
-    /// What went wrong, as planned.
-    pub faults: FaultCounts,
-    /// Sealed input that members refused; without planted bugs, none.
-    pub rejected: u64,
-    /// Remote writes of steps 1 to 4.
-    pub writes: u64,
-    /// The faults beside those of the network.
-    pub profile: Profile,
-    /// What the nemesis of the profile did.
-    pub nemesis: NemesisCounts,
-    /// Steps of all processes from the end of a profile's faults until everything was delivered.
-    pub recovery_steps: u64,
-    /// States of applications that differed after the same deliveries.
-    pub wrong_states: u64,
-    /// A client was told that it lost its place, although no other came and nobody may give it up.
-    pub superseded_for_nothing: bool,
-    /// What the nemesis did, in words.
-    pub log: Vec<String>,
-}
-
-impl RunReport {
-    /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ;
-    /// `superseded` if a client lost its place to nobody; and
-    /// `rejected` if members refused input although nobody failed. Who fell behind refuses what is beyond its window.
-    pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
-        let stuck = !self.finished && !self.report.violated().any(|property| property == "M9");
-        let besides = [
-            (stuck, "M9"),
-            (self.wrong_states > 0, "state"),
-            (self.superseded_for_nothing, "superseded"),
-            (self.rejected > 0 && self.profile == Profile::Calm, "rejected"),
-        ];
-        self.report.violated().chain(besides.into_iter().filter_map(|(is, name)| is.then_some(name)))
-    }
-}
 
 /// Runs a seed under a profile.
 ///
@@ -154,7 +102,7 @@ fn actor(
             shared.world.name(me, &format!("c{}", client.0));
             let mut node = Client::new(fabric, topology.clone(), client, limits, salt, plant, INCARNATION)?;
             node.record_operations();
-            let load = load(seed, client, scenario, topology);
+            let load = Load::new(seed, client, scenario, topology);
             Ok(Actor::Client(ClientActor { client: node, me, load, shared }))
         }
         _ => {
@@ -172,19 +120,6 @@ fn actor(
             shared.world.name(me, &format!("g{} {me}", member.replica().group().0 + 1));
             Ok(Actor::Member(MemberActor { member, me, shared }))
         }
-    }
-}
-
-pub(crate) fn load(seed: u64, client: ClientId, scenario: &Scenario, topology: &Topology) -> Load {
-    Load {
-        chance: Chance::new(seed, 1 + u64::from(client.0)),
-        left: scenario.messages,
-        groups: topology.groups() as u16,
-        longest: scenario.limits.message_bytes,
-        pause_ns: scenario.pause_ns,
-        next: None,
-        not_before_ns: 0,
-        expected: 0,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::chance::Chance;
 use crate::history::History;
 use crate::nemesis::{Nemesis, Profile};
 use crate::progress::Progress;
-use crate::run::{RunReport, load};
+use crate::report::RunReport;
 use crate::scenario::Scenario;
 use client::ClientActor;
 use member::MemberActor;
@@ -87,7 +87,8 @@ pub(crate) fn run(
         trace,
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
-    let loads = (0..scenario.clients).map(|client| RefCell::new(load(seed, ClientId(client), scenario, &topology)));
+    let loads =
+        (0..scenario.clients).map(|client| RefCell::new(Load::new(seed, ClientId(client), scenario, &topology)));
     let shared = Rc::new(Shared {
         history: RefCell::new(History::new(&topology)),
         progress: RefCell::new(Progress::new(&topology)),

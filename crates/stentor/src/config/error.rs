@@ -76,6 +76,9 @@ impl ConfigError {
     }
 }
 
+/// A problem and where in the text it is (bytes).
+pub(super) type Misplaced = (std::ops::Range<usize>, Problem);
+
 /// What is wrong with a configuration.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,14 +1,9 @@
 //! The file as it is written: every value with its place.
 
-use std::ops::Range;
-
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::Problem;
-
-/// A problem and where in the text it is (bytes).
-pub(super) type Misplaced = (Range<usize>, Problem);
+use super::error::{Misplaced, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

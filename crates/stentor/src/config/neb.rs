@@ -8,8 +8,7 @@ use stentor_neb::{Authority, Config, FaultModel, KeyError, Mode, Plant};
 use toml::Spanned;
 
 use super::GroupConfig;
-use super::error::Problem;
-use super::file::Misplaced;
+use super::error::{Misplaced, Problem};
 
 /// The section as it is written.
 #[derive(Deserialize)]

@@ -10,8 +10,8 @@ use toml::Spanned;
 
 use stentor_multicast::CLIENT_TIMEOUT;
 
-use super::error::{Place, Problem};
-use super::file::{Election, File, FileLimits, Group, Misplaced, Process};
+use super::error::{Misplaced, Place, Problem};
+use super::file::{Election, File, FileLimits, Group, Process};
 use super::limits::{
     BODY_RING_KIB, CLIENT_TIMEOUT_MS, CLIENTS, Limits, MAX_GROUP_PROCESSES, MAX_GROUPS, MESSAGE_BYTES, RING_KIB,
     TIMEOUT_MS, WINDOW,

@@ -12,7 +12,7 @@ use stentor::runtime::{Plan, ShmFabric};
 use stentor_fabric::ProcessId;
 
 use super::Patience;
-use super::process::Errand;
+use super::process::{Errand, READY};
 use super::scene::{CLUSTER, Scene};
 use crate::args::BenchFailover;
 use crate::failure::Failure;
@@ -21,8 +21,6 @@ use crate::live::{Answer, Question, ask};
 /// How long a process may take to end when it is told to.
 const STOPPING: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(2);
-/// What a client that is in says, before its name.
-pub(super) const READY: &str = "ready ";
 
 /// One process, in one of its lives after the other. Its standard input is held open: it ends when that ends.
 struct Running {

@@ -10,7 +10,6 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use stentor::runtime::Stop;
 
-use super::fleet::READY;
 use super::load::{Load, Pace};
 use super::scene::history;
 use crate::args::Waiting;
@@ -21,6 +20,9 @@ use crate::live::{self, Joining, stop_at_end_of_input};
 
 /// How long it may take to get in.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a client that is in says, before its name.
+pub(super) const READY: &str = "ready ";
 
 /// What it is told on its command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
