@@ -37,6 +37,7 @@ fn seeds_that_broke_under_all_failures_hold() {
     let rings_of_dead_clients = [1401, 1684, 6384, 8781, 9023];
     let a_living_client_taken_for_dead = [1791];
     let an_era_used_twice = [99_172];
+    let an_era_unknown_to_who_forgot = [3394, 61_898];
     let seeds = [
         &entries_behind_a_gap[..],
         &a_place_taken_over_too_early,
@@ -46,6 +47,7 @@ fn seeds_that_broke_under_all_failures_hold() {
         &rings_of_dead_clients,
         &a_living_client_taken_for_dead,
         &an_era_used_twice,
+        &an_era_unknown_to_who_forgot,
     ];
     for seed in seeds.concat() {
         hold(seed..seed + 1, Profile::All);

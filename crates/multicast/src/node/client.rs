@@ -409,18 +409,26 @@ impl<F: Fabric> Client<F> {
     ///
     /// No id is used twice: each process has an era of its own, above all that members have seen or heard of. When they are
     /// asked the second time they hear which it is, so the next process will not use it, whatever comes of this one.
+    ///
+    /// And they hear it before all are settled: a member that was met before it had its group's state knows of no era, and
+    /// would take what an earlier process left half-written for this one's.
     fn resume(&mut self) -> Result<(), SubmitError> {
+        let seen = self.seen();
+        if seen > self.first {
+            self.first = ids::begin_of_era(ids::era(seen) + 1);
+            self.ask_again();
+        }
         for group in self.topology.group_ids() {
             self.settled(group)?;
         }
         let targets = self.rings.iter().flat_map(|ring| &ring.targets);
-        let seen = targets.clone().filter_map(|target| target.told).map(|told| told.sequence).max().unwrap_or(0);
         let said = targets.filter_map(|target| target.told.map(|told| (target.peer, told.freed, told.held.slots)));
         let all: Vec<_> = said.collect();
         if seen > 0 || all.len() < self.topology.all_members() {
-            if self.once != all || self.first == 0 || seen > self.first {
+            if self.once != all || self.first == 0 {
                 self.once = all;
-                self.first = ids::begin_of_era(ids::era(seen) + 1);
+                // Not known to any: the first era may be somebody's who was not heard.
+                self.first = self.first.max(ids::begin_of_era(1));
                 self.ask_again();
                 return Err(SubmitError::NotConnected { group: 0 });
             }
@@ -433,6 +441,15 @@ impl<F: Fabric> Client<F> {
         }
         self.resumed = true;
         Ok(())
+    }
+
+    /// The highest sequence that a member has seen of this place.
+    fn seen(&mut self) -> u64 {
+        for ring in &mut self.rings {
+            ring.read_credits(&self.fabric);
+        }
+        let told = self.rings.iter().flat_map(|ring| &ring.targets).filter_map(|target| target.told);
+        told.map(|told| told.sequence).max().unwrap_or(0)
     }
 
     /// Has all members say anew what they hold.

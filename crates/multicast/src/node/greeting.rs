@@ -65,7 +65,7 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    /// Of a client: the era in which it multicasts, if it may have begun.
+    /// Of a client: the era in which it multicasts, if it knows.
     pub(super) fn era(&self) -> Option<u64> {
         (self.begun || self.first > 0).then(|| ids::era(self.first))
     }

@@ -21,8 +21,10 @@ pub(super) struct Body {
     pub(super) drained: bool,
     /// A client that connected has not been told yet that all its messages are delivered.
     pub(super) settling: bool,
-    /// The era in which the process that has the place multicasts, if it said that it may have begun.
+    /// The era in which the process that has the place multicasts, if it knew.
     pub(super) era: Option<u64>,
+    /// It said that it has begun.
+    pub(super) begun: bool,
     pub(super) last_sequence: u64,
     /// Slots below this are held or freed.
     pub(super) held_slots: u64,
@@ -39,6 +41,7 @@ impl Body {
             drained: false,
             settling: false,
             era: None,
+            begun: false,
             last_sequence: 0,
             held_slots: 0,
             freed_slots: 0,

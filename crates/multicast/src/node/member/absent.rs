@@ -130,10 +130,13 @@ impl<F: Fabric> Member<F> {
         }
     }
 
-    /// Whether the process that has a client's place is of an era that is over. It came before that was known here: as long
-    /// as it is, its greeting is refused.
+    /// Whether the process that has a client's place is of an era that is over, and may have begun. It came before that was
+    /// known here: as long as it is, its greeting is refused. Who cannot have begun hears which eras are over, and takes
+    /// another one.
     pub(super) fn is_outlived(&self, client: ClientId) -> bool {
-        self.bodies[usize::from(client.0)].era.is_some_and(|era| era < self.replica.over_below(client))
+        let body = &self.bodies[usize::from(client.0)];
+        let may_have_begun = body.begun || !body.settling;
+        may_have_begun && body.era.is_some_and(|era| era < self.replica.over_below(client))
     }
 
     /// The process that has a client's place is of an era that is over. It is told so, now or when it comes back.

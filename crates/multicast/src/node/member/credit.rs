@@ -95,7 +95,9 @@ impl<F: Fabric> Member<F> {
         let held = body.held_slots.max(end);
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
         let cells = body.ring.reader.uncredited(body.freed_position) * 4 >= body.ring.reader.geometry().lap_cells();
-        let settled = body.settling && body.drained && held == body.freed_slots;
+        // Nor in an era that is over here: it is told so, and takes another one.
+        let outlived = body.era.is_some_and(|era| era < replica.over_below(client));
+        let settled = body.settling && body.drained && held == body.freed_slots && !outlived;
         let small = freed > body.credited_slots;
         if !(slots || cells || settled || outputs.notify[at] || (idle && small)) {
             return body.settling || small;
@@ -110,8 +112,10 @@ impl<F: Fabric> Member<F> {
         }
         let position = body.ring.reader.credit(body.freed_position);
         let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
-        // Whoever comes next multicasts in an era that is not closed, also where nothing of those before came.
-        let sequence = body.last_sequence.max(ids::begin_of_era(replica.closed_below(client)));
+        // Whoever comes next multicasts in an era that is not closed, also where nothing of those before came; and who is
+        // here and has not begun, in one that is not over.
+        let over = if outlived { replica.over_below(client) } else { replica.closed_below(client) };
+        let sequence = body.last_sequence.max(ids::begin_of_era(over));
         let values = [position, body.freed_slots, sequence, held, body.ring.generation()];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         body.credited_slots = freed;

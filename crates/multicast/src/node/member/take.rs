@@ -87,7 +87,7 @@ impl<F: Fabric> Member<F> {
         }
         // Also if nothing of it comes, the next one hears of its era.
         body.last_sequence = body.last_sequence.max(first);
-        body.era = greeting.era();
+        (body.era, body.begun) = (greeting.era(), begun);
         self.stores[at].move_aside(body.freed_slots);
         let process = self.topology.client_process(client);
         body.ring.restart(incarnation, start, self.seals.of(process, incarnation));
