@@ -61,6 +61,26 @@ fn a_gap_of_a_client_that_lives_stays() {
     assert_eq!(letters(&leader.ticks(2 * patience())), []);
 }
 
+/// The successor begins while the leader looks: what is behind the gap may be its own.
+#[test]
+fn nobody_lacks_for_good_what_a_process_that_has_begun_may_have_written() {
+    let mut leader = leader_before_a_gap(&[3]);
+    leader.replica.succeed(ClientId(0), 0);
+    assert_eq!(letters(&leader.ticks(patience())), [1, 2].map(|to| (to, Letter::Seek(spot(0, 0)))));
+    leader.replica.begin_client(ClientId(0));
+    let effects = leader.letter(1, &Letter::Lacking(spot(0, 0))).expect("it lacked it");
+    assert_eq!(voids(&effects), []);
+}
+
+#[test]
+fn what_is_held_counts_in_no_ballot_once_another_is_promised() {
+    let mut follower = Process::new(&[3], 1, Variant::V2);
+    assert_eq!(follower.replica.counts_in(), Some(led_by(0)));
+    let ballot = Ballot::new(2, ProcessId(2));
+    follower.letter(2, &Letter::Campaign { ballot, lives: vec![0; 3] }).expect("it promises");
+    assert_eq!(follower.replica.counts_in(), None);
+}
+
 #[test]
 fn a_leader_knows_who_left_a_gap() {
     let mut leader = leader_before_a_gap(&[3]);

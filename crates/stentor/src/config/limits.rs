@@ -19,8 +19,8 @@ pub const MESSAGE_BYTES: RangeInclusive<u32> = 1..=16 << 20;
 pub const WINDOW: RangeInclusive<u32> = 1..=65_536;
 /// Shortest silence of a leader that is suspicious, and longest that is not, ms: at least four looks.
 pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=60_000;
-/// How long a client may be away that others wait for, ms.
-pub const CLIENT_TIMEOUT_MS: RangeInclusive<u32> = 20..=600_000;
+/// How long a client may be away that others wait for, ms: longer than it takes members to pass on what one of them lacks.
+pub const CLIENT_TIMEOUT_MS: RangeInclusive<u32> = 100..=600_000;
 /// Places for clients.
 pub const CLIENTS: RangeInclusive<u16> = 1..=1024;
 /// Size of a control ring between two members, KiB.

@@ -124,7 +124,7 @@ fn every_refusal_names_line_problem_and_remedy() {
         ("1024", "1000", 8, 10, "limits.window = 1000 is not a power of two", "use 512 or 1024"),
         ("clients = 2", "clients = 1025", 9, 11, "limits.clients = 1025 is outside 1..=1024", "from 1 to 1024"),
         ("clients = 2", "ring_kib = 8", 9, 12, "limits.ring_kib = 8 is outside 16..=65536", "from 16"),
-        ("[election]", "client_timeout_ms = 9\n[election]", 4, 21, "client_timeout_ms = 9 is outside", "from 20"),
+        ("[election]", "client_timeout_ms = 99\n[election]", 4, 21, "client_timeout_ms = 99 is outside", "from 100"),
         (
             "\"heartbeat\"",
             "\"heartbeat\"\ntimeout_max_ms = 60001",

@@ -169,7 +169,10 @@ impl<F: Fabric> Member<F> {
                 if letter == Letter::Lead {
                     return self.campaign().ok();
                 }
-                if let Letter::Seek(spot) = &letter {
+                if let Letter::Seek(spot) = &letter
+                    && spot.ballot == self.replica.ballot()
+                    && spot.ballot.leader() == received.from
+                {
                     self.give_up_if_absent(spot.client, spot.era);
                 }
                 if letter.fences().is_some_and(|ballot| ballot > self.replica.promised()) {
