@@ -311,3 +311,21 @@ pub(crate) fn nonce<const N: usize>() -> [u8; N] {
     assert_eq!(got, Ok(N), "the system has random numbers");
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_dials_from_its_own_address_and_hears_that_nobody_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let own = IpAddr::from([127, 0, 0, 77]);
+        let stream = connect(own, to).unwrap();
+        assert_eq!(listener.accept().unwrap().1.ip(), own);
+        assert_eq!(stream.local_addr().unwrap().ip(), own);
+        drop(listener);
+        assert_eq!(connect(own, to).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert!(connect(IpAddr::from([192, 0, 2, 1]), to).is_err(), "an address of another host");
+    }
+}

@@ -97,6 +97,9 @@ impl<'a, F: Hosted> Loader<'a, F> {
         }
         let ended = now_ns();
         self.recorder.complete().map_err(|error| self.unwritten(&error))?;
+        if let Some(trouble) = self.client.fabric_mut().next_trouble(true) {
+            return Err(Failure::run(trouble, "--pcap", "make room on the disk, or leave it out"));
+        }
         let warm_up = if alone >= 2 * WARM_UP { WARM_UP } else { 0 };
         Ok(Sent {
             messages: self.client.submitted(),
