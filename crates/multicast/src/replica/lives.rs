@@ -2,11 +2,24 @@
 //!
 //! A life is named by its incarnation, and later ones have larger incarnations. Who heard of one knows that those before
 //! it are over: it asked to be taken in, because it has no memory.
+//!
+//! Incarnations are times of starts. When the clock was set back, a process takes a name above the one that its group
+//! remembers, and keeps the lower half of its own: so no two processes of a place have one name as long as those halves
+//! differ, whatever each of them was told.
 
 use stentor_fabric::ProcessId;
 
 use super::{Rejected, Replica};
 use crate::{Effects, GroupId, Topology};
+
+/// Bits of an incarnation that its process keeps under every name: some four seconds, in nanoseconds.
+const OWN_BITS: u32 = 32;
+
+/// The first name above `elder` for a process whose own is this one; `None` if there is none left.
+fn name_above(elder: u64, own: u64) -> Option<u64> {
+    let upper = u32::try_from((elder >> OWN_BITS) + 1).ok()?;
+    Some(u64::from(upper) << OWN_BITS | own & u64::from(u32::MAX))
+}
 
 /// By member of a group, the incarnation of its last life that was heard of.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -63,8 +76,8 @@ impl Replica {
     /// The group remembers a process of this place with a larger incarnation than this one's: the clock that incarnations
     /// are taken from was set back. Whoever is not taken in yet may choose a larger one.
     pub(super) fn on_elder<E: Effects>(&mut self, elder: u64, effects: &mut E) {
-        let behind = self.joining.is_some_and(|incarnation| incarnation < elder);
-        if let Some(incarnation) = elder.checked_add(1).filter(|_| behind) {
+        let own = self.joining.filter(|incarnation| *incarnation < elder);
+        if let Some(incarnation) = own.and_then(|own| name_above(elder, own)) {
             self.joining = Some(incarnation);
             self.lives.hear_of(self.config.me, incarnation);
             self.join(effects);

@@ -6,6 +6,8 @@ use stentor_multicast::{Ballot, ClientState, Letter, Rejected, State, Variant};
 use super::process::{Effect, Process, led_by};
 
 const FIVE: &[usize] = &[5];
+/// What a process adds to its incarnation at least, to have a larger one.
+const HALF: u64 = 1 << 32;
 
 /// An empty state of a group of five, of somebody who has heard of these lives.
 fn state(lives: [u64; 5]) -> State {
@@ -16,6 +18,12 @@ fn state(lives: [u64; 5]) -> State {
         clients: vec![ClientState::default(); 2],
         ..State::default()
     }
+}
+
+/// A process asks all others of five to be taken in.
+fn asks_as(me: u16, incarnation: u64) -> Vec<Effect> {
+    let others = (0..5).filter(|to| *to != me);
+    others.map(|to| Effect::Letter { to, letter: Letter::Join { incarnation } }).collect()
 }
 
 fn takes_over(effects: &[Effect]) -> bool {
@@ -92,13 +100,35 @@ fn who_comes_back_with_a_smaller_incarnation_than_its_place_had_takes_a_larger_o
     let told = leader.letter(1, &Letter::Join { incarnation: 2 }).expect("sound");
     let elder = Letter::Elder { incarnation: 40 };
     assert_eq!(told, [Effect::Letter { to: 1, letter: elder.clone() }], "it takes in nobody who may be older");
-    let again: Vec<Effect> =
-        [0, 2, 3, 4].map(|to| Effect::Letter { to, letter: Letter::Join { incarnation: 41 } }).into();
-    assert_eq!(returns.letter(0, &elder), Ok(again));
+    assert_eq!(returns.letter(0, &elder), Ok(asks_as(1, 2 + HALF)), "above 40, and its own in the lower half");
     assert_eq!(returns.letter(2, &elder), Ok(Vec::new()), "once");
     assert_eq!(returns.letter(2, &Letter::Elder { incarnation: u64::MAX }), Ok(Vec::new()), "there is none");
     let mut member = Process::new(FIVE, 3, Variant::V2);
     assert_eq!(member.letter(0, &elder), Ok(Vec::new()), "who has its memory keeps its name");
+}
+
+/// Both were started after the clock was set back, and told of the same one; nobody whom the third asks has heard of the
+/// second's new name.
+#[test]
+fn two_processes_that_hear_of_the_same_elder_do_not_take_the_same_name() {
+    let elder = Letter::Elder { incarnation: 40 };
+    let [mut second, mut third] = [2, 3].map(|incarnation| Process::started_at(FIVE, 1, incarnation));
+    assert_eq!(second.letter(0, &elder), Ok(asks_as(1, HALF + 2)));
+    assert_eq!(third.letter(0, &elder), Ok(asks_as(1, HALF + 3)));
+    // A ballot took in the second one, and its leader's letter comes late. It may lean on what the third has forgotten.
+    let ballot = Ballot::new(3, ProcessId(0));
+    let install = |life| {
+        let (state, admits) = (state([0, life, 0, 0, 0]), vec![(ProcessId(1), life)]);
+        Letter::Install { ballot, counter: 0, state, admits, snapshot: false }
+    };
+    assert_eq!((third.letter(0, &install(HALF + 2)), third.replica.is_joining()), (Ok(Vec::new()), true));
+    third.letter(0, &install(HALF + 3)).expect("sound");
+    assert!(!third.replica.is_joining());
+    // Whoever is told of several names keeps its half; near the end of names there is none.
+    let twice = Letter::Elder { incarnation: 9 * HALF + 7 };
+    assert_eq!(second.letter(0, &twice), Ok(asks_as(1, 10 * HALF + 2)));
+    assert_eq!(second.letter(0, &Letter::Elder { incarnation: u64::MAX - HALF }), Ok(asks_as(1, u64::MAX - HALF + 3)));
+    assert_eq!(second.letter(0, &Letter::Elder { incarnation: u64::MAX - HALF + 4 }), Ok(Vec::new()));
 }
 
 /// The one that asked twice had not begun yet; it is no reason for another ballot, because it promises.

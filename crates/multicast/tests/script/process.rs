@@ -92,7 +92,12 @@ impl Process {
 
     /// A member without memory, V2.
     pub(crate) fn joining(sizes: &[usize], me: u16) -> Self {
-        Process::made(sizes, me, Variant::V2, |config| Replica::joining(config, 2))
+        Process::started_at(sizes, me, 2)
+    }
+
+    /// A member without memory, V2, with this incarnation.
+    pub(crate) fn started_at(sizes: &[usize], me: u16, incarnation: u64) -> Self {
+        Process::made(sizes, me, Variant::V2, |config| Replica::joining(config, incarnation))
     }
 
     fn made(sizes: &[usize], me: u16, variant: Variant, make: impl FnOnce(ReplicaConfig) -> Replica) -> Self {
