@@ -104,7 +104,8 @@ impl CampaignReport {
     /// The same for a campaign of the broadcast.
     #[must_use]
     pub fn unseen_neb_claims(&self, severity: neb::Severity) -> Vec<&'static str> {
-        crate::scenario::unseen(&neb::Scenario::claims_under(severity), self.seeds, &self.faults.named())
+        let counted = [self.faults.named(), self.more.clone()].concat();
+        crate::scenario::unseen(&neb::Scenario::claims_under(severity), self.seeds, &counted)
     }
 
     fn add(&mut self, seed: u64, run: &Ran, until: Option<&str>) -> bool {

@@ -5,90 +5,13 @@
 
 use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
-use stentor_fabric::{Fabric, ProcessId, Purpose, RemoteSpan, Source};
+use stentor_fabric::{Fabric, ProcessId, Purpose, RemoteSpan, Source, Span};
 use zerocopy::IntoBytes;
 
 use crate::layout::{BROADCAST, broadcast_seal, register_seal};
 use crate::node::store;
 use crate::value;
-use crate::{Authority, Config, Layout, Mode, Node, NodeError, Notice};
-
-/// What a liar does. What is not said here it does as a correct process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Lies {
-    /// Sends one value to some and another to others.
-    pub two_values: bool,
-    /// Writes the broadcast buffer again, with another value.
-    pub rewrite: bool,
-    /// Breaks its queue pairs to chosen victims, by writing outside its region: that must be refused.
-    pub kill: bool,
-    /// Writes half a slot, and the rest later or never.
-    pub half: bool,
-    /// Writes records of old laps again.
-    pub old_laps: bool,
-    /// Runs ahead of what others have freed.
-    pub overrun: bool,
-    /// Shows other registers at its own host than were written there, for its own stream.
-    pub own_host: bool,
-    /// The same for everybody's streams.
-    pub host: bool,
-    /// Writes garbage into its registers: other values, other things at other hosts, no values at all.
-    pub garbage: bool,
-    /// Leaves its registers torn and says that it is using them again.
-    pub torn: bool,
-    /// Shows old values of others as if they were of later laps.
-    pub later_laps: bool,
-    /// Writes what belongs to the next index in the place of one, or leaves one out.
-    pub gap: bool,
-    /// Writes values that are longer than agreed.
-    pub too_long: bool,
-    /// Does nothing of what a correct process does.
-    pub silent: bool,
-}
-
-impl Lies {
-    /// The names of all lies.
-    pub const NAMES: [&str; 14] = [
-        "two-values",
-        "rewrite",
-        "kill",
-        "half",
-        "old-laps",
-        "overrun",
-        "own-host",
-        "host",
-        "garbage",
-        "torn",
-        "later-laps",
-        "gap",
-        "too-long",
-        "silent",
-    ];
-
-    /// The same with the lie of this name; `None` if there is none.
-    #[must_use]
-    pub fn with(mut self, name: &str) -> Option<Self> {
-        let lie = match name {
-            "two-values" => &mut self.two_values,
-            "rewrite" => &mut self.rewrite,
-            "kill" => &mut self.kill,
-            "half" => &mut self.half,
-            "old-laps" => &mut self.old_laps,
-            "overrun" => &mut self.overrun,
-            "own-host" => &mut self.own_host,
-            "host" => &mut self.host,
-            "garbage" => &mut self.garbage,
-            "torn" => &mut self.torn,
-            "later-laps" => &mut self.later_laps,
-            "gap" => &mut self.gap,
-            "too-long" => &mut self.too_long,
-            "silent" => &mut self.silent,
-            _ => return None,
-        };
-        *lie = true;
-        Some(self)
-    }
-}
+use crate::{Authority, Config, Layout, Lies, Mode, Node, NodeError, Notice, Told};
 
 /// A process that lies.
 #[derive(Debug)]
@@ -109,6 +32,7 @@ pub struct Liar<F: Fabric> {
     every: u64,
     /// Indices sent with two values.
     equivocated: u64,
+    told: Told,
 }
 
 impl<F: Fabric> Liar<F> {
@@ -127,7 +51,19 @@ impl<F: Fabric> Liar<F> {
         let node = Node::new(fabric, config, salt, authority.clone())?;
         let seal = broadcast_seal(&config, node.me(), salt);
         let next = vec![0; config.processes];
-        Ok(Liar { node, lies, authority, seal, next, until, other_side, half: None, every: 1, equivocated: 0 })
+        Ok(Liar {
+            node,
+            lies,
+            authority,
+            seal,
+            next,
+            until,
+            other_side,
+            half: None,
+            every: 1,
+            equivocated: 0,
+            told: Told::default(),
+        })
     }
 
     /// The same, but only every `n`-th index has two values.
@@ -153,6 +89,20 @@ impl<F: Fabric> Liar<F> {
         self.equivocated
     }
 
+    /// How often it told which lie.
+    #[must_use]
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// Counts a lie that was told.
+    fn lied(&mut self, name: &str, told: bool) -> bool {
+        if told {
+            self.told.once(name);
+        }
+        told
+    }
+
     /// Whether everybody was sent everything.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -163,7 +113,9 @@ impl<F: Fabric> Liar<F> {
     /// One round; `chance` gives numbers to choose by. Whether there was anything to do.
     pub fn step<N: FnMut(Notice<'_>)>(&mut self, mut chance: impl FnMut() -> u64, notify: &mut N) -> bool {
         let mut worked = self.node.housekeep();
-        if !self.lies.silent {
+        if self.lies.silent {
+            self.told.once("silent");
+        } else {
             worked |= self.node.step(notify);
         }
         for _ in 0..2 {
@@ -177,21 +129,27 @@ impl<F: Fabric> Liar<F> {
         let config = *self.node.config();
         let peer = ProcessId((chance() % config.processes as u64) as u16);
         let lies = self.lies;
-        match chance() % 16 {
-            0 if lies.kill && chance().is_multiple_of(8) => self.kill(peer),
-            1 if lies.rewrite => self.send(peer, self.next[peer.index()].saturating_sub(1), chance() & 1),
-            2 if lies.old_laps => {
-                let window = u64::from(config.window);
-                self.send(peer, self.next[peer.index()].saturating_sub(1 + window), chance() & 1)
+        let (name, told) = match chance() % 16 {
+            0 if lies.kill && chance().is_multiple_of(8) => ("kill", self.kill(peer)),
+            1 if lies.rewrite => {
+                let last = self.next[peer.index()].saturating_sub(1);
+                ("rewrite", self.send(peer, last, chance() & 1))
             }
-            3 if lies.half => self.send_half(peer, chance()),
-            4..=6 if lies.own_host => self.forge_host(self.node.me(), chance),
-            7..=8 if lies.host => self.forge_host(peer, chance),
-            9..=10 if lies.garbage => self.forge_register(peer, chance),
-            11..=12 if lies.torn => self.tear_registers(peer, chance),
-            13..=14 if lies.later_laps => self.age_registers(peer, chance),
-            _ => self.send_next(peer, chance()),
-        }
+            2 if lies.old_laps => {
+                let older = 1 + u64::from(config.window);
+                ("old-laps", self.send(peer, self.next[peer.index()].saturating_sub(older), chance() & 1))
+            }
+            3 if lies.half => ("half", self.send_half(peer, chance())),
+            4..=6 if lies.own_host => ("own-host", self.forge_host(self.node.me(), chance)),
+            7..=8 if lies.host => ("host", self.forge_host(peer, chance)),
+            9..=10 if lies.garbage => ("garbage", self.forge_register(peer, chance)),
+            11..=12 if lies.torn => ("torn", self.tear_registers(peer, chance)),
+            13..=14 if lies.later_laps => ("later-laps", self.age_registers(peer, chance)),
+            _ => return self.send_next(peer, chance()),
+        };
+        self.lied(name, told);
+        // Its own memory it could forge for ever.
+        told && !matches!(name, "own-host" | "host")
     }
 
     /// Sends the next index to a peer, with one of two values.
@@ -206,13 +164,17 @@ impl<F: Fabric> Liar<F> {
         let due = self.is_due(index);
         if self.lies.gap && due && (chance >> 16).is_multiple_of(2) {
             self.next[peer.index()] += 1;
-            return true;
+            return self.lied("gap", true);
         }
         let other = self.lies.two_values && due && (self.other_side.contains(peer) != (chance >> 8).is_multiple_of(5));
         if !self.send(peer, index, u64::from(other)) {
             return false;
         }
         self.equivocated += u64::from(other);
+        self.lied("two-values", other);
+        self.lied("gap", self.lies.gap && due);
+        self.lied("too-long", self.lies.too_long && due);
+        self.lied("overrun", index >= freed + window);
         self.next[peer.index()] += 1;
         true
     }
@@ -262,11 +224,20 @@ impl<F: Fabric> Liar<F> {
     fn write(&mut self, peer: ProcessId, purpose: Purpose, offset: u64, words: &[u64]) -> bool {
         let end = &mut self.node.end;
         let Some(link) = end.links.get_mut(peer.index()).and_then(Option::as_mut) else { return false };
-        if !link.has_room(8) || words.len() * WORD > end.fabric.capabilities().inline_bytes as usize {
+        let bytes = words.len() * WORD;
+        let inline = bytes <= end.fabric.capabilities().inline_bytes as usize;
+        if !link.has_room(8) || !(inline || purpose == BROADCAST) {
             return false;
         }
         let Some(region) = link.resolve(&mut end.fabric, purpose) else { return false };
-        link.write(&mut end.fabric, Source::Inline(words.as_bytes()), RemoteSpan { region, offset }, None)
+        let source = if inline {
+            Source::Inline(words.as_bytes())
+        } else {
+            // Its node broadcasts nothing, so that place is free; what was posted from it before changes with it.
+            store(end.fabric.memory(end.staging), offset, words);
+            Source::Region(Span { region: end.staging, offset, bytes: bytes as u32 })
+        };
+        link.write(&mut end.fabric, source, RemoteSpan { region, offset }, None)
     }
 
     /// Writes outside its region. A fabric that lets that pass breaks the contract; one that does not breaks the queue pair.
@@ -285,7 +256,7 @@ impl<F: Fabric> Liar<F> {
         for index in 0..u64::from(end.config.window) {
             store(words, end.layout.register_offset(stream, index), &[0; LINE / WORD]);
         }
-        false
+        true
     }
 
     /// Another value in its register for something that others read now, at one host.
@@ -310,7 +281,7 @@ impl<F: Fabric> Liar<F> {
         let offset = layout.register_offset(stream, index);
         if config.mode == Mode::All {
             store(self.node.end.register_words(me), offset, &record);
-            return false;
+            return true;
         }
         if config.signed && chance().is_multiple_of(4) {
             // And no less into what must prove that it may use registers again.
@@ -341,12 +312,13 @@ impl<F: Fabric> Liar<F> {
             let proof = record(head + 2 * window, self.authority.as_ref());
             self.write(host, Layout::registers(me), layout.proof_offset(stream, chance() & 1), &proof);
         }
+        let mut told = false;
         for index in head..=head + window {
             let mut torn = record(index, self.authority.as_ref());
             torn[0] ^= 1;
-            self.write(host, Layout::registers(me), layout.register_offset(stream, index), &torn);
+            told |= self.write(host, Layout::registers(me), layout.register_offset(stream, index), &torn);
         }
-        false
+        told
     }
 
     /// What it replayed of a stream is sealed anew at one host, a lap later: as if its slots had been used again.
@@ -357,6 +329,7 @@ impl<F: Fabric> Liar<F> {
             return false;
         }
         let seal = register_seal(&config, me, stream, self.node.end.salt);
+        let mut told = false;
         for slot in 0..u64::from(config.window) {
             let Some(record) = self.node.published_record(stream, slot) else { continue };
             let mut record = record.to_vec();
@@ -365,8 +338,8 @@ impl<F: Fabric> Liar<F> {
                 continue;
             }
             seal.close(record[1] + 1, bytes, &mut record);
-            self.write(host, Layout::registers(me), layout.register_offset(stream, slot), &record);
+            told |= self.write(host, Layout::registers(me), layout.register_offset(stream, slot), &record);
         }
-        false
+        told
     }
 }

@@ -84,6 +84,8 @@ plants! {
     TornIsEmpty, "torn-is-empty", "B1";
     /// A floor counts whether it is the sender's own value or not, although values are signed.
     UnprovenFloor, "unproven-floor", "B2";
+    /// A register is newer if its lap says so, whatever index its value has.
+    LapIsBelieved, "lap-is-believed", "B2";
     /// Torn records are accepted.
     UnvalidatedRecords, "unvalidated-records", "B1";
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
-use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant};
+use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant, Told};
 
 use super::actor::{Actor, Correct, Lying, Shared};
 use super::history::History;
@@ -46,13 +46,15 @@ pub struct RunReport {
     pub faults: FaultCounts,
     /// Register WRITEs and broadcast WRITEs.
     pub writes: u64,
+    /// What liars told.
+    pub told: Told,
 }
 
 impl RunReport {
     /// What is counted besides, by name.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
-        vec![
+        let mut counts = vec![
             ("deliveries without a READ", self.fast),
             ("equivocations reported", self.equivocations),
             ("indices skipped", self.skipped),
@@ -60,7 +62,9 @@ impl RunReport {
             ("registers read again", self.reread),
             ("seeds in mode all", u64::from(self.all)),
             ("seeds in which nothing may stay undelivered", u64::from(self.lively)),
-        ]
+        ];
+        counts.extend(self.told.named());
+        counts
     }
 
     /// The names of violated properties; `B2` also if a run that must finish did not.
@@ -126,6 +130,7 @@ fn actor(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -> 
     if let Some((_, lies)) = scenario.liars.iter().find(|(liar, _)| *liar == me) {
         shared.world.name(me, &format!("{me} lies"));
         let liar = Liar::new(fabric, config, salt, authority, *lies, (40, scenario.other_side))?;
+        let liar = liar.equivocating_every(scenario.every);
         return Ok(Actor::Liar(Box::new(Lying { liar, me, shared, chance, until_ns: SPAN_NS })));
     }
     shared.world.name(me, &me.to_string());
@@ -203,9 +208,16 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
         virtual_ns: now,
         faults: shared.world.fault_counts(),
         writes: 0,
+        told: Told::default(),
     };
     for actor in actors.iter().flatten() {
-        let Actor::Correct(process) = actor else { continue };
+        let process = match actor {
+            Actor::Correct(process) => process,
+            Actor::Liar(lying) => {
+                run.told.add(lying.liar.told());
+                continue;
+            }
+        };
         let counts = process.node.counts();
         run.broadcasts += counts.broadcasts;
         run.deliveries += counts.deliveries;

@@ -69,6 +69,8 @@ pub struct Scenario {
     pub config: Config,
     /// Who lies, and how.
     pub liars: Vec<(ProcessId, Lies)>,
+    /// Of so many indices of a liar one is no good.
+    pub every: u64,
     /// Who mostly gets a liar's second value.
     pub other_side: ProcessSet,
     /// Broadcasts of each correct process.
@@ -87,6 +89,8 @@ pub struct Scenario {
     pub lively: bool,
 }
 
+/// The stream of what is drawn about lies that a stream ends with, and about old answers shown as new ones.
+const MORE_LIES: u64 = 900;
 /// Lively runs take no longer than this, virtual time, ns.
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 /// Others end after this.
@@ -113,12 +117,12 @@ impl Scenario {
         ]
     }
 
-    /// What campaigns of a severity claim besides.
+    /// What campaigns of a severity claim besides, and that every lie is told.
     #[must_use]
     pub fn claims_under(severity: Severity) -> Vec<&'static str> {
         let more: &[&str] =
             if severity == Severity::Harsh { &["clock_jumps", "retry_exceeded", "flushed"] } else { &[] };
-        [Self::claims(), more].concat()
+        [Self::claims(), more, &Lies::NAMES].concat()
     }
 
     /// Draws a profile, sizes, lies, crashes, partitions one way and both, and suspicions of processes that are up.
@@ -137,6 +141,7 @@ impl Scenario {
         let profile = chance.pick(&profiles);
         let mut config = draw_config(profile, &mut chance, plant);
         let mut liars = draw_liars(profile, &config, &mut chance);
+        let every_index = draw_more_lies(profile, &config, &mut liars, &mut Chance::new(seed, MORE_LIES));
         if severity == Severity::Harsh {
             config.window = chance.pick(&[1, 2, 3, 8]);
             config.patience_ns = chance.pick(&[40_000, 150_000, 400_000]);
@@ -165,6 +170,7 @@ impl Scenario {
             profile,
             config,
             liars,
+            every: every_index,
             other_side,
             broadcasts: broadcasts.min(40),
             longest,
@@ -280,6 +286,20 @@ fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(Pr
         liars.push((process, lies));
     }
     liars
+}
+
+/// Lies after which nothing more of a liar's is taken are rare, and then rare in its stream. Returns of how many indices
+/// one is no good.
+fn draw_more_lies(profile: Profile, config: &Config, liars: &mut [(ProcessId, Lies)], chance: &mut Chance) -> u64 {
+    let replays = matches!(profile, Profile::LyingHosts | Profile::Signed) && config.mode != Mode::All;
+    let mut ends = false;
+    for (_, lies) in liars {
+        lies.later_laps = replays && chance.between(0, 2) == 0;
+        lies.gap = chance.between(0, 7) == 0;
+        lies.too_long = chance.between(0, 7) == 0;
+        ends |= lies.gap || lies.too_long;
+    }
+    if ends { chance.between(2, 12) } else { 1 }
 }
 
 /// For a while the correct processes of the two sides do not hear each other; liars hear everybody.

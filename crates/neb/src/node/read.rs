@@ -281,7 +281,9 @@ impl<F: Fabric> Look<'_, F> {
         let window = u64::from(config.window);
         let ahead = value.index().checked_sub(self.index).filter(|ahead| ahead.is_multiple_of(window));
         // The lap is the replayer's word: an old value of the sender's under a later one is not newer.
-        if ahead.is_none_or(|ahead| ahead / window != seen - lap) {
+        if ahead.is_none_or(|ahead| ahead / window != seen - lap)
+            && !(planted!(config.plant, LapIsBelieved) && seen > lap)
+        {
             return Seen::Empty;
         }
         if seen == lap {
