@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stentor::config::FabricKind;
-use stentor::runtime::{Hosted, Member, Plan, Stop, run_member};
+use stentor::runtime::{Hosted, Member, Plan, RunError, Stop, run_member};
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::Place;
 
@@ -91,12 +91,14 @@ fn live<F: Hosted>(
         talk: Talk::new(plan, me, output),
         operator: operator.map(|path| Operator::listen(plan, &path)).transpose()?,
     };
-    serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt)?;
+    let ended = serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt);
     if let Some(trouble) = member.fabric_mut().next_trouble(true) {
         output.note(&format!("{}: {trouble}", args.id));
     }
     sink.memory(&member.memory_use());
-    let served = Served::new(&args.id, sink.finish()?, &member);
+    let finished = sink.finish();
+    ended?;
+    let served = Served::new(&args.id, finished?, &member);
     if output.is_json() {
         output.report(&served)?;
     } else {
@@ -160,11 +162,17 @@ fn serve<F: Hosted>(
         }
     };
     let wait = args.meeting.wait.into();
-    run_member(member, wait, stop, &mut Told(&sink), round).map_err(|error| unwaited(&error, &args.id))
+    run_member(member, wait, stop, &mut Told(&sink), round).map_err(|error| ended_early(&error, &args.id))
 }
 
-fn unwaited(error: &impl std::fmt::Display, id: &str) -> Failure {
-    Failure::run(error, id, "`stentor doctor` says what this machine can do")
+fn ended_early(error: &RunError, id: &str) -> Failure {
+    let remedy = match error {
+        RunError::Wait(_) => "`stentor doctor` says what this machine can do",
+        RunError::Superseded(_) => {
+            "leave the place to the other one; if there is none, the clock was set back: start this one again"
+        }
+    };
+    Failure::run(error, id, remedy)
 }
 
 /// What a history that could not be written means.

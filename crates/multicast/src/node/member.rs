@@ -262,11 +262,12 @@ impl<F: Fabric> Member<F> {
 
     /// One round: takes what came, does what follows from it, delivers what is due, writes what is to be written.
     /// Returns whether there was anything to do. `now` is the time since any fixed moment, and never goes back. `app`
-    /// gets the messages in the global order.
+    /// gets the messages in the global order. A process whose place another one has taken does nothing any more: see
+    /// [`Replica::is_superseded`].
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let skips = self.quiet.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);
-        if skips && !ticks {
+        if skips && !ticks || self.replica.is_superseded() {
             return false;
         }
         let mut worked = false;

@@ -143,6 +143,9 @@ impl Replica {
             effects.letter(leader, &Letter::Refuse { promised: self.promised });
             return;
         }
+        if !self.is_last_of(&state.lives, effects) {
+            return;
+        }
         let again = ballot == self.ballot && self.joining.is_none();
         if again && counter <= self.counter && !self.is_behind(state) {
             effects.letter(leader, &Letter::Installed { ballot });

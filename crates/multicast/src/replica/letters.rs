@@ -23,6 +23,9 @@ impl Replica {
             return Err(Rejected::Sender(from));
         };
         self.check_sender(from, group, letter)?;
+        if self.superseded {
+            return Ok(());
+        }
         match letter {
             Letter::Join { incarnation } => self.on_join(from, *incarnation, effects),
             Letter::Begun { incarnation } => self.on_fresh(from, *incarnation, effects),

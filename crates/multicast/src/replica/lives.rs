@@ -9,7 +9,7 @@
 
 use stentor_fabric::ProcessId;
 
-use super::{Rejected, Replica};
+use super::{Rejected, Replica, Stage};
 use crate::{Effects, GroupId, Topology};
 
 /// Bits of an incarnation that its process keeps under every name: some four seconds, in nanoseconds.
@@ -21,16 +21,17 @@ fn name_above(elder: u64, own: u64) -> Option<u64> {
     Some(u64::from(upper) << OWN_BITS | own & u64::from(u32::MAX))
 }
 
-/// By member of a group, the incarnation of its last life that was heard of.
+/// By member of a group, the incarnation of its last life that was heard of; of this member, its own.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Lives {
     first: ProcessId,
+    own: usize,
     last: Vec<u64>,
 }
 
 impl Lives {
-    pub(super) fn new(topology: &Topology, group: GroupId) -> Self {
-        Lives { first: topology.first_ballot(group).leader(), last: vec![0; topology.size(group)] }
+    pub(super) fn new(topology: &Topology, group: GroupId, own: usize) -> Self {
+        Lives { first: topology.first_ballot(group).leader(), own, last: vec![0; topology.size(group)] }
     }
 
     pub(super) fn all(&self) -> &[u64] {
@@ -46,19 +47,31 @@ impl Lives {
         self.last.get(self.index(process)).copied().unwrap_or(0)
     }
 
-    /// A member has, or had, this life.
+    /// This process is this life.
+    pub(super) fn be(&mut self, incarnation: u64) {
+        self.last[self.own] = incarnation;
+    }
+
+    /// Another member has, or had, this life.
     pub(super) fn hear_of(&mut self, process: ProcessId, incarnation: u64) {
         let index = self.index(process);
-        if let Some(last) = self.last.get_mut(index) {
+        if let Some(last) = self.last.get_mut(index).filter(|_| index != self.own) {
             *last = incarnation.max(*last);
         }
     }
 
-    /// What another member has heard of.
+    /// What another member has heard of. It does not make another life of this one.
     pub(super) fn hear_of_all(&mut self, lives: &[u64]) {
-        for (last, incarnation) in self.last.iter_mut().zip(lives) {
-            *last = (*last).max(*incarnation);
+        for (index, (last, incarnation)) in self.last.iter_mut().zip(lives).enumerate() {
+            if index != self.own {
+                *last = (*last).max(*incarnation);
+            }
         }
+    }
+
+    /// The life that took this one's place, if there is one among those that another member has heard of.
+    fn successor(&self, lives: &[u64]) -> Option<u64> {
+        lives.get(self.own).copied().filter(|life| *life > self.last[self.own])
     }
 
     /// Whether what a member wrote, having heard of `lives`, is of the last life of it that is known here.
@@ -73,13 +86,34 @@ impl Lives {
 }
 
 impl Replica {
+    /// Whether another process of this place was started after this one: its group has heard of it. Nothing that this one
+    /// says counts any more, and it says nothing.
+    #[inline]
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.superseded
+    }
+
+    /// Whether this process is the last of its place among the lives that another member has heard of. If it is not, it has
+    /// no part in what that one says, or in anything any more; unless it is not taken in yet: then it may be the last one,
+    /// after the clock was set back, and asks under another name.
+    pub(super) fn is_last_of<E: Effects>(&mut self, lives: &[u64], effects: &mut E) -> bool {
+        let Some(successor) = self.lives.successor(lives) else { return true };
+        if self.is_joining() {
+            self.on_elder(successor, effects);
+        } else {
+            (self.superseded, self.leads, self.stage) = (true, false, Stage::Idle);
+        }
+        false
+    }
+
     /// The group remembers a process of this place with a larger incarnation than this one's: the clock that incarnations
     /// are taken from was set back. Whoever is not taken in yet may choose a larger one.
     pub(super) fn on_elder<E: Effects>(&mut self, elder: u64, effects: &mut E) {
         let own = self.joining.filter(|incarnation| *incarnation < elder);
         if let Some(incarnation) = own.and_then(|own| name_above(elder, own)) {
             self.joining = Some(incarnation);
-            self.lives.hear_of(self.config.me, incarnation);
+            self.lives.be(incarnation);
             self.join(effects);
         }
     }

@@ -204,6 +204,9 @@ pub enum Rejected {
     /// A process without memory leads nobody.
     #[error("this process has not got its group's state yet")]
     Joining,
+    /// Nor does one whose place another process has taken.
+    #[error("another process has taken this one's place")]
+    Superseded,
     /// A state of another cluster, or one that contradicts itself.
     #[error("a state that is not one of this group: {0}")]
     State(&'static str),
@@ -234,6 +237,8 @@ pub struct Replica {
     joining: Option<u64>,
     /// The members' lives; its own, too.
     lives: Lives,
+    /// Another process of this place was heard of, which came later.
+    superseded: bool,
     /// Members that said they are without memory too, while this one is.
     fresh: u64,
     /// Who they are: they begin the group's life with this one, if they have not yet.
@@ -296,7 +301,8 @@ impl Replica {
             group,
             bit: 1 << index,
             joining: Some(incarnation),
-            lives: Lives::new(topology, group),
+            lives: Lives::new(topology, group, usize::from(index)),
+            superseded: false,
             fresh: 0,
             genesis: Vec::new(),
             promised: Ballot::NONE,
@@ -318,7 +324,7 @@ impl Replica {
             put_off: 0,
             config,
         };
-        replica.lives.hear_of(replica.config.me, incarnation);
+        replica.lives.be(incarnation);
         if replica.config.topology.size(group) == 1 {
             replica.begin_life();
         }
@@ -508,7 +514,7 @@ impl Replica {
     fn essence(&self) -> impl Hash + PartialEq + '_ {
         let ballots =
             (self.joining, self.fresh, self.promised, self.ballot, self.stream_ballot, &self.known, &self.said);
-        let roles = (&self.lives, &self.stage, &self.joiners, &self.admitted, self.installed);
+        let roles = (&self.lives, self.superseded, &self.stage, &self.joiners, &self.admitted, self.installed);
         (ballots, roles, self.clock, self.counter, &self.windows, self.delivered, self.age, self.put_off)
     }
 }

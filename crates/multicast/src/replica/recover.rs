@@ -5,9 +5,12 @@
 //! Members lose their memory and are taken in again, as other *lives* of the same processes (`lives.rs`), while letters of
 //! old campaigns are on their way. A ballot is *complete* when its candidate takes over.
 //! 1. *A ballot takes in only lives that had asked before its campaign began*, and its 1A names them. So all who promised it
-//!    had heard of them by then; and the lives before them were over before it began.
-//! 2. *A promise carries the lives that its sender has heard of, and a state those of its leader. A promise counts only if
-//!    nobody whose promise counts has heard of a later life of its sender.*
+//!    had heard of them by then.
+//! 2. *A promise carries the lives that its sender has heard of, of its own place itself; and a state those of its leader. A
+//!    promise counts only if nobody whose promise counts has heard of a later life of its sender.*
+//! 3. *Who hears of a later life of its own place has no part in what it is told with that, and stops* (`is_last_of`). It may
+//!    live still, where nothing keeps two processes out of one place. So if whoever takes over a ballot has heard of a life,
+//!    none that came before it in its place processes anything in that ballot, leads it, or says there what it holds.
 //!
 //! **Lemma.** Let e < c be complete ballots, and let all who promised e, in the lives in which they did, have heard of a
 //! life L by then. Then c's candidate has, when it takes over.
@@ -15,9 +18,8 @@
 //! and c in Z'. If Z = Z' it promised e first, because what it promises rises, and its promise of c said so. Else:
 //! - Z' is the later one. It was taken in by a complete ballot d, and d < c, because it promised c afterwards. If d = e or
 //!   d > e then the state by which it was taken in names L: e's candidate promised e, too, and d's had heard of L by the
-//!   lemma for e and d. So its promise of c names L. If d < e then Z promised e before it was over, Z' asked after that, and
-//!   all who promised d had heard of Z'. By the lemma for d and e, e's candidate had, too, and did not count what Z promised:
-//!   a contradiction.
+//!   lemma for e and d. So its promise of c names L. If d < e: all who promised d had heard of Z'. By the lemma for d and e,
+//!   e's candidate had, too, and did not count what Z promised: a contradiction.
 //! - Z is the later one. It was taken in by a complete ballot d, and d < e, because it promised e afterwards. All who
 //!   promised d had heard of Z; by the lemma for d and c, c's candidate had: it did not count what Z' promised.
 //!
@@ -27,9 +29,8 @@
 //! **Theorem.** What a majority processed in a ballot d, each in one life, is in the state of every complete c > d.
 //! *Proof*, by induction over c. Some z processed it in its life Y and promised c in X. If X = Y, it did so in this order,
 //! and what it promised with is of d, at least as far, or of a ballot between, which has it by induction. Else:
-//! - X is the later one, taken in by e < c. If e > d, e's state has it. e = d is impossible: by 1, Y was over before d began.
-//!   If e < d, then by the lemma for e and d whoever took over d had heard of X, so Y was over before d was installed
-//!   anywhere, and processed nothing in it.
+//! - X is the later one, taken in by e < c. If e > d, e's state has it. e = d is impossible: by 1, whoever took over d had
+//!   heard of X, and by 3 Y processed nothing in it. If e < d, that is so by the lemma for e and d.
 //! - Y is the later one, taken in by e, and e = d or e < d, so e < c. By the lemma for e and c, c's candidate had heard of Y,
 //!   and did not count what X promised.
 //!
@@ -79,8 +80,12 @@ impl Replica {
     /// write this member's stream regions, as with [`Letter::fences`]. Returns the ballot.
     ///
     /// # Errors
-    /// [`Rejected::Joining`] without memory; [`Rejected::Ballot`] if there is no larger one.
+    /// [`Rejected::Joining`] without memory; [`Rejected::Superseded`] if another process has taken this one's place;
+    /// [`Rejected::Ballot`] if there is no larger one.
     pub fn campaign<E: Effects>(&mut self, effects: &mut E) -> Result<Ballot, Rejected> {
+        if self.superseded {
+            return Err(Rejected::Superseded);
+        }
         if self.is_joining() {
             return Err(Rejected::Joining);
         }
@@ -130,6 +135,9 @@ impl Replica {
             effects.letter(from, &Letter::Refuse { promised: self.promised });
             return;
         }
+        if !self.is_last_of(lives, effects) {
+            return;
+        }
         if ballot > self.promised {
             self.promise(ballot);
         }
@@ -139,7 +147,8 @@ impl Replica {
 
     /// 1B.
     pub(super) fn on_promise<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, state: &State, effects: &mut E) {
-        if ballot != self.promised || !matches!(self.stage, Stage::Campaigning(_)) {
+        let asked = ballot == self.promised && matches!(self.stage, Stage::Campaigning(_));
+        if !asked || !self.is_last_of(&state.lives, effects) {
             return;
         }
         self.lives.hear_of_all(&state.lives);
@@ -196,7 +205,8 @@ impl Replica {
     #[must_use]
     pub fn counts_in(&self) -> Option<Ballot> {
         let begun = self.genesis.is_empty() || self.ballot != self.config.topology.first_ballot(self.group);
-        (self.promised == self.ballot && !self.is_joining() && begun).then_some(self.ballot)
+        let member = !self.is_joining() && !self.superseded;
+        (self.promised == self.ballot && member && begun).then_some(self.ballot)
     }
 
     /// Asks for what processes hold that promised, and that is missing here.
@@ -269,7 +279,7 @@ impl Replica {
 
     /// A promised state, with the application's.
     pub(super) fn on_transfer<E: Effects>(&mut self, from: ProcessId, ballot: Ballot, state: &State, effects: &mut E) {
-        if ballot != self.promised {
+        if ballot != self.promised || !self.is_last_of(&state.lives, effects) {
             return;
         }
         let Stage::Campaigning(candidacy) = &mut self.stage else { return };

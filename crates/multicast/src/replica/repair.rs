@@ -12,6 +12,9 @@ impl Replica {
     /// Time passes: call every few milliseconds. What has made no progress for [`patience`](super::ReplicaConfig::patience)
     /// ticks is asked for, or said, again.
     pub fn on_tick<E: Effects>(&mut self, effects: &mut E) {
+        if self.superseded {
+            return;
+        }
         self.age = self.age.saturating_add(1);
         if self.age >= self.config.patience {
             self.age = 0;
@@ -183,6 +186,9 @@ impl Replica {
         let Some(Place::Member { group, .. }) = self.config.topology.place(peer) else {
             return Err(Rejected::Sender(peer));
         };
+        if self.superseded {
+            return Ok(());
+        }
         if let Some(incarnation) = self.joining {
             if group == self.group {
                 effects.letter(peer, &Letter::Join { incarnation });

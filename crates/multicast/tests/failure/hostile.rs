@@ -77,6 +77,15 @@ impl Random {
         ClientState { delivered, from, freed: self.number(), closed: self.number(), entries, held }
     }
 
+    /// Seldom of another process in the victim's place: that ends it.
+    fn lives(&mut self) -> Vec<u64> {
+        let mut lives = self.about(3, Random::number);
+        if !self.one_in(20) {
+            lives.iter_mut().take(1 + usize::from(VICTIM)).for_each(|life| *life = 0);
+        }
+        lives
+    }
+
     fn state(&mut self) -> State {
         State {
             synced: self.ballot(),
@@ -84,7 +93,7 @@ impl Random {
             clock: self.number() >> 1,
             delivered: self.number(),
             known: self.about(2, Random::ballot),
-            lives: self.about(3, Random::number),
+            lives: self.lives(),
             clients: self.about(2, Random::client_state),
         }
     }
@@ -95,7 +104,7 @@ impl Random {
             0 => Letter::Join { incarnation },
             1 => Letter::Begun { incarnation },
             2 => Letter::Elder { incarnation },
-            3 => Letter::Campaign { ballot, lives: self.about(3, Random::number) },
+            3 => Letter::Campaign { ballot, lives: self.lives() },
             4 => Letter::Promise { ballot, state: self.state() },
             5 => Letter::Transfer { ballot, state: self.state() },
             6 => Letter::Refuse { promised: ballot },

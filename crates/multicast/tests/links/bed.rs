@@ -26,7 +26,8 @@ pub(crate) struct Bed {
     pub(crate) clients: Vec<Client<SimFabric>>,
     /// By member: what its present process delivered.
     pub(crate) delivered: Vec<Vec<(MessageId, Vec<u8>)>>,
-    incarnation: u64,
+    /// Of the process that was started last.
+    pub(crate) incarnation: u64,
     /// By member: when it is woken next to look at what makes no progress.
     ticks: Vec<u64>,
 }

@@ -1,7 +1,8 @@
 //! Links between members, and restarts.
 
+use stentor_fabric::ProcessId;
 use stentor_fabric_sim::NetworkModel;
-use stentor_multicast::ClientId;
+use stentor_multicast::{ClientId, Rejected};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -135,4 +136,45 @@ fn what_is_held_before_a_group_has_begun_is_synced_when_it_has() {
     let replicas = [0, 1, 2].map(|member| bed.members[member].replica());
     assert!(replicas.iter().all(|replica| replica.counts_in() == Some(replica.ballot()) && !replica.is_joining()));
     assert!(bed.delivered.iter().all(|delivered| delivered.len() == 1));
+}
+
+/// The clock was set back, and only one member had heard of the process before: the others took in the next one under a
+/// smaller name. When they hear of the larger one they cannot tell who came last. The process does nothing any more, and the
+/// next one of its place is taken in.
+#[test]
+fn a_member_whose_group_remembers_a_later_process_of_its_place_stops() {
+    let mut bed = Bed::new(&[5], 1, limits(), NetworkModel::calm(), 1);
+    let (place, witness, others) = (1_u16, 2_u16, [0, 3, 4]);
+    bed.run(RECONNECTED_NS);
+    for other in others {
+        bed.cut(witness, other, 16 * RECONNECTED_NS);
+        bed.cut(place, other, 3 * RECONNECTED_NS);
+    }
+    bed.incarnation = 99;
+    bed.restart_member(usize::from(place));
+    bed.run(2 * RECONNECTED_NS);
+    bed.cut(place, witness, 12 * RECONNECTED_NS);
+    bed.incarnation = 4;
+    bed.restart_member(usize::from(place));
+    bed.run(8 * RECONNECTED_NS);
+    let now = |bed: &Bed, member: u16| {
+        let replica = bed.members[usize::from(member)].replica();
+        (replica.is_joining(), replica.is_superseded())
+    };
+    assert_eq!(now(&bed, place), (false, false), "three others took it in");
+    bed.run(12 * RECONNECTED_NS);
+    assert_eq!(now(&bed, place), (false, false), "nobody has asked the witness");
+    bed.members[usize::from(witness)].campaign().expect("it is a member");
+    bed.world.wake_at(ProcessId(witness), bed.world.now_ns());
+    bed.run(2 * RECONNECTED_NS);
+    assert_eq!(now(&bed, place), (false, true));
+    assert_eq!(bed.members[usize::from(place)].campaign(), Err(Rejected::Superseded));
+    bed.submit(0, &[0], b"without it").expect("all are connected");
+    bed.run(RECONNECTED_NS);
+    let counts = |bed: &Bed| bed.delivered.iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(counts(&bed), [1, 0, 1, 1, 1]);
+    bed.restart_member(usize::from(place));
+    bed.run(8 * RECONNECTED_NS);
+    assert_eq!((now(&bed, place), counts(&bed)), ((false, false), vec![1; 5]));
+    assert_eq!((0..5).filter(|member| now(&bed, *member).1).count(), 0);
 }

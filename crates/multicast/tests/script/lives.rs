@@ -107,6 +107,59 @@ fn who_comes_back_with_a_smaller_incarnation_than_its_place_had_takes_a_larger_o
     assert_eq!(member.letter(0, &elder), Ok(Vec::new()), "who has its memory keeps its name");
 }
 
+fn told_by(number: u64, from: u16, lives: [u64; 5]) -> Letter {
+    Letter::Campaign { ballot: Ballot::new(number, ProcessId(from)), lives: lives.to_vec() }
+}
+
+/// Nothing keeps two processes out of one place between hosts. What the earlier one promises would count as the later one's
+/// word, which has forgotten what the earlier one processed.
+#[test]
+fn who_hears_of_a_later_life_of_its_own_place_does_not_speak_for_it() {
+    let mut earlier = Process::new(FIVE, 2, Variant::V2);
+    assert_eq!(earlier.letter(4, &told_by(2, 4, [0, 7, 9, 0, 0])), Ok(Vec::new()), "it promises nothing");
+    assert!(earlier.replica.is_superseded());
+    assert_eq!((earlier.replica.promised(), earlier.replica.counts_in()), (led_by(0), None));
+    // From then on it says nothing, whoever asks.
+    let ballot = Ballot::new(3, ProcessId(1));
+    let install = Letter::Install { ballot, counter: 0, state: state([0; 5]), admits: Vec::new(), snapshot: false };
+    for letter in [told_by(3, 1, [0; 5]), install, Letter::Join { incarnation: 5 }, Letter::Elder { incarnation: 9 }] {
+        assert_eq!(earlier.letter(1, &letter), Ok(Vec::new()));
+    }
+    assert_eq!((earlier.ticks(20), earlier.replica.ballot()), (Vec::new(), led_by(0)));
+    assert_eq!(earlier.try_campaign(), Err(Rejected::Superseded));
+}
+
+#[test]
+fn a_candidate_that_hears_of_its_successor_takes_nothing_over() {
+    let (mut candidate, ballot) = candidate();
+    let promise = |lives| Letter::Promise { ballot, state: state(lives) };
+    assert_eq!(candidate.letter(1, &promise([0; 5])), Ok(Vec::new()));
+    assert_eq!(candidate.letter(2, &promise([0, 0, 0, 0, 3])), Ok(Vec::new()));
+    assert!(candidate.replica.is_superseded());
+    assert_eq!(candidate.letter(3, &promise([0; 5])), Ok(Vec::new()), "three of five, but not its own");
+}
+
+#[test]
+fn an_earlier_life_installs_no_state_that_names_a_later_one() {
+    let mut earlier = Process::new(FIVE, 2, Variant::V2);
+    let ballot = Ballot::new(3, ProcessId(1));
+    let (state, admits) = (state([0, 0, 4, 0, 0]), vec![(ProcessId(2), 4)]);
+    let install = Letter::Install { ballot, counter: 0, state, admits, snapshot: true };
+    assert_eq!(earlier.letter(1, &install), Ok(Vec::new()));
+    assert_eq!((earlier.replica.ballot(), earlier.replica.is_superseded()), (led_by(0), true));
+}
+
+/// Its leader has heard of the other one after it took this one in.
+#[test]
+fn who_is_taken_in_by_a_leader_that_has_heard_of_a_larger_name_asks_under_another() {
+    let mut returns = Process::started_at(FIVE, 1, 3);
+    let (ballot, admits) = (Ballot::new(3, ProcessId(0)), vec![(ProcessId(1), 3)]);
+    let state = state([0, 9, 0, 0, 0]);
+    let install = Letter::Install { ballot, counter: 0, state, admits, snapshot: false };
+    assert_eq!(returns.letter(0, &install), Ok(asks_as(1, HALF + 3)));
+    assert!(returns.replica.is_joining() && !returns.replica.is_superseded());
+}
+
 /// Both were started after the clock was set back, and told of the same one; nobody whom the third asks has heard of the
 /// second's new name.
 #[test]

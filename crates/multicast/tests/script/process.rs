@@ -196,7 +196,11 @@ impl Process {
     }
 
     pub(crate) fn campaign(&mut self) -> Ballot {
-        self.replica.campaign(&mut Recorder::default()).expect("it has memory")
+        self.try_campaign().expect("it has memory")
+    }
+
+    pub(crate) fn try_campaign(&mut self) -> Result<Ballot, Rejected> {
+        self.replica.campaign(&mut Recorder::default())
     }
 
     pub(crate) fn tick(&mut self) -> Done {

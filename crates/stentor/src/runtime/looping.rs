@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use stentor_fabric::{Backoff, Fabric, WaitError, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitError, WaitMode};
 use stentor_multicast::{Application, Client, Member};
 use thiserror::Error;
 
@@ -24,6 +24,9 @@ pub enum RunError {
     /// Waiting failed.
     #[error(transparent)]
     Wait(#[from] WaitError),
+    /// The group has heard of another process in this member's place, which was started later.
+    #[error("another process has taken {0}'s place in its group")]
+    Superseded(ProcessId),
 }
 
 /// Tells a loop to end; set from a signal handler or another thread.
@@ -111,6 +114,9 @@ pub fn run_member<F: Fabric>(
         let mut worked = member.step(housekeeper.now(), app);
         if housekeeper.is_due(worked) {
             worked |= member.housekeep();
+        }
+        if member.replica().is_superseded() {
+            return Err(RunError::Superseded(member.fabric().me()));
         }
         round(member, housekeeper.now(), worked);
         housekeeper.note_sleep(backoff.pause(member.fabric_mut(), worked, LONGEST_MEMBER_SLEEP)?);

@@ -92,8 +92,12 @@ impl<F: Fabric> Member<F> {
     /// majority of the group promises.
     ///
     /// # Errors
-    /// [`Rejected::Joining`] if this process has not got its group's state yet.
+    /// [`Rejected::Joining`] if this process has not got its group's state yet; [`Rejected::Superseded`] if another one has
+    /// taken its place.
     pub fn campaign(&mut self) -> Result<(), Rejected> {
+        if self.replica.is_superseded() {
+            return Err(Rejected::Superseded);
+        }
         if self.replica.is_joining() {
             return Err(Rejected::Joining);
         }
@@ -276,7 +280,7 @@ impl<F: Fabric> Member<F> {
     fn start_campaign<A: Application>(&mut self, app: &mut A) {
         let before = self.replica.ballot();
         self.outputs.stream.clear();
-        // Refused only while joining, which it was not.
+        // Refused only while joining, which it was not, or when its place is taken.
         let _ = self.with_replica(app, &[], |replica, out| replica.campaign(out));
         self.reads = None;
         self.follow(before);
