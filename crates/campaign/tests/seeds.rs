@@ -38,6 +38,7 @@ fn seeds_that_broke_under_all_failures_hold() {
     let a_living_client_taken_for_dead = [1791];
     let an_era_used_twice = [99_172];
     let an_era_unknown_to_who_forgot = [3394, 61_898];
+    let written_over_before_a_greeting_was_looked_at = [96_191];
     let seeds = [
         &entries_behind_a_gap[..],
         &a_place_taken_over_too_early,
@@ -48,6 +49,7 @@ fn seeds_that_broke_under_all_failures_hold() {
         &a_living_client_taken_for_dead,
         &an_era_used_twice,
         &an_era_unknown_to_who_forgot,
+        &written_over_before_a_greeting_was_looked_at,
     ];
     for seed in seeds.concat() {
         hold(seed..seed + 1, Profile::All);

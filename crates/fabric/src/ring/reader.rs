@@ -76,11 +76,15 @@ impl RingReader {
     }
 
     /// Like [`peek`](RingReader::peek), but into a mirror as large as the ring, at the record's own place, where it can
-    /// stay until the ring is freed.
+    /// stay until the ring is freed. Everything before position `freed` is: a record that reaches more than a lap beyond it
+    /// is not taken, and nothing that lies in the mirror is touched. A writer that keeps to its credit writes none; one that
+    /// starts this ring again by what others have freed may.
     #[inline]
-    pub fn peek_mirrored(&self, region: &[Word], mirror: &mut [u64]) -> Option<Record> {
+    pub fn peek_mirrored(&self, region: &[Word], mirror: &mut [u64], freed: u64) -> Option<Record> {
         let word = self.word();
-        self.looks_ready(region).then(|| self.open(region, &mut mirror[word..])).flatten()
+        let room = (freed + self.geometry.lap_cells()).saturating_sub(self.position()) as usize * LINE_WORDS;
+        let end = mirror.len().min(word + room);
+        self.looks_ready(region).then(|| self.open(region, &mut mirror[word..end])).flatten()
     }
 
     fn word(&self) -> usize {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Geometry, RingReader, RingWriter};
 use crate::ProcessId;
-use crate::memory::{Ordering, WORD, Word};
+use crate::memory::{LINE_WORDS, Ordering, WORD, Word};
 use crate::seal::{HEADER_WORDS, Seal, record_words};
 
 struct Pair {
@@ -56,6 +56,31 @@ fn a_full_ring_takes_nothing_until_credited() {
     let credit = pair.reader.credit(freed);
     pair.writer.credit(credit);
     assert!(pair.write(&[4; 5]));
+}
+
+/// A record of one line, then one of two, which would lie where the first one lies.
+#[test]
+fn what_lies_in_a_mirror_and_is_not_freed_is_not_written_over() {
+    let mut pair = pair(4, 80);
+    let mut mirror = vec![0; 4 * LINE_WORDS];
+    let mut freed = [0; 4];
+    for n in 0..4 {
+        assert!(pair.write(&[n; 5]));
+        let record = pair.reader.peek_mirrored(&pair.memory, &mut mirror, 0).expect("there is room for it");
+        pair.reader.advance(&record);
+        freed[n as usize] = record.end;
+    }
+    // The writer has it from others that everything is free.
+    pair.writer.credit(4);
+    assert!(pair.write(&[9; 10]));
+    let before = mirror.clone();
+    for too_little in [0, freed[0]] {
+        assert_eq!(pair.reader.peek_mirrored(&pair.memory, &mut mirror, too_little), None);
+        assert_eq!(mirror, before);
+    }
+    let record = pair.reader.peek_mirrored(&pair.memory, &mut mirror, freed[1]).expect("two lines are free");
+    assert_eq!((record.bytes, &mirror[HEADER_WORDS..][..10]), (80, &[9; 10][..]));
+    assert_eq!(mirror[2 * LINE_WORDS..], before[2 * LINE_WORDS..]);
 }
 
 #[test]

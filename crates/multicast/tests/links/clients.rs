@@ -1,11 +1,28 @@
 //! Links of clients.
 
-use stentor_fabric::{Fabric, ProcessId, QpId, QpState};
+use stentor_fabric::{Fabric, ProcessId, Purpose, QpId, QpState, RemoteSpan, Source, Verb, WorkRequest};
 use stentor_fabric_sim::{Fault, NetworkModel};
 use stentor_multicast::{ClientId, GroupId, MessageId, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
+impl Bed {
+    /// Breaks the queue pair of the first client to a member, by a write that is refused.
+    fn break_link_of_client(&mut self, member: u16) {
+        let fabric = self.clients[0].fabric_mut();
+        let region = fabric.resolve(ProcessId(member), BODY).expect("it was told of the region");
+        let target = RemoteSpan { region, offset: 1 << 40 };
+        let verb = Verb::Write { source: Source::Inline(&[0; 8]), target };
+        let request = WorkRequest { id: u64::MAX, verb, signalled: false };
+        fabric.post(QpId(u32::from(member)), request).expect("a queue pair that is ready");
+        fabric.flush();
+        let client = self.topology.client_process(ClientId(0));
+        self.world.wake_at(client, self.world.now_ns());
+    }
+}
+
+/// Where a member has the ring of a client.
+const BODY: Purpose = Purpose(3);
 const G0: &[GroupId] = &[GroupId(0)];
 
 #[test]
@@ -285,6 +302,52 @@ fn what_a_minority_has_read_is_written_again_to_those_who_come_back() {
     assert!(!bed.clients[0].is_connected(G0) && bed.delivered[0].len() < sent.len() - 1, "only one has read it");
     bed.run(8 * RECONNECTED_NS);
     assert_eq!((&bed.delivered[0], &bed.delivered[2]), (&sent, &sent));
+}
+
+/// A member holds messages that the others have freed. The client has met it again and goes on behind them; but the member has
+/// not looked at the greeting when it reads what is written a lap further on.
+#[test]
+fn what_a_member_holds_is_not_written_over_when_the_others_have_freed_it() {
+    let behind = ProcessId(1);
+    let (mut met, mut delivers) = (0, 0);
+    for wait in (0..40).map(|n| n * 500) {
+        let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+        bed.run(RECONNECTED_NS);
+        // What others write to it comes late.
+        for from in [0, 2].map(ProcessId) {
+            bed.world.inject(bed.world.now_ns(), Fault::Cut { from, to: behind, for_ns: 900_000 });
+        }
+        bed.run(1_000);
+        let mut sent = Vec::new();
+        let mut submit = |bed: &mut Bed, times: usize| {
+            for _ in 0..times {
+                let payload = vec![sent.len() as u8; 200];
+                if let Ok(id) = bed.submit(0, &[0], &payload) {
+                    sent.push((id, payload));
+                }
+                bed.run(10_000);
+            }
+            sent.clone()
+        };
+        let held = submit(&mut bed, 8);
+        bed.run(50_000);
+        bed.break_link_of_client(1);
+        bed.run(wait);
+        bed.world.inject(bed.world.now_ns(), Fault::Stall { process: behind, for_ns: 600_000 });
+        bed.run(50_000);
+        let sent = submit(&mut bed, 50);
+        assert_eq!((bed.delivered[1].len(), bed.delivered[0].len()), (0, sent.len()));
+        // The ring is full where it goes to all three.
+        met += u32::from(sent.len() < 58);
+        bed.run(300_000);
+        let delivered = &bed.delivered[1];
+        assert!(held.starts_with(delivered) || delivered.starts_with(&held), "{wait}: {delivered:?} of {held:?}");
+        delivers += u32::from(!delivered.is_empty());
+        bed.run(4 * RECONNECTED_NS);
+        assert_eq!((&bed.delivered[0], &bed.delivered[1]), (&sent, &sent));
+    }
+    assert!(delivers > 0, "a state would replace what is delivered");
+    assert!(met > 0, "the client and the member have to meet again while the member stands still");
 }
 
 #[test]

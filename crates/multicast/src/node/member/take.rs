@@ -36,9 +36,10 @@ impl<F: Fabric> Member<F> {
         let mut worked = false;
         self.bodies[at].drained = false;
         for _ in 0..most {
+            let freed = self.bodies[at].freed_position;
             let ring = &mut self.bodies[at].ring;
             let memory = self.fabric.memory(ring.region);
-            let Some(record) = ring.reader.peek_mirrored(memory, &mut self.stores[at].mirror) else {
+            let Some(record) = ring.reader.peek_mirrored(memory, &mut self.stores[at].mirror, freed) else {
                 self.bodies[at].drained = true;
                 break;
             };
