@@ -7,6 +7,8 @@ mod links;
 mod post;
 mod recover;
 mod take;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The processes that a member's place had, one after the other: what a life that is over promised does not count.
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, ClientState, Letter, Rejected, State, Variant};
+use stentor_multicast::{Ballot, ClientId, ClientState, Letter, Rejected, State, Subject, Variant};
 
 use super::process::{Effect, Process, led_by};
 
@@ -57,6 +57,66 @@ fn a_promise_counts_whatever_earlier_lives_its_sender_and_others_have_heard_of()
     };
     assert!(!promise(1, [0, 7, 5, 0, 0]));
     assert!(promise(2, [0, 3, 5, 0, 0]));
+}
+
+/// A majority had promised, but one of them is there anew before the candidate has all that it needs.
+#[test]
+fn a_promise_counts_no_more_when_its_sender_asks_to_be_taken_in() {
+    for asks in [false, true] {
+        let (mut candidate, ballot) = candidate();
+        let held = ClientState { held: vec![(0, 1)], ..ClientState::default() };
+        let holds = State { clients: vec![held, ClientState::default()], ..state([0; 5]) };
+        assert_eq!(candidate.letter(1, &Letter::Promise { ballot, state: state([0; 5]) }), Ok(Vec::new()));
+        let subject = Subject { client: ClientId(0), sequence: 1 };
+        let wants = vec![Effect::Letter { to: 2, letter: Letter::WantBody(subject) }];
+        assert_eq!(candidate.letter(2, &Letter::Promise { ballot, state: holds }), Ok(wants));
+        if asks {
+            assert_eq!(candidate.letter(1, &Letter::Join { incarnation: 5 }), Ok(Vec::new()));
+        }
+        let body = candidate.message(0, 1, &[(0, 0)]).expect("the body");
+        assert_eq!(takes_over(&body), !asks, "two of five are left");
+        let third = candidate.letter(3, &Letter::Promise { ballot, state: state([0; 5]) }).expect("sound");
+        assert_eq!(takes_over(&third), asks);
+    }
+}
+
+/// Whoever asked to be taken in while a ballot was made is taken in by the next one, at once. What comes late from an
+/// earlier life of its place does not change that.
+#[test]
+fn who_asks_to_be_taken_in_is_not_forgotten_when_an_earlier_life_promises() {
+    let (mut candidate, ballot) = candidate();
+    candidate.letter(1, &Letter::Join { incarnation: 5 }).expect("sound");
+    let promise = |lives| Letter::Promise { ballot, state: state(lives) };
+    assert_eq!(candidate.letter(1, &promise([0, 3, 0, 0, 0])), Ok(Vec::new()));
+    assert_eq!(candidate.letter(2, &promise([0; 5])), Ok(Vec::new()));
+    assert!(takes_over(&candidate.letter(3, &promise([0; 5])).expect("sound")));
+    assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 5, 0, 0, 0]));
+}
+
+#[test]
+fn who_asks_to_be_taken_in_is_not_forgotten_when_an_earlier_life_is() {
+    let mut candidate = Process::new(FIVE, 4, Variant::V2);
+    candidate.letter(1, &Letter::Join { incarnation: 5 }).expect("sound");
+    let ballot = candidate.campaign();
+    for from in [2, 3] {
+        candidate.letter(from, &Letter::Promise { ballot, state: state([0, 5, 0, 0, 0]) }).expect("sound");
+    }
+    // The fifth life is taken in by this ballot, and over.
+    candidate.letter(1, &Letter::Join { incarnation: 9 }).expect("sound");
+    assert_eq!(candidate.letter(1, &Letter::Installed { ballot }), Ok(Vec::new()));
+    assert_eq!(next_campaign(&mut candidate, ballot), Some(vec![0, 9, 0, 0, 0]));
+}
+
+/// The others install a candidate's state. Which lives it has heard of, if it campaigns again as soon as it leads.
+fn next_campaign(candidate: &mut Process, ballot: Ballot) -> Option<Vec<u64>> {
+    let mut done = Vec::new();
+    for from in [2, 3] {
+        done.extend(candidate.letter(from, &Letter::Installed { ballot }).expect("sound"));
+    }
+    done.into_iter().find_map(|effect| match effect {
+        Effect::Letter { letter: Letter::Campaign { ballot: next, lives }, .. } if next > ballot => Some(lives),
+        _ => None,
+    })
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! What members know of a client's eras and say to whoever takes its place, though nothing of those eras came here: it came
+//! to members that have lost their memory since.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
+
+use super::Member;
+use crate::node::effects::Out;
+use crate::{
+    Application, Client, ClientId, Delivered, GroupId, Head, Limits, MessageId, Plant, ReplicaConfig, ShortSlot,
+    StreamEntry, StreamItem, Topology, Variant,
+};
+
+const SALT: u64 = 5;
+const CONNECTED_NS: u64 = 8_000_000;
+const LEADER: ProcessId = ProcessId(0);
+const C0: ClientId = ClientId(0);
+
+struct Nothing;
+
+impl Application for Nothing {
+    fn deliver(&mut self, _: &Delivered<'_>) {}
+    fn snapshot(&mut self, _: &mut Vec<u8>) {}
+    fn restore(&mut self, _: u64, _: &[u8]) {}
+}
+
+/// A group of three that has been up for a while, and a client place that nobody has taken yet.
+struct Bed {
+    world: World,
+    topology: Arc<Topology>,
+    members: Vec<Member<SimFabric>>,
+    client: Option<Client<SimFabric>>,
+}
+
+fn limits() -> Limits {
+    Limits { message_bytes: 256, window: 16, body_ring_bytes: 8192, control_ring_bytes: 4096 }
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let topology = Arc::new(Topology::new(&[3], 1).expect("a possible cluster"));
+        let world = World::new(SimConfig::new(4, 1, NetworkModel::calm()));
+        let member = |me| {
+            let config = ReplicaConfig {
+                topology: topology.clone(),
+                me,
+                variant: Variant::V2,
+                window: limits().window,
+                patience: ReplicaConfig::PATIENCE,
+                plant: Plant::None,
+            };
+            let mut member = Member::new(world.fabric(me), config, limits(), SALT, 1).expect("a possible member");
+            member.set_client_timeout(Duration::from_nanos(CONNECTED_NS / 2));
+            member
+        };
+        let members = (0..3).map(ProcessId).map(member).collect();
+        let mut bed = Bed { world, topology, members, client: None };
+        bed.run();
+        bed
+    }
+
+    fn run(&mut self) {
+        let until = self.world.now_ns() + CONNECTED_NS;
+        for process in 0..4 {
+            self.world.wake_at(ProcessId(process), self.world.now_ns());
+        }
+        while let Some(due) = self.world.next(until) {
+            let Due::Step { process, now_ns } = due else { continue };
+            let worked = match (self.members.get_mut(process.index()), &mut self.client) {
+                (Some(member), _) => member.housekeep() | member.step(Duration::from_nanos(now_ns), &mut Nothing),
+                (None, Some(client)) => client.housekeep() | client.step(),
+                (None, None) => false,
+            };
+            self.world.stepped(process, worked);
+            if process.index() < 3 {
+                self.world.wake_at(process, now_ns + 2_000_000);
+            }
+        }
+        self.world.advance(until - self.world.now_ns());
+    }
+
+    /// Somebody takes the place and multicasts; all members have told it what they know.
+    fn first_multicast(&mut self) -> MessageId {
+        let fabric = self.world.fabric(self.topology.client_process(C0));
+        let client = Client::new(fabric, self.topology.clone(), C0, limits(), SALT, Plant::None, 1);
+        self.client = Some(client.expect("a possible client"));
+        self.run();
+        let client = self.client.as_mut().expect("it is there");
+        client.submit(&[GroupId(0)], b"first", true).expect("all are connected").id
+    }
+}
+
+#[test]
+fn whoever_takes_a_place_that_nobody_had_is_of_the_first_era() {
+    assert_eq!(Bed::new().first_multicast().era(), 0);
+}
+
+/// A follower that has met nobody gives up on its leader's word, and the leader forgets why.
+#[test]
+fn whoever_takes_a_place_multicasts_in_no_era_that_was_given_up_where_nothing_of_it_came() {
+    let mut bed = Bed::new();
+    bed.members[1].give_up_if_absent(C0, 0);
+    assert_eq!(bed.members[1].replica().over_below(C0), 1, "nobody was there for long enough");
+    assert!(bed.first_multicast().era() > 0);
+}
+
+/// All that came to a follower of an era is that a slot of it is void, whose message nobody has seen.
+#[test]
+fn whoever_takes_a_place_multicasts_in_no_era_that_is_closed_where_nothing_of_it_has_a_name() {
+    let mut bed = Bed::new();
+    let Member { replica, outputs, stores, .. } = &mut bed.members[1];
+    let head = Head { client: C0, sequence: 0, slot: ShortSlot::of(0), groups: 1 };
+    let item = StreamItem { head, counter: 1, entry: StreamEntry::Void { settled: false } };
+    let mut out = Out { outputs, stores, app: &mut Nothing, tail: &[] };
+    replica.on_stream(LEADER, &item, &mut out).expect("the first entry of the stream");
+    assert_eq!((replica.closed_below(C0), replica.last_sequence(C0)), (1, 0));
+    assert!(bed.first_multicast().era() > 0);
+}
