@@ -1,8 +1,4 @@
 //! A client that may die at any of its writes; the next one goes on with what is left to send.
-//!
-//! It waits for all members before it begins. One that [settles for majorities](Client::settle_by_majorities) is not
-//! claimed to be safe here: a message of the process before it that reached a minority alone may come up later, in a slot
-//! that is used again by then.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -57,8 +57,7 @@ pub enum SubmitError {
         group: u16,
     },
     /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
-    /// was not known to be delivered may be lost. It may be a false alarm after
-    /// [`settle_by_majorities`](Client::settle_by_majorities).
+    /// was not known to be delivered may be lost.
     #[error("another process took the client place c{client}")]
     Superseded {
         /// The place.
@@ -92,8 +91,6 @@ pub struct Client<F: Fabric> {
     once: Vec<(ProcessId, u64, u64)>,
     /// The beginning of this process's era; 0 if it is the first of its place, or does not know yet.
     first: u64,
-    /// Whether majorities are enough to know that.
-    by_majorities: bool,
     record: Vec<u64>,
     destinations: Vec<Destination>,
     awaited: Awaited,
@@ -158,7 +155,6 @@ impl<F: Fabric> Client<F> {
             resumed: false,
             once: Vec::new(),
             first: 0,
-            by_majorities: false,
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
             awaited: Awaited::new(topology.groups()),
@@ -213,26 +209,10 @@ impl<F: Fabric> Client<F> {
 
     /// Whether messages may go to these groups: a majority of each is connected, and it is known where an earlier process
     /// of this place ended. For that, all members of *all* groups must have said that they hold nothing undelivered of
-    /// it, or majorities, after [`settle_by_majorities`](Client::settle_by_majorities).
+    /// it: one that was not heard could pass on later what an earlier process left, into the slots of this one.
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
         self.resumed && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
-    }
-
-    /// Begins as soon as a majority of every group says that it holds nothing undelivered of this place. Wait for all
-    /// members a while first: those that are not connected then miss messages until they have caught up.
-    ///
-    /// A member that was not heard may have met later processes of this place that reached nobody else and never
-    /// multicast. When it connects it cannot tell them from successors: then this client is
-    /// [superseded](Client::is_superseded) although nobody has its place. What it multicast may be delivered all the same,
-    /// and the next process begins above all that.
-    ///
-    /// Nor is it known what such a member holds of earlier processes. If it passes that on before the group has heard of a
-    /// message of this one, that takes the places of this one's messages, which are lost then though they seem to be
-    /// delivered. If it takes more places than were used, this client is superseded.
-    pub fn settle_by_majorities(&mut self) {
-        self.by_majorities = true;
-        self.quiet.disturb();
     }
 
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
@@ -424,11 +404,9 @@ impl<F: Fabric> Client<F> {
         let targets = self.rings.iter().flat_map(|ring| &ring.targets);
         let said = targets.filter_map(|target| target.told.map(|told| (target.peer, told.freed, told.held.slots)));
         let all: Vec<_> = said.collect();
-        if seen > 0 || all.len() < self.topology.all_members() {
-            if self.once != all || self.first == 0 {
+        if seen > 0 {
+            if self.once != all {
                 self.once = all;
-                // Not known to any: the first era may be somebody's who was not heard.
-                self.first = self.first.max(ids::begin_of_era(1));
                 self.ask_again();
                 return Err(SubmitError::NotConnected { group: 0 });
             }
@@ -472,18 +450,16 @@ impl<F: Fabric> Client<F> {
         self.quiet.disturb();
     }
 
-    /// The first slot that no earlier process of this place used at a group, if enough members agree.
+    /// The first slot that no earlier process of this place used at a group, if its members agree.
     fn settled(&mut self, group: GroupId) -> Result<u64, SubmitError> {
         let ring = &mut self.rings[usize::from(group.0)];
         ring.read_credits(&self.fabric);
-        let enough = if self.by_majorities { self.topology.majority(group) as usize } else { ring.targets.len() };
         let told = ring.targets.iter().filter_map(|target| target.told);
-        if told.clone().count() < enough {
+        if told.clone().count() < ring.targets.len() {
             return Err(SubmitError::NotConnected { group: group.0 });
         }
         let slots = told.clone().map(|told| told.freed).max().unwrap_or(0);
-        let agreed = told.clone().filter(|told| told.freed == slots).count() >= enough;
-        if !agreed || told.clone().any(|told| told.held.slots != told.freed) {
+        if told.clone().any(|told| told.freed != slots || told.held.slots != told.freed) {
             return Err(SubmitError::Unfinished { client: self.sender.client().0, group: group.0 });
         }
         Ok(slots)

@@ -2,7 +2,7 @@
 
 use stentor_fabric::{Fabric, ProcessId, Purpose, QpId, QpState, RemoteSpan, Source, Verb, WorkRequest};
 use stentor_fabric_sim::{Fault, NetworkModel};
-use stentor_multicast::{ClientId, GroupId, MessageId, SubmitError};
+use stentor_multicast::{ClientId, GroupId, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -26,24 +26,24 @@ const BODY: Purpose = Purpose(3);
 const G0: &[GroupId] = &[GroupId(0)];
 
 #[test]
-fn a_client_begins_with_majorities_when_told_to_and_skips_what_others_may_have_used() {
+fn a_client_begins_when_all_members_are_there_and_goes_on_while_majorities_are() {
     let mut bed = Bed::new(&[3, 1], 1, limits(), NetworkModel::calm(), 1);
     bed.world.crash(ProcessId(2));
     bed.run(RECONNECTED_NS);
     assert!(!bed.clients[0].is_connected(G0));
-    assert_eq!(bed.submit(0, &[0], b"early"), Err(SubmitError::NotConnected { group: 0 }));
-    bed.clients[0].settle_by_majorities();
-    bed.world.wake_at(ProcessId(4), bed.world.now_ns());
-    bed.run(SETTLED_NS);
+    assert_eq!(bed.submit(0, &[1], b"early"), Err(SubmitError::NotConnected { group: 0 }));
+    bed.restart_member(2);
+    bed.run(4 * RECONNECTED_NS);
     assert!(bed.clients[0].is_connected(G0));
-    let id = bed.submit(0, &[1], b"first").expect("majorities are there");
-    // The member that is not there may have seen anything of the era before.
-    assert_eq!(id.sequence, (1 << MessageId::ERA_BITS) + 1);
-    bed.world.crash(ProcessId(1));
-    assert!(bed.clients[0].is_connected(G0), "nobody knows yet");
-    let _ = bed.submit(0, &[0], b"into the void");
-    bed.run(RECONNECTED_NS);
-    assert!(!bed.clients[0].is_connected(G0), "one of three is no majority");
+    let id = bed.submit(0, &[1], b"first").expect("all are there");
+    assert_eq!(id.sequence, 1, "nobody had the place before");
+    for (member, rest) in [(2, true), (1, false)] {
+        bed.world.crash(ProcessId(member));
+        assert!(bed.clients[0].is_connected(G0), "nobody knows yet");
+        let _ = bed.submit(0, &[0], b"breaks the link");
+        bed.run(RECONNECTED_NS);
+        assert_eq!(bed.clients[0].is_connected(G0), rest, "one of three is no majority");
+    }
     assert_eq!(bed.submit(0, &[0], b"late"), Err(SubmitError::NotConnected { group: 0 }));
 }
 

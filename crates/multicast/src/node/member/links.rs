@@ -93,7 +93,7 @@ impl<F: Fabric> Member<F> {
     fn down(&mut self, link: usize) {
         let process = self.links[link].peer;
         if let Some(client) = self.client_of(link) {
-            // It may begin without being heard here, if majorities are enough for it.
+            // It may have been told already that nothing is left here, and begin without being heard.
             self.replica.begin_client(client);
         }
         let Some(Some(peer)) = self.peers.get_mut(process.index()) else { return };

@@ -1,5 +1,5 @@
-//! What members know of a client's eras and say to whoever takes its place, though nothing of those eras came here: it came
-//! to members that have lost their memory since.
+//! What members say to a client about processes of its place of which they have seen nothing: what those wrote came to
+//! members that have lost their memory since.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +82,15 @@ impl Bed {
         self.world.advance(until - self.world.now_ns());
     }
 
+    /// A follower processes that a slot is void, of a process of the first era whose message nobody has seen.
+    fn void(&mut self, member: usize, (counter, slot): (u64, u64), settled: bool) {
+        let Member { replica, outputs, stores, .. } = &mut self.members[member];
+        let head = Head { client: C0, sequence: 0, slot: ShortSlot::of(slot), groups: 1 };
+        let item = StreamItem { head, counter, entry: StreamEntry::Void { settled } };
+        let mut out = Out { outputs, stores, app: &mut Nothing, tail: &[] };
+        replica.on_stream(LEADER, &item, &mut out).expect("the next entry of the stream");
+    }
+
     /// Somebody takes the place and multicasts; all members have told it what they know.
     fn first_multicast(&mut self) -> MessageId {
         let fabric = self.world.fabric(self.topology.client_process(C0));
@@ -111,11 +120,25 @@ fn whoever_takes_a_place_multicasts_in_no_era_that_was_given_up_where_nothing_of
 #[test]
 fn whoever_takes_a_place_multicasts_in_no_era_that_is_closed_where_nothing_of_it_has_a_name() {
     let mut bed = Bed::new();
-    let Member { replica, outputs, stores, .. } = &mut bed.members[1];
-    let head = Head { client: C0, sequence: 0, slot: ShortSlot::of(0), groups: 1 };
-    let item = StreamItem { head, counter: 1, entry: StreamEntry::Void { settled: false } };
-    let mut out = Out { outputs, stores, app: &mut Nothing, tail: &[] };
-    replica.on_stream(LEADER, &item, &mut out).expect("the first entry of the stream");
+    bed.void(1, (1, 0), false);
+    let replica = bed.members[1].replica();
     assert_eq!((replica.closed_below(C0), replica.last_sequence(C0)), (1, 0));
     assert!(bed.first_multicast().era() > 0);
+}
+
+/// Nothing is free that it has not used, but for what another process of its place used: it cannot tell what became of its
+/// own.
+#[test]
+fn a_client_that_hears_of_places_that_it_has_not_used_is_superseded() {
+    let mut bed = Bed::new();
+    let first = bed.first_multicast();
+    bed.run();
+    let client = |bed: &Bed| {
+        let client = bed.client.as_ref().expect("it is there");
+        (client.is_superseded(), client.delivered_up_to())
+    };
+    assert_eq!(client(&bed), (false, first.sequence));
+    bed.void(2, (2, 1), true);
+    bed.run();
+    assert_eq!(client(&bed), (true, first.sequence));
 }
