@@ -2,7 +2,7 @@
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::NetworkModel;
-use stentor_multicast::{ClientId, Rejected};
+use stentor_multicast::{ClientId, Rejected, SubmitError};
 
 use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS, limits};
 
@@ -177,4 +177,34 @@ fn a_member_whose_group_remembers_a_later_process_of_its_place_stops() {
     bed.run(8 * RECONNECTED_NS);
     assert_eq!((now(&bed, place), counts(&bed)), ((false, false), vec![1; 5]));
     assert_eq!((0..5).filter(|member| now(&bed, *member).1).count(), 0);
+}
+
+/// As long as one remembers that the group has begun, it does not begin anew; when all have forgotten, it does.
+#[test]
+fn a_group_waits_when_a_majority_has_forgotten_and_begins_anew_when_all_have() {
+    let mut bed = Bed::new(&[3, 3], 2, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let before = bed.submit(0, &[1], b"before").expect("all are connected");
+    bed.run(RECONNECTED_NS);
+    assert!((3..6).all(|member| bed.delivered[member] == [(before, b"before".to_vec())]));
+    let joining = |bed: &Bed| [3, 4, 5].map(|member: usize| bed.members[member].replica().is_joining());
+    for member in [4, 5] {
+        bed.restart_member(member);
+    }
+    bed.run(10 * RECONNECTED_NS);
+    assert_eq!(joining(&bed), [false, true, true]);
+    bed.restart_member(3);
+    bed.run(10 * RECONNECTED_NS);
+    assert_eq!(joining(&bed), [false; 3]);
+    assert!(bed.delivered[3..].iter().all(Vec::is_empty), "nobody knows what was delivered");
+    // Who knows that more was free is not connected; others go on, and whoever comes next does.
+    let mut submit = |client, to: &[u16]| bed.submit(client, to, b"after").map(|id| id.era());
+    assert_eq!(submit(0, &[1]), Err(SubmitError::NotConnected { group: 1 }));
+    assert_eq!((submit(0, &[0]), submit(1, &[0, 1])), (Ok(0), Ok(0)));
+    bed.restart_client(0);
+    bed.run(4 * RECONNECTED_NS);
+    let after = bed.submit(0, &[0, 1], b"next").expect("all are connected");
+    assert!(after.era() > 0, "the other group remembers the first");
+    bed.run(RECONNECTED_NS);
+    assert!(bed.delivered.iter().all(|delivered| delivered.last() == Some(&(after, b"next".to_vec()))));
 }
