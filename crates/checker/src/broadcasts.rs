@@ -26,6 +26,8 @@ pub(crate) enum Step {
     Skipped(u32),
     /// Evidence against the sender, by the place in [`Broadcasts::evidence`].
     Convicted(u32),
+    /// The sender was removed, by the place in [`Broadcasts::removals`].
+    Removed(u32),
 }
 
 /// Everything about broadcasts.
@@ -36,6 +38,7 @@ pub(crate) struct Broadcasts {
     pub(crate) deliveries: Vec<Delivered>,
     pub(crate) skips: Vec<Kept>,
     pub(crate) evidence: Vec<Kept>,
+    pub(crate) removals: Vec<Kept>,
     /// By process and incarnation, and sender.
     pub(crate) streams: BTreeMap<(Process, u32, Process), Vec<Step>>,
     /// Deliveries of each index.
@@ -68,8 +71,26 @@ impl Broadcasts {
                 self.evidence.push(kept);
                 self.step(event, sender, Step::Convicted(self.evidence.len() as u32 - 1));
             }
+            EventKind::Removed { sender, .. } => {
+                self.removals.push(kept);
+                self.step(event, sender, Step::Removed(self.removals.len() as u32 - 1));
+            }
             _ => {}
         }
+    }
+
+    /// Who was removed, and from which index on: as a process says that does not lie.
+    pub(crate) fn removed<'a>(&'a self, view: &'a View<'_>) -> impl Iterator<Item = (Process, u64, &'a Kept)> {
+        let honest = self.removals.iter().filter(|kept| !view.cluster.is_faulty(kept.event.process));
+        honest.filter_map(|kept| match kept.event.kind {
+            EventKind::Removed { sender, upto } => Some((sender, upto, kept)),
+            _ => None,
+        })
+    }
+
+    /// Whether an operator removed a process.
+    pub(crate) fn is_removed(&self, view: &View<'_>, process: Process) -> bool {
+        self.removed(view).any(|(removed, ..)| removed == process)
     }
 
     fn step(&mut self, event: &Event, sender: Process, step: Step) {
@@ -98,9 +119,9 @@ impl Broadcasts {
     }
 }
 
-/// Whether a process keeps to the protocol, and was up at the end.
-pub(crate) fn is_correct(view: &View<'_>, process: Process) -> bool {
-    !view.cluster.is_faulty(process) && view.log.is_up(process)
+/// Whether a process keeps to the protocol, and was up and a member at the end.
+pub(crate) fn is_correct(view: &View<'_>, broadcasts: &Broadcasts, process: Process) -> bool {
+    !view.cluster.is_faulty(process) && view.log.is_up(process) && !broadcasts.is_removed(view, process)
 }
 
 /// A stream's index as text.

@@ -133,6 +133,13 @@ pub enum EventKind {
         /// The last.
         to: u64,
     },
+    /// An operator removed a process from the broadcast; its stream has ended at this one.
+    Removed {
+        /// Who was removed.
+        sender: Process,
+        /// The first index that is not delivered any more.
+        upto: u64,
+    },
     /// Memory in use by regions and queues.
     Memory {
         /// Bytes in use.
@@ -161,6 +168,7 @@ impl EventKind {
             EventKind::Bdeliver(_) => "bdeliver",
             EventKind::Equivocation { .. } => "equivocation",
             EventKind::Skip { .. } => "skip",
+            EventKind::Removed { .. } => "removed",
             EventKind::Memory { .. } => "memory",
         }
     }

@@ -150,7 +150,8 @@ impl Log {
             | EventKind::Broadcast(_)
             | EventKind::Bdeliver(_)
             | EventKind::Equivocation { .. }
-            | EventKind::Skip { .. } => {
+            | EventKind::Skip { .. }
+            | EventKind::Removed { .. } => {
                 self.life(event);
             }
             EventKind::Carry { m, group, ballot } => {

@@ -50,6 +50,12 @@ plants! {
     Counter, "counter", "B1";
     /// The threshold is `size(P) − 2` also after the sender itself was dropped: a live replayer is skipped (mode `all`).
     RemovedSender, "removed-sender", "B1";
+    /// A process that is removed is not frozen: who reported what it has of its stream goes on delivering it.
+    RemovalNotFrozen, "removal-not-frozen", "B1";
+    /// Each member ends the stream of a removed process where it stands itself.
+    RemovalOwnCut, "removal-own-cut", "B1";
+    /// A member takes over a decision that was made in a ballot before the one that it promised.
+    RemovalAnyBallot, "removal-any-ballot", "B1";
     /// A transport error removes a member: two live processes drop each other (mode `all`).
     SuspectRemoves, "suspect-removes", "B1";
     /// A conflict is forgotten when its witness is suspected (mode `all`).
@@ -110,6 +116,7 @@ impl Plant {
                 | Plant::FastQuorum
                 | Plant::PlainMajority
                 | Plant::TornIsEmpty
+                | Plant::RemovalAnyBallot
         )
     }
 
@@ -123,6 +130,14 @@ impl Plant {
         );
         #[cfg(not(feature = "plants"))]
         false
+    }
+
+    /// Whether the streams of those that are removed stand still until their end is decided.
+    pub(crate) fn freezes(self) -> bool {
+        #[cfg(feature = "plants")]
+        return !matches!(self, Plant::RemovedSender | Plant::RemovalNotFrozen);
+        #[cfg(not(feature = "plants"))]
+        true
     }
 
     /// The fabric crate's part of the plant.

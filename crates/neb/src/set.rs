@@ -1,6 +1,8 @@
 //! Sets of processes. Who answered is always a set, never a counter: one process that answers twice, or that is counted
 //! although it is gone, must not stand for another.
 
+use std::fmt;
+
 use stentor_fabric::ProcessId;
 
 /// A set of processes below 64.
@@ -59,6 +61,18 @@ impl ProcessSet {
         ProcessSet(self.0 & other.0)
     }
 
+    /// Those in one or the other.
+    #[must_use]
+    pub const fn or(self, other: ProcessSet) -> Self {
+        ProcessSet(self.0 | other.0)
+    }
+
+    /// Those in this and not in the other.
+    #[must_use]
+    pub const fn minus(self, other: ProcessSet) -> Self {
+        ProcessSet(self.0 & !other.0)
+    }
+
     /// How many.
     #[inline]
     #[must_use]
@@ -86,6 +100,21 @@ impl ProcessSet {
 
     const fn bit(process: ProcessId) -> u64 {
         if process.0 < 64 { 1 << process.0 } else { 0 }
+    }
+}
+
+impl fmt::Display for ProcessSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, process) in self.iter().enumerate() {
+            write!(f, "{}{process}", if n > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Extend<ProcessId> for ProcessSet {
+    fn extend<I: IntoIterator<Item = ProcessId>>(&mut self, processes: I) {
+        processes.into_iter().for_each(|process| self.insert(process));
     }
 }
 

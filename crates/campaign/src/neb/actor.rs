@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{SimFabric, World};
-use stentor_neb::{Liar, Node, Notice};
+use stentor_neb::removal::{Answer, Ask};
+use stentor_neb::{Liar, Node, Notice, ProcessSet};
 
 use super::history::History;
 use crate::chance::Chance;
@@ -35,6 +36,8 @@ pub(crate) struct Correct {
     pub(crate) heads: Vec<u64>,
     pub(crate) refused: u64,
     pub(crate) equivocations: u64,
+    /// Whose streams have come to the end that an operator's removal gave them.
+    pub(crate) removed: ProcessSet,
 }
 
 pub(crate) struct Lying {
@@ -59,9 +62,22 @@ impl stentor_fabric_sim::Actor for Actor {
     }
 }
 
+impl Actor {
+    /// An operator asks.
+    pub(crate) fn ask(&mut self, ask: &Ask) -> Answer {
+        match self {
+            Actor::Correct(correct) => {
+                let Correct { node, refused, .. } = &mut **correct;
+                node.ask(ask, &mut |notice| *refused += u64::from(matches!(notice, Notice::Refused(..))))
+            }
+            Actor::Liar(lying) => lying.liar.node_mut().ask(ask, &mut |_| {}),
+        }
+    }
+}
+
 impl Correct {
     fn step(&mut self, now_ns: u64) -> bool {
-        let Correct { node, me, shared, heads, refused, equivocations, .. } = self;
+        let Correct { node, me, shared, heads, refused, equivocations, removed, .. } = self;
         let mut worked = node.housekeep();
         // Clocks jump; histories are told in the world's time.
         let t = shared.world.now_ns();
@@ -84,6 +100,10 @@ impl Correct {
                 Notice::Refused(sender, _) => {
                     *refused += 1;
                     format!("refused {sender}")
+                }
+                Notice::Removed(sender, upto) => {
+                    removed.insert(sender);
+                    format!("removed {sender}: its stream ends at {upto}")
                 }
             };
             if traced {

@@ -67,6 +67,7 @@ impl History {
                 self.outcomes += 1;
                 EventKind::Skip { sender: stream(*sender), from: *index, to: *index }
             }
+            Notice::Removed(sender, upto) => EventKind::Removed { sender: stream(*sender), upto: *upto },
             Notice::Refused(..) => return,
         };
         self.event(t, me, kind);

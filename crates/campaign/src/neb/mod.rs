@@ -2,8 +2,9 @@
 
 mod actor;
 mod history;
+mod operator;
 mod run;
 mod scenario;
 
 pub use run::{RunReport, run_scenario, run_seed, trace_seed};
-pub use scenario::{Profile, Scenario, Severity};
+pub use scenario::{Profile, Removals, Scenario, Severity};

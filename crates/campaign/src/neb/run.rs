@@ -6,12 +6,16 @@ use std::rc::Rc;
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
-use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant, Told};
+use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant, ProcessSet, Told};
 
 use super::actor::{Actor, Correct, Lying, Shared};
 use super::history::History;
+use super::operator::Operators;
 use super::scenario::{DEADLINE_NS, MOST_STEPS, SPAN_NS, Scenario, Severity};
 use crate::chance::Chance;
+
+/// The stream of what operators draw.
+const OPERATORS: u64 = 901;
 
 /// What came of a run.
 #[derive(Debug)]
@@ -48,6 +52,12 @@ pub struct RunReport {
     pub writes: u64,
     /// What liars told.
     pub told: Told,
+    /// Removals that an operator brought to their end.
+    pub removals: u64,
+    /// Operators that died half-way.
+    pub operators_died: u64,
+    /// Operators that were refused, because another was at work or had been.
+    pub operators_refused: u64,
 }
 
 impl RunReport {
@@ -63,6 +73,11 @@ impl RunReport {
             ("seeds in mode all", u64::from(self.all)),
             ("seeds in which nothing may stay undelivered", u64::from(self.lively)),
         ];
+        counts.extend([
+            ("removals by an operator", self.removals),
+            ("operators that died half-way", self.operators_died),
+            ("operators that were refused", self.operators_refused),
+        ]);
         counts.extend(self.told.named());
         counts
     }
@@ -110,8 +125,15 @@ fn run(seed: u64, scenario: &Scenario, trace: bool) -> Result<(RunReport, String
     for me in scenario.config.everybody().iter() {
         actors.push(Some(actor(me, seed, scenario, &shared)?));
     }
-    let finished = drive(&shared, &mut actors, scenario);
-    Ok(judge(shared, actors, finished, scenario))
+    let chance = Chance::new(seed, OPERATORS);
+    let mut operators = scenario.removal.as_ref().map(|removal| Operators::new(&scenario.config, removal, chance));
+    let finished = drive(&shared, &mut actors, scenario, &mut operators);
+    let (mut run, trace) = judge(shared, actors, finished, scenario);
+    if let Some(operators) = operators {
+        run.removals = u64::from(operators.done);
+        (run.operators_died, run.operators_refused) = (operators.died, operators.refused);
+    }
+    Ok((run, trace))
 }
 
 fn authority(config: &Config, me: ProcessId, salt: u64) -> Option<Authority> {
@@ -146,26 +168,40 @@ fn actor(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -> 
         heads: vec![0; config.processes],
         refused: 0,
         equivocations: 0,
+        removed: ProcessSet::EMPTY,
     })))
 }
 
-/// Whether every correct process that is up has an outcome for everything that correct processes that are up broadcast.
-fn is_finished(actors: &[Option<Actor>], broadcasts: u64) -> bool {
+/// Whether every correct process that is up and remains has an outcome for everything that such processes broadcast, and
+/// has come to the end of the streams of those that are removed.
+fn is_finished(actors: &[Option<Actor>], broadcasts: u64, removed: ProcessSet) -> bool {
+    let remains = |place: usize| !removed.contains(ProcessId(place as u16));
     let correct = |actor: &Option<Actor>| matches!(actor, Some(Actor::Correct(_)));
-    let senders: Vec<usize> = (0..actors.len()).filter(|place| correct(&actors[*place])).collect();
-    actors.iter().flatten().all(|actor| match actor {
-        Actor::Correct(process) => {
-            process.left == 0 && senders.iter().all(|sender| process.heads[*sender] >= broadcasts)
+    let senders: Vec<usize> = (0..actors.len()).filter(|place| correct(&actors[*place]) && remains(*place)).collect();
+    senders.iter().all(|place| match &actors[*place] {
+        Some(Actor::Correct(process)) => {
+            process.left == 0
+                && process.removed.covers(removed)
+                && senders.iter().all(|sender| process.heads[*sender] >= broadcasts)
         }
-        Actor::Liar(_) => true,
+        _ => true,
     })
 }
 
 /// Runs until all is done that must be, or time is over. Whether it came to an end as it must.
-fn drive(shared: &Shared, actors: &mut [Option<Actor>], scenario: &Scenario) -> bool {
+fn drive(
+    shared: &Shared,
+    actors: &mut [Option<Actor>],
+    scenario: &Scenario,
+    operators: &mut Option<Operators>,
+) -> bool {
+    let removed = scenario.removal.as_ref().map_or(ProcessSet::EMPTY, |removal| removal.targets);
     let until = if scenario.lively { DEADLINE_NS } else { SPAN_NS };
     let mut steps = 0_u64;
     while let Some(due) = shared.world.next(until) {
+        if let Some(operators) = operators {
+            operators.round(&shared.world, actors);
+        }
         match due {
             Due::Step { process, now_ns } => {
                 let Some(actor) = &mut actors[process.index()] else { continue };
@@ -173,7 +209,10 @@ fn drive(shared: &Shared, actors: &mut [Option<Actor>], scenario: &Scenario) -> 
                 shared.world.stepped(process, worked);
                 steps += 1;
                 let over = shared.world.now_ns() > SPAN_NS && scenario.lively;
-                if (over || steps.is_multiple_of(64)) && scenario.lively && is_finished(actors, scenario.broadcasts) {
+                if (over || steps.is_multiple_of(64))
+                    && scenario.lively
+                    && is_finished(actors, scenario.broadcasts, removed)
+                {
                     return true;
                 }
                 if steps > MOST_STEPS {
@@ -187,7 +226,7 @@ fn drive(shared: &Shared, actors: &mut [Option<Actor>], scenario: &Scenario) -> 
             Due::Restart(_) => {}
         }
     }
-    !scenario.lively || is_finished(actors, scenario.broadcasts)
+    !scenario.lively || is_finished(actors, scenario.broadcasts, removed)
 }
 
 fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenario: &Scenario) -> (RunReport, String) {
@@ -209,6 +248,9 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
         faults: shared.world.fault_counts(),
         writes: 0,
         told: Told::default(),
+        removals: 0,
+        operators_died: 0,
+        operators_refused: 0,
     };
     for actor in actors.iter().flatten() {
         let process = match actor {

@@ -21,6 +21,8 @@ pub enum Profile {
     All,
     /// Everybody must answer; processes lie and crash, so not everything is delivered.
     AllBroken,
+    /// Everybody must answer; one or two crash, lie or are only slow, and an operator removes them.
+    Removal,
 }
 
 /// How much goes wrong.
@@ -60,6 +62,23 @@ impl fmt::Display for Severity {
     }
 }
 
+/// Whom operators remove, and how.
+#[derive(Clone, Debug)]
+pub struct Removals {
+    /// When the first begins, ns.
+    pub at_ns: u64,
+    /// Who is to go in the end.
+    pub targets: ProcessSet,
+    /// Whom the first operator names.
+    pub first: ProcessSet,
+    /// Whether those that are to go hear that they are.
+    pub reached: bool,
+    /// After so many answers an operator dies, one after the other; whoever comes then does not.
+    pub dies_after: Vec<u64>,
+    /// Whether one may begin before the one before is over.
+    pub overlap: bool,
+}
+
 /// What one seed runs.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -85,12 +104,16 @@ pub struct Scenario {
     pub mix: FaultMix,
     /// Crashes, and cuts between correct processes.
     pub plan: FaultPlan,
+    /// Who is removed.
+    pub removal: Option<Removals>,
     /// Whether what correct processes broadcast must be delivered everywhere.
     pub lively: bool,
 }
 
 /// The stream of what is drawn about lies that a stream ends with, and about old answers shown as new ones.
 const MORE_LIES: u64 = 900;
+/// The stream of what is drawn about removals.
+const REMOVAL: u64 = 902;
 /// Lively runs take no longer than this, virtual time, ns.
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 /// Others end after this.
@@ -117,12 +140,13 @@ impl Scenario {
         ]
     }
 
-    /// What campaigns of a severity claim besides, and that every lie is told.
+    /// What campaigns of a severity claim besides, and that every lie is told and processes are removed.
     #[must_use]
     pub fn claims_under(severity: Severity) -> Vec<&'static str> {
         let more: &[&str] =
             if severity == Severity::Harsh { &["clock_jumps", "retry_exceeded", "flushed"] } else { &[] };
-        [Self::claims(), more, &Lies::NAMES].concat()
+        let removals = ["removals by an operator", "operators that died half-way"];
+        [Self::claims(), more, &Lies::NAMES, &removals].concat()
     }
 
     /// Draws a profile, sizes, lies, crashes, partitions one way and both, and suspicions of processes that are up.
@@ -138,7 +162,11 @@ impl Scenario {
             Profile::LyingHosts,
             Profile::AllBroken,
         ];
-        let profile = chance.pick(&profiles);
+        let mut profile = chance.pick(&profiles);
+        let mut removing = Chance::new(seed, REMOVAL);
+        if removing.between(0, 6) == 0 {
+            profile = Profile::Removal;
+        }
         let mut config = draw_config(profile, &mut chance, plant);
         let mut liars = draw_liars(profile, &config, &mut chance);
         let every_index = draw_more_lies(profile, &config, &mut liars, &mut Chance::new(seed, MORE_LIES));
@@ -156,11 +184,12 @@ impl Scenario {
         if severity == Severity::Harsh {
             cut_more(&correct, other_side, &mut chance, &mut plan);
         }
+        let removal = (profile == Profile::Removal).then(|| draw_removal(&config, &liars, &mut removing, &mut plan));
         let crashes = crash(profile, &config, &liars, &correct, &mut chance, &mut plan);
         let lively = match profile {
             Profile::LyingSender | Profile::Signed => true,
             Profile::LyingHosts => liars.is_empty(),
-            Profile::All => true,
+            Profile::All | Profile::Removal => true,
             Profile::AllBroken => crashes == 0 && liars.is_empty(),
         };
         let broadcasts = u64::from(config.window) * chance.between(2, 4) + chance.between(2, 12);
@@ -178,6 +207,7 @@ impl Scenario {
             network,
             mix: mix(severity),
             plan,
+            removal,
             lively,
         }
     }
@@ -244,6 +274,7 @@ fn draw_config(profile: Profile, chance: &mut Chance, plant: Plant) -> Config {
             (n, Mode::Quorum(FaultModel::LyingHosts), f)
         }
         Profile::Signed => (4, Mode::Quorum(FaultModel::LyingHosts), 1),
+        Profile::Removal => (chance.pick(&[3, 4, 5, 5]), Mode::All, 0),
         Profile::All | Profile::AllBroken => (chance.pick(&[2, 3, 4, 4, 5]), Mode::All, 0),
     };
     Config {
@@ -260,7 +291,7 @@ fn draw_config(profile: Profile, chance: &mut Chance, plant: Plant) -> Config {
 
 fn draw_liars(profile: Profile, config: &Config, chance: &mut Chance) -> Vec<(ProcessId, Lies)> {
     let most = match profile {
-        Profile::LyingSender | Profile::All => 1,
+        Profile::LyingSender | Profile::All | Profile::Removal => 1,
         Profile::LyingHosts | Profile::Signed => config.faults,
         Profile::AllBroken => 2.min(config.processes - 1),
     };
@@ -300,6 +331,39 @@ fn draw_more_lies(profile: Profile, config: &Config, liars: &mut [(ProcessId, Li
         ends |= lies.gap || lies.too_long;
     }
     if ends { chance.between(2, 12) } else { 1 }
+}
+
+/// One is removed, or two of five: a liar, or one that crashes about then, or one that is well.
+fn draw_removal(config: &Config, liars: &[(ProcessId, Lies)], chance: &mut Chance, plan: &mut FaultPlan) -> Removals {
+    let at_ns = chance.between(30_000, 250_000);
+    let count = if config.processes == 5 { chance.between(1, 2) } else { 1 };
+    let mut targets = ProcessSet::EMPTY;
+    if chance.between(0, 1) == 0 {
+        targets.extend(liars.first().map(|(liar, _)| *liar));
+    }
+    while targets.len() < count as usize {
+        targets.insert(ProcessId(chance.between(0, config.processes as u64 - 1) as u16));
+    }
+    for target in targets.iter() {
+        match chance.between(0, 3) {
+            0 => plan.push((at_ns.saturating_sub(chance.between(0, 30_000)), Fault::Crash(target))),
+            1 => plan.push((20_000, Fault::CrashAtPost { process: target, post: chance.between(1, 80) })),
+            2 => plan.push((at_ns + chance.between(0, 60_000), Fault::Crash(target))),
+            _ => {}
+        }
+    }
+    let all = chance.between(0, 1) == 0;
+    let first = if all { targets } else { targets.iter().take(1).collect() };
+    let deaths = chance.between(0, 3);
+    let dies_after = (0..deaths).map(|_| chance.between(1, 14)).collect();
+    Removals {
+        at_ns,
+        targets,
+        first,
+        reached: chance.between(0, 1) == 0,
+        dies_after,
+        overlap: chance.between(0, 1) == 0,
+    }
 }
 
 /// For a while the correct processes of the two sides do not hear each other; liars hear everybody.
@@ -350,7 +414,7 @@ fn crash(
         // A lying sender may be silent for others' streams: then it is one of the f.
         Profile::LyingSender => config.faults,
         Profile::LyingHosts | Profile::Signed => config.faults - liars.len(),
-        Profile::All => 0,
+        Profile::All | Profile::Removal => 0,
         Profile::AllBroken => 1,
     };
     let count = chance.between(0, most as u64) as usize;

@@ -82,6 +82,10 @@ impl Encoder {
                 field(b"from", *from, out);
                 field(b"to", *to, out);
             }
+            EventKind::Removed { sender, upto } => {
+                self.stream(*sender, out);
+                field(b"k", *upto, out);
+            }
             EventKind::Memory { bytes, limit, what } => {
                 field(b"bytes", *bytes, out);
                 if let Some(limit) = limit {

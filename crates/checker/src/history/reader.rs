@@ -337,6 +337,10 @@ impl Fields<'_, '_> {
         Ok(EventKind::Skip { sender, from, to })
     }
 
+    fn removed(&mut self) -> Result<EventKind, Fault> {
+        Ok(EventKind::Removed { sender: self.stream()?, upto: self.need("k", self.line.k)? })
+    }
+
     fn memory(&mut self) -> Result<EventKind, Fault> {
         let bytes = self.need("bytes", self.line.bytes)?;
         if self.line.limit.is_none() && self.cluster.memory_limit().is_none() {
@@ -366,6 +370,7 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
         "bdeliver" => EventKind::Bdeliver(fields.broadcast()?),
         "equivocation" => fields.equivocation()?,
         "skip" => fields.skip()?,
+        "removed" => fields.removed()?,
         "complete" => return Ok(Step::Complete),
         "cluster" => return Err(Fault::SecondCluster),
         other if OTHER_PROTOCOLS.contains(&other) => return Ok(Step::OtherProtocol),

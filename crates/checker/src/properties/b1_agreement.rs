@@ -1,13 +1,36 @@
-//! B1 agreement: no two correct processes deliver different payloads for the same (sender, index).
+//! B1 agreement: no two correct processes deliver different payloads for the same (sender, index). Where a sender was
+//! removed, its stream ends for all at the same index.
+
+use std::collections::BTreeMap;
 
 use super::NO_DELIVERIES;
 use crate::broadcasts::{Broadcasts, is_correct, text};
 use crate::ids::Process;
+use crate::log::Kept;
 use crate::report::Verdict;
 use crate::view::View;
 
 pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
-    agreement(view, broadcasts, |process| is_correct(view, process))
+    let verdict = agreement(view, broadcasts, |process| is_correct(view, broadcasts, process));
+    if matches!(verdict, Verdict::Violated(_)) { verdict } else { ends(view, broadcasts).unwrap_or(verdict) }
+}
+
+/// Two that remain and end the stream of a removed process at different indices.
+fn ends(view: &View<'_>, broadcasts: &Broadcasts) -> Option<Verdict> {
+    let mut first: BTreeMap<Process, (u64, &Kept)> = BTreeMap::new();
+    for (sender, upto, kept) in broadcasts.removed(view) {
+        if broadcasts.is_removed(view, kept.event.process) {
+            continue;
+        }
+        let (before, other) = first.entry(sender).or_insert((upto, kept));
+        if *before != upto {
+            let (a, b) = (view.name(other.event.process), view.name(kept.event.process));
+            let summary = format!("for {a} the stream of {} ends at {before}, for {b} at {upto}", view.name(sender));
+            let example = view.example(summary).event(&other.event, other.origin);
+            return Some(example.event(&kept.event, kept.origin).violated());
+        }
+    }
+    None
 }
 
 /// Agreement among the processes that count.

@@ -17,7 +17,7 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         return Verdict::NotChecked(INCOMPLETE);
     }
     let members = view.cluster.groups().flat_map(|group| view.cluster.members(group).to_vec());
-    let correct: Vec<Process> = members.filter(|process| is_correct(view, *process)).collect();
+    let correct: Vec<Process> = members.filter(|process| is_correct(view, broadcasts, *process)).collect();
     let mut required = false;
     for process in &correct {
         for sender in &correct {
@@ -38,6 +38,16 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
                     }
                 }
             }
+        }
+    }
+    for (sender, _, kept) in broadcasts.removed(view) {
+        let told = |process: &Process| {
+            broadcasts.removed(view).any(|(of, _, kept)| of == sender && kept.event.process == *process)
+        };
+        if let Some(other) = correct.iter().find(|process| !told(process)) {
+            let (name, who) = (view.name(*other), view.name(sender));
+            let summary = format!("{name} never came to the end of the stream of {who}, which was removed");
+            return view.example(summary).event(&kept.event, kept.origin).violated();
         }
     }
     if required { Verdict::Ok } else { Verdict::NotChecked(NO_BROADCASTS) }
@@ -79,7 +89,7 @@ fn outcomes(broadcasts: &Broadcasts, process: Process, sender: Process) -> HashM
                     outcomes.entry(index).or_insert(Outcome::Skipped { t });
                 });
             }
-            Step::Convicted(_) => {}
+            Step::Convicted(_) | Step::Removed(_) => {}
         }
     }
     outcomes

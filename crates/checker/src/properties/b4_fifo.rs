@@ -1,5 +1,5 @@
 //! B4 FIFO: per sender, in index order from 0, without gaps. A range that was skipped for being too late is reported as one;
-//! an index at which the sender equivocated ends its stream.
+//! an index at which the sender equivocated ends its stream, and so does its removal.
 
 use super::NO_DELIVERIES;
 use crate::broadcasts::{Broadcasts, Step, text};
@@ -15,6 +15,12 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         }
         let (mut next, mut last): (u64, Option<Kept>) = (0, None);
         let mut convicted: Option<(u64, Kept)> = None;
+        // What all that remain agreed to deliver of a removed process is delivered in spite of evidence.
+        let agreed = steps.iter().find_map(|step| match step {
+            Step::Removed(place) => Some(upto(&broadcasts.removals[*place as usize])),
+            _ => None,
+        });
+        let mut over = None;
         for step in steps {
             let (from, to, kept) = match step {
                 Step::Delivered(place) => {
@@ -32,6 +38,15 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
                     }
                     continue;
                 }
+                Step::Removed(place) => {
+                    let kept = broadcasts.removals[*place as usize];
+                    over = Some(kept);
+                    let upto = upto(&kept);
+                    if upto == next {
+                        continue;
+                    }
+                    (upto, upto, kept)
+                }
             };
             let (name, what) = (view.name(*process), text(view, (*sender, from)));
             // What comes again is B3's to see.
@@ -43,8 +58,9 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
                 }
                 return example.event(&kept.event, kept.origin).violated();
             }
-            let convict = convicted.filter(|(index, _)| to >= *index && matches!(step, Step::Delivered(_)));
-            if let Some((_, evidence)) = convict {
+            let convict = convicted.filter(|(index, _)| to >= *index && agreed.is_none_or(|agreed| to >= agreed));
+            let ended = convict.map(|(_, evidence)| evidence).or(over);
+            if let Some(evidence) = ended.filter(|_| matches!(step, Step::Delivered(_))) {
                 let summary = format!("{name} delivered {what} after its sender's stream had ended");
                 let example = view.example(summary).event(&evidence.event, evidence.origin);
                 return example.event(&kept.event, kept.origin).violated();
@@ -53,4 +69,9 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         }
     }
     if broadcasts.deliveries.is_empty() { Verdict::NotChecked(NO_DELIVERIES) } else { Verdict::Ok }
+}
+
+/// Where the stream of a removed process ended.
+fn upto(removal: &Kept) -> u64 {
+    if let EventKind::Removed { upto, .. } = removal.event.kind { upto } else { 0 }
 }

@@ -261,7 +261,7 @@ impl<F: Fabric> Correct<F> {
                         proven: evidence.proven,
                     });
                 }
-                Notice::Refused(..) => {}
+                Notice::Refused(..) | Notice::Removed(..) => {}
             }
         });
         self.history.check()?;

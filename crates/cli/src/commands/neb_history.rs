@@ -70,6 +70,7 @@ impl NebHistory {
                 let (sender, index, proven) = (stream(evidence.sender), evidence.index, evidence.proven);
                 EventKind::Equivocation { sender, index, hash, other, proven }
             }
+            Notice::Removed(sender, upto) => EventKind::Removed { sender: stream(*sender), upto: *upto },
             Notice::Refused(..) => return,
         };
         self.event(now_ns(), kind);

@@ -45,6 +45,11 @@ enum Told<'a> {
         sender: &'a str,
         why: String,
     },
+    /// An operator removed the sender; its stream ends before this index, here as everywhere.
+    Removed {
+        sender: &'a str,
+        index: u64,
+    },
 }
 
 pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
@@ -273,5 +278,6 @@ fn told<'a>(names: &[&'a str], notice: &Notice<'_>) -> Told<'a> {
             proven: evidence.proven,
         },
         Notice::Refused(sender, why) => Told::Refused { sender: name(*sender), why: why.to_string() },
+        Notice::Removed(sender, index) => Told::Removed { sender: name(*sender), index: *index },
     }
 }

@@ -89,6 +89,12 @@ impl<F: Fabric> Endpoint<F> {
         self.words(self.regions.controls[peer.index()])
     }
 
+    /// What a process may use here, in mode `all`: it writes two regions and reads one.
+    pub(crate) fn reached_by(&self, peer: ProcessId) -> impl Iterator<Item = RegionId> {
+        let Regions { broadcasts, registers, controls, .. } = &self.regions;
+        [broadcasts[peer.index()], controls[peer.index()], registers[self.me.index()]].into_iter().flatten()
+    }
+
     #[inline]
     fn words(&self, region: Option<RegionId>) -> &[Word] {
         region.map_or(&[], |region| self.fabric.memory(region))

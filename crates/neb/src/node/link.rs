@@ -41,6 +41,8 @@ pub(crate) struct Link {
     pub(crate) peer: ProcessId,
     pub(crate) qp: QpId,
     pub(crate) ready: bool,
+    /// The peer is fenced: nothing is posted any more.
+    pub(crate) closed: bool,
     /// How often it broke: the suspicions of this peer.
     pub(crate) suspicions: u64,
     /// Counts connections; part of every work-request id.
@@ -58,6 +60,7 @@ impl Link {
             peer,
             qp,
             ready: false,
+            closed: false,
             suspicions: 0,
             epoch: 0,
             queue: SendQueue::new(depth),
@@ -143,7 +146,13 @@ impl Link {
 
     /// The queue pair is ready, with empty queues.
     pub(crate) fn connected(&mut self) {
-        self.ready = true;
+        self.ready = !self.closed;
+        self.forget();
+    }
+
+    /// The peer is fenced. What is awaited never comes.
+    pub(crate) fn close(&mut self) {
+        (self.ready, self.closed) = (false, true);
         self.forget();
     }
 

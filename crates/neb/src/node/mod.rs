@@ -8,6 +8,7 @@ mod link;
 mod own;
 mod publish;
 mod read;
+mod removal;
 mod scan;
 mod stream;
 
@@ -90,6 +91,8 @@ pub enum Notice<'a> {
     Skip(ProcessId, u64),
     /// A sender's sealed value breaks the protocol; nothing more of it is taken.
     Refused(ProcessId, Refused),
+    /// An operator removed this process; its stream has ended here, as everywhere, before this index.
+    Removed(ProcessId, u64),
 }
 
 /// Counters of one node.
@@ -132,7 +135,7 @@ pub struct Node<F: Fabric> {
     scratch: Vec<u64>,
     counts: Counts,
     completions: [Completion; 32],
-    removed: crate::ProcessSet,
+    removal: removal::Changes,
 }
 
 const NO_COMPLETION: Completion =
@@ -166,7 +169,7 @@ impl<F: Fabric> Node<F> {
             authority,
             counts: Counts::default(),
             completions: [NO_COMPLETION; 32],
-            removed: crate::ProcessSet::EMPTY,
+            removal: removal::Changes::new(&config, me),
         })
     }
 
@@ -199,10 +202,10 @@ impl<F: Fabric> Node<F> {
         &mut self.end.fabric
     }
 
-    /// Whether all queue pairs are ready.
+    /// Whether all queue pairs are ready, but those to processes that are fenced.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.end.links.iter().flatten().all(|link| link.ready)
+        self.end.links.iter().flatten().all(|link| link.ready || link.closed)
     }
 
     /// How often the queue pair to a peer broke.
@@ -248,7 +251,7 @@ impl<F: Fabric> Node<F> {
             match event {
                 Event::Connected { qp, .. } => self.connected(qp),
                 Event::Disconnected { qp, .. } => self.disconnected(qp),
-                Event::Revoked { .. } => {}
+                Event::Revoked { region, peer } => self.revoked(region, peer),
             }
         }
         any
@@ -278,7 +281,7 @@ impl<F: Fabric> Node<F> {
         for stream in self.streams.iter_mut().flatten() {
             stream.replay.suspect(id);
         }
-        if self.end.fabric.state(qp) == QpState::Error && !self.removed.contains(id) {
+        if self.end.fabric.state(qp) == QpState::Error && !self.removal.is_fenced(id) {
             // Refused only if it is not broken, and then there is nothing to reset.
             let _ = self.end.fabric.reset(qp);
         }
@@ -302,6 +305,7 @@ impl<F: Fabric> Node<F> {
         worked |= self.poll_pushed(notify);
         worked |= self.poll_read_cq(notify);
         worked |= self.deliver(notify);
+        worked |= self.tell_removed(notify);
         worked |= self.post_broadcasts();
         worked |= self.post_reads();
         self.post_credits(!worked);

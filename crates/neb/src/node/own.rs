@@ -103,7 +103,7 @@ impl<F: Fabric> Node<F> {
         if payload.len() > limit {
             return Err(BroadcastError::TooLong { bytes: payload.len(), limit });
         }
-        if self.removed.contains(self.end.me) {
+        if self.removal.has_left() {
             return Err(BroadcastError::Removed);
         }
         if !self.has_room(now_ns) {
@@ -151,13 +151,13 @@ impl<F: Fabric> Node<F> {
 
     /// Writes own broadcasts to everybody who has not got them.
     pub(super) fn post_broadcasts(&mut self) -> bool {
-        let Node { end, own, counts, removed, .. } = self;
+        let Node { end, own, counts, .. } = self;
         let inline = end.fabric.capabilities().inline_bytes;
         let next = own.stream.next();
         let mut worked = false;
         for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me) {
             let posted = &mut own.posted[link.peer.index()];
-            if *posted == next || !link.ready || removed.contains(link.peer) {
+            if *posted == next || !link.ready {
                 continue;
             }
             // What is more than a window old lies in no slot any more.

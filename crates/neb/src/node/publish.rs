@@ -14,7 +14,7 @@ use crate::{Layout, Mode};
 impl<F: Fabric> Node<F> {
     /// Writes registers to every host that keeps them (mode `quorum`).
     pub(super) fn post_registers(&mut self) -> bool {
-        let Node { end, streams, counts, removed, .. } = self;
+        let Node { end, streams, counts, .. } = self;
         if end.config.mode == Mode::All {
             return false;
         }
@@ -23,7 +23,7 @@ impl<F: Fabric> Node<F> {
             let Some(stream) = &mut streams[sender.index()] else { continue };
             let next = stream.replay.next();
             for host in stream.replay.hosts().iter() {
-                if stream.at[host.index()].posted == next || removed.contains(host) {
+                if stream.at[host.index()].posted == next {
                     continue;
                 }
                 let Some(mut link) = end.links[host.index()].take() else { continue };

@@ -64,7 +64,7 @@ impl Ask {
 impl<F: Fabric> Node<F> {
     /// Begins rounds and posts their READs.
     pub(super) fn post_reads(&mut self) -> bool {
-        let Node { end, streams, counts, removed, .. } = self;
+        let Node { end, streams, counts, .. } = self;
         let mut worked = false;
         for sender in end.config.everybody().without(end.me).iter() {
             let Some(stream) = &mut streams[sender.index()] else { continue };
@@ -75,7 +75,7 @@ impl<F: Fabric> Node<F> {
             }
             let Some(round) = stream.replay.round() else { continue };
             let serial = round.serial;
-            for host in stream.replay.hosts().iter().filter(|host| !removed.contains(*host)) {
+            for host in stream.replay.hosts().iter() {
                 let ask = &mut stream.at[host.index()].ask;
                 // What flies goes to memory that is looked at only when nothing flies there.
                 if ask.serial != serial && !ask.is_flying() {

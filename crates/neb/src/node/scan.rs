@@ -23,7 +23,7 @@ impl<F: Fabric> Node<F> {
         worked
     }
 
-    fn take_broadcast<N: FnMut(Notice<'_>)>(&mut self, sender: ProcessId, notify: &mut N) -> bool {
+    pub(super) fn take_broadcast<N: FnMut(Notice<'_>)>(&mut self, sender: ProcessId, notify: &mut N) -> bool {
         let Node { end, streams, scratch, authority, .. } = self;
         let Some(stream) = &mut streams[sender.index()] else { return false };
         if !stream.replay.has_room() {
@@ -139,6 +139,9 @@ impl<F: Fabric> Node<F> {
 
     /// Tells every outcome that is due.
     pub(super) fn deliver<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
+        if self.removal.has_left() {
+            return false;
+        }
         let mut worked = self.deliver_own(notify);
         for sender in self.end.config.everybody().without(self.end.me).iter() {
             while self.deliver_next(sender, notify) {

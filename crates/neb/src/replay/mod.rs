@@ -18,6 +18,7 @@
 //! - I5: `head` only grows, one outcome per index.
 //! - I6: who answered is a set of named processes; errors change no set.
 
+mod removed;
 mod round;
 
 use std::hash::Hash;
@@ -26,7 +27,7 @@ use stentor_fabric::ProcessId;
 
 use crate::authority::Authority;
 use crate::value::{Value, content};
-use crate::{Config, Mode, ProcessSet, planted};
+use crate::{Config, Cut, Mode, ProcessSet, planted};
 
 pub use round::{Round, Seen};
 
@@ -93,6 +94,8 @@ pub struct Replay {
     serial: u64,
     /// Nothing from this index on is ever delivered.
     ended: Option<u64>,
+    /// What an operator's removal of the sender decided; nothing above [`head`](Replay::head) has another outcome then.
+    fate: Option<Box<Cut>>,
     again: Option<u64>,
 }
 
@@ -112,6 +115,7 @@ impl Replay {
             round: None,
             serial: 0,
             ended: None,
+            fate: None,
             again: None,
         }
     }
@@ -300,7 +304,10 @@ impl Replay {
             let index = (self.head..self.next).rev().find(due)?;
             return Some(Outcome::Deliver(Value::trusted(&self.entry(index).value, self.config.signed)));
         }
-        if self.head == self.next || self.ended.is_some_and(|ended| self.head >= ended) {
+        if self.ended.is_some_and(|ended| self.head >= ended) {
+            return self.fated();
+        }
+        if self.head == self.next {
             return None;
         }
         let entry = self.entry(self.head);
@@ -344,16 +351,6 @@ impl Replay {
         self.members.remove(peer);
         if planted!(plant, ConflictNotSticky) {
             self.entries.iter_mut().for_each(|entry| entry.conflict.remove(peer));
-        }
-        self.settle_round();
-    }
-
-    /// An agreed and fenced view change took a member out (mode `all`): it need not answer any more. Conflicts that it
-    /// showed stay (I3).
-    pub fn remove_member(&mut self, member: ProcessId) {
-        self.members.remove(member);
-        if member == self.sender {
-            self.ended.get_or_insert(self.next);
         }
         self.settle_round();
     }

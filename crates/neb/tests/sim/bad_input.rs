@@ -86,6 +86,7 @@ fn unharmed(told: &[Vec<Told>], from: u64) -> Vec<String> {
         let wrong = |told: &&Told| match told {
             Told::Deliver(BAD, index, ..) => *index >= from,
             Told::Refused(sender, _) | Told::Skip(sender, _) | Told::Equivocation(sender, ..) => *sender != BAD,
+            Told::Removed(..) => true,
             Told::Deliver(..) => false,
         };
         assert_eq!(told.iter().find(wrong), None, "p{me}");

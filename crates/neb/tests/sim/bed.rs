@@ -13,6 +13,7 @@ pub(crate) enum Told {
     Equivocation(u16, u64, bool),
     Skip(u16, u64),
     Refused(u16, String),
+    Removed(u16, u64),
 }
 
 pub(crate) struct Process {
@@ -47,6 +48,7 @@ impl Actor for Process {
                     }
                     Notice::Skip(sender, index) => Told::Skip(sender.0, index),
                     Notice::Refused(sender, refused) => Told::Refused(sender.0, refused.to_string()),
+                    Notice::Removed(sender, upto) => Told::Removed(sender.0, upto),
                 },
             ));
         });

@@ -3,4 +3,5 @@
 mod bad_input;
 mod bed;
 mod hops;
+mod removal;
 mod runs;

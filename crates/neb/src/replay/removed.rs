@@ -1,0 +1,77 @@
+//! What becomes of a stream when a member, or its sender, is removed (mode `all`).
+
+use stentor_fabric::ProcessId;
+
+use super::{Outcome, Replay};
+use crate::value::{Value, content};
+use crate::{Cut, Holding, planted};
+
+impl Replay {
+    /// The sender can write no more, and everything that it wrote was taken: from now on nothing has an outcome until it is
+    /// [decided](Replay::decide). Returns what this process has of the stream.
+    pub fn freeze(&mut self) -> Holding {
+        let kept = self.next.saturating_sub(u64::from(self.config.window));
+        let values = (kept..self.next).filter(|index| self.has_register(*index) && !self.entry(*index).lost);
+        let values = values.map(|index| (index, self.entry(index).value.clone())).collect();
+        let holding = Holding::Frozen { sender: self.sender, head: self.head, ended: self.ended, values };
+        if self.config.plant.freezes() {
+            self.ended = Some(self.head);
+            self.round = None;
+        }
+        holding
+    }
+
+    /// Whether a decision about this stream can be taken over: otherwise the first index at which it is not the sender's,
+    /// or not what this process delivered.
+    ///
+    /// # Errors
+    /// That index.
+    pub fn may_decide(&self, cut: &Cut) -> Result<(), u64> {
+        if cut.upto < self.head {
+            return Err(cut.upto);
+        }
+        let delivered = cut.values.iter().filter(|(index, _)| *index < self.head && self.has_register(*index));
+        let mut delivered = delivered.filter(|(index, _)| !self.entry(*index).lost);
+        let same = |index: u64, words: &[u64]| {
+            content(&self.entry(index).value, self.config.signed) == content(words, self.config.signed)
+        };
+        delivered.find(|(index, words)| !same(*index, words)).map_or(Ok(()), |(index, _)| Err(*index))
+    }
+
+    /// The sender is removed, and its stream ends so.
+    pub fn decide(&mut self, cut: &Cut) {
+        if !self.config.plant.freezes() {
+            return;
+        }
+        let own = planted!(self.config.plant, RemovalOwnCut);
+        let upto = if own { self.head } else { cut.upto };
+        self.ended = Some(self.head);
+        self.fate = Some(Box::new(Cut { upto, ..cut.clone() }));
+    }
+
+    /// The outcome of an index that was decided.
+    #[cold]
+    pub(super) fn fated(&self) -> Option<Outcome<'_>> {
+        let fate = self.fate.as_ref().filter(|fate| self.head < fate.upto)?;
+        let value = fate.values.binary_search_by_key(&self.head, |(index, _)| *index);
+        Some(match value {
+            Ok(place) => Outcome::Deliver(Value::trusted(&fate.values[place].1, self.config.signed)),
+            Err(_) => Outcome::Skip(self.head),
+        })
+    }
+
+    /// Where the stream of a removed sender ended, once everything below has an outcome here.
+    #[must_use]
+    pub fn is_over(&self) -> Option<u64> {
+        if !self.config.plant.freezes() {
+            return Some(self.head);
+        }
+        self.fate.as_ref().map(|fate| fate.upto).filter(|upto| self.head >= *upto)
+    }
+
+    /// An agreed and fenced view change took a member out: it need not answer any more. Conflicts that it showed stay (I3).
+    pub fn remove_member(&mut self, member: ProcessId) {
+        self.members.remove(member);
+        self.settle_round();
+    }
+}
