@@ -88,6 +88,12 @@ pub(crate) enum NebCommand {
     /// Run one process of the broadcast of `[neb]`: standard input is broadcast line by line, what happens goes to standard
     /// output, one JSON document per line, until SIGINT or SIGTERM
     Run(NebRun),
+    /// Remove processes that have stopped from a broadcast of mode `all`, where everybody must answer: all that remain agree
+    /// on what was delivered of whom, shut the removed out, and go on without them
+    ///
+    /// Everybody that remains must be running, on this host, and be a majority. A process that still runs is told to end.
+    /// If the command ends early, run it again.
+    Remove(NebRemove),
     /// Print the public key of a secret one, for `keys` in `[neb]`
     Key {
         /// The secret key: 64 hexadecimal digits; made if it does not exist
@@ -121,6 +127,18 @@ pub(crate) struct NebRun {
     pub(crate) history: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) roce: OnRoce,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NebRemove {
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// The processes to remove
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', required = true)]
+    pub(crate) id: Vec<String>,
+    /// Longest time until all that remain have agreed, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
 }
 
 #[derive(Subcommand, Debug)]

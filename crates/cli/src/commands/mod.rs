@@ -13,6 +13,7 @@ mod man;
 mod neb;
 mod neb_history;
 mod neb_key;
+mod neb_remove;
 mod neb_run;
 mod node;
 mod roce;
@@ -56,6 +57,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Bench(command) => bench::run(command, output),
         Command::Roce(command) => roce::run(command, output),
         Command::Neb(NebCommand::Run(args)) => neb_run::run(args, output),
+        Command::Neb(NebCommand::Remove(args)) => neb_remove::run(args, output),
         Command::Neb(NebCommand::Key { file }) => neb_key::run(file, output),
         Command::Neb(NebCommand::Process { errand }) => neb::process(errand),
         Command::Doctor => doctor::run(output),

@@ -1,19 +1,20 @@
 //! `stentor neb run`: one process of the broadcast that `cluster.toml` describes.
 
 use std::io::{BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::{FabricKind, NebConfig};
-use stentor::runtime::{Hosted, ShmFabric, now_ns};
+use stentor::runtime::{Hosted, Plan, ShmFabric, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
-use stentor_fabric_shm::ShmConfig;
-use stentor_neb::{Authority, Node, Notice};
+use stentor_fabric_shm::{Place, ShmConfig};
+use stentor_neb::{Authority, Mode, Node, Notice};
 
 use super::neb_history::NebHistory;
+use super::neb_remove::Listening;
 use crate::args::{NebRun, OnRoce};
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Input, Interrupt, Line, Lines};
@@ -70,10 +71,30 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     if config.fabric() == FabricKind::Roce {
         let seat = live::roce_seat(&args.config, *bind, network);
         let fabric = plan.neb_roce(neb, me, &seat).map_err(|error| live::unstarted(error, &args.config))?;
-        return serve(args, config, neb, fabric, authority, output);
+        let place = beside(args, &plan, me, output);
+        return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     live::refuse_network(*bind, network, args.config.display())?;
-    serve(args, config, neb, shm(config, neb, me, args)?, authority, output)
+    let fabric = shm(config, neb, me, args)?;
+    let path = fabric.beside();
+    serve(args, config, neb, fabric, authority, Some(path), output)
+}
+
+/// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well.
+fn beside(args: &NebRun, plan: &Plan, me: ProcessId, output: Output) -> Option<Place> {
+    let directory = live::directory(args.directory.as_ref());
+    match Place::take(directory, &meeting_name(plan), me, &args.id) {
+        Ok(place) => Some(place),
+        Err(error) => {
+            output.note(&format!("{}: `stentor neb remove` cannot ask this process: {error}", args.id));
+            None
+        }
+    }
+}
+
+/// The directory in which the processes of a broadcast that run on this host meet.
+pub(super) fn meeting_name(plan: &Plan) -> String {
+    format!("{}.neb", live::meeting_name(plan))
 }
 
 /// A process's life, on any fabric.
@@ -83,16 +104,20 @@ fn serve<F: Hosted>(
     neb: &NebConfig,
     fabric: F,
     authority: Option<Authority>,
+    operator: Option<PathBuf>,
     output: Output,
 ) -> Result<Verdict, Failure> {
     let group = &config.groups()[neb.group()];
     let names: Vec<&str> = group.members().iter().map(|member| member.id()).collect();
     let interrupt = Interrupt::catch()?;
+    // In the other modes nobody waits for who has stopped.
+    let operator = operator.filter(|_| neb.config().mode == Mode::All);
+    let operator = operator.map(|path| Listening::at(&path, config.fingerprint())).transpose()?;
     let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| failed(&error))?;
     output.note(&format!("{}: {}, quorum {}", args.id, neb.config().mode, neb.config().quorum()));
     // Only now: another process with this id may be writing that file.
     let history = args.history.as_deref().map(|path| history(path, group.id(), &names, &node));
-    let mut serving = Serving { node, history: history.transpose()?, waiting: None, refusal: String::new() };
+    let mut serving = Serving { node, history: history.transpose()?, waiting: None, refusal: String::new(), operator };
     let served = serving.run(&names, &interrupt, |text| output.note(&format!("{}: {text}", args.id)));
     // What was recorded until it failed is worth having, too.
     if let Some(trouble) = serving.node.fabric_mut().next_trouble(true) {
@@ -100,6 +125,10 @@ fn serve<F: Hosted>(
     }
     serving.finish()?;
     served?;
+    if serving.node.has_left() {
+        let remedy = "it can take part again when the whole cluster starts anew";
+        return Err(Failure::run(format_args!("an operator removed `{}`", args.id), args.config.display(), remedy));
+    }
     Ok(Verdict::Good)
 }
 
@@ -141,6 +170,7 @@ fn failed(error: &dyn std::fmt::Display) -> Failure {
 
 fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) -> Result<ShmFabric, Failure> {
     let sized = neb.config();
+    // As `meeting_name` says.
     let name = format!("{}.neb", config.cluster());
     let shm = ShmConfig {
         directory: live::directory(args.directory.as_ref()),
@@ -159,6 +189,8 @@ struct Serving<F: Hosted> {
     waiting: Option<Vec<u8>>,
     /// What was said last of who is not let in.
     refusal: String,
+    /// Where operators ask.
+    operator: Option<Listening>,
 }
 
 impl<F: Hosted> Serving<F> {
@@ -168,7 +200,7 @@ impl<F: Hosted> Serving<F> {
         let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
         let (mut round, mut written) = (0_u64, Ok(()));
-        while !interrupt.came() {
+        while !interrupt.came() && !self.node.has_left() {
             round += 1;
             let mut worked = (round.is_multiple_of(64) || !self.node.is_connected()) && self.node.housekeep();
             let history = &mut self.history;
@@ -186,8 +218,15 @@ impl<F: Hosted> Serving<F> {
             if !worked {
                 out.flush().map_err(failed)?;
                 self.node.housekeep();
+                worked |= self.operator.as_ref().is_some_and(|operator| operator.round(&mut self.node));
                 self.refusals(&say);
                 self.flush_history();
+            }
+            if round.is_multiple_of(64) {
+                // Also where there is always something to do.
+                self.operator.iter().for_each(|operator| {
+                    operator.round(&mut self.node);
+                });
             }
             self.check_history()?;
             let slept = backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(5));

@@ -4,7 +4,7 @@
 //! Whoever asks must be this user; so must whoever answers. Both sides read a bounded number of bytes for a bounded time.
 //! A thread takes the questions; the node's loop answers them between two rounds.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,12 +15,21 @@ use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a question or an answer, at most.
-const LONGEST: u64 = 4096;
 /// How long the other side may take to read or to write.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the node's loop may take to answer.
 const ANSWERING: Duration = Duration::from_secs(5);
+
+/// A kind of questions.
+pub(crate) trait Asks: Serialize + DeserializeOwned + Send + 'static {
+    /// What is said to them.
+    type Answer: Serialize + DeserializeOwned + Send + 'static;
+    /// Bytes of a question or an answer, at most.
+    const LONGEST: u64;
+
+    /// Why there is no other answer.
+    fn refuse(why: String) -> Self::Answer;
+}
 
 /// What a node is asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -70,23 +79,32 @@ pub(crate) enum Answer {
     Refused(String),
 }
 
-/// A question that waits for its answer.
-pub(crate) struct Asked {
-    pub(crate) question: Question,
-    answer: SyncSender<Answer>,
+impl Asks for Question {
+    type Answer = Answer;
+    const LONGEST: u64 = 4096;
+
+    fn refuse(why: String) -> Answer {
+        Answer::Refused(why)
+    }
 }
 
-impl Asked {
+/// A question that waits for its answer.
+pub(crate) struct Asked<Q: Asks = Question> {
+    pub(crate) question: Q,
+    answer: SyncSender<Q::Answer>,
+}
+
+impl<Q: Asks> Asked<Q> {
     /// Whoever asked may be gone.
-    pub(crate) fn answer(self, answer: Answer) {
+    pub(crate) fn answer(self, answer: Q::Answer) {
         let _ = self.answer.try_send(answer);
     }
 }
 
 /// The node's side.
-pub(crate) struct Control(Receiver<Asked>);
+pub(crate) struct Control<Q: Asks = Question>(Receiver<Asked<Q>>);
 
-impl Control {
+impl<Q: Asks> Control<Q> {
     /// Listens at a new path in a directory that is this user's alone.
     pub(crate) fn listen(path: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(path)?;
@@ -97,12 +115,12 @@ impl Control {
 
     /// The next question, if there is one.
     #[inline]
-    pub(crate) fn next(&self) -> Option<Asked> {
+    pub(crate) fn next(&self) -> Option<Asked<Q>> {
         self.0.try_recv().ok()
     }
 }
 
-fn serve(listener: &UnixListener, asked: &SyncSender<Asked>) {
+fn serve<Q: Asks>(listener: &UnixListener, asked: &SyncSender<Asked<Q>>) {
     loop {
         match listener.accept() {
             // Whoever goes away, says nothing or something else harms nobody but itself.
@@ -115,15 +133,15 @@ fn serve(listener: &UnixListener, asked: &SyncSender<Asked>) {
     }
 }
 
-fn converse(stream: &UnixStream, asked: &SyncSender<Asked>) -> io::Result<()> {
+fn converse<Q: Asks>(stream: &UnixStream, asked: &SyncSender<Asked<Q>>) -> io::Result<()> {
     prepare(stream)?;
-    let answer = match receive(stream) {
-        Err(error) => Answer::Refused(format!("no question: {error}")),
+    let answer = match receive(stream, Q::LONGEST) {
+        Err(error) => Q::refuse(format!("no question: {error}")),
         Ok(question) => {
             let (answer, answered) = sync_channel(1);
             let gone = |_| io::Error::other("the node is stopping");
             asked.send(Asked { question, answer }).map_err(gone)?;
-            let late = |_| Answer::Refused("the node is busy: nothing is known of what becomes of this".to_owned());
+            let late = |_| Q::refuse("the node is busy: nothing is known of what becomes of this".to_owned());
             answered.recv_timeout(ANSWERING).unwrap_or_else(late)
         }
     };
@@ -148,22 +166,19 @@ fn send(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
 }
 
 /// One line; what follows is never read.
-fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<T> {
+fn receive<T: DeserializeOwned>(stream: &UnixStream, longest: u64) -> io::Result<T> {
     let mut line = Vec::new();
-    let mut input = stream.take(LONGEST);
-    let mut byte = [0];
-    while line.last() != Some(&b'\n') {
-        if input.read(&mut byte)? == 0 {
-            let what = if input.limit() == 0 { "longer than anything is" } else { "it ended early" };
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-        line.push(byte[0]);
+    let mut input = BufReader::new(stream.take(longest));
+    input.read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        let what = if line.len() as u64 == longest { "longer than anything is" } else { "it ended early" };
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     serde_json::from_slice(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Asks the process that listens at one of these paths. `None` if nobody does.
-pub(crate) fn ask(paths: &[PathBuf], question: &Question) -> io::Result<Option<Answer>> {
+pub(crate) fn ask<Q: Asks>(paths: &[PathBuf], question: &Q) -> io::Result<Option<Q::Answer>> {
     for path in paths {
         let stream = match UnixStream::connect(path) {
             Ok(stream) => stream,
@@ -176,7 +191,7 @@ pub(crate) fn ask(paths: &[PathBuf], question: &Question) -> io::Result<Option<A
         prepare(&stream)?;
         stream.set_read_timeout(Some(PATIENCE + ANSWERING))?;
         send(&stream, question)?;
-        return receive(&stream).map(Some).map_err(|error| match error.kind() {
+        return receive(&stream, Q::LONGEST).map(Some).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 io::Error::new(error.kind(), format!("no answer for {:?}", PATIENCE + ANSWERING))
             }
@@ -212,7 +227,7 @@ mod tests {
     }
 
     fn said(stream: &UnixStream) -> String {
-        match receive(stream).unwrap() {
+        match receive(stream, Question::LONGEST).unwrap() {
             Answer::Refused(why) => why,
             other => panic!("{other:?}"),
         }
@@ -222,9 +237,9 @@ mod tests {
     fn questions_are_answered_and_nonsense_is_refused_and_harms_nobody() {
         let place = Place::new("nonsense");
         assert_eq!(ask(&[place.path()], &Question::Show).unwrap(), None, "nobody is there");
-        let control = Control::listen(&place.path()).unwrap();
+        let control: Control = Control::listen(&place.path()).unwrap();
         let lines = ["\n".to_owned(), "{}\n".into(), "\"show\" 7\n".into(), "\u{ff}\n".into()];
-        for line in lines.iter().chain([&"x".repeat(LONGEST as usize + 9)]) {
+        for line in lines.iter().chain([&"x".repeat(Question::LONGEST as usize + 9)]) {
             let stream = UnixStream::connect(place.path()).unwrap();
             // It may have hung up before it read all of it.
             let _ = (&stream).write_all(line.as_bytes());

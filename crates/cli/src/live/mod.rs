@@ -7,7 +7,7 @@ mod lines;
 mod place;
 mod signals;
 
-pub(crate) use control::{Answer, Control, Question, Standing, ask};
+pub(crate) use control::{Answer, Asks, Control, Question, Standing, ask};
 pub(crate) use failure::unstarted;
 pub(crate) use latency::{Latency, Micros};
 pub(crate) use lines::{Input, Line, Lines};

@@ -9,6 +9,7 @@ mod doctor;
 mod documents;
 mod neb;
 mod neb_history;
+mod neb_remove;
 mod roce;
 mod sim;
 mod support;

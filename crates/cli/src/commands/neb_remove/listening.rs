@@ -1,0 +1,43 @@
+//! A process's side: what an operator asks is answered between two rounds.
+
+use std::path::Path;
+
+use stentor::runtime::Hosted;
+use stentor_neb::Node;
+
+use super::words::{Answer, Question};
+use crate::failure::Failure;
+use crate::live::{Asks, Control};
+
+/// Where a process of the broadcast listens for operators.
+pub(crate) struct Listening {
+    control: Control<Question>,
+    /// The configuration's.
+    fingerprint: u64,
+}
+
+impl Listening {
+    /// Listens beside the process's socket.
+    pub(crate) fn at(path: &Path, fingerprint: u64) -> Result<Self, Failure> {
+        let control = Control::listen(path).map_err(|error| {
+            let what = format_args!("cannot listen for `stentor neb remove`: {error}");
+            let remedy = "raise the limits of open files and threads, or choose another directory";
+            Failure::run(what, path.display(), remedy)
+        })?;
+        Ok(Listening { control, fingerprint })
+    }
+
+    /// Answers what was asked. Whether anything was.
+    pub(crate) fn round<F: Hosted>(&self, node: &mut Node<F>) -> bool {
+        let Some(asked) = self.control.next() else { return false };
+        let Question { fingerprint, ask } = &asked.question;
+        let answer = if *fingerprint == self.fingerprint {
+            // What a sender breaks shows in the next round as well: its stream has ended then.
+            Answer::of(node.ask(&ask.meant(), &mut |_| {}))
+        } else {
+            Question::refuse("it was started with another configuration".to_owned())
+        };
+        asked.answer(answer);
+        true
+    }
+}
