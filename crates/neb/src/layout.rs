@@ -38,6 +38,8 @@ const REGISTERS: u16 = 0x200;
 pub struct Layout {
     processes: u64,
     window: u64,
+    /// Of a window that is a power of two, the exponent: divisions are slow.
+    shift: Option<u32>,
     slot_bytes: u64,
     value_bytes: usize,
     signed: bool,
@@ -50,6 +52,7 @@ impl Layout {
         Layout {
             processes: config.processes as u64,
             window: u64::from(config.window),
+            shift: config.window.is_power_of_two().then(|| config.window.trailing_zeros()),
             slot_bytes: config.slot_bytes(),
             value_bytes: config.value_bytes(),
             signed: config.signed,
@@ -70,17 +73,24 @@ impl Layout {
     #[inline]
     #[must_use]
     pub fn slot(&self, index: u64) -> u64 {
-        index % self.window
+        match self.shift {
+            Some(shift) => index & ((1 << shift) - 1),
+            None => index % self.window,
+        }
     }
 
     /// The lap of an index.
     #[inline]
     #[must_use]
     pub fn lap(&self, index: u64) -> u64 {
-        index / self.window + 1
+        1 + match self.shift {
+            Some(shift) => index >> shift,
+            None => index / self.window,
+        }
     }
 
     /// Bytes of a slot.
+    #[inline]
     #[must_use]
     pub fn slot_bytes(&self) -> u64 {
         self.slot_bytes

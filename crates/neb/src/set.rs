@@ -19,23 +19,27 @@ impl ProcessSet {
     ///
     /// # Panics
     /// If `n` is above [`ProcessSet::CAPACITY`].
+    #[inline]
     #[must_use]
     pub const fn first(n: usize) -> Self {
         assert!(n <= Self::CAPACITY, "sets hold processes below 64");
-        if n == 64 { ProcessSet(u64::MAX) } else { ProcessSet((1 << n) - 1) }
+        ProcessSet(!u64::MAX.unbounded_shl(n as u32))
     }
 
     /// Adds a process below 64; others are never members.
+    #[inline]
     pub fn insert(&mut self, process: ProcessId) {
         self.0 |= Self::bit(process);
     }
 
     /// Takes a process out.
+    #[inline]
     pub fn remove(&mut self, process: ProcessId) {
         self.0 &= !Self::bit(process);
     }
 
     /// The set without a process.
+    #[inline]
     #[must_use]
     pub const fn without(self, process: ProcessId) -> Self {
         ProcessSet(self.0 & !Self::bit(process))
@@ -87,6 +91,7 @@ impl ProcessSet {
     }
 
     /// The processes, in rising order.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = ProcessId> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -98,8 +103,9 @@ impl ProcessSet {
         })
     }
 
+    #[inline]
     const fn bit(process: ProcessId) -> u64 {
-        if process.0 < 64 { 1 << process.0 } else { 0 }
+        1_u64.unbounded_shl(process.0 as u32)
     }
 }
 

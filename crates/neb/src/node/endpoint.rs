@@ -6,7 +6,7 @@ use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec};
 use super::NodeError;
 use super::link::Link;
 use crate::layout::{BROADCAST, CONTROL, STAGING};
-use crate::{Config, Layout, Mode};
+use crate::{Config, Layout, Mode, ProcessSet};
 
 /// The regions and queue pairs of one process.
 #[derive(Debug)]
@@ -16,6 +16,10 @@ pub struct Endpoint<F: Fabric> {
     pub(crate) layout: Layout,
     pub(crate) salt: u64,
     pub(crate) me: ProcessId,
+    /// Everybody else.
+    pub(crate) others: ProcessSet,
+    /// The longest record that goes inline, bytes.
+    pub(crate) inline_bytes: u32,
     /// By process; none to oneself in mode `all`.
     pub(crate) links: Vec<Option<Link>>,
     regions: Regions,
@@ -68,7 +72,21 @@ impl<F: Fabric> Endpoint<F> {
         for peer in config.everybody().iter() {
             links.push(linked(peer).then(|| Link::open(&mut fabric, peer)).transpose()?);
         }
-        Ok(Endpoint { fabric, config, layout, salt, me, links, regions, staging, scratch, registered })
+        let (others, inline_bytes) = (config.everybody().without(me), fabric.capabilities().inline_bytes);
+        Ok(Endpoint {
+            fabric,
+            config,
+            layout,
+            salt,
+            me,
+            others,
+            inline_bytes,
+            links,
+            regions,
+            staging,
+            scratch,
+            registered,
+        })
     }
 
     /// The words of the buffer that a sender writes here.

@@ -86,6 +86,7 @@ impl Link {
         Some(region)
     }
 
+    /// `staged`: what is posted from must be known to have been read before it is written over.
     fn post<F: Fabric>(&mut self, fabric: &mut F, verb: Verb<'_>, done: Option<Done>, staged: bool) -> bool {
         let signalled = done.is_some() || staged || self.queue.signal_next();
         let id = self.epoch << EPOCH_SHIFT | self.queue.next_id();
@@ -94,11 +95,16 @@ impl Link {
             self.ready = false;
             return false;
         }
+        self.await_done(signalled, done);
+        true
+    }
+
+    #[inline]
+    fn await_done(&mut self, signalled: bool, done: Option<Done>) {
         let number = self.queue.posted(signalled);
         if let Some(done) = done {
             self.awaited.push_back((number, done));
         }
-        true
     }
 
     /// Posts a WRITE; whether the queue pair took it.
@@ -110,8 +116,17 @@ impl Link {
         target: RemoteSpan,
         done: Option<Done>,
     ) -> bool {
-        let staged = matches!(source, Source::Region(_));
-        self.post(fabric, Verb::Write { source, target }, done, staged)
+        let Source::Inline(data) = source else {
+            return self.post(fabric, Verb::Write { source, target }, done, true);
+        };
+        let signalled = done.is_some() || self.queue.signal_next();
+        let id = self.epoch << EPOCH_SHIFT | self.queue.next_id();
+        if fabric.write_inline(self.qp, id, data, target, signalled).is_err() {
+            self.ready = false;
+            return false;
+        }
+        self.await_done(signalled, done);
+        true
     }
 
     /// Posts a READ; whether the queue pair took it. Without `done`, a later completion speaks for it.

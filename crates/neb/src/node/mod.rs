@@ -135,6 +135,8 @@ pub struct Node<F: Fabric> {
     scratch: Vec<u64>,
     counts: Counts,
     completions: [Completion; 32],
+    /// Senders of whose streams something may be to do besides looking for the next broadcast.
+    busy: crate::ProcessSet,
     removal: removal::Changes,
 }
 
@@ -165,6 +167,7 @@ impl<F: Fabric> Node<F> {
             // A slot's: what is sealed and too long is told then, and not taken for torn.
             scratch: vec![0; end.layout.slot_bytes() as usize / WORD],
             by_qp,
+            busy: end.others,
             end,
             authority,
             counts: Counts::default(),
@@ -280,6 +283,7 @@ impl<F: Fabric> Node<F> {
         self.rewind(id);
         for stream in self.streams.iter_mut().flatten() {
             stream.replay.suspect(id);
+            stream.patience.ends();
         }
         if self.end.fabric.state(qp) == QpState::Error && !self.removal.is_fenced(id) {
             // Refused only if it is not broken, and then there is nothing to reset.
@@ -290,6 +294,7 @@ impl<F: Fabric> Node<F> {
     /// Everything to this peer starts over from what is known to be there.
     fn rewind(&mut self, peer: ProcessId) {
         self.own.rewind(peer);
+        self.busy = self.end.others;
         for stream in self.streams.iter_mut().flatten() {
             stream.rewind(peer);
         }
@@ -301,15 +306,31 @@ impl<F: Fabric> Node<F> {
         let mut worked = self.poll_completions();
         worked |= self.poll_credits();
         worked |= self.poll_bcast_bufs(notify);
-        worked |= self.post_registers();
+        if self.post_registers() {
+            worked = true;
+            if !self.end.config.fast_path {
+                // What is complete is read at once; some fabrics complete at once.
+                self.poll_completions();
+            }
+        }
         worked |= self.poll_pushed(notify);
         worked |= self.poll_read_cq(notify);
         worked |= self.deliver(notify);
         worked |= self.tell_removed(notify);
         worked |= self.post_broadcasts();
-        worked |= self.post_reads();
+        if self.post_reads() {
+            worked = true;
+            if self.poll_completions() && self.poll_read_cq(notify) {
+                self.deliver(notify);
+            }
+        }
         self.post_credits(!worked);
         self.end.fabric.flush();
+        for sender in self.busy.iter() {
+            if self.streams[sender.index()].as_ref().is_none_or(Stream::is_at_rest) {
+                self.busy.remove(sender);
+            }
+        }
         worked
     }
 
@@ -326,12 +347,15 @@ impl<F: Fabric> Node<F> {
                 self.counts.denials += u64::from(status == Status::RemoteAccess);
             }
         }
+        if count == 0 {
+            return false;
+        }
         for peer in 0..self.end.links.len() {
             while let Some(done) = self.end.links[peer].as_mut().and_then(link::Link::next_done) {
                 self.done(ProcessId(peer as u16), done);
             }
         }
-        count > 0
+        true
     }
 
     fn done(&mut self, peer: ProcessId, done: Done) {

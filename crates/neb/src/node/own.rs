@@ -20,6 +20,8 @@ pub(super) struct Own {
     records: Records,
     /// By peer: the next index to write there.
     posted: Vec<u64>,
+    /// Everything below was posted to everybody, whoever that is.
+    posted_everywhere: u64,
     /// By peer.
     credits: Vec<SlotReader>,
     /// By peer: the newest credit, believed or not.
@@ -83,6 +85,7 @@ impl Own {
             seal: broadcast_seal(config, me, salt),
             records: Records::new(layout, config.window),
             posted: vec![0; config.processes],
+            posted_everywhere: 0,
             claimed: vec![0; config.processes],
             credits: config.everybody().iter().map(|peer| SlotReader::new(credit_seal(peer, salt))).collect(),
         }
@@ -90,6 +93,7 @@ impl Own {
 
     pub(super) fn rewind(&mut self, peer: ProcessId) {
         self.posted[peer.index()] = self.stream.written_at(peer);
+        self.posted_everywhere = 0;
     }
 }
 
@@ -99,6 +103,18 @@ impl<F: Fabric> Node<F> {
     /// # Errors
     /// See [`BroadcastError`].
     pub fn broadcast(&mut self, now_ns: u64, key: u64, payload: &[u8]) -> Result<u64, BroadcastError> {
+        let index = self.enqueue(now_ns, key, payload)?;
+        self.post_broadcasts();
+        self.end.fabric.flush();
+        Ok(index)
+    }
+
+    /// Like [`broadcast`](Node::broadcast), but it goes out with the next [`step`](Node::step), together with what was
+    /// enqueued before it: for who has several to broadcast.
+    ///
+    /// # Errors
+    /// See [`BroadcastError`].
+    pub fn enqueue(&mut self, now_ns: u64, key: u64, payload: &[u8]) -> Result<u64, BroadcastError> {
         let limit = self.end.config.payload_bytes;
         if payload.len() > limit {
             return Err(BroadcastError::TooLong { bytes: payload.len(), limit });
@@ -116,12 +132,10 @@ impl<F: Fabric> Node<F> {
         let bytes = value::encode(index, key, payload, self.authority.as_ref(), place);
         self.own.records.close(&self.own.seal, layout.lap(index), slot, bytes);
         let record = self.own.records.get(slot);
-        if record.len() * WORD > self.end.fabric.capabilities().inline_bytes as usize {
+        if record.len() * WORD > self.end.inline_bytes as usize {
             store(self.end.fabric.memory(self.end.staging), layout.ring_offset(index), record);
         }
         self.counts.broadcasts += 1;
-        self.post_broadcasts();
-        self.end.fabric.flush();
         Ok(index)
     }
 
@@ -146,18 +160,24 @@ impl<F: Fabric> Node<F> {
     }
 
     pub(super) fn is_staged(&self, words: usize) -> bool {
-        words * WORD > self.end.fabric.capabilities().inline_bytes as usize
+        words * WORD > self.end.inline_bytes as usize
     }
 
     /// Writes own broadcasts to everybody who has not got them.
     pub(super) fn post_broadcasts(&mut self) -> bool {
         let Node { end, own, counts, .. } = self;
-        let inline = end.fabric.capabilities().inline_bytes;
         let next = own.stream.next();
-        let mut worked = false;
+        if own.posted_everywhere == next {
+            return false;
+        }
+        let (inline, mut worked, mut everywhere) = (end.inline_bytes, false, next);
         for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me) {
             let posted = &mut own.posted[link.peer.index()];
-            if *posted == next || !link.ready {
+            if *posted == next {
+                continue;
+            }
+            everywhere = 0;
+            if !link.ready {
                 continue;
             }
             // What is more than a window old lies in no slot any more.
@@ -183,6 +203,7 @@ impl<F: Fabric> Node<F> {
                 worked = true;
             }
         }
+        own.posted_everywhere = everywhere;
         worked
     }
 
@@ -190,7 +211,11 @@ impl<F: Fabric> Node<F> {
     pub(super) fn poll_credits(&mut self) -> bool {
         let Node { end, own, .. } = self;
         let mut worked = false;
-        for peer in end.config.everybody().without(end.me).iter() {
+        // Of a peer that has freed everything there is no news.
+        for peer in end.others.iter() {
+            if own.stream.freed_by(peer) == own.stream.next() {
+                continue;
+            }
             if let Some([freed]) = own.credits[peer.index()].read(end.control_words(peer)) {
                 own.claimed[peer.index()] = freed;
                 own.stream.freed(peer, freed);

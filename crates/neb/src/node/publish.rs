@@ -14,12 +14,12 @@ use crate::{Layout, Mode};
 impl<F: Fabric> Node<F> {
     /// Writes registers to every host that keeps them (mode `quorum`).
     pub(super) fn post_registers(&mut self) -> bool {
-        let Node { end, streams, counts, .. } = self;
+        let Node { end, streams, counts, busy, .. } = self;
         if end.config.mode == Mode::All {
             return false;
         }
         let mut worked = false;
-        for sender in end.config.everybody().without(end.me).iter() {
+        for sender in busy.iter() {
             let Some(stream) = &mut streams[sender.index()] else { continue };
             let next = stream.replay.next();
             for host in stream.replay.hosts().iter() {
@@ -38,9 +38,10 @@ impl<F: Fabric> Node<F> {
 
     /// Tells senders what is free again: when it is a quarter of a window, or when there is nothing else to do.
     pub(super) fn post_credits(&mut self, idle: bool) {
-        let Node { end, streams, counts, .. } = self;
-        let ordered = end.fabric.capabilities().ordered_writes;
-        for stream in streams.iter_mut().flatten() {
+        let Node { end, streams, counts, busy, .. } = self;
+        for sender in busy.iter() {
+            let Some(stream) = &mut streams[sender.index()] else { continue };
+            let ordered = end.fabric.capabilities().ordered_writes;
             let head = stream.replay.head();
             let much = (head - stream.credited.min(head)) * 4 >= u64::from(end.config.window);
             if head <= stream.credited || !(idle || much) || (stream.credit_flying && !ordered) {
@@ -77,7 +78,7 @@ fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Strea
         stream.at[host.index()].posted = oldest;
         stream.replay.published(host, oldest);
     }
-    let inline = end.fabric.capabilities().inline_bytes;
+    let inline = end.inline_bytes;
     let mut writes = 0;
     while stream.at[host.index()].posted < next && link.has_room(2) {
         let index = stream.at[host.index()].posted;

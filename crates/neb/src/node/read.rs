@@ -56,6 +56,10 @@ impl Ask {
         }
     }
 
+    pub(super) fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle
+    }
+
     fn is_flying(&self) -> bool {
         matches!(self.stage, Stage::RegistersFlying | Stage::FloorsFlying)
     }
@@ -64,10 +68,14 @@ impl Ask {
 impl<F: Fabric> Node<F> {
     /// Begins rounds and posts their READs.
     pub(super) fn post_reads(&mut self) -> bool {
-        let Node { end, streams, counts, .. } = self;
+        let Node { end, streams, counts, busy, .. } = self;
         let mut worked = false;
-        for sender in end.config.everybody().without(end.me).iter() {
+        for sender in busy.iter() {
             let Some(stream) = &mut streams[sender.index()] else { continue };
+            if stream.replay.round().is_none() && stream.patience.lasts(&stream.replay) {
+                worked = true;
+                continue;
+            }
             if stream.replay.next_round() {
                 worked = true;
                 // Publish before you read: what this process stored must be visible before it looks at others.
@@ -96,10 +104,11 @@ impl<F: Fabric> Node<F> {
 
     /// Judges the answers that came.
     pub(super) fn poll_read_cq<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
-        let Node { end, streams, scratch, authority, counts, .. } = self;
+        let Node { end, streams, scratch, authority, counts, busy, .. } = self;
         let mut worked = false;
-        for stream in streams.iter_mut().flatten() {
-            for host in end.config.everybody().iter() {
+        for sender in busy.iter() {
+            let Some(stream) = &mut streams[sender.index()] else { continue };
+            for host in stream.replay.hosts().iter() {
                 let stage = stream.at[host.index()].ask.stage;
                 if !matches!(stage, Stage::RegistersHere | Stage::FloorsHere) {
                     continue;

@@ -48,6 +48,7 @@ impl<F: Fabric> Node<F> {
         if self.end.config.mode != Mode::All {
             return Answer::Refused(Refusal::Mode);
         }
+        self.busy = self.end.others;
         let answer = match ask {
             Ask::Stand if self.removal.has_left() => Ok(Answer::Left),
             Ask::Stand => Ok(Answer::Standing(*self.removal.seat.standing())),

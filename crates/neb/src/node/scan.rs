@@ -15,8 +15,9 @@ impl<F: Fabric> Node<F> {
     /// is never looked at again for this index.
     pub(super) fn poll_bcast_bufs<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         let mut worked = false;
-        for sender in self.end.config.everybody().without(self.end.me).iter() {
+        for sender in self.end.others.iter() {
             while self.take_broadcast(sender, notify) {
+                self.busy.insert(sender);
                 worked = true;
             }
         }
@@ -74,7 +75,7 @@ impl<F: Fabric> Node<F> {
 
     /// The value in `scratch` becomes this process's register for the next index, once and for all.
     fn publish(&mut self, sender: ProcessId, lap: u64) {
-        let inline = self.end.fabric.capabilities().inline_bytes as usize;
+        let inline = self.end.inline_bytes as usize;
         let Node { end, streams, scratch, .. } = self;
         let Some(stream) = &mut streams[sender.index()] else { return };
         let bytes = (scratch[2] >> 32) as usize;
@@ -94,16 +95,16 @@ impl<F: Fabric> Node<F> {
 
     /// Registers that others wrote to the replica here: the fast path.
     pub(super) fn poll_pushed<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
-        let config = self.end.config;
-        if !config.fast_path || config.mode == Mode::All {
+        if !self.end.config.fast_path || self.end.config.mode == Mode::All {
             return false;
         }
         let mut worked = false;
-        for sender in config.everybody().without(self.end.me).iter() {
-            if !config.replicas(sender).contains(self.end.me) {
+        for sender in self.busy.iter() {
+            let Some(stream) = &self.streams[sender.index()] else { continue };
+            if !stream.replay.hosts().contains(self.end.me) {
                 continue;
             }
-            for replayer in config.everybody().without(self.end.me).without(sender).iter() {
+            for replayer in self.end.others.without(sender).iter() {
                 while self.take_pushed(sender, replayer, notify) {
                     worked = true;
                 }
@@ -143,7 +144,7 @@ impl<F: Fabric> Node<F> {
             return false;
         }
         let mut worked = self.deliver_own(notify);
-        for sender in self.end.config.everybody().without(self.end.me).iter() {
+        for sender in self.busy.iter() {
             while self.deliver_next(sender, notify) {
                 worked = true;
             }
@@ -175,7 +176,9 @@ impl<F: Fabric> Node<F> {
             }
             None => return false,
         }
+        let read = stream.replay.was_read();
         stream.replay.settled();
+        stream.patience.settled(read);
         true
     }
 }

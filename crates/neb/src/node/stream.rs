@@ -6,7 +6,7 @@ use stentor_fabric::{ProcessId, SealedSlot};
 use super::own::Records;
 use super::read::Ask;
 use crate::layout::{broadcast_seal, credit_seal, register_seal};
-use crate::{Config, Layout, Replay};
+use crate::{Config, Layout, Mode, Replay};
 
 /// One sender's stream here.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub(super) struct Stream {
     pub(super) records: Records,
     /// By peer.
     pub(super) at: Vec<Peer>,
+    pub(super) patience: Patience,
     pub(super) credit: SealedSlot,
     pub(super) credited: u64,
     pub(super) credit_flying: bool,
@@ -43,6 +44,48 @@ pub(super) struct Peer {
     pub(super) pushed: u64,
 }
 
+/// How many rounds of the polling loop the fast path is waited for before anything is read. It grows with every index that
+/// needs no READ, and halves with every one that does: where a replayer is gone or slow, nobody waits for it for long.
+#[derive(Debug)]
+pub(super) struct Patience {
+    limit: u32,
+    waited: u32,
+}
+
+impl Patience {
+    /// A few microseconds of polling.
+    const MOST: u32 = 64;
+
+    fn new(config: &Config) -> Self {
+        let fast = config.fast_path && config.mode != Mode::All;
+        Patience { limit: if fast { Self::MOST } else { 0 }, waited: 0 }
+    }
+
+    /// Whether to wait for one more round. It must come: say that there is something to do.
+    #[inline]
+    pub(super) fn lasts(&mut self, replay: &Replay) -> bool {
+        let lasts = replay.head() < replay.next() && self.waited < self.limit;
+        self.waited += u32::from(lasts);
+        lasts
+    }
+
+    /// An index has its outcome; something was `read` for it, or not.
+    #[inline]
+    pub(super) fn settled(&mut self, read: bool) {
+        self.waited = 0;
+        if read {
+            self.limit /= 2;
+        } else if self.limit < Self::MOST {
+            self.limit += 1;
+        }
+    }
+
+    /// Somebody is suspected: it may push nothing any more.
+    pub(super) fn ends(&mut self) {
+        self.limit = 0;
+    }
+}
+
 impl Stream {
     pub(super) fn new(config: &Config, salt: u64, me: ProcessId, sender: ProcessId) -> Self {
         let seals = config.everybody().iter().map(|replayer| register_seal(config, replayer, sender, salt)).collect();
@@ -53,10 +96,21 @@ impl Stream {
             seals,
             records: Records::new(&Layout::new(config), config.window),
             at: vec![Peer::default(); config.processes],
+            patience: Patience::new(config),
             credit: SealedSlot::new(credit_seal(me, salt)),
             credited: 0,
             credit_flying: false,
         }
+    }
+
+    /// Whether nothing is to be done before the sender writes again: everything has an outcome, is published and freed.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let (head, next) = (self.replay.head(), self.replay.next());
+        let at = |host: ProcessId| {
+            let at = &self.at[host.index()];
+            at.ask.is_idle() && (self.replay.is_stored() || at.posted == next)
+        };
+        head == next && self.replay.next_outcome().is_none() && self.credited >= head && self.replay.hosts().iter().all(at)
     }
 
     /// Everything to this peer starts over from what is known to be there.

@@ -27,7 +27,7 @@ use stentor_fabric::ProcessId;
 
 use crate::authority::Authority;
 use crate::value::{Value, content};
-use crate::{Config, Cut, Mode, ProcessSet, planted};
+use crate::{Config, Cut, Layout, Mode, ProcessSet, planted};
 
 pub use round::{Round, Seen};
 
@@ -84,6 +84,11 @@ pub struct Replay {
     sender: ProcessId,
     /// Mode `all`: who must answer, by name.
     members: ProcessSet,
+    /// Mode `quorum`: the hosts that keep the registers.
+    replicas: ProcessSet,
+    /// The other replayers.
+    others: ProcessSet,
+    layout: Layout,
     next: u64,
     head: u64,
     /// By slot.
@@ -108,6 +113,9 @@ impl Replay {
             me,
             sender,
             members: config.everybody(),
+            replicas: config.replicas(sender),
+            others: config.everybody().without(sender).without(me),
+            layout: Layout::new(config),
             next: 0,
             head: 0,
             entries: vec![Entry::default(); config.window as usize],
@@ -159,12 +167,15 @@ impl Replay {
         self.ended.is_none() && self.next < self.head + u64::from(self.config.window)
     }
 
+    #[inline]
     fn entry(&self, index: u64) -> &Entry {
-        &self.entries[(index % u64::from(self.config.window)) as usize]
+        &self.entries[self.layout.slot(index) as usize]
     }
 
+    #[inline]
     fn entry_mut(&mut self, index: u64) -> &mut Entry {
-        &mut self.entries[(index % u64::from(self.config.window)) as usize]
+        let slot = self.layout.slot(index);
+        &mut self.entries[slot as usize]
     }
 
     /// Takes the snapshot of the value that lies in the sender's buffer for [`next`](Replay::next), and returns its index:
@@ -228,13 +239,19 @@ impl Replay {
         self.published[host.index()]
     }
 
+    /// Mode `all`: a register is where it must be as soon as it is stored.
+    #[inline]
+    pub(crate) fn is_stored(&self) -> bool {
+        self.config.mode == Mode::All
+    }
+
     /// Whether the register of an index is where those who read must find it.
     #[must_use]
     pub fn is_published(&self, index: u64) -> bool {
         if self.config.mode == Mode::All || planted!(self.config.plant, ReadBeforePublish) {
             return true;
         }
-        let at = self.config.replicas(self.sender).iter().filter(|host| self.published[host.index()] > index);
+        let at = self.replicas.iter().filter(|host| self.published[host.index()] > index);
         at.count() >= self.config.quorum()
     }
 
@@ -256,11 +273,10 @@ impl Replay {
     }
 
     fn is_fast(&self, entry: &Entry) -> bool {
-        let others = self.config.everybody().without(self.sender).without(self.me);
         if planted!(self.config.plant, FastQuorum) {
             return self.config.fast_path && entry.alike.len() + 1 >= self.config.quorum();
         }
-        self.config.fast_path && self.config.mode != Mode::All && entry.alike.covers(others)
+        self.config.fast_path && self.config.mode != Mode::All && entry.alike.covers(self.others)
     }
 
     /// Somebody shows another value. Without signatures that is enough; with them only if it is the sender's own.

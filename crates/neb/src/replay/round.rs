@@ -43,7 +43,7 @@ impl Replay {
     #[must_use]
     pub fn hosts(&self) -> ProcessSet {
         match self.config.mode {
-            Mode::Quorum(_) => self.config.replicas(self.sender),
+            Mode::Quorum(_) => self.replicas,
             Mode::All => self.members.without(self.sender).without(self.me),
         }
     }

@@ -91,7 +91,7 @@ impl Process<'_> {
             }
             Kind::Lines => self.lines(command, phase).map_err(broken("stay on one processor")),
             Kind::Broadcast if self.me == 0 => self.send(command, phase),
-            Kind::Broadcast => self.receive(phase),
+            Kind::Broadcast => self.receive(command, phase),
         }
     }
 
@@ -133,10 +133,17 @@ impl Process<'_> {
             round += 1;
             let freed = others.iter().map(|other| node.own_stream().freed_by(*other)).min().unwrap_or(0);
             let mut worked = false;
+            // The clock is read once for those that go out together, before the first.
+            let at = now();
             while *sent < base + total && *sent - freed < command.window {
                 payload.fill(*sent as u8);
-                samples[(*sent - base) as usize].store(now(), Ordering::Relaxed);
-                match node.broadcast(now(), *sent, payload) {
+                samples[(*sent - base) as usize].store(at, Ordering::Relaxed);
+                let taken = if command.window > 1 {
+                    node.enqueue(at, *sent, payload)
+                } else {
+                    node.broadcast(at, *sent, payload)
+                };
+                match taken {
                     Ok(_) => (*sent, worked) = (*sent + 1, true),
                     Err(BroadcastError::Full) => break,
                     Err(error) => return Err(failed(error)),
@@ -155,19 +162,29 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, phase: u64) -> Result<(), Failure> {
+    fn receive(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
         let Process { stage, neb, me, node, sent, .. } = self;
         let samples = stage.samples(*me);
         let mut backoff = Backoff::new(mode(neb.wait));
         let (base, mut round) = (*sent, 0_u64);
         while !stage.is_over(phase) {
             round += 1;
+            let before = *sent;
             let worked = node.step(&mut |notice| {
                 if let Notice::Deliver(ProcessId(0), value) = notice {
-                    samples[(value.index() - base) as usize].store(now(), Ordering::Relaxed);
                     *sent = value.index() + 1;
+                    if command.window == 1 {
+                        samples[(value.index() - base) as usize].store(now(), Ordering::Relaxed);
+                    }
                 }
             });
+            if command.window > 1 && before < *sent {
+                // The clock is read once for those that were delivered together, after the last.
+                let at = now();
+                samples[(before - base) as usize..(*sent - base) as usize].iter().for_each(|sample| {
+                    sample.store(at, Ordering::Relaxed);
+                });
+            }
             if round.is_multiple_of(HOUSEKEEPING) {
                 node.housekeep();
             }
