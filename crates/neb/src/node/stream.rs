@@ -110,7 +110,10 @@ impl Stream {
             let at = &self.at[host.index()];
             at.ask.is_idle() && (self.replay.is_stored() || at.posted == next)
         };
-        head == next && self.replay.next_outcome().is_none() && self.credited >= head && self.replay.hosts().iter().all(at)
+        head == next
+            && self.replay.next_outcome().is_none()
+            && self.credited >= head
+            && self.replay.hosts().iter().all(at)
     }
 
     /// Everything to this peer starts over from what is known to be there.
@@ -122,5 +125,53 @@ impl Stream {
         if peer == self.replay.sender() {
             (self.credited, self.credit_flying) = (0, false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FaultModel;
+    use crate::value::Value;
+
+    fn open(config: &Config) -> Replay {
+        let mut replay = Replay::new(config, ProcessId(1), ProcessId(0));
+        replay.poll_bcast_bufs(&Value::trusted(&[0, 0, 0], false));
+        replay
+    }
+
+    fn rounds(patience: &mut Patience, replay: &Replay) -> u32 {
+        (0..1000).take_while(|_| patience.lasts(replay)).count() as u32
+    }
+
+    #[test]
+    fn nobody_waits_long_for_who_does_not_replay() {
+        let config = Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1);
+        let replay = open(&config);
+        let mut patience = Patience::new(&config);
+        let mut waited = Vec::new();
+        for _ in 0..8 {
+            waited.push(rounds(&mut patience, &replay));
+            patience.settled(true);
+        }
+        assert_eq!(waited, [64, 32, 16, 8, 4, 2, 1, 0]);
+        patience.settled(false);
+        assert_eq!(rounds(&mut patience, &replay), 1, "it comes back with every index that needs no READ");
+        (0..200).for_each(|_| patience.settled(false));
+        assert_eq!(rounds(&mut patience, &replay), Patience::MOST);
+        patience.ends();
+        patience.settled(true);
+        assert_eq!(rounds(&mut patience, &replay), 0);
+    }
+
+    #[test]
+    fn nothing_is_waited_for_without_a_fast_path_or_without_an_index_in_progress() {
+        let all = Config::new(3, Mode::All, 0);
+        assert_eq!(rounds(&mut Patience::new(&all), &open(&all)), 0);
+        let quorum = Config::new(4, Mode::Quorum(FaultModel::LyingHosts), 1);
+        let read = Config { fast_path: false, ..quorum };
+        assert_eq!(rounds(&mut Patience::new(&read), &open(&read)), 0);
+        let empty = Replay::new(&quorum, ProcessId(1), ProcessId(0));
+        assert_eq!(rounds(&mut Patience::new(&quorum), &empty), 0);
     }
 }

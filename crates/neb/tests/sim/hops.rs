@@ -1,7 +1,7 @@
 //! Latencies in one-way hops: every message takes exactly 1 µs, everything else takes no time.
 
 use stentor_fabric_sim::{NetworkModel, SimConfig, World};
-use stentor_neb::{Config, FaultModel, Mode};
+use stentor_neb::{BroadcastError, Config, FaultModel, Mode};
 
 use crate::bed::{Told, processes};
 
@@ -54,5 +54,27 @@ fn the_fast_path_delivers_in_two_hops() {
     for (mode, n) in [(FaultModel::LyingHosts, 4), (FaultModel::LyingSender, 4), (FaultModel::LyingHosts, 7)] {
         let faults = if n == 7 { 2 } else { 1 };
         assert_eq!(hops(Config::new(n, Mode::Quorum(mode), faults))[1..], vec![2; n - 1], "{mode:?}, {n}");
+    }
+}
+
+#[test]
+fn what_is_enqueued_goes_out_with_the_next_step_in_order() {
+    let config = Config { window: 8, ..Config::new(3, Mode::All, 0) };
+    let world = World::new(SimConfig::new(config.processes, 0, NetworkModel::uniform(HOP_NS)));
+    let mut actors = processes(&world, &config, 0, 8);
+    world.run(&mut actors, 1_000_000, |_, _| false);
+    let node = &mut actors[0].as_mut().expect("it is there").node;
+    for n in 0..8 {
+        assert_eq!(node.enqueue(0, n, &[n as u8]), Ok(n));
+    }
+    assert_eq!(node.enqueue(0, 8, &[8]), Err(BroadcastError::Full));
+    assert_eq!((node.counts().broadcasts, node.counts().broadcast_writes), (8, 0));
+    node.step(&mut |_| {});
+    assert_eq!(node.counts().broadcast_writes, 2 * 8);
+    world.wake_at(stentor_fabric::ProcessId(0), 2_000_000);
+    world.run(&mut actors, 3_000_000, |_, _| false);
+    for process in actors.iter().flatten() {
+        let expected: Vec<_> = (0..8).map(|n| Told::Deliver(0, n, n, vec![n as u8])).collect();
+        assert_eq!(process.told.iter().map(|(_, told)| told.clone()).collect::<Vec<_>>(), expected);
     }
 }
