@@ -7,3 +7,4 @@ mod exhaustive;
 mod network;
 #[cfg(feature = "plants")]
 mod plants;
+mod reduced;

@@ -57,7 +57,7 @@ pub(crate) struct State {
     /// `[host][writer]`: how far its WRITEs were executed there, in indices.
     executed: [[u8; MOST]; MOST],
     /// `[process][index]`: what it delivered, from 1.
-    delivered: [[u8; INDICES]; MOST],
+    pub(crate) delivered: [[u8; INDICES]; MOST],
     /// Something was delivered again, or after what comes later.
     disorder: bool,
     crashes_left: u8,

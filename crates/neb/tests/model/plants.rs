@@ -4,6 +4,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 use stentor_neb::{Config, FaultModel, Mode, Plant};
 
 use crate::network::{Broadcast, INDICES};
+use crate::reduced;
 
 const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
 
@@ -32,5 +33,17 @@ fn hazards_are_found() {
         assert!(found.is_some(), "{:?} goes unseen in {} states", config.plant, checker.unique_state_count());
         let steps = found.map(|path| path.into_actions().len());
         println!("{:?}: {} states, {steps:?} steps", config.plant, checker.unique_state_count());
+    }
+}
+
+#[test]
+fn hazards_are_found_by_the_reduced_search() {
+    let (sender, hosts) = (FaultModel::LyingSender, FaultModel::LyingHosts);
+    for (plant, mode) in
+        [(Plant::NewerIsEmpty, sender), (Plant::NewerIsEmpty, hosts), (Plant::ReadBeforePublish, sender)]
+    {
+        let found = reduced::search(&Config { plant, ..reduced::four(mode) }, INDICES);
+        println!("{plant:?}, {mode:?}: {} states", found.states);
+        assert!(found.violations > 0, "{plant:?} goes unseen in {} states", found.states);
     }
 }
