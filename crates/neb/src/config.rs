@@ -59,6 +59,9 @@ pub struct Config {
     pub payload_bytes: usize,
     /// Deliver as soon as everybody else was seen to replay the same, without reading (mode `quorum`).
     pub fast_path: bool,
+    /// How many rounds of its polling loop a process waits, at most, for what the fast path needs before it reads; 0: it
+    /// reads at once. It learns to wait less where that does not help.
+    pub fast_rounds: u32,
     /// Deliver own broadcasts at once, before any write completed.
     pub eager_self: bool,
     /// Whether values carry signatures.
@@ -103,7 +106,7 @@ impl Config {
     /// The longest payload, bytes.
     pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
-    /// The defaults for n processes: window 64, payloads of up to 1 KiB, fast path, own broadcasts after a majority of
+    /// The defaults for n processes: window 64, payloads of up to 1 KiB, fast path (a few microseconds of polling), own broadcasts after a majority of
     /// write completions, no signatures, 10 s of patience.
     #[must_use]
     pub fn new(processes: usize, mode: Mode, faults: usize) -> Self {
@@ -114,6 +117,7 @@ impl Config {
             window: 64,
             payload_bytes: 1024,
             fast_path: true,
+            fast_rounds: 64,
             eager_self: false,
             signed: false,
             patience_ns: 10_000_000_000,

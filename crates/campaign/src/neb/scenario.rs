@@ -281,6 +281,7 @@ fn draw_config(profile: Profile, chance: &mut Chance, plant: Plant) -> Config {
         window: chance.pick(&[1, 2, 4, 8]),
         payload_bytes: 320,
         fast_path: chance.between(0, 2) > 0,
+        fast_rounds: chance.pick(&[0, 64]),
         eager_self: chance.between(0, 3) == 0,
         signed: profile == Profile::Signed,
         patience_ns: chance.pick(&[150_000, 400_000]),

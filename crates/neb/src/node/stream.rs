@@ -48,17 +48,16 @@ pub(super) struct Peer {
 /// needs no READ, and halves with every one that does: where a replayer is gone or slow, nobody waits for it for long.
 #[derive(Debug)]
 pub(super) struct Patience {
+    most: u32,
     limit: u32,
     waited: u32,
 }
 
 impl Patience {
-    /// A few microseconds of polling.
-    const MOST: u32 = 64;
-
     fn new(config: &Config) -> Self {
         let fast = config.fast_path && config.mode != Mode::All;
-        Patience { limit: if fast { Self::MOST } else { 0 }, waited: 0 }
+        let most = if fast { config.fast_rounds } else { 0 };
+        Patience { most, limit: most, waited: 0 }
     }
 
     /// Whether to wait for one more round. It must come: say that there is something to do.
@@ -75,7 +74,7 @@ impl Patience {
         self.waited = 0;
         if read {
             self.limit /= 2;
-        } else if self.limit < Self::MOST {
+        } else if self.limit < self.most {
             self.limit += 1;
         }
     }
@@ -158,7 +157,7 @@ mod tests {
         patience.settled(false);
         assert_eq!(rounds(&mut patience, &replay), 1, "it comes back with every index that needs no READ");
         (0..200).for_each(|_| patience.settled(false));
-        assert_eq!(rounds(&mut patience, &replay), Patience::MOST);
+        assert_eq!(rounds(&mut patience, &replay), config.fast_rounds);
         patience.ends();
         patience.settled(true);
         assert_eq!(rounds(&mut patience, &replay), 0);
