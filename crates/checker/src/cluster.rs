@@ -299,6 +299,15 @@ impl Cluster {
         &self.faulty
     }
 
+    /// Learns that a process did not keep to the protocol. `false` if there is no such process.
+    pub fn add_faulty(&mut self, name: &str) -> bool {
+        let known = self.process(name).is_some();
+        if known && !self.faulty.iter().any(|faulty| faulty == name) {
+            self.faulty.push(name.to_owned());
+        }
+        known
+    }
+
     /// Whether a process is one of them.
     #[must_use]
     pub fn is_faulty(&self, process: Process) -> bool {

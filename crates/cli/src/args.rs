@@ -183,4 +183,7 @@ pub(crate) struct Check {
     /// Vouch that the run had come to rest: what was not delivered by now never will be
     #[arg(long)]
     pub(crate) complete: bool,
+    /// Processes of the broadcast that are known to have lied: nothing is promised about what they say and deliver
+    #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+    pub(crate) faulty: Vec<String>,
 }

@@ -24,7 +24,7 @@ pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report
             Err(error) => Err(HistoryError { file, line: 0, fault: Fault::Io(error) }),
         }
     };
-    check_all(paths.iter().map(open), complete)
+    check_all(paths.iter().map(open), complete, &[])
 }
 
 /// Like [`check_files`], for inputs that are open already, each with its name.
@@ -38,12 +38,28 @@ pub fn check_inputs<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     complete: bool,
 ) -> Result<Report, HistoryError> {
-    check_all(inputs.into_iter().map(Ok), complete)
+    check_inputs_knowing(inputs, complete, &[])
+}
+
+/// Like [`check_inputs`], where somebody knows which processes lied: they count as `faulty`, whatever the cluster lines say.
+///
+/// # Errors
+/// See [`HistoryError`]; also if one of `faulty` is no process.
+///
+/// # Panics
+/// If no input is given.
+pub fn check_inputs_knowing<R: BufRead>(
+    inputs: impl IntoIterator<Item = (String, R)>,
+    complete: bool,
+    faulty: &[String],
+) -> Result<Report, HistoryError> {
+    check_all(inputs.into_iter().map(Ok), complete, faulty)
 }
 
 fn check_all<R: BufRead>(
     inputs: impl Iterator<Item = Result<(String, R), HistoryError>>,
     mut complete: bool,
+    faulty: &[String],
 ) -> Result<Report, HistoryError> {
     let mut first: Option<(String, Checker)> = None;
     for input in inputs {
@@ -60,6 +76,9 @@ fn check_all<R: BufRead>(
         complete |= reader.is_complete();
         checker.add_unchecked(reader.unchecked_events());
     }
-    let (_, checker) = first.expect("at least one history is given");
+    let (file, mut checker) = first.expect("at least one history is given");
+    if let Some(unknown) = faulty.iter().find(|name| !checker.cluster_mut().add_faulty(name)) {
+        return Err(HistoryError { file, line: 1, fault: Fault::UnknownProcess(unknown.clone()) });
+    }
     Ok(checker.finish(complete))
 }

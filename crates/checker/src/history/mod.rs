@@ -9,7 +9,7 @@ mod writer;
 
 pub use encoder::Encoder;
 pub use error::{Fault, HistoryError};
-pub use files::{check_files, check_inputs};
+pub use files::{check_files, check_inputs, check_inputs_knowing};
 pub use reader::Reader;
 pub use writer::HistoryWriter;
 

@@ -7,7 +7,7 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor_checker::history::{Fault, HistoryError, check_inputs};
+use stentor_checker::history::{Fault, HistoryError, check_inputs_knowing};
 use stentor_checker::{Report, Verdict as Finding};
 
 use crate::args::Check;
@@ -90,7 +90,7 @@ pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
     let bar = output.progress("reading", files.iter().map(|(_, _, bytes)| bytes).sum());
     let inputs =
         files.into_iter().map(|(name, file, _)| (name, BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(file))));
-    let report = check_inputs(inputs, args.complete);
+    let report = check_inputs_knowing(inputs, args.complete, &args.faulty);
     bar.finish_and_clear();
     let judgement = Judgement::from(report?);
     output.report(&judgement)?;

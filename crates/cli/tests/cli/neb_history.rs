@@ -55,6 +55,26 @@ fn recorded(scratch: &Scratch) -> Vec<PathBuf> {
     histories
 }
 
+#[test]
+fn who_is_known_to_have_lied_is_named_when_histories_are_checked() {
+    let scratch = Scratch::new();
+    // The first two got different values of the third.
+    let cluster = r#"{"e":"cluster","groups":{"g1":["g1.1","g1.2","g1.3"]}}"#;
+    let deliver = |n: u32| {
+        format!(r#"{{"t":1,"p":"g1.{n}","i":1,"e":"bdeliver","s":"g1.3","k":0,"len":8,"hash":"000000000000000{n}"}}"#)
+    };
+    let history = scratch.file("h.jsonl", &format!("{cluster}\n{}\n{}\n", deliver(1), deliver(2)));
+    let check = |faulty: &[&str]| run(["check", "--json", history.to_str().unwrap()].iter().chain(faulty));
+    assert_eq!(check(&[]).document("check")["properties"]["B3"], "violated");
+    let known = check(&["--faulty", "g1.3"]).document("check");
+    assert_eq!((&known["properties"]["B1"], &known["properties"]["B3"]), (&"violated".into(), &"ok".into()));
+    let two = check(&["--faulty", "g1.3,g1.2"]);
+    assert_eq!((two.code, &two.document("check")["properties"]["B1"]), (0, &"ok".into()));
+    let nobody = check(&["--faulty", "g1.9"]);
+    assert_eq!(nobody.code, 2);
+    assert!(nobody.stderr.contains("g1.9"), "{}", nobody.stderr);
+}
+
 fn check(histories: &[PathBuf]) -> (i32, Value) {
     let arguments = ["check", "--complete", "--json"].into_iter().map(PathBuf::from);
     let ran = run(arguments.chain(histories.iter().cloned()));
