@@ -52,17 +52,11 @@ pub(crate) struct BenchLength {
     pub(crate) rounds: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum BenchedFabric {
-    /// The processes of one host
-    Shm,
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct BenchFabric {
     /// The fabric
-    #[arg(long, value_enum, default_value_t = BenchedFabric::Shm)]
-    pub(crate) fabric: BenchedFabric,
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: DemoFabric,
     #[command(flatten)]
     pub(crate) length: BenchLength,
 }
@@ -116,6 +110,9 @@ pub(crate) enum NebMode {
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchNeb {
+    /// What the processes talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: DemoFabric,
     /// Processes; the first one sends
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=16))]
     pub(crate) processes: u16,
@@ -185,6 +182,9 @@ pub(crate) enum Victims {
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchFailover {
+    /// What the processes talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: DemoFabric,
     /// Kills of real processes, one after the other; 0: none, only the simulation
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) rounds: u32,

@@ -15,8 +15,10 @@ pub(crate) use place::{Joined, Joining, absent};
 pub(crate) use signals::{Interrupt, stop_at_end_of_input};
 
 use std::fmt::Display;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
@@ -85,8 +87,14 @@ pub(crate) fn new_history(path: &Path) -> Result<std::fs::File, Failure> {
 /// A key for one run: 64 hexadecimal digits that nobody can guess.
 pub(crate) fn random_key() -> std::io::Result<String> {
     let mut random = [0; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Writes such a key to a new file, which nobody else may read.
+pub(crate) fn write_key(path: &Path) -> std::io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(random_key()?.as_bytes())
 }
 
 /// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. On

@@ -73,6 +73,55 @@ fn over_roce_the_floors_are_datagrams() {
 }
 
 #[test]
+fn every_verb_is_measured_over_roce_beside_datagrams() {
+    let here = run(["bench", "fabric", "-n", "100", "--rounds", "2", "--json"]).document("bench");
+    let args = ["bench", "fabric", "--fabric", "roce", "-s", "2048", "-n", "200", "--rounds", "2", "--json"];
+    let there = run(args).document("bench");
+    assert_eq!(there["environment"]["fabric"], "roce");
+    let names = |document: &Value| rows(document).iter().map(|row| row["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&there), names(&here), "the same rows");
+    for row in rows(&there) {
+        let (what, value) = (row["floor"]["what"].as_str().unwrap(), row["floor"]["value"].as_f64().unwrap());
+        assert!(what.contains("plain datagrams"), "{row}");
+        let is_rate = row["floor"]["unit"] == "msgs/s";
+        assert!(is_rate || what.contains("(2 a message"), "packets of 1024 bytes: {row}");
+        // A trip through the kernel at least; memory that is shared is faster.
+        assert!(if is_rate { value < 2e6 } else { value > 1.0 }, "{row}");
+        assert!(row["ratio"].as_f64().unwrap() > 0.5, "{row}");
+    }
+}
+
+#[test]
+fn the_broadcast_is_measured_over_roce_beside_datagrams() {
+    for (mode, reads) in [(&["--mode", "all"][..], true), (&["--mode", "lying-hosts", "--processes", "4"], false)] {
+        let args = ["bench", "neb", "--fabric", "roce", "-n", "100", "--rounds", "2", "--window", "16", "--json"];
+        let document = run(args.iter().chain(mode)).document("bench");
+        assert_eq!(document["environment"]["fabric"], "roce");
+        let [one, window] = rows(&document) else { panic!("{document}") };
+        assert!(one["floor"]["what"].as_str().unwrap().contains("datagrams over plain UDP sockets"), "{one}");
+        assert!(one["floor"]["value"].as_f64().unwrap() > 2.0, "{one}");
+        assert!(one["p50_us"].as_f64().unwrap() > 2.0 && window["msgs_per_s"].as_f64().unwrap() > 1.0, "{document}");
+        let what = window["floor"]["what"].as_str().unwrap();
+        let made: Vec<f64> = what.split(' ').filter_map(|word| word.parse().ok()).take(2).collect();
+        // Each receiver is written to; in mode `all` it reads what the others published.
+        assert!(made[0] > 0.0 && (made[1] > 0.0 || !reads), "{what}");
+    }
+}
+
+#[test]
+fn over_roce_whoever_is_killed_comes_back_and_every_property_holds() {
+    let shape = ["--rounds", "2", "--sim-runs", "0", "--kill", "leader", "--rate", "100", "--timeout-ms", "400"];
+    let ran = run(["bench", "failover", "--fabric", "roce", "--json"].into_iter().chain(shape));
+    assert_eq!(ran.code, 0, "{}{}", ran.stderr, ran.stdout);
+    let document = ran.document("bench");
+    assert_eq!(document["environment"]["fabric"], "roce");
+    let trial = &document["trial"];
+    assert_eq!((&trial["kills"]["leader"], &trial["ok"]), (&2.into(), &true.into()), "{trial}");
+    let [row] = rows(&document) else { panic!("{document}") };
+    assert!(row["floor"]["what"].as_str().unwrap().contains("a datagram with a line"), "{row}");
+}
+
+#[test]
 fn v1_and_groups_of_other_sizes_are_measured_too() {
     let shape = ["--groups", "3", "--replicas", "1", "--dest", "2", "--window", "1", "--variant", "v1"];
     let args = ["bench", "multicast", "-n", "200", "--rounds", "2", "--json"];

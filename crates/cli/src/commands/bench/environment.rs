@@ -5,6 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use super::clock::Grain;
+use crate::args::{DemoFabric, Waiting};
 
 /// The machine and how it was used.
 #[derive(Clone, Debug, Serialize)]
@@ -46,5 +47,23 @@ impl Environment {
             load,
             clock: Grain::measure(),
         }
+    }
+}
+
+/// As `--fabric` has it.
+pub(super) fn fabric_name(fabric: DemoFabric) -> &'static str {
+    match fabric {
+        DemoFabric::Shm => "shm",
+        DemoFabric::Roce => "roce",
+    }
+}
+
+/// As `--wait` has it.
+pub(super) fn wait_name(waiting: Waiting) -> &'static str {
+    match waiting {
+        Waiting::Poll => "poll",
+        Waiting::Yield => "yield",
+        Waiting::Block => "block",
+        Waiting::Adaptive => "adaptive",
     }
 }

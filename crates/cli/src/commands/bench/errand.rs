@@ -36,6 +36,8 @@ pub(super) enum Part {
     Fabric {
         /// Room for the longest payload, bytes.
         bytes: usize,
+        /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+        network: Option<u8>,
     },
     /// A member or a client.
     Multicast(Cluster),
@@ -54,6 +56,8 @@ pub(super) struct Neb {
     pub(super) signed: bool,
     pub(super) wait: Waiting,
     pub(super) pin: Pinning,
+    /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+    pub(super) network: Option<u8>,
 }
 
 impl Neb {

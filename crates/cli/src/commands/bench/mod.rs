@@ -5,6 +5,7 @@
 
 mod clock;
 mod crew;
+mod datagrams;
 mod environment;
 mod errand;
 mod fabric;
@@ -14,8 +15,10 @@ mod neb;
 mod pause;
 mod plain;
 mod report;
+mod roce;
 mod samples;
 mod stage;
+mod way;
 
 use crate::args::BenchCommand;
 use crate::failure::{Failure, Verdict};
@@ -39,7 +42,7 @@ pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Fai
 fn process(errand: &Errand) -> Result<Verdict, Failure> {
     let stage = errand.enter()?;
     match errand.part {
-        Part::Fabric { bytes } => fabric::process::run(errand, &stage, bytes)?,
+        Part::Fabric { bytes, network } => fabric::process::run(errand, &stage, bytes, network)?,
         Part::Neb(neb) => neb::process::run(errand, &stage, &neb)?,
         Part::Multicast(cluster) => multicast::process::run(errand, &stage, &cluster)?,
     }

@@ -1,8 +1,7 @@
 //! Where a demonstration happens: a directory with its configuration and histories.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
@@ -13,7 +12,7 @@ use stentor_fabric::ProcessId;
 use super::janitor::Janitor;
 use crate::args::{self, DemoFabric, Network};
 use crate::failure::Failure;
-use crate::live::random_key;
+use crate::live::write_key;
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
 const LONGEST_SOCKETS: usize = 60;
@@ -51,12 +50,6 @@ pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
         return Err(Failure::usage(what, place, remedy));
     }
     ClusterConfig::parse(Path::new("cluster.toml"), &template.render()).map_err(|error| refuse(&error.problem))
-}
-
-/// A key for one demonstration, which nobody else may read.
-fn write_key(path: &Path) -> std::io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(random_key()?.as_bytes())
 }
 
 /// What members are told about the network: each has its own bad luck.

@@ -1,30 +1,35 @@
 //! `stentor bench fabric`: the verbs between two pinned processes, each row beside plain stores and loads of the same
-//! payload.
+//! payload; on a network beside plain datagrams.
 
+mod datagrams;
 pub(super) mod process;
 mod verbs;
 
 use std::time::{Duration, Instant};
 
-use stentor_fabric::memory::Ordering;
+use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 
 use super::clock::Grain;
 use super::crew::Crew;
-use super::environment::Environment;
+use super::datagrams::{network, packets_of};
+use super::environment::{Environment, fabric_name};
 use super::errand::{Part, broken, processors};
 use super::plain::{BATCH, lines_of};
 use super::report::{Floor, Report, Row};
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape};
-use crate::args::{BenchFabric, BenchLength};
+use crate::args::{BenchFabric, BenchLength, DemoFabric};
 use crate::failure::Failure;
 
 /// Posts between two flushes of a stream.
 const POSTS_PER_FLUSH: u64 = 16;
 /// The longest payload, bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// Iterations of a row, over its rounds.
+/// Iterations of a row, over its rounds; on a network.
 const ITERATIONS: u64 = 140_000;
+const ON_NETWORK: u64 = 42_000;
+/// Datagrams that go to and fro to find what one hop takes.
+const HOPS: u64 = 10_000;
 /// Samples of one round, at most.
 const MAX_SAMPLES: u64 = 1 << 20;
 /// Lines of the floors: two areas of the longest payload, a line apart.
@@ -48,10 +53,17 @@ enum Kind {
     WriteUc,
     WriteImm,
     Stream,
+    /// A payload there and back.
+    Datagrams,
+    /// A request there, a payload back.
+    DatagramAsk,
+    /// A payload there, an acknowledgement back.
+    DatagramGot,
+    DatagramStream,
 }
 
 impl Kind {
-    const ALL: [Kind; 15] = [
+    const ALL: [Kind; 19] = [
         Kind::Connect,
         Kind::PlainLines,
         Kind::PlainLoad,
@@ -67,6 +79,10 @@ impl Kind {
         Kind::WriteUc,
         Kind::WriteImm,
         Kind::Stream,
+        Kind::Datagrams,
+        Kind::DatagramAsk,
+        Kind::DatagramGot,
+        Kind::DatagramStream,
     ];
 
     /// 0 ends the processes.
@@ -78,8 +94,21 @@ impl Kind {
         Kind::ALL[number as usize - 1]
     }
 
+    /// A floor on a network.
+    fn is_datagrams(self) -> bool {
+        matches!(self, Kind::Datagrams | Kind::DatagramAsk | Kind::DatagramGot | Kind::DatagramStream)
+    }
+
     /// The floor, and what is told of it.
-    fn floor(self) -> (Kind, &'static str) {
+    fn floor(self, on_network: bool) -> (Kind, &'static str) {
+        if on_network {
+            return match self {
+                Kind::Read => (Kind::DatagramAsk, "a request and the payload back, plain datagrams"),
+                Kind::WriteSignalled => (Kind::DatagramGot, "the payload and an acknowledgement back, plain datagrams"),
+                Kind::Stream => (Kind::DatagramStream, "plain datagrams one after the other"),
+                _ => (Kind::Datagrams, "half a ping-pong of plain datagrams with the payload"),
+            };
+        }
         match self {
             Kind::Read => (Kind::PlainLoad, "plain loads of the peer's words, the peer idle"),
             Kind::WriteSignalled => (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle"),
@@ -130,9 +159,10 @@ struct Length {
 }
 
 impl Length {
-    fn of(length: &BenchLength) -> Self {
+    fn of(length: &BenchLength, fabric: DemoFabric) -> Self {
         let rounds = length.rounds;
-        let all = length.iterations.unwrap_or(ITERATIONS);
+        let usual = if fabric == DemoFabric::Roce { ON_NETWORK } else { ITERATIONS };
+        let all = length.iterations.unwrap_or(usual);
         let iterations = (all / u64::from(rounds)).clamp(1, MAX_SAMPLES);
         Length { iterations, rounds, duration: length.duration.map(Duration::from_secs) }
     }
@@ -145,27 +175,43 @@ impl Length {
 
 pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     let sizes = sizes(&args.length)?;
-    let length = Length::of(&args.length);
+    let length = Length::of(&args.length, args.fabric);
     let available = processors().map_err(broken("ask for processors"))?;
     let [first, .., last] = available[..] else {
         return Err(Failure::run("one processor", "bench fabric", "two processes that spin need two processors"));
     };
     let pinning = format!("two processes, pinned to processors {first} and {last}");
-    let environment = Environment::new("shm", "poll", pinning);
+    let environment = Environment::new(fabric_name(args.fabric), "poll", pinning);
+    let network = network(args.fabric);
     let longest = sizes.iter().copied().max().unwrap_or(8);
     let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
-    let mut crew = Crew::start(Part::Fabric { bytes: longest }, shape, &[Some(first), Some(last)])?;
+    let mut crew = Crew::start(Part::Fabric { bytes: longest, network }, shape, &[Some(first), Some(last)])?;
     crew.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
     let mut rows = Vec::new();
     for bytes in sizes {
         for (kind, name) in ROWS {
             // A record has at least a word of payload.
             if kind != Kind::SealedInAll || bytes >= 32 {
-                rows.push(row(&mut crew, kind, name, bytes, length, environment.clock)?);
+                rows.push(row(&mut crew, kind, name, bytes, length, environment.clock, network.is_some())?);
             }
         }
     }
     Ok(Report { environment, rows, trial: None })
+}
+
+/// How long a datagram with a line takes from one processor to another, ns: two processes that do nothing else.
+pub(super) fn hop(processors: &[usize]) -> Result<f64, Failure> {
+    let [first, .., last] = *processors else {
+        return Err(Failure::run("one processor", "bench failover", "two processes that spin need two processors"));
+    };
+    let (bytes, network) = (LINE_WORDS * WORD, network(DemoFabric::Roce));
+    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: HOPS as usize };
+    let mut crew = Crew::start(Part::Fabric { bytes, network }, shape, &[Some(first), Some(last)])?;
+    let kind = Kind::Datagrams.number();
+    crew.run(Command { kind, bytes: bytes as u64, warmup: HOPS / 4, iterations: HOPS, ..Command::default() })?;
+    let mut samples = Samples::new(Kind::Datagrams.scale(), Grain::measure());
+    samples.round(crew.stage.samples(0).iter().map(|sample| sample.load(Ordering::Relaxed)));
+    Ok(samples.summary().typical * 1000.0)
 }
 
 fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
@@ -181,8 +227,16 @@ fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
 }
 
 /// One row: its floor and it take turns.
-fn row(crew: &mut Crew, kind: Kind, name: &str, bytes: usize, length: Length, clock: Grain) -> Result<Row, Failure> {
-    let (floor_kind, floor_what) = kind.floor();
+fn row(
+    crew: &mut Crew,
+    kind: Kind,
+    name: &str,
+    bytes: usize,
+    length: Length,
+    clock: Grain,
+    on_network: bool,
+) -> Result<Row, Failure> {
+    let (floor_kind, floor_what) = kind.floor(on_network);
     let batch = kind.batch();
     let iterations = (length.iterations / (1 + bytes as u64 / 4096)).max(10).next_multiple_of(batch);
     let command = |kind: Kind| Command {
@@ -214,8 +268,11 @@ fn row(crew: &mut Crew, kind: Kind, name: &str, bytes: usize, length: Length, cl
     }
     let (floor, mut subject) = (floors.summary(), subjects.summary());
     subject.iterations *= batch;
-    let lines = lines_of(bytes);
-    let what = format!("{floor_what} ({lines} of 64 bytes)");
+    let what = if on_network {
+        format!("{floor_what} ({} a message, as long as packets; nothing is checked)", packets_of(bytes))
+    } else {
+        format!("{floor_what} ({} of 64 bytes)", lines_of(bytes))
+    };
     let floor = Floor { what, value: floor.typical, unit: "us" };
     let ratio = subject.typical / floor.value;
     Ok(Row::new(name, bytes, rounds, floor, ratio).with_latency(&subject))

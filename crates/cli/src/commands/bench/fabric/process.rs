@@ -6,19 +6,59 @@ use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::seal::{HEADER_WORDS, record_words};
 
 use super::super::clock::now;
+use super::super::datagrams::Sockets;
 use super::super::errand::{Errand, serve};
 use super::super::plain::{self, Exchange, Lines, ping_pong, repeat};
 use super::super::stage::{Command, Stage};
-use super::verbs::{AREA, Lane, Verbs};
-use super::{Kind, POSTS_PER_FLUSH};
+use super::verbs::{self, AREA, Lane, Pair, Verbs};
+use super::{Kind, POSTS_PER_FLUSH, datagrams};
 use crate::failure::Failure;
 
-pub(in super::super) fn run(errand: &Errand, stage: &Stage, longest: usize) -> Result<(), Failure> {
-    let mut verbs = Verbs::new(errand, longest)?;
-    serve(errand, stage, |command, phase| perform(errand.process, stage, &mut verbs, &command, phase))
+pub(in super::super) fn run(
+    errand: &Errand,
+    stage: &Stage,
+    longest: usize,
+    network: Option<u8>,
+) -> Result<(), Failure> {
+    let Some(network) = network else {
+        return play(errand, stage, &mut Verbs::new(verbs::shm(errand, longest)?, errand, longest)?, None);
+    };
+    let sockets = datagrams::open(network, errand.process)?;
+    play(errand, stage, &mut Verbs::new(verbs::roce(errand, longest, network)?, errand, longest)?, Some(sockets))
 }
 
-fn perform(me: usize, stage: &Stage, verbs: &mut Verbs, command: &Command, phase: u64) -> Result<(), Failure> {
+/// A process's part, on any fabric.
+fn play<F: Pair>(
+    errand: &Errand,
+    stage: &Stage,
+    verbs: &mut Verbs<F>,
+    mut sockets: Option<Sockets>,
+) -> Result<(), Failure> {
+    let me = errand.process;
+    serve(errand, stage, |command, phase| {
+        match (Kind::of(command.kind), &mut sockets) {
+            (kind, Some(sockets)) if kind.is_datagrams() => {
+                datagrams::perform(kind, stage, me, sockets, &command, phase)?;
+            }
+            _ => perform(me, stage, verbs, &command, phase)?,
+        }
+        // The first process ends the phase; until then it may need the other one's answers.
+        match me {
+            0 => stage.end(phase),
+            _ if F::DRIVEN => verbs.drive_until(|| stage.is_over(phase))?,
+            _ => {}
+        }
+        Ok(())
+    })
+}
+
+fn perform<F: Pair>(
+    me: usize,
+    stage: &Stage,
+    verbs: &mut Verbs<F>,
+    command: &Command,
+    phase: u64,
+) -> Result<(), Failure> {
     let bytes = command.bytes as usize;
     let words = (bytes / WORD).max(1);
     let area = stage.lines(0, super::FLOOR_LINES);
@@ -59,10 +99,11 @@ fn perform(me: usize, stage: &Stage, verbs: &mut Verbs, command: &Command, phase
         Kind::Read => repeat(stage, me, command, |_| verbs.read_to_completion(words)),
         Kind::WriteSignalled => repeat(stage, me, command, |n| verbs.write_to_completion(words, n)),
         Kind::Stream => stream(stage, me, verbs, command, words),
+        kind => unreachable!("{kind:?} needs a network"),
     }
 }
 
-fn connect(stage: &Stage, me: usize, verbs: &mut Verbs, phase: u64) -> Result<(), Failure> {
+fn connect<F: Pair>(stage: &Stage, me: usize, verbs: &mut Verbs<F>, phase: u64) -> Result<(), Failure> {
     while !verbs.connect() {
         std::thread::yield_now();
     }
@@ -98,7 +139,13 @@ fn timed(
     Ok(())
 }
 
-fn stream(stage: &Stage, me: usize, verbs: &mut Verbs, command: &Command, words: usize) -> Result<(), Failure> {
+fn stream<F: Pair>(
+    stage: &Stage,
+    me: usize,
+    verbs: &mut Verbs<F>,
+    command: &Command,
+    words: usize,
+) -> Result<(), Failure> {
     let last = command.iterations - 1;
     timed(stage, me, command, |n| {
         verbs.record[..words].fill(n);
@@ -118,8 +165,8 @@ enum Exchanged {
 }
 
 /// Payloads of one value.
-struct Over<'a> {
-    verbs: &'a mut Verbs,
+struct Over<'a, F: Pair> {
+    verbs: &'a mut Verbs<F>,
     words: usize,
     shape: Exchanged,
 }
@@ -132,7 +179,7 @@ fn is_there(words: &[Word], tag: u64) -> bool {
     likely_last.load(Ordering::Acquire) == tag && words.iter().all(|word| word.load(Ordering::Acquire) == tag)
 }
 
-impl Exchange for Over<'_> {
+impl<F: Pair> Exchange for Over<'_, F> {
     #[inline]
     fn send(&mut self, tag: u64) -> Result<(), Failure> {
         let words = self.words;
@@ -151,7 +198,9 @@ impl Exchange for Over<'_> {
     fn receive(&mut self, tag: u64) -> Result<(), Failure> {
         match self.shape {
             Exchanged::Inline(_) | Exchanged::Region => {
-                while !is_there(&self.verbs.landed()[..self.words], tag) {}
+                while !is_there(&self.verbs.landed()[..self.words], tag) {
+                    self.verbs.drive()?;
+                }
                 Ok(())
             }
             Exchanged::Send => self.verbs.receive(Lane::Send),
@@ -165,12 +214,12 @@ impl Exchange for Over<'_> {
 }
 
 /// Sealed records in a fixed place.
-struct Records<'a> {
-    verbs: &'a mut Verbs,
+struct Records<'a, F: Pair> {
+    verbs: &'a mut Verbs<F>,
     bytes: usize,
 }
 
-impl Exchange for Records<'_> {
+impl<F: Pair> Exchange for Records<'_, F> {
     #[inline]
     fn send(&mut self, tag: u64) -> Result<(), Failure> {
         let words = record_words(self.bytes);
@@ -183,7 +232,9 @@ impl Exchange for Records<'_> {
     #[inline]
     fn receive(&mut self, tag: u64) -> Result<(), Failure> {
         let mut private = std::mem::take(&mut self.verbs.private);
-        while self.verbs.seal.1.open(tag, self.verbs.landed(), &mut private).is_none() {}
+        while self.verbs.seal.1.open(tag, self.verbs.landed(), &mut private).is_none() {
+            self.verbs.drive()?;
+        }
         black_box(&private);
         self.verbs.private = private;
         Ok(())

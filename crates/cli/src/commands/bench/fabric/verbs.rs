@@ -6,10 +6,12 @@ use stentor_fabric::{
     Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpKind, QpState, RegionId,
     RegionSpec, RemoteRegion, RemoteSpan, SendQueue, Service, Source, Span, Status, Verb, Word, WorkRequest,
 };
+use stentor_fabric_roce::RoceFabric;
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 use zerocopy::IntoBytes;
 
 use super::super::errand::Errand;
+use super::super::roce;
 use crate::failure::Failure;
 
 /// What the peer writes.
@@ -43,9 +45,45 @@ struct Queue {
     received: u64,
 }
 
+/// A fabric between the two processes.
+pub(super) trait Pair: Fabric {
+    /// Packets move only while its process calls it.
+    const DRIVEN: bool;
+}
+
+impl Pair for ShmFabric {
+    const DRIVEN: bool = false;
+}
+
+impl Pair for RoceFabric {
+    const DRIVEN: bool = true;
+}
+
+/// Bytes of one place for a message or a write.
+fn place_of(longest: usize) -> usize {
+    record_words(longest).next_multiple_of(8) * WORD
+}
+
+/// This process on shared memory.
+pub(super) fn shm(errand: &Errand, longest: usize) -> Result<ShmFabric, Failure> {
+    let me = ProcessId(errand.process as u16);
+    let config = ShmConfig {
+        directory: errand.directory.clone(),
+        message_bytes: (place_of(longest) + 64) as u32,
+        populate: true,
+        ..ShmConfig::new("bench", me, &format!("p{}", me.0), 2)
+    };
+    ShmFabric::start(config).map_err(refused)
+}
+
+/// This process on RoCEv2.
+pub(super) fn roce(errand: &Errand, longest: usize, network: u8) -> Result<RoceFabric, Failure> {
+    roce::start(network, ProcessId(errand.process as u16), 2, place_of(longest) + 64)
+}
+
 /// A process with everything that the rows need.
-pub(super) struct Verbs {
-    fabric: ShmFabric,
+pub(super) struct Verbs<F: Pair> {
+    fabric: F,
     peer: ProcessId,
     queues: Vec<Queue>,
     target: RegionId,
@@ -68,18 +106,11 @@ pub(super) fn refused(error: impl std::error::Error) -> Failure {
     Failure::run(error, "bench fabric", "run `stentor doctor`; if it finds nothing, report this as a bug")
 }
 
-impl Verbs {
-    pub(super) fn new(errand: &Errand, longest: usize) -> Result<Self, Failure> {
+impl<F: Pair> Verbs<F> {
+    pub(super) fn new(mut fabric: F, errand: &Errand, longest: usize) -> Result<Self, Failure> {
         let me = ProcessId(errand.process as u16);
         let peer = ProcessId(1 - me.0);
-        let longest = record_words(longest).next_multiple_of(8) * WORD;
-        let config = ShmConfig {
-            directory: errand.directory.clone(),
-            message_bytes: (longest + 64) as u32,
-            populate: true,
-            ..ShmConfig::new("bench", me, &format!("p{}", me.0), 2)
-        };
-        let mut fabric = ShmFabric::start(config).map_err(refused)?;
+        let longest = place_of(longest);
         let bytes = (AREA + longest) as u64;
         let target = fabric.register(RegionSpec { purpose: TARGET, writer: peer, bytes }).map_err(refused)?;
         fabric.grant(target, peer, Access::Write).map_err(refused)?;
@@ -137,6 +168,20 @@ impl Verbs {
 
     fn target(&self, offset: u64) -> RemoteSpan {
         RemoteSpan { region: self.remote.expect("rows begin when all is connected"), offset }
+    }
+
+    /// Lets packets move, where they do not by themselves.
+    #[inline]
+    pub(super) fn drive(&mut self) -> Result<(), Failure> {
+        if F::DRIVEN { self.poll() } else { Ok(()) }
+    }
+
+    /// Lets packets move until something is so.
+    pub(super) fn drive_until(&mut self, done: impl Fn() -> bool) -> Result<(), Failure> {
+        while !done() {
+            self.drive()?;
+        }
+        Ok(())
     }
 
     /// Takes what completed. Fails if anything went wrong.

@@ -13,10 +13,10 @@ use stentor_fabric::ProcessId;
 
 use super::Patience;
 use super::process::{Errand, READY};
-use super::scene::{CLUSTER, Scene};
+use super::scene::Scene;
 use crate::args::BenchFailover;
 use crate::failure::Failure;
-use crate::live::{Answer, Question, ask};
+use crate::live::{Answer, Question, ask, meeting_name};
 
 /// How long a process may take to end when it is told to.
 const STOPPING: Duration = Duration::from_secs(20);
@@ -40,6 +40,8 @@ pub(super) struct Fleet<'a> {
     client: Running,
     /// The highest epoch of each group that anybody told, and who leads in it.
     epochs: Vec<(u64, String)>,
+    /// The directory of the members' control sockets, among the sockets.
+    meeting: String,
 }
 
 /// Files for what a process says.
@@ -97,7 +99,7 @@ impl<'a> Fleet<'a> {
         let names = (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned());
         let members = names.map(|name| member(scene, args, &name, 1)).collect::<Result<Vec<_>, _>>()?;
         let epochs = vec![(0, String::new()); plan.topology().groups()];
-        Ok(Fleet { scene, args, members, client: client(scene, args, 1)?, epochs })
+        Ok(Fleet { scene, args, members, client: client(scene, args, 1)?, epochs, meeting: meeting_name(plan) })
     }
 
     /// Whether the client multicasts.
@@ -203,7 +205,7 @@ impl<'a> Fleet<'a> {
 
     /// How a member stands, in its own words.
     fn standing(&self, process: ProcessId) -> String {
-        let paths = ShmFabric::all_beside(&self.scene.sockets(), CLUSTER, process).unwrap_or_default();
+        let paths = ShmFabric::all_beside(&self.scene.sockets(), &self.meeting, process).unwrap_or_default();
         match ask(&paths, &Question::Show) {
             Ok(Some(Answer::Standing(standing))) => serde_json::to_string(&standing).unwrap_or_default(),
             other => format!("{process}: {other:?}"),

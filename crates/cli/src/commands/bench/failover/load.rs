@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use stentor::runtime::{
-    Client, GroupId, Housekeeper, MessageId, Plan, Recorder, ShmFabric, SubmitError, WaitMode, now_ns,
+    Client, GroupId, Hosted, Housekeeper, MessageId, Plan, Recorder, SubmitError, WaitMode, now_ns,
 };
 use stentor_fabric::Backoff;
 use stentor_fabric_sim::SimRng;
@@ -21,8 +21,8 @@ const LATE: Duration = Duration::from_millis(20);
 const SLEEP: Duration = Duration::from_millis(5);
 
 /// A client with its history.
-pub(super) struct Load {
-    client: Client<ShmFabric>,
+pub(super) struct Load<F: Hosted> {
+    client: Client<F>,
     recorder: Recorder<File>,
     path: PathBuf,
     backoff: Backoff,
@@ -50,8 +50,8 @@ pub(super) struct Pace {
     pub(super) life: u32,
 }
 
-impl Load {
-    pub(super) fn new(plan: &Plan, joined: Joined<ShmFabric>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
+impl<F: Hosted> Load<F> {
+    pub(super) fn new(plan: &Plan, joined: Joined<F>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder =
             Recorder::new(plan, me, new_history(path)?).map_err(|error| Failure::cannot_write(path, &error))?;
@@ -73,7 +73,7 @@ impl Load {
         })
     }
 
-    pub(super) fn client(&self) -> &Client<ShmFabric> {
+    pub(super) fn client(&self) -> &Client<F> {
         &self.client
     }
 

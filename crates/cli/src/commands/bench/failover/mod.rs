@@ -17,12 +17,13 @@ use stentor::runtime::Plan;
 use stentor_checker::check_files;
 
 use super::clock::Grain;
-use super::environment::Environment;
+use super::environment::{Environment, fabric_name, wait_name};
 use super::errand::{broken, processors};
+use super::fabric;
 use super::multicast;
 use super::report::{Floor, Report, Row, Trial};
 use super::samples::Samples;
-use crate::args::{BenchFailover, Victims};
+use crate::args::{BenchFailover, DemoFabric, Victims};
 use crate::failure::{Failure, Verdict};
 use crate::live::{Interrupt, unstarted};
 use crate::output::Output;
@@ -39,14 +40,17 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
     let interrupt = Interrupt::catch()?;
     let processors = processors().map_err(broken("ask for processors"))?;
     let environment = Environment::new(
-        "shm",
-        multicast::wait_name(args.wait),
+        fabric_name(args.fabric),
+        wait_name(args.wait),
         format!("{} members and 2 clients on {} processors, not pinned", args.groups * args.replicas, processors.len()),
     );
     let mut rows = Vec::new();
     let mut trial = None;
     if args.rounds > 0 {
-        let hop_us = multicast::hand_over(&processors)? / 1000.0;
+        let hop_us = match args.fabric {
+            DemoFabric::Shm => multicast::hand_over(&processors)? / 1000.0,
+            DemoFabric::Roce => fabric::hop(&processors)? / 1000.0,
+        };
         let (found, outages) = real(args, &interrupt, output)?;
         rows.extend(row(args, &outages, hop_us));
         trial = Some(found);
@@ -104,9 +108,12 @@ fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
         return None;
     }
     let timeout_us = f64::from(args.timeout_ms) * 1000.0;
+    let hop = match args.fabric {
+        DemoFabric::Shm => "a line takes from a store on one processor until it is seen on another",
+        DemoFabric::Roce => "a datagram with a line takes over plain UDP sockets from one processor to another",
+    };
     let what = format!(
-        "a target: the configured timeout of {} ms and {HOPS} hops of {hop_us:.3} us, which is how long a line takes from \
-         a store on one processor until it is seen on another, measured before",
+        "a target: the configured timeout of {} ms and {HOPS} hops of {hop_us:.3} us, which is how long {hop}, measured before",
         args.timeout_ms
     );
     let floor = Floor { what, value: timeout_us + HOPS * hop_us, unit: "us" };

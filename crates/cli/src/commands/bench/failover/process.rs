@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use stentor::runtime::Stop;
+use stentor::config::FabricKind;
+use stentor::runtime::{Client, ClientId, Hosted, Plan, RoceSeat, StartError, Stop};
 
 use super::load::{Load, Pace};
 use super::scene::history;
@@ -46,11 +47,25 @@ pub(in super::super) fn run(errand: &str) -> Result<Verdict, Failure> {
         return Err(Failure::run("the bench is gone", "bench load", "start it again"));
     }
     let plan = live::plan(&errand.config)?;
+    if plan.config().fabric() != FabricKind::Roce {
+        return load(&errand, &plan, &|client| plan.client(client, errand.sockets.clone()));
+    }
+    let seat = RoceSeat::beside(&errand.config);
+    let process = |client| plan.topology().client_process(client);
+    load(&errand, &plan, &|client| plan.client_on(plan.roce(process(client), &seat)?, client))
+}
+
+/// On any fabric.
+fn load<F: Hosted>(
+    errand: &Errand,
+    plan: &Plan,
+    start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>,
+) -> Result<Verdict, Failure> {
     let to: Vec<_> = plan.topology().group_ids().collect();
     let joining = Joining {
-        plan: &plan,
+        plan,
         config: &errand.config,
-        start: &|client| plan.client(client, errand.sockets.clone()),
+        start,
         meet: errand.sockets.display().to_string(),
         to: &to,
         wait: mode(errand.wait),
@@ -60,7 +75,7 @@ pub(in super::super) fn run(errand: &str) -> Result<Verdict, Failure> {
     let joined = joining.join(None, |text| eprintln!("{text}"))?;
     let name = plan.name(plan.topology().client_process(joined.id)).to_owned();
     let pace = Pace { seed: errand.seed, rate: errand.rate, wait: mode(errand.wait), ahead: true, life: errand.life };
-    let mut load = Load::new(&plan, joined, &history(&errand.histories, &name, errand.life), &pace)?;
+    let mut load = Load::new(plan, joined, &history(&errand.histories, &name, errand.life), &pace)?;
     let stop = Arc::new(Stop::default());
     stop_at_end_of_input(Arc::clone(&stop));
     let mut said = false;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stentor::runtime::{Plan, now_ns};
+use stentor::runtime::{Client, ClientId, Hosted, Plan, RoceSeat, StartError, now_ns};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimRng;
 
@@ -10,7 +10,7 @@ use super::Patience;
 use super::fleet::Fleet;
 use super::load::{Load, Pace};
 use super::scene::Scene;
-use crate::args::{BenchFailover, Victims};
+use crate::args::{BenchFailover, DemoFabric, Victims};
 use crate::commands::bench::pause::mode;
 use crate::failure::Failure;
 use crate::live::{Interrupt, Joining};
@@ -63,11 +63,14 @@ pub(super) struct Played {
     pub(super) kills: Vec<Kill>,
 }
 
+/// Starts the client of a place.
+type Start<'a, F> = &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>;
+
 /// Whoever kills, and multicasts meanwhile.
-struct Script<'a> {
+struct Script<'a, F: Hosted> {
     plan: &'a Plan,
     fleet: Fleet<'a>,
-    load: Load,
+    load: Load<F>,
     rng: SimRng,
     interrupt: &'a Interrupt,
     scene: &'a Scene,
@@ -86,7 +89,24 @@ pub(super) fn play(
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<Played, Failure> {
-    let mut script = Script::begin(args, plan, scene, interrupt)?;
+    if args.fabric == DemoFabric::Shm {
+        return run(args, plan, scene, interrupt, output, &|client| plan.client(client, scene.sockets()));
+    }
+    let seat = RoceSeat::beside(&scene.config());
+    let process = |client| plan.topology().client_process(client);
+    run(args, plan, scene, interrupt, output, &|client| plan.client_on(plan.roce(process(client), &seat)?, client))
+}
+
+/// On any fabric.
+fn run<F: Hosted>(
+    args: &BenchFailover,
+    plan: &Plan,
+    scene: &Scene,
+    interrupt: &Interrupt,
+    output: Output,
+    start: Start<'_, F>,
+) -> Result<Played, Failure> {
+    let mut script = Script::begin(args, plan, scene, interrupt, start)?;
     let bar = output.progress_count("killing", u64::from(args.rounds));
     let mut kills = Vec::new();
     for round in 0..args.rounds {
@@ -102,12 +122,13 @@ fn in_round(round: u32, seed: u64, failure: Failure) -> Failure {
     Failure { what: format!("round {round} of seed {seed}: {}", failure.what), ..failure }
 }
 
-impl<'a> Script<'a> {
+impl<'a, F: Hosted> Script<'a, F> {
     fn begin(
         args: &'a BenchFailover,
         plan: &'a Plan,
         scene: &'a Scene,
         interrupt: &'a Interrupt,
+        start: Start<'_, F>,
     ) -> Result<Self, Failure> {
         let to: Vec<_> = plan.topology().group_ids().collect();
         // The first place is ours; nobody else is there yet.
@@ -116,7 +137,7 @@ impl<'a> Script<'a> {
         let joining = Joining {
             plan,
             config: &scene.config(),
-            start: &|client| plan.client(client, scene.sockets()),
+            start,
             meet: scene.sockets().display().to_string(),
             to: &to,
             wait,

@@ -5,14 +5,16 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::{Limits, Template};
+use stentor::config::{Limits, Loopback, Template};
 
-use crate::args::BenchFailover;
+use crate::args::{BenchFailover, DemoFabric};
+use crate::commands::bench::datagrams::network;
 use crate::commands::demo::Janitor;
 use crate::failure::Failure;
+use crate::live::write_key;
 
 /// Its name.
-pub(super) const CLUSTER: &str = "failover";
+const CLUSTER: &str = "failover";
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
 const LONGEST_SOCKETS: usize = 60;
 /// Places for clients: one that died while it wrote may leave a place that cannot be taken for a while.
@@ -26,10 +28,14 @@ pub(super) struct Scene {
     janitor: Option<Janitor>,
 }
 
+/// The key's file, in the directory.
+const KEY: &str = "cluster.key";
+
 /// The cluster's file.
 fn text(args: &BenchFailover) -> String {
+    let roce = network(args.fabric).map(|network| Loopback { network, key: format!("file:{KEY}") });
     let (groups, replicas) = (usize::from(args.groups), usize::from(args.replicas));
-    let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits: LIMITS, roce: None }.render();
+    let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits: LIMITS, roce }.render();
     let (min, max) = (args.timeout_ms / 2, args.timeout_ms);
     text.replacen("[election]\n", &format!("[election]\ntimeout_min_ms = {min}\ntimeout_max_ms = {max}\n"), 1)
 }
@@ -46,6 +52,10 @@ impl Scene {
         };
         let config = scene.config();
         fs::write(&config, text(args)).map_err(|error| Failure::cannot_write(&config, &error))?;
+        if args.fabric == DemoFabric::Roce {
+            let key = scene.path.join(KEY);
+            write_key(&key).map_err(|error| Failure::cannot_write(&key, &error))?;
+        }
         Ok(scene)
     }
 

@@ -11,7 +11,7 @@ use stentor_fabric::memory::Ordering;
 use super::super::clock::now;
 use super::super::errand::Cluster;
 use super::super::stage::{Command, Stage};
-use super::way::Way;
+use super::super::way::Way;
 use crate::args::Protocol;
 
 /// A client's message to a member; as long as the payload is.
@@ -88,7 +88,7 @@ impl<'a, W: Way> Chain<'a, W> {
             let number = (self.phase << 32) + n + 1;
             samples[n as usize].store(now(), Ordering::Relaxed);
             for member in 0..destinations {
-                self.way.body(member, command.bytes as usize, number);
+                self.way.body(member, BODY, command.bytes as usize, number);
             }
             self.way.flush();
             while !(0..destinations).all(|member| self.sees(member, DONE, number)) {

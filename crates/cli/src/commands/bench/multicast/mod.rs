@@ -2,9 +2,7 @@
 //! its writes cost.
 
 mod chain;
-mod datagrams;
 pub(super) mod process;
-mod way;
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +11,14 @@ use stentor_multicast::Step;
 
 use super::clock::Grain;
 use super::crew::Crew;
-use super::environment::Environment;
+use super::datagrams;
+use super::environment::{Environment, fabric_name, wait_name};
 use super::errand::{Cluster, Part, broken, processors};
 use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row, Writes};
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape, Stage};
-use crate::args::{BenchLength, BenchMulticast, DemoFabric, Pinning, Protocol, Waiting};
+use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
 use crate::failure::Failure;
 
 /// Results beside the counts, words.
@@ -41,9 +40,6 @@ const LINES: u64 = 400_000;
 const HAND_OVERS: u64 = 20_000;
 /// Datagrams that are streamed to find what one of many costs.
 const DATAGRAMS: u64 = 50_000;
-/// Benches on RoCEv2 at the same time have addresses of their own, if their numbers differ by less than this: those behind
-/// the demonstrations' and before the tests'.
-const NETWORKS: u32 = 8;
 /// The longest payload, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -123,24 +119,8 @@ fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
 
 fn cluster(args: &BenchMulticast, bytes: usize) -> Cluster {
     let BenchMulticast { groups, replicas, dest, clients, window, wait, pin, variant, .. } = *args;
-    let network = (args.fabric == DemoFabric::Roce).then(|| 192 + (std::process::id() % NETWORKS) as u8);
+    let network = datagrams::network(args.fabric);
     Cluster { groups, replicas, dest, clients, window, bytes: bytes as u32, wait, pin, variant, network }
-}
-
-fn fabric_name(fabric: DemoFabric) -> &'static str {
-    match fabric {
-        DemoFabric::Shm => "shm",
-        DemoFabric::Roce => "roce",
-    }
-}
-
-pub(super) fn wait_name(waiting: Waiting) -> &'static str {
-    match waiting {
-        Waiting::Poll => "poll",
-        Waiting::Yield => "yield",
-        Waiting::Block => "block",
-        Waiting::Adaptive => "adaptive",
-    }
 }
 
 fn pinning(args: &BenchMulticast, processors: &[usize]) -> String {

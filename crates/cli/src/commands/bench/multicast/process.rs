@@ -14,13 +14,13 @@ use stentor_multicast::Step;
 
 use super::super::clock::now;
 use super::super::crew::KEY;
+use super::super::datagrams::{self, Datagrams, Ring, Sockets};
 use super::super::errand::{Cluster, Errand, broken, pin, processors, serve};
 use super::super::pause::mode;
 use super::super::plain;
 use super::super::stage::{Command, Stage};
-use super::chain::Chain;
-use super::datagrams::{Datagrams, Sockets};
-use super::way::Lines;
+use super::super::way::Lines;
+use super::chain::{Chain, steps};
 use super::{DONE, FIRST, Kind, LAST, NS, READY};
 use crate::args::Protocol;
 use crate::failure::Failure;
@@ -51,7 +51,8 @@ pub(in super::super) fn run(errand: &Errand, stage: &Stage, cluster: &Cluster) -
         return play(errand, stage, cluster, &plan, fabric, None);
     };
     let fabric = plan.roce(me, &RoceSeat::default()).map_err(unstarted)?;
-    let sockets = Sockets::open(cluster, network, errand.process)?;
+    let ring = Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.wait) };
+    let sockets = Sockets::open(ring, errand.process)?;
     play(errand, stage, cluster, &plan, fabric, Some(sockets))
 }
 
@@ -122,7 +123,10 @@ impl<F: Hosted> Process<'_, F> {
     fn chain(&mut self, command: &Command, phase: u64) -> io::Result<()> {
         let Process { stage, cluster, me, sockets, .. } = self;
         match sockets {
-            None => Chain::new(stage, cluster, *me, phase, Lines::new(stage, cluster, *me)).run(command),
+            None => {
+                let shape = (cluster.members() + 1, steps(cluster));
+                Chain::new(stage, cluster, *me, phase, Lines::new(stage, shape, *me, mode(cluster.wait))).run(command)
+            }
             Some(sockets) => Chain::new(stage, cluster, *me, phase, Datagrams::new(sockets)).run(command),
         }
     }
@@ -137,7 +141,7 @@ impl<F: Hosted> Process<'_, F> {
         pin(&[own as usize]).map_err(broken("stay on one processor"))?;
         let ns = match (kind, &mut self.sockets) {
             (Kind::Datagrams, Some(sockets)) => {
-                sockets.stream(self.stage, command, phase).map_err(broken("use sockets"))?
+                sockets.stream(self.stage, command, phase, datagrams::LENGTH).map_err(broken("use sockets"))?
             }
             (Kind::HandOver, _) => plain::hand_over(self.stage, self.me, command, phase)?,
             (kind, _) => plain::stream(self.stage, self.me == 0, command, phase, kind == Kind::Lines),

@@ -10,13 +10,14 @@ use stentor_fabric::memory::Ordering;
 
 use super::clock::Grain;
 use super::crew::Crew;
-use super::environment::Environment;
+use super::datagrams;
+use super::environment::{Environment, fabric_name, wait_name};
 use super::errand::{Neb, Part, broken, processors};
 use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row};
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape};
-use crate::args::{BenchLength, BenchNeb, NebMode, Pinning, Waiting};
+use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
 use crate::failure::Failure;
 
 /// Results, words.
@@ -28,6 +29,7 @@ const ITERATIONS: u64 = 14_000;
 const WINDOWED: u64 = 5;
 const MAX_SAMPLES: u64 = 1 << 20;
 const LINES: u64 = 400_000;
+const DATAGRAMS: u64 = 50_000;
 const MAX_BYTES: usize = 64 << 10;
 
 /// What happens in a phase.
@@ -70,11 +72,13 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
     }
     let mut rows = Vec::new();
     let pinning = format!("{} processes on {} processors, {}", args.processes, processors.len(), how(args.pin));
-    let environment = Environment::new("shm", wait_name(args.wait), pinning);
+    let environment = Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning);
     for bytes in sizes {
         for signed in if args.signed { vec![false, true] } else { vec![false] } {
             let BenchNeb { processes, mode, window, wait, pin, no_fast, .. } = *args;
-            let neb = Neb { processes, mode, window, bytes: bytes as u32, fast: !no_fast, signed, wait, pin };
+            let network = datagrams::network(args.fabric);
+            let (bytes, fast) = (bytes as u32, !no_fast);
+            let neb = Neb { processes, mode, window, bytes, fast, signed, wait, pin, network };
             process::config(&neb).check().map_err(|error| {
                 Failure::usage(error, "the arguments of `stentor bench neb`", "choose other values")
             })?;
@@ -92,15 +96,6 @@ fn how(pin: Pinning) -> &'static str {
     match pin {
         Pinning::None => "not pinned",
         Pinning::Spread | Pinning::Groups => "each pinned to the next processor",
-    }
-}
-
-fn wait_name(waiting: Waiting) -> &'static str {
-    match waiting {
-        Waiting::Poll => "poll",
-        Waiting::Yield => "yield",
-        Waiting::Block => "block",
-        Waiting::Adaptive => "adaptive",
     }
 }
 
@@ -161,7 +156,14 @@ impl<'a> Bench<'a> {
             }
         }
         let (floor, subject) = (floors.summary(), subjects.summary());
-        let what = "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned();
+        let what = match self.neb.network {
+            None => "the same chain of plain stores and loads by the same processes in the same wait mode".to_owned(),
+            Some(_) => {
+                "the same chain of datagrams over plain UDP sockets by the same processes in the same wait mode, by \
+                        the same system calls; nothing is checked, acknowledged or sent again"
+                    .to_owned()
+            }
+        };
         let floor = Floor { what, value: floor.typical, unit: "us" };
         let ratio = subject.typical / floor.value;
         let row = Row::new(self.name("one outstanding"), self.neb.bytes as usize, rounds, floor, ratio);
@@ -173,24 +175,26 @@ impl<'a> Bench<'a> {
         let iterations = Self::broadcasts(self.length, WINDOWED);
         let window = u64::from(self.neb.window);
         let mut subjects = Samples::new(1.0, Grain::default());
-        let (mut costs, mut rates) = (Vec::new(), Vec::new());
+        let (mut costs, mut rates, mut made, mut broadcasts) = (Vec::new(), Vec::new(), [0; 2], 0);
         let (since, mut rounds) = (Instant::now(), 0);
         while self.goes_on(rounds, since) {
             rounds += 1;
             costs.push(self.line_cost()?);
             let command = self.command(Kind::Broadcast, iterations, window);
+            let before = self.counts();
             self.crew.run(command)?;
+            let after = self.counts();
+            made.iter_mut().zip(before).zip(after).for_each(|((made, before), after)| *made += after - before);
+            broadcasts += command.warmup + iterations;
             let measured = command.warmup..command.warmup + iterations;
             rates.push(self.rate(measured.clone()));
             subjects.round(measured.map(|at| self.latency(at as usize)));
         }
         let (cost, rate) = (median(costs), median(rates));
-        let lines = self.lines_per_broadcast();
-        let what = format!(
-            "{lines} lines written or read for each broadcast by all processes together, at {cost:.1} ns each: a \
-             64-byte line stored and fenced on one processor, and picked up on another"
-        );
-        let floor = Floor { what, value: 1e9 / (cost * lines as f64), unit: "msgs/s" };
+        let floor = match self.neb.network {
+            None => lines_floor(self.lines_per_broadcast(), cost),
+            Some(_) => datagrams_floor(made.map(|count| count as f64 / broadcasts as f64), cost),
+        };
         let ratio = floor.value / rate;
         let name = self.name(&format!("{window} outstanding"));
         let row = Row::new(name, self.neb.bytes as usize, rounds, floor, ratio);
@@ -213,11 +217,19 @@ impl<'a> Bench<'a> {
         lines * (receivers + published + read)
     }
 
+    /// What each of many lines or datagrams, sent on one processor and picked up on another, costs, ns.
     fn line_cost(&mut self) -> Result<f64, Failure> {
         let (first, last) = (self.processors[0], self.processors[self.processors.len() - 1]);
-        let command = self.command(Kind::Lines, LINES, first as u64);
+        let count = if self.neb.network.is_some() { DATAGRAMS } else { LINES };
+        let command = self.command(Kind::Lines, count, first as u64);
         self.crew.run(Command { extra: last as u64, ..command })?;
-        Ok(self.crew.stage.results(1)[NS].load(Ordering::Relaxed) as f64 / LINES as f64)
+        Ok(self.crew.stage.results(1)[NS].load(Ordering::Relaxed) as f64 / count as f64)
+    }
+
+    /// Remote writes and reads of all processes so far.
+    fn counts(&self) -> [u64; 2] {
+        let of = |process: usize, what: usize| self.crew.stage.results(process)[what].load(Ordering::Relaxed);
+        std::array::from_fn(|what| (0..self.neb.processes()).map(|process| of(process, what)).sum())
     }
 
     fn sent(&self, at: usize) -> u64 {
@@ -241,4 +253,24 @@ impl<'a> Bench<'a> {
         let end = self.delivered(measured.end as usize - 1);
         count as f64 * 1e9 / end.saturating_sub(start).max(1) as f64
     }
+}
+
+fn lines_floor(lines: u64, cost: f64) -> Floor {
+    let what = format!(
+        "{lines} lines written or read for each broadcast by all processes together, at {cost:.1} ns each: a \
+         64-byte line stored and fenced on one processor, and picked up on another"
+    );
+    Floor { what, value: 1e9 / (cost * lines as f64), unit: "msgs/s" }
+}
+
+/// What was written and read for each broadcast.
+fn datagrams_floor([writes, reads]: [f64; 2], cost: f64) -> Floor {
+    let what = format!(
+        "{writes:.1} writes and {reads:.1} reads, as many as were made for each broadcast by all processes together, at \
+         {cost:.0} ns for a write and twice that for a read: a datagram of {} bytes in a stream over plain UDP sockets from one \
+         processor to another, by the same system calls in batches of {}",
+        datagrams::LENGTH,
+        datagrams::BATCH
+    );
+    Floor { what, value: 1e9 / (cost * (writes + 2.0 * reads)), unit: "msgs/s" }
 }

@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use stentor::runtime::ShmFabric;
+use stentor::runtime::{Hosted, ShmFabric};
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_shm::ShmConfig;
 use stentor_neb::{Authority, BroadcastError, Config, FaultModel, Mode, Node, Notice};
 
 use super::super::clock::now;
+use super::super::datagrams::{self, Datagrams, Ring, Sockets};
 use super::super::errand::{Errand, Neb, broken, pin, processors, serve};
 use super::super::pause::mode;
 use super::super::plain;
+use super::super::roce;
 use super::super::stage::{Command, Stage};
-use super::chain::Chain;
+use super::super::way::Lines;
+use super::chain::{Chain, steps};
 use super::{Kind, NS, READY};
 use crate::args::NebMode;
 use crate::failure::Failure;
@@ -50,13 +53,28 @@ fn failed(what: impl std::fmt::Display) -> Failure {
 
 pub(in super::super) fn run(errand: &Errand, stage: &Stage, neb: &Neb) -> Result<(), Failure> {
     let me = ProcessId(errand.process as u16);
-    let config = config(neb);
     let shm = ShmConfig {
         directory: errand.directory.clone(),
         max_bytes: 4 << 30,
         ..ShmConfig::new("bench-neb", me, &me.to_string(), neb.processes() as u16)
     };
-    let fabric = ShmFabric::start(shm).map_err(failed)?;
+    let Some(network) = neb.network else {
+        return play(errand, stage, neb, ShmFabric::start(shm).map_err(failed)?, None);
+    };
+    let fabric = roce::start(network, me, neb.processes(), config(neb).slot_bytes() as usize)?;
+    let ring = Ring { network, processes: neb.processes(), steps: steps(neb), mode: mode(neb.wait) };
+    play(errand, stage, neb, fabric, Some(Sockets::open(ring, errand.process)?))
+}
+
+/// A process's part, on any fabric.
+fn play<F: Hosted>(
+    errand: &Errand,
+    stage: &Stage,
+    neb: &Neb,
+    fabric: F,
+    sockets: Option<Sockets>,
+) -> Result<(), Failure> {
+    let me = ProcessId(errand.process as u16);
     let secret = |process: u16| [process as u8 + 1; 32];
     let public: Vec<_> = (0..neb.processes() as u16).map(|process| Authority::public_of(&secret(process))).collect();
     let authority = neb.signed.then(|| Authority::new(1, me, &secret(me.0), &public)).transpose().map_err(failed)?;
@@ -64,44 +82,73 @@ pub(in super::super) fn run(errand: &Errand, stage: &Stage, neb: &Neb) -> Result
         stage,
         neb,
         me: errand.process,
-        node: Node::new(fabric, config, 1, authority).map_err(failed)?,
+        node: Node::new(fabric, config(neb), 1, authority).map_err(failed)?,
+        sockets,
         payload: vec![0; neb.bytes as usize],
         sent: 0,
     };
     serve(errand, stage, |command, phase| process.perform(&command, phase))
 }
 
-struct Process<'a> {
+struct Process<'a, F: Hosted> {
     stage: &'a Stage,
     neb: &'a Neb,
     me: usize,
-    node: Node<ShmFabric>,
+    node: Node<F>,
+    /// For the floors on a network.
+    sockets: Option<Sockets>,
     payload: Vec<u8>,
     sent: u64,
 }
 
-impl Process<'_> {
+impl<F: Hosted> Process<'_, F> {
     fn perform(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
         match Kind::of(command.kind) {
             Kind::Connect => self.connect(),
-            Kind::Chain => {
-                let chain = Chain { stage: self.stage, neb: self.neb, me: self.me, phase };
-                let done = if self.me == 0 { chain.send(command) } else { chain.receive(command) };
-                done.map_err(broken("wait"))
+            Kind::Chain => self.chain(command, phase).map_err(broken("wait")),
+            Kind::Lines => self.lines(command, phase).map_err(broken("stay on one processor, or use sockets")),
+            Kind::Broadcast => {
+                if self.me == 0 {
+                    self.send(command, phase)?;
+                } else {
+                    self.receive(command, phase)?;
+                }
+                self.tell_counts();
+                Ok(())
             }
-            Kind::Lines => self.lines(command, phase).map_err(broken("stay on one processor")),
-            Kind::Broadcast if self.me == 0 => self.send(command, phase),
-            Kind::Broadcast => self.receive(command, phase),
         }
     }
 
-    fn lines(&self, command: &Command, phase: u64) -> std::io::Result<()> {
+    fn chain(&mut self, command: &Command, phase: u64) -> std::io::Result<()> {
+        let Process { stage, neb, me, sockets, .. } = self;
+        match sockets {
+            None => {
+                let way = Lines::new(stage, (neb.processes(), steps(neb)), *me, mode(neb.wait));
+                Chain { stage, neb, me: *me, phase, way }.run(command)
+            }
+            Some(sockets) => Chain { stage, neb, me: *me, phase, way: Datagrams::new(sockets) }.run(command),
+        }
+    }
+
+    /// What this process has written and read so far.
+    fn tell_counts(&self) {
+        let counts = self.node.counts();
+        let told = [counts.broadcast_writes + counts.register_writes + counts.credits, counts.reads];
+        for (word, count) in self.stage.results(self.me).iter().zip(told) {
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+
+    fn lines(&mut self, command: &Command, phase: u64) -> std::io::Result<()> {
         if self.me > 1 {
             return Ok(());
         }
         let back = processors()?;
         pin(&[if self.me == 0 { command.window } else { command.extra } as usize])?;
-        let ns = plain::stream(self.stage, self.me == 0, command, phase, true);
+        let ns = match &mut self.sockets {
+            None => plain::stream(self.stage, self.me == 0, command, phase, true),
+            Some(sockets) => sockets.stream(self.stage, command, phase, datagrams::LENGTH)?,
+        };
         self.stage.results(self.me)[NS].store(ns, Ordering::Relaxed);
         pin(&back)
     }
@@ -123,7 +170,7 @@ impl Process<'_> {
 
     /// Broadcasts, with at most a window outstanding, and waits until everybody has freed everything.
     fn send(&mut self, command: &Command, phase: u64) -> Result<(), Failure> {
-        let Process { stage, neb, me, node, payload, sent } = self;
+        let Process { stage, neb, me, node, payload, sent, .. } = self;
         let total = command.warmup + command.iterations;
         let samples = stage.samples(*me);
         let mut backoff = Backoff::new(mode(neb.wait));

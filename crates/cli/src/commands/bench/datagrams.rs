@@ -10,26 +10,52 @@ use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
 use stentor_fabric::{Backoff, Idle, WaitMode};
 use stentor_fabric_roce::driver::{Envelope, Mode, Port};
 
-use super::super::clock::now;
-use super::super::errand::Cluster;
-use super::super::pause::{LONGEST, mode};
-use super::super::stage::{Command, Stage};
-use super::chain::{BODY, steps};
+use super::clock::now;
+use super::pause::LONGEST;
+use super::stage::{Command, Stage};
 use super::way::Way;
+use crate::args::DemoFabric;
 use crate::failure::Failure;
 
 /// What RoCEv2 adds to what a WRITE carries: BTH, RETH and ICRC, bytes.
 const AROUND: usize = 12 + 16 + 4;
+/// A READ's request, bytes: BTH, RETH and ICRC.
+pub(super) const REQUEST: usize = 12 + 16 + 4;
+/// An acknowledgement, bytes: BTH, AETH and ICRC.
+pub(super) const ACKNOWLEDGEMENT: usize = 12 + 4 + 4;
 /// A WRITE of one line, bytes.
 pub(super) const LENGTH: usize = AROUND + LINE_WORDS * WORD;
 /// The most that a packet carries: the path MTU of the fabric.
-const MTU: usize = 1024;
+pub(super) const MTU: usize = 1024;
 /// Datagrams of one system call; as the fabric's.
 pub(super) const BATCH: usize = 32;
 /// Datagrams of a stream that are on their way: the smallest receive buffers hold them.
 const OUTSTANDING: u64 = 4 * BATCH as u64;
 /// The line of the stage with a stream's credit.
 const CREDIT: usize = 0;
+/// Benches on RoCEv2 at the same time have addresses of their own, if their numbers differ by less than this: those behind
+/// the demonstrations' and before the tests'.
+const NETWORKS: u32 = 8;
+
+/// The second number of all loopback addresses of a bench, if it is on a network.
+pub(super) fn network(fabric: DemoFabric) -> Option<u8> {
+    (fabric == DemoFabric::Roce).then(|| 192 + (std::process::id() % NETWORKS) as u8)
+}
+
+/// Packets that carry so many bytes.
+pub(super) fn packets_of(bytes: usize) -> usize {
+    bytes.div_ceil(MTU).max(1)
+}
+
+/// Who sends datagrams to whom, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ring {
+    pub(super) network: u8,
+    pub(super) processes: usize,
+    /// What one may tell another.
+    pub(super) steps: usize,
+    pub(super) mode: WaitMode,
+}
 
 /// A process's sockets, and what came.
 #[derive(Debug)]
@@ -53,18 +79,21 @@ fn address(network: u8, process: usize) -> IpAddr {
 }
 
 impl Sockets {
-    pub(super) fn open(cluster: &Cluster, network: u8, me: usize) -> Result<Self, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::run(error, "bench multicast", "run `stentor doctor`");
+    pub(super) fn open(ring: Ring, me: usize) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::run(error, "bench", "run `stentor doctor`");
+        let Ring { network, processes, steps, mode } = ring;
         let port = Port::open(address(network, me), Mode::Plain, me as u16).map_err(|error| failed(&error))?;
-        let to = (0..cluster.processes()).map(|process| port.envelope(address(network, process)));
+        let to = (0..processes).map(|process| port.envelope(address(network, process)));
         let to = to.collect::<Result<Vec<_>, _>>().map_err(|error| failed(&error))?;
-        let (steps, processes) = (steps(cluster), to.len());
-        let seen = vec![0; steps * processes];
-        Ok(Sockets { port, me, steps, to, seen, out: Vec::new(), used: 0, mode: mode(cluster.wait) })
+        Ok(Sockets { port, me, steps, to, seen: vec![0; steps * processes], out: Vec::new(), used: 0, mode })
     }
 
-    /// Leaves a datagram to be sent. The number 0 is none: the datagram is a part of a longer message.
-    fn push(&mut self, reader: usize, step: usize, number: u64, length: usize) {
+    /// Leaves a datagram to be sent; to oneself nothing is. The number 0 is none: the datagram is a part of a longer message.
+    pub(super) fn push(&mut self, reader: usize, step: usize, number: u64, length: usize) {
+        if reader == self.me {
+            self.seen[self.me * self.steps + step] = number;
+            return;
+        }
         if self.used == self.out.len() {
             self.out.push((0, Vec::with_capacity(AROUND + MTU)));
         }
@@ -76,7 +105,29 @@ impl Sockets {
         self.used += 1;
     }
 
-    fn send(&mut self) {
+    /// Leaves a message of so many bytes, in as many datagrams as it has packets; the last one has the number.
+    pub(super) fn push_all(&mut self, reader: usize, step: usize, number: u64, bytes: usize) {
+        let mut left = bytes;
+        while left > MTU {
+            self.push(reader, step, 0, AROUND + MTU);
+            left -= MTU;
+        }
+        self.push(reader, step, number, AROUND + left);
+    }
+
+    /// Processes, this one among them.
+    pub(super) fn processes(&self) -> usize {
+        self.to.len()
+    }
+
+    /// The newest number that `writer` told of a step.
+    #[inline]
+    pub(super) fn newest(&self, writer: usize, step: usize) -> u64 {
+        self.seen[writer * self.steps + step]
+    }
+
+    /// Sends what was left to be sent.
+    pub(super) fn send(&mut self) {
         let Sockets { port, to, out, used, .. } = self;
         if *used > 0 {
             port.send_all(&out[..*used].iter().map(|(reader, bytes)| (&to[*reader], &bytes[..])));
@@ -85,7 +136,7 @@ impl Sockets {
     }
 
     /// Takes in what is there, up to a batch; returns how much.
-    fn receive(&mut self) -> io::Result<usize> {
+    pub(super) fn receive(&mut self) -> io::Result<usize> {
         let Sockets { port, seen, .. } = self;
         port.receive(|arrival| {
             let word = |at: usize| Some(u64::from_le_bytes(arrival.transport.get(at..at + 8)?.try_into().ok()?));
@@ -107,8 +158,9 @@ impl Sockets {
         }
     }
 
-    /// Process 0 sends datagrams to process 1, which says in shared memory how many it has; returns the time, ns, there.
-    pub(super) fn stream(&mut self, stage: &Stage, command: &Command, phase: u64) -> io::Result<u64> {
+    /// Process 0 sends datagrams of a length to process 1, which says in shared memory how many it has; returns the time,
+    /// ns, there.
+    pub(super) fn stream(&mut self, stage: &Stage, command: &Command, phase: u64, length: usize) -> io::Result<u64> {
         let (base, total) = (phase << 32, command.warmup + command.iterations);
         let credit = &stage.line(CREDIT)[0];
         let mut done = 0;
@@ -117,7 +169,7 @@ impl Sockets {
                 let freed = credit.load(Ordering::Acquire).saturating_sub(base);
                 let count = (BATCH as u64).min(total - done);
                 if done + count <= freed + OUTSTANDING {
-                    (0..count).for_each(|n| self.push(1, BODY, base + done + n + 1, LENGTH));
+                    (0..count).for_each(|n| self.push(1, 0, base + done + n + 1, length));
                     self.send();
                     done += count;
                 }
@@ -142,7 +194,7 @@ impl Sockets {
 
 /// The sockets as the way of a chain.
 pub(super) struct Datagrams<'a> {
-    sockets: &'a mut Sockets,
+    pub(super) sockets: &'a mut Sockets,
     backoff: Backoff,
 }
 
@@ -159,13 +211,8 @@ impl Way for Datagrams<'_> {
         Ok(())
     }
 
-    fn body(&mut self, reader: usize, bytes: usize, number: u64) {
-        let mut left = bytes.max(LINE_WORDS * WORD);
-        while left > MTU {
-            self.sockets.push(reader, BODY, 0, AROUND + MTU);
-            left -= MTU;
-        }
-        self.sockets.push(reader, BODY, number, AROUND + left);
+    fn body(&mut self, reader: usize, step: usize, bytes: usize, number: u64) {
+        self.sockets.push_all(reader, step, number, bytes.max(LINE_WORDS * WORD));
     }
 
     fn tell(&mut self, reader: usize, step: usize, number: u64) {
@@ -173,7 +220,7 @@ impl Way for Datagrams<'_> {
     }
 
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
-        self.sockets.seen[writer * self.sockets.steps + step] == number
+        self.sockets.newest(writer, step) == number
     }
 
     fn flush(&mut self) {
@@ -193,28 +240,17 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::args::{Pinning, Protocol, Waiting};
+
+    const BODY: usize = 0;
 
     #[test]
     fn what_is_told_is_seen_and_a_long_message_only_when_it_is_whole() {
-        let cluster = Cluster {
-            groups: 1,
-            replicas: 1,
-            dest: 1,
-            clients: 1,
-            window: 1,
-            bytes: 64,
-            wait: Waiting::Block,
-            pin: Pinning::None,
-            variant: Protocol::V2,
-            network: Some(249),
-        };
         let network = 249;
-        let (mut a, mut b) =
-            (Sockets::open(&cluster, network, 0).unwrap(), Sockets::open(&cluster, network, 1).unwrap());
+        let ring = Ring { network, processes: 2, steps: 4, mode: WaitMode::BLOCK };
+        let (mut a, mut b) = (Sockets::open(ring, 0).unwrap(), Sockets::open(ring, 1).unwrap());
         let (mut one, mut other) = (Datagrams::new(&mut a), Datagrams::new(&mut b));
-        one.body(1, 5000, 7);
-        assert_eq!(one.sockets.used, 5, "packets of the path MTU");
+        one.body(1, BODY, 5000, 7);
+        assert_eq!((one.sockets.used, packets_of(5000)), (5, 5), "packets of the path MTU");
         one.tell(1, 3, 8);
         one.tell(0, 2, 9);
         one.flush();

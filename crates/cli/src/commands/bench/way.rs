@@ -2,20 +2,19 @@
 
 use std::io;
 
+use stentor_fabric::WaitMode;
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD, fence};
 
-use super::super::errand::Cluster;
-use super::super::pause::{Pause, mode};
-use super::super::stage::Stage;
-use super::chain::{BODY, steps};
+use super::pause::Pause;
+use super::stage::Stage;
 
 /// What carries the steps of a chain.
 pub(super) trait Way {
     /// Takes in what came; before what is [seen](Self::sees) changes.
     fn look(&mut self) -> io::Result<()>;
 
-    /// The client's message, this many bytes long, to a member.
-    fn body(&mut self, reader: usize, bytes: usize, number: u64);
+    /// A step with what the message carries, this many bytes.
+    fn body(&mut self, reader: usize, step: usize, bytes: usize, number: u64);
 
     /// A step of message `number` to another process.
     fn tell(&mut self, reader: usize, step: usize, number: u64);
@@ -33,7 +32,8 @@ pub(super) trait Way {
 /// A line of shared memory for each writer, reader and step.
 pub(super) struct Lines<'a> {
     stage: &'a Stage,
-    cluster: &'a Cluster,
+    processes: usize,
+    steps: usize,
     me: usize,
     pause: Pause<'a>,
     /// Processes that were stored to since the last flush.
@@ -41,15 +41,21 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(stage: &'a Stage, cluster: &'a Cluster, me: usize) -> Self {
-        let pause = Pause::new(stage, me, mode(cluster.wait));
-        Lines { stage, cluster, me, pause, touched: Vec::with_capacity(cluster.processes()) }
+    /// Between so many processes, each of which may take so many steps towards another.
+    pub(super) fn new(stage: &'a Stage, (processes, steps): (usize, usize), me: usize, mode: WaitMode) -> Self {
+        let pause = Pause::new(stage, me, mode);
+        Lines { stage, processes, steps, me, pause, touched: Vec::with_capacity(processes) }
     }
 
     #[inline]
     fn line(&self, writer: usize, reader: usize, step: usize) -> usize {
-        let processes = self.cluster.members() + 1;
-        (writer * processes + reader) * steps(self.cluster) + step
+        (writer * self.processes + reader) * self.steps + step
+    }
+
+    /// What `writer` stored last for `reader`, who may be somebody else.
+    #[inline]
+    pub(super) fn load(&self, writer: usize, reader: usize, step: usize) -> u64 {
+        self.stage.line(self.line(writer, reader, step))[0].load(Ordering::Acquire)
     }
 }
 
@@ -60,24 +66,24 @@ impl Way for Lines<'_> {
     }
 
     #[inline]
-    fn body(&mut self, reader: usize, bytes: usize, number: u64) {
-        let line = self.stage.line(self.line(self.me, reader, BODY));
+    fn body(&mut self, reader: usize, step: usize, bytes: usize, number: u64) {
+        let line = self.stage.line(self.line(self.me, reader, step));
         let words = (bytes / WORD).min(LINE_WORDS);
         line.iter().take(words).skip(1).for_each(|word| word.store(number, Ordering::Relaxed));
-        self.tell(reader, BODY, number);
+        self.tell(reader, step, number);
     }
 
     #[inline]
     fn tell(&mut self, reader: usize, step: usize, number: u64) {
         self.stage.line(self.line(self.me, reader, step))[0].store(number, Ordering::Release);
-        if !self.touched.contains(&reader) {
+        if reader != self.me && !self.touched.contains(&reader) {
             self.touched.push(reader);
         }
     }
 
     #[inline]
     fn sees(&self, writer: usize, step: usize, number: u64) -> bool {
-        self.stage.line(self.line(writer, self.me, step))[0].load(Ordering::Acquire) == number
+        self.load(writer, self.me, step) == number
     }
 
     /// One full fence for all.
