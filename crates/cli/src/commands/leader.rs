@@ -78,7 +78,7 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     } else {
         live::groups(&cluster.plan, &args.group, cluster.config)?
     };
-    let mut shown = Shown::new(cluster.spread);
+    let mut shown = Shown::new(cluster.spread, cluster.plan.config().election_times().max);
     for group in groups {
         let name = cluster.plan.config().groups()[usize::from(group.0)].id();
         for process in cluster.plan.topology().members(group) {

@@ -58,6 +58,10 @@ pub(crate) struct Standing {
     /// The number of the last ballot whose state it has, and who leads in it.
     pub(crate) epoch: u64,
     pub(crate) leader: String,
+    /// How long ago that leader's heartbeat was seen to rise, ms. Nobody hears itself, and an election by servers does not
+    /// listen.
+    #[serde(default)]
+    pub(crate) heard_ms: Option<u64>,
     /// The number of the largest ballot that it promised.
     pub(crate) promised: u64,
     /// The election names it.

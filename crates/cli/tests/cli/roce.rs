@@ -212,6 +212,10 @@ fn the_leaders_of_this_host_are_shown_and_moved() {
     assert_eq!(moved("g1.3")["to"], "g1.3");
     let shown = ask(&nodes, &["show"]);
     assert!(shown.code == 0 && shown.stdout.contains("unknown: not on this host"), "{}", shown.stdout);
+    // It may have died just now: what is known is how long ago it lived.
+    assert!(shown.stdout.contains("g1: `g1.3` was heard "), "{}", shown.stdout);
+    let shown = ask(&nodes, &["show", "--json"]).document("leader-show");
+    assert!(shown["members"][0]["standing"]["heard_ms"].as_u64().is_some_and(|ms| ms < 60_000), "{shown:#}");
     let foreign = ask(&nodes, &["move", "--to", "g1.1"]);
     assert_eq!(foreign.code, 1);
     assert!(foreign.stderr.contains("not on this host") && foreign.stderr.contains("`g1.3`"), "{}", foreign.stderr);

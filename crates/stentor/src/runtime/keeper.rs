@@ -17,13 +17,23 @@ use crate::config::ElectionTimes;
 /// The longest time between two campaigns, in first ones.
 const LONGEST_BACKOFF: u32 = 16;
 
+/// Another member of the group.
+#[derive(Debug)]
+struct Other {
+    process: ProcessId,
+    /// At the last look.
+    connected: bool,
+    /// Its last heartbeat, and when that was first read.
+    beat: Option<([u64; 2], Duration)>,
+}
+
 /// One member's part in the election of its group's leader.
 #[derive(Debug)]
 pub struct Keeper<E> {
     election: E,
     me: ProcessId,
-    /// The other members of the group, and whether each was connected at the last look.
-    others: Vec<(ProcessId, bool)>,
+    /// The other members of the group.
+    others: Vec<Other>,
     interval: Duration,
     /// How long a campaign may take before it is begun again, the first time.
     patience: Duration,
@@ -67,10 +77,13 @@ impl Keeper<Heartbeat> {
             return;
         }
         self.next = now + self.interval;
-        for (process, connected) in &mut self.others {
+        for Other { process, connected, beat: last } in &mut self.others {
             let Some(pulse) = member.pulse(*process) else { continue };
             if let Some([incarnation, counter, claim, doubt, stands, ..]) = pulse.words {
                 let beat = Beat { incarnation, counter, claim, doubt, stands };
+                if last.is_none_or(|(count, _)| count != [incarnation, counter]) {
+                    *last = Some(([incarnation, counter], now));
+                }
                 // Who claims nonsense is believed to live, and no more.
                 let _ = self.election.observe(*process, &beat);
             }
@@ -91,7 +104,8 @@ impl<E: Election> Keeper<E> {
     /// For the member `me` of a group of `members`, looking every `interval`. A campaign that has not succeeded after
     /// `patience` is begun again, each time after twice as long.
     pub fn new(election: E, me: ProcessId, members: &[ProcessId], interval: Duration, patience: Duration) -> Self {
-        let others = members.iter().filter(|process| **process != me).map(|process| (*process, false)).collect();
+        let other = |process: &ProcessId| Other { process: *process, connected: false, beat: None };
+        let others = members.iter().filter(|process| **process != me).map(other).collect();
         Keeper {
             election,
             me,
@@ -111,6 +125,13 @@ impl<E: Election> Keeper<E> {
     #[must_use]
     pub fn election(&self) -> &E {
         &self.election
+    }
+
+    /// When another member's heartbeat was seen to rise last, in the time of [`round`](Keeper::round). `None`: never; or
+    /// the election does not look at members.
+    #[must_use]
+    pub fn heard(&self, process: ProcessId) -> Option<Duration> {
+        self.others.iter().find(|other| other.process == process)?.beat.map(|(_, at)| at)
     }
 
     /// Whether the election names this process.

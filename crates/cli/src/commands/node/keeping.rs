@@ -53,6 +53,15 @@ impl Keeping {
         }
     }
 
+    /// When a member's heart beat last; see [`Keeper::heard`].
+    pub(super) fn heard(&self, process: ProcessId) -> Option<Duration> {
+        match self {
+            Keeping::Heartbeat(keeper) => keeper.heard(process),
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(ensemble) => ensemble.keeper.heard(process),
+        }
+    }
+
     pub(super) fn is_named(&self) -> bool {
         match self {
             Keeping::Heartbeat(keeper) => keeper.is_named(),

@@ -45,14 +45,14 @@ impl<'a> Operator<'a> {
         self.next = now + LOOK;
         if let Some(asked) = self.control.next() {
             let answer = match &asked.question {
-                Question::Show => Answer::Standing(self.standing(member, keeper)),
+                Question::Show => Answer::Standing(self.standing(now, member, keeper)),
                 Question::Move { to } => self.hand_over(member, keeper, to),
             };
             asked.answer(answer);
         }
     }
 
-    fn standing<F: Hosted>(&self, member: &Member<F>, keeper: &Keeping) -> Standing {
+    fn standing<F: Hosted>(&self, now: Duration, member: &Member<F>, keeper: &Keeping) -> Standing {
         let replica = member.replica();
         let name = |process| self.plan.name(process).to_owned();
         Standing {
@@ -63,6 +63,7 @@ impl<'a> Operator<'a> {
             joining: replica.is_joining(),
             epoch: replica.ballot().number(),
             leader: name(replica.ballot().leader()),
+            heard_ms: keeper.heard(replica.ballot().leader()).map(|at| now.saturating_sub(at).as_millis() as u64),
             promised: replica.promised().number(),
             named: keeper.is_named(),
             delivered: replica.delivered(),
