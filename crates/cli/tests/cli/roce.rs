@@ -175,6 +175,33 @@ fn a_cluster_by_hand_delivers_and_tells_who_is_lost() {
 }
 
 #[test]
+fn a_full_disk_under_a_capture_is_told_once_and_stops_nobody() {
+    let mut nodes = Nodes::new(6, "key = \"file:cluster.key\"");
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        let mut command = stentor();
+        command.args(["node", "--id", name, "--config", &nodes.config(), "--pcap", "/dev/full", "--directory"]);
+        command.arg(nodes.scratch.path("run"));
+        nodes.spawn(name, command);
+    }
+    let full = "cannot write the capture /dev/full: No space left on device";
+    let cast = nodes.cast(&["--pcap", "/dev/full", "--json"]);
+    assert_eq!(cast.code, 0, "{}", cast.stderr);
+    assert_eq!(cast.document("cast")["messages"], 3);
+    assert_eq!(cast.stderr.matches(full).count(), 1, "{}", cast.stderr);
+    assert!(cast.stderr.contains("it is incomplete"), "{}", cast.stderr);
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        nodes.until(&format!("{name}.out"), |text| text.lines().count() == 3);
+        nodes.until(&format!("{name}.err"), |text| text.contains(full));
+    }
+    assert_eq!(nodes.cast(&[]).code, 0, "they go on");
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        nodes.until(&format!("{name}.out"), |text| text.lines().count() == 6);
+        let said = fs::read_to_string(nodes.scratch.path(&format!("{name}.err"))).unwrap();
+        assert_eq!(said.matches(full).count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn the_leaders_of_this_host_are_shown_and_moved() {
     let mut nodes = Nodes::new(3, "key = \"file:cluster.key\"");
     let ask = |nodes: &Nodes, more: &[&str]| {

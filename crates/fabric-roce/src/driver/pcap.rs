@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,12 +24,18 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// Makes the file.
+    /// Makes the file. A pipe or a device that is there is written to: `wireshark -k -i PIPE` reads while it is written.
     ///
     /// # Errors
-    /// If there is one already, or what the system says.
+    /// If there is a file already, or what the system says.
     pub fn create(path: &Path) -> io::Result<Pcap> {
-        Pcap::begin(File::create_new(path)?)
+        let file = File::create_new(path).or_else(|error| match std::fs::metadata(path) {
+            Ok(there) if there.file_type().is_fifo() || there.file_type().is_char_device() => {
+                File::options().write(true).open(path)
+            }
+            _ => Err(error),
+        });
+        Pcap::begin(file?)
     }
 
     fn begin(file: File) -> io::Result<Pcap> {
@@ -90,8 +97,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_file_is_written_over() {
+        let there = std::env::current_exe().unwrap();
+        assert_eq!(Pcap::create(&there).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(Pcap::create(there.parent().unwrap()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
     fn a_full_disk_is_told_once() {
-        let full = || Pcap::begin(File::options().write(true).open("/dev/full").unwrap()).unwrap();
+        let full = || Pcap::create(Path::new("/dev/full")).unwrap();
         let envelope = Envelope::plain([127, 0, 0, 1].into(), 50_000, [127, 0, 0, 2].into()).unwrap();
         let mut pcap = full();
         (0..100).for_each(|_| pcap.write(&envelope, &[7; 1000]));
