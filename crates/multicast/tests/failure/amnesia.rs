@@ -28,6 +28,17 @@ fn rest(cluster: &mut Cluster, open: impl Fn(Wire) -> bool) {
     }
 }
 
+/// Members look at what makes no progress, so many times, and what can be taken is taken; everything holds after each time.
+fn tick_safely(cluster: &mut Cluster, times: usize, members: &[u16], open: impl Fn(Wire) -> bool) {
+    for _ in 0..times {
+        for member in members {
+            cluster.tick(*member).expect("sound input");
+        }
+        rest(cluster, &open);
+        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
+    }
+}
+
 fn replica(cluster: &Cluster, member: u16) -> &Replica {
     cluster.members[usize::from(member)].replica.as_ref().expect("it is up")
 }
@@ -102,20 +113,9 @@ fn who_forgot_a_promise_is_not_taken_in_by_a_smaller_ballot() {
     take(&mut cluster, Wire::Body { client: 0, to: forgets });
     take(&mut cluster, Wire::Body { client: 1, to: fast });
     rest(&mut cluster, |wire| wire.joins(slow, forgets));
-    eprintln!("slow has delivered {}, in {}", replica(&cluster, slow).delivered(), replica(&cluster, slow).ballot());
     take(&mut cluster, Wire::Body { client: 1, to: forgets });
-    for _ in 0..20 {
-        for member in [forgets, fast] {
-            cluster.tick(member).expect("sound input");
-        }
-        rest(&mut cluster, |wire| wire.joins(fast, forgets));
-        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
-    }
-    for _ in 0..20 {
-        (0..3).for_each(|member| cluster.tick(member).expect("sound input"));
-        rest(&mut cluster, |_| true);
-        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
-    }
+    tick_safely(&mut cluster, 20, &[forgets, fast], |wire| wire.joins(fast, forgets));
+    tick_safely(&mut cluster, 20, &[0, 1, 2], |_| true);
     assert_ne!(replica(&cluster, slow).ballot(), Ballot::NONE);
 }
 
@@ -154,26 +154,10 @@ fn a_promise_of_a_life_that_is_over_does_not_count_beside_a_smaller_ballot_that_
     for member in [late, forgets, slow] {
         take(&mut cluster, Wire::Body { client: 1, to: member });
     }
-    for _ in 0..20 {
-        for member in [slow, late] {
-            cluster.tick(member).expect("sound input");
-        }
-        rest(&mut cluster, |wire| wire.joins(slow, late));
-        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
-    }
+    tick_safely(&mut cluster, 20, &[slow, late], |wire| wire.joins(slow, late));
     assert!(!replica(&cluster, slow).is_leader(), "two of five have promised");
-    for _ in 0..40 {
-        for member in [slow, late, forgets] {
-            cluster.tick(member).expect("sound input");
-        }
-        rest(&mut cluster, |wire| wire.joins(slow, late) || wire.joins(slow, forgets));
-        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
-    }
-    for _ in 0..40 {
-        (0..5).for_each(|member| cluster.tick(member).expect("sound input"));
-        rest(&mut cluster, |_| true);
-        safe(&cluster.logs(), &cluster.sent).unwrap_or_else(|flaw| panic!("{flaw}"));
-    }
+    tick_safely(&mut cluster, 40, &[slow, late, forgets], |wire| wire.joins(slow, late) || wire.joins(slow, forgets));
+    tick_safely(&mut cluster, 40, &[0, 1, 2, 3, 4], |_| true);
     let delivered = [0, 1, 2, 3, 4].map(|member| replica(&cluster, member).delivered());
     assert_eq!(delivered, [2; 5]);
 }
@@ -316,7 +300,6 @@ fn slots_that_became_void_are_passed_with_a_state_though_nothing_was_delivered()
         }
         let passed = [0, 1, 2].map(|member| replica(&cluster, member).first_held(ClientId(0)));
         let ballots = [0, 1, 2].map(|member| replica(&cluster, member).ballot());
-        eprintln!("{returns}: {passed:?} {ballots:?}");
         assert_eq!(passed, [6; 3], "{returns}");
         assert_eq!(ballots, [ballots[0]; 3], "{returns}");
     }
