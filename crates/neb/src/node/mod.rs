@@ -3,6 +3,7 @@
 //! Everything is driven by cursors: what is to be written to a peer or read from it follows from how far the stream is and
 //! how far the peer is known to be. A queue pair that breaks and comes back goes on from there.
 
+mod ask;
 mod endpoint;
 mod link;
 mod own;

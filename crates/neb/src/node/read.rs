@@ -4,6 +4,7 @@ use stentor_fabric::memory::{Ordering, WORD, Word, fence};
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Fabric, ProcessId, RemoteSpan, Span};
 
+use super::ask::{Ask, Stage};
 use super::endpoint::Endpoint;
 use super::link::{Done, Link};
 use super::stream::Stream;
@@ -15,55 +16,6 @@ use crate::{Authority, Layout, Mode, planted};
 
 /// So often a torn register that may be in use again is read before its index is given up.
 const MOST_TRIES: u32 = 200;
-
-/// How far a question to a host is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Stage {
-    /// Nothing was asked.
-    #[default]
-    Idle,
-    /// Registers are to be read.
-    Registers,
-    /// They are on their way.
-    RegistersFlying,
-    /// They are here.
-    RegistersHere,
-    /// Floors are to be read: some register was torn.
-    Floors,
-    /// They are on their way.
-    FloorsFlying,
-    /// They are here, read after the registers.
-    FloorsHere,
-}
-
-/// A question to a host: its registers for the indices of a round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Ask {
-    serial: u64,
-    stage: Stage,
-    tries: u32,
-}
-
-impl Ask {
-    /// The READs of this round are complete.
-    pub(super) fn arrived(&mut self, serial: u64) {
-        if serial == self.serial {
-            self.stage = match self.stage {
-                Stage::RegistersFlying => Stage::RegistersHere,
-                Stage::FloorsFlying => Stage::FloorsHere,
-                other => other,
-            };
-        }
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.stage == Stage::Idle
-    }
-
-    fn is_flying(&self) -> bool {
-        matches!(self.stage, Stage::RegistersFlying | Stage::FloorsFlying)
-    }
-}
 
 impl<F: Fabric> Node<F> {
     /// Begins rounds and posts their READs.

@@ -3,8 +3,9 @@
 use stentor_fabric::seal::Seal;
 use stentor_fabric::{ProcessId, SealedSlot};
 
+use super::ask::Ask;
 use super::own::Records;
-use super::read::Ask;
+
 use crate::layout::{broadcast_seal, credit_seal, register_seal};
 use crate::{Config, Layout, Mode, Replay};
 
