@@ -12,8 +12,8 @@ use stentor_multicast::{
 };
 use thiserror::Error;
 
+use super::address::AddressError;
 use super::clock::incarnation;
-use super::roce::AddressError;
 use crate::config::{ClusterConfig, KeyError, ProcessTable};
 
 /// Why a process did not start.

@@ -1,5 +1,6 @@
 //! A configuration's processes on their fabric: start, polling loops, histories.
 
+mod address;
 mod clock;
 mod cluster;
 mod hosted;
@@ -8,13 +9,14 @@ mod looping;
 mod recorder;
 mod roce;
 
+pub use address::AddressError;
 pub use clock::now_ns;
 pub use cluster::{Plan, StartError};
 pub use hosted::Hosted;
 pub use keeper::Keeper;
 pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
 pub use recorder::Recorder;
-pub use roce::{AddressError, RoceSeat};
+pub use roce::RoceSeat;
 
 pub use stentor_fabric::WaitMode;
 pub use stentor_fabric_roce::RoceFabric;

@@ -7,8 +7,8 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_roce::driver::{Chances, source_address};
 use stentor_fabric_roce::{RoceConfig, RoceFabric};
 use stentor_multicast::{ClientId, Place};
-use thiserror::Error;
 
+use super::address::AddressError;
 use super::cluster::{Plan, StartError};
 use crate::config::{ClusterConfig, KeyError, MemberConfig, NebConfig};
 
@@ -26,41 +26,6 @@ pub struct RoceSeat {
     pub chances: Chances,
     /// The seed of its badness.
     pub seed: u64,
-}
-
-/// Why nobody can be reached.
-#[derive(Debug, Error)]
-pub enum AddressError {
-    /// A name that means nothing here.
-    #[error("`{process}` at {address}: {source}")]
-    Unknown {
-        /// The process.
-        process: String,
-        /// Its address.
-        address: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A name without addresses.
-    #[error("`{process}` at {address}: the name has no address")]
-    None {
-        /// The process.
-        process: String,
-        /// Its address.
-        address: String,
-    },
-    /// IPv4 here and IPv6 there.
-    #[error(
-        "`{process}` is at {address}, this process at {own}: one is IPv4, the other IPv6, and they cannot reach each other"
-    )]
-    Family {
-        /// The process.
-        process: String,
-        /// Its address.
-        address: IpAddr,
-        /// Of this process.
-        own: IpAddr,
-    },
 }
 
 impl Plan {
