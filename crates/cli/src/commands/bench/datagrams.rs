@@ -2,7 +2,8 @@
 //! in the same batches. Nothing is acknowledged, checked or sent again.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -31,15 +32,28 @@ pub(super) const MTU: usize = 1024;
 pub(super) const BATCH: usize = 32;
 /// Datagrams of a stream that are on their way: the smallest receive buffers hold them.
 const OUTSTANDING: u64 = 4 * BATCH as u64;
+/// RoCEv2's.
+const UDP_PORT: u16 = 4791;
 /// The line of the stage with a stream's credit.
 const CREDIT: usize = 0;
-/// Benches on RoCEv2 at the same time have addresses of their own, if their numbers differ by less than this: those behind
-/// the demonstrations' and before the tests'.
-const NETWORKS: u32 = 8;
+/// Benches on RoCEv2 at the same time have addresses of their own, as many as these: behind the demonstrations' and before
+/// the tests'.
+const NETWORKS: std::ops::Range<u8> = 192..200;
 
-/// The second number of all loopback addresses of a bench, if it is on a network.
+/// The second number of all loopback addresses of a bench, if it is on a network. It is this bench's as long as the
+/// conductor lives.
 pub(super) fn network(fabric: DemoFabric) -> Option<u8> {
-    (fabric == DemoFabric::Roce).then(|| 192 + (std::process::id() % NETWORKS) as u8)
+    static TAKEN: OnceLock<(u8, Option<UdpSocket>)> = OnceLock::new();
+    (fabric == DemoFabric::Roce).then(|| TAKEN.get_or_init(|| take(NETWORKS)).0)
+}
+
+/// The first network that no other bench has, and what keeps others away. If there is none, the first: then processes say
+/// which address is taken.
+fn take(networks: std::ops::Range<u8>) -> (u8, Option<UdpSocket>) {
+    // No process of a bench has this address.
+    let lock = |network: u8| UdpSocket::bind((Ipv4Addr::new(127, network, 31, 1), UDP_PORT)).ok();
+    let free = networks.clone().find_map(|network| Some((network, Some(lock(network)?))));
+    free.unwrap_or((networks.start, None))
 }
 
 /// Packets that carry so many bytes.
@@ -242,6 +256,16 @@ mod tests {
     use super::*;
 
     const BODY: usize = 0;
+
+    #[test]
+    fn benches_at_the_same_time_take_networks_of_their_own() {
+        let (first, second) = (take(246..248), take(246..248));
+        assert_eq!((first.0, second.0), (246, 247));
+        let third = take(246..248);
+        assert!(third.0 == 246 && third.1.is_none(), "there are no more");
+        drop(first);
+        assert!(take(246..248).1.is_some());
+    }
 
     #[test]
     fn what_is_told_is_seen_and_a_long_message_only_when_it_is_whole() {
