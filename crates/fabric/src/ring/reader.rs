@@ -115,6 +115,11 @@ impl RingReader {
         self.credited = position;
     }
 
+    /// Goes on at a later position, without a credit: what lies between was read before it was known where the ring starts.
+    pub fn skip_to(&mut self, position: u64) {
+        self.cursor = Cursor::new(&self.geometry, position);
+    }
+
     /// The credit to send for having freed everything before `freed`.
     #[inline]
     pub fn credit(&mut self, freed: u64) -> u64 {

@@ -125,8 +125,12 @@ impl Inbound {
     pub(super) fn restart(&mut self, incarnation: u64, start: Start, seal: Seal) {
         // Of a writer that lives on, records behind the start may have been seen before the start was heard of.
         let same = self.incarnation() == Some(incarnation);
-        let position = if same { start.position.max(self.reader.position()) } else { start.position };
-        self.reader.restart(position, seal);
+        let seen = self.reader.position();
+        self.reader.restart(start.position, seal);
+        if same && seen > start.position {
+            // The writer counts from the start, and has had no credit since: what was seen is still owed.
+            self.reader.skip_to(seen);
+        }
         self.writer = Some((incarnation, start.generation));
     }
 
@@ -148,5 +152,36 @@ impl Inbound {
         let value = self.reader.credit(freed);
         let consumed = links[self.credit.link].consumed;
         u64::from(self.credit.send(fabric, links, [value, consumed, 0, 0, self.generation()]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_fabric::ProcessId;
+    use stentor_fabric::ring::Geometry;
+
+    use super::*;
+
+    fn ring() -> (Inbound, Seal) {
+        let seal = Seal::new(ProcessId(0), 1);
+        let reader = RingReader::new(Geometry::new(0, 64, 8), seal);
+        (Inbound::new(RegionId(0), reader, CreditOut::new(seal, 0, 0)), seal)
+    }
+
+    /// The writer counts a credit only if it names the last start: had the reader none to give, a ring that was full by then
+    /// would stay so.
+    #[test]
+    fn what_was_seen_behind_a_start_before_it_was_heard_of_is_still_to_be_credited() {
+        let (mut ring, seal) = ring();
+        ring.restart(7, Start { position: 0, generation: 1 }, seal);
+        ring.reader.skip_to(60);
+        ring.restart(7, Start { position: 10, generation: 2 }, seal);
+        assert_eq!((ring.reader.position(), ring.reader.uncredited(60), ring.generation()), (60, 50, 2));
+        // What lies before a start that is ahead is given up, and freed.
+        ring.restart(7, Start { position: 80, generation: 3 }, seal);
+        assert_eq!((ring.reader.position(), ring.reader.uncredited(80)), (80, 0));
+        // Of another process nothing was seen.
+        ring.restart(8, Start { position: 5, generation: 1 }, seal);
+        assert_eq!((ring.reader.position(), ring.reader.uncredited(5)), (5, 0));
     }
 }
