@@ -17,6 +17,8 @@ use crate::{
 pub(super) struct Outputs {
     /// For the stream of every follower.
     pub(super) stream: Vec<u64>,
+    /// Not all of it could go out when it was tried last.
+    pub(super) held_up: bool,
     followers: u64,
     /// By process.
     pub(super) boxes: Vec<Vec<u64>>,
@@ -40,6 +42,7 @@ impl Outputs {
     pub(super) fn new(topology: &Arc<Topology>, me: ProcessId, group: crate::GroupId) -> Self {
         Outputs {
             stream: Vec::with_capacity(8192),
+            held_up: false,
             followers: topology.size(group) as u64 - 1,
             boxes: (0..topology.all_members()).map(|_| Vec::with_capacity(4096)).collect(),
             dirty: Vec::with_capacity(topology.all_members()),
@@ -111,6 +114,10 @@ pub(super) enum Outgoing {
 }
 
 impl<A: Application> Effects for Out<'_, A> {
+    fn is_held_up(&self) -> bool {
+        self.outputs.held_up
+    }
+
     #[inline]
     fn to_followers(&mut self, item: &StreamItem<'_>) {
         let outputs = &mut *self.outputs;

@@ -105,6 +105,10 @@ pub trait Effects {
     fn deliver(&mut self, delivery: &Delivery);
     /// Slots of a client are free that were not delivered: its process may wait for them.
     fn freed(&mut self, _client: ClientId) {}
+    /// Whether what was appended for followers before has not gone out yet: saying it again would only add to it.
+    fn is_held_up(&self) -> bool {
+        false
+    }
     /// Append to the stream of every follower: what follows is of this ballot. What was not yet written of an earlier
     /// ballot need not be written any more.
     fn begin_stream(&mut self, ballot: Ballot);

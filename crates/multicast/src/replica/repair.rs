@@ -20,8 +20,13 @@ impl Replica {
             self.age = 0;
             self.repeat_letters(effects);
         }
+        let held_up = self.leads && effects.is_held_up();
         for client in 0..self.windows.len() as u16 {
             self.look_for_gap(ClientId(client), effects);
+            if held_up {
+                // Nothing grows old meanwhile: a leader whose stream stands still would fill its memory with it.
+                continue;
+            }
             for slot in self.windows[usize::from(client)].open() {
                 self.grow_old(ClientId(client), slot, effects);
             }

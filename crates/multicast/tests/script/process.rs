@@ -27,9 +27,13 @@ pub(crate) enum Effect {
 }
 
 #[derive(Default)]
-struct Recorder(Vec<Effect>);
+struct Recorder(Vec<Effect>, bool);
 
 impl Effects for Recorder {
+    fn is_held_up(&self) -> bool {
+        self.1
+    }
+
     fn to_followers(&mut self, item: &StreamItem<'_>) {
         let (head, counter) = (item.head, item.counter);
         self.0.push(match item.entry {
@@ -184,7 +188,12 @@ impl Process {
 
     /// Time passes; what is done in these ticks.
     pub(crate) fn ticks(&mut self, ticks: u32) -> Vec<Effect> {
-        let mut recorder = Recorder::default();
+        self.ticks_while(ticks, false)
+    }
+
+    /// The same; if `held_up`, what was appended for followers does not go out.
+    pub(crate) fn ticks_while(&mut self, ticks: u32, held_up: bool) -> Vec<Effect> {
+        let mut recorder = Recorder(Vec::new(), held_up);
         (0..ticks).for_each(|_| self.replica.on_tick(&mut recorder));
         recorder.0
     }

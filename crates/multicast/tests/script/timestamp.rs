@@ -1,7 +1,7 @@
 //! Another group's leader writes its timestamp (step 3).
 
 use stentor_fabric::ProcessId;
-use stentor_multicast::{ClientId, GroupId, Head, Letter, Rejected, Variant};
+use stentor_multicast::{ClientId, GroupId, Head, Letter, Rejected, ReplicaConfig, Variant};
 
 use super::process::{BOTH, Effect, Process, TWO_GROUPS, acks, head, led_by};
 
@@ -114,4 +114,18 @@ fn what_is_refused() {
     assert_eq!(leader.timestamp(3, head(3, 2, 2), 1, led_by(3), 1), beyond);
     let nobody = Head { client: ClientId(2), ..at };
     assert_eq!(leader.timestamp(3, nobody, 1, led_by(3), 1), Err(Rejected::Client(2)));
+}
+
+/// A follower stands still, and its ring is full: what has not gone out is not said again, or the leader's memory would fill
+/// with it.
+#[test]
+fn a_leader_whose_stream_is_held_up_repeats_nothing() {
+    let mut leader = Process::of_two_groups(0);
+    leader.message(0, 1, BOTH).expect("the body");
+    leader.timestamp(3, head(1, 0, 2), 1, led_by(3), 5).expect("group 1's");
+    let patience = u32::from(ReplicaConfig::PATIENCE);
+    let appended =
+        |effects: Vec<Effect>| effects.iter().filter(|effect| matches!(effect, Effect::Vector { .. })).count();
+    assert_eq!(appended(leader.ticks_while(100 * patience, true)), 0);
+    assert_eq!(appended(leader.ticks(3 * patience)), 3);
 }

@@ -19,10 +19,11 @@ impl<F: Fabric> Member<F> {
     pub(super) fn send_outboxes(&mut self) -> bool {
         let idle = self.outputs.dirty.is_empty() && self.outputs.stream.is_empty() && !self.stream_out.is_late();
         if idle && self.rare_bytes == 0 {
+            self.outputs.held_up = false;
             return false;
         }
         let Member { fabric, links, peers, outputs, unsent, scratch, batch, stream_out, memory, .. } = self;
-        let Outputs { stream, boxes, dirty, counts, .. } = outputs;
+        let Outputs { stream, boxes, dirty, counts, held_up, .. } = outputs;
         let waiting: usize = dirty.iter().map(|process| boxes[process.index()].len()).sum();
         let queued = ((waiting + stream.len()) * 8) as u64;
         if stream_out.is_late() {
@@ -41,6 +42,7 @@ impl<F: Fabric> Member<F> {
             }
         }
         std::mem::swap(dirty, unsent);
+        *held_up = !stream.is_empty();
         let left_over = !(dirty.is_empty() && stream.is_empty()) || stream_out.is_late();
         memory.most_queued = memory.most_queued.max(queued + self.rare_bytes);
         left_over | self.send_letters()
