@@ -106,8 +106,8 @@ impl Config {
     /// The longest payload, bytes.
     pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
-    /// The defaults for n processes: window 64, payloads of up to 1 KiB, fast path, for which a few microseconds of polling
-    /// are waited, own broadcasts after a majority of write completions, no signatures, 10 s of patience.
+    /// The defaults for n processes: window 64, payloads of up to 1 KiB, fast path and a few microseconds of polling for
+    /// it, own broadcasts after a majority of write completions, no signatures, 10 s of patience.
     #[must_use]
     pub fn new(processes: usize, mode: Mode, faults: usize) -> Self {
         Config {

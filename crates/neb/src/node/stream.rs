@@ -45,8 +45,8 @@ pub(super) struct Peer {
     pub(super) pushed: u64,
 }
 
-/// How many rounds of the polling loop the fast path is waited for before anything is read. It grows with every index that
-/// needs no READ, and halves with every one that does: where a replayer is gone or slow, nobody waits for it for long.
+/// How many rounds of the polling loop the fast path is waited for before anything is read. It grows with every index
+/// that needs no READ, and halves with every one that does: where a replayer is gone or slow, nobody waits for long.
 #[derive(Debug)]
 pub(super) struct Patience {
     most: u32,
