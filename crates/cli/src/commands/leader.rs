@@ -139,10 +139,13 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
 /// Of those who say that they lead, the one in the highest ballot: another may not have heard of it yet.
 fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
     let mut leader: Option<(ProcessId, Standing)> = None;
-    let (mut up, mut heard) = (0, None);
+    let (mut up, mut heard, mut remember) = (0, None, Vec::new());
     for process in cluster.plan.topology().members(group) {
         let Some(standing) = cluster.standing(process)? else { continue };
         up += 1;
+        if !standing.joining {
+            remember.push(standing.id.clone());
+        }
         heard = heard.max(Some((standing.epoch, standing.leader.clone())));
         if standing.leads && leader.as_ref().is_none_or(|(_, other)| other.epoch < standing.epoch) {
             leader = Some((process, standing));
@@ -154,6 +157,15 @@ fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing)
         if let Some((_, elsewhere)) = heard.filter(|_| cluster.spread && up < all) {
             let what = format_args!("who leads `{}` is not on this host; {up} of its {all} members are", config.id());
             let remedy = format_args!("ask on the host of `{elsewhere}`, the last leader that those here know");
+            return Failure::run(what, cluster.config.display(), remedy);
+        }
+        let forgot = up - remember.len();
+        if all - forgot < all / 2 + 1 && up == all && forgot < all {
+            let what = format_args!("nobody leads `{}`: {forgot} of its {all} members have no memory of it", config.id());
+            let remedy = format_args!(
+                "no majority remembers, so nobody is taken in: stop {} and start it anew; the group begins from nothing",
+                remember.join(", ")
+            );
             return Failure::run(what, cluster.config.display(), remedy);
         }
         let here = if cluster.spread { " on this host" } else { "" };

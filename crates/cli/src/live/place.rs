@@ -125,7 +125,7 @@ impl<F: Hosted> Joining<'_, F> {
         let (mut what, remedy) = match absent.as_slice() {
             [] => (
                 "all members are there, but they do not answer".to_owned(),
-                "a group without a majority takes nobody in: start all its members; `stentor node` says who leads"
+                "a member answers when its group has taken it in: look at what each `stentor node` says, and who leads"
                     .to_owned(),
             ),
             names => (

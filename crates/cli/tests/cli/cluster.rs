@@ -184,6 +184,42 @@ fn who_comes_back_says_what_it_did_not_deliver() {
 }
 
 #[test]
+fn a_majority_that_forgot_says_so_and_what_to_do() {
+    let mut running = Running::with(&["g1.1", "g1.2"], 1, 3, SMALL);
+    running.until("g1.1", "err", |text| text.contains("g1 begins when all its members are there: start g1.3\n"));
+    running.start("g1.3", &[]);
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        running.until(name, "err", |text| text.contains("all members are connected"));
+    }
+    let begun = |running: &Running| running.cast(b"x\n", &["--to", "g1", "--timeout", "1"]);
+    assert_eq!(begun(&running).code, 0);
+    for name in ["g1.1", "g1.3"] {
+        running.signal(name, Signal::KILL);
+    }
+    for name in ["g1.1", "g1.3"] {
+        running.start(name, &[]);
+    }
+    for name in ["g1.1", "g1.3"] {
+        let said = running.until(name, "err", |text| text.contains("2 of 3 members of g1 have no memory of it"));
+        assert!(said.contains("stop g1.2 and start it anew"), "{said}");
+        assert!(!said.contains("ready"), "{said}");
+    }
+    let moved = ["leader", "move", "--to", "g1.1"].map(str::to_owned).into_iter().chain(running.meeting());
+    let moved = run(moved);
+    assert_eq!(moved.code, 1);
+    assert!(moved.stderr.contains("2 of its 3 members have no memory"), "{}", moved.stderr);
+    assert!(moved.stderr.contains("stop g1.2 and start it anew"), "{}", moved.stderr);
+    let nobody = begun(&running);
+    assert!(nobody.code == 1 && nobody.stderr.contains("what each `stentor node` says"), "{}", nobody.stderr);
+    running.signal("g1.2", Signal::KILL);
+    running.start("g1.2", &[]);
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        running.until(name, "err", |text| text.contains("all members are connected"));
+    }
+    assert_eq!(begun(&running).code, 0);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let mut running = Running::with(&["g1.1"], 2, 1, SMALL);
     running.until("g1.1", "err", |text| text.contains("memory"));

@@ -176,7 +176,7 @@ fn a_cluster_by_hand_delivers_and_tells_who_is_lost() {
 
 #[test]
 fn a_full_disk_under_a_capture_is_told_once_and_stops_nobody() {
-    let mut nodes = Nodes::new(6, "key = \"file:cluster.key\"");
+    let mut nodes = Nodes::new(8, "key = \"file:cluster.key\"");
     for name in ["g1.1", "g1.2", "g1.3"] {
         let mut command = stentor();
         command.args(["node", "--id", name, "--config", &nodes.config(), "--pcap", "/dev/full", "--directory"]);

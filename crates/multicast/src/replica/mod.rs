@@ -371,6 +371,12 @@ impl Replica {
         self.joining.is_some()
     }
 
+    /// While this process has no memory of its group: other members that said that they have none either, in their present
+    /// lives or in earlier ones. If a majority of the group has none, nobody is taken in until all have none.
+    pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
+        self.genesis.iter().filter(|_| self.is_joining()).map(|(process, _)| *process)
+    }
+
     /// The largest ballot of a group that this member has heard of.
     ///
     /// # Panics

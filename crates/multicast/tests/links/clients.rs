@@ -47,6 +47,27 @@ fn a_client_begins_when_all_members_are_there_and_goes_on_while_majorities_are()
     assert_eq!(bed.submit(0, &[0], b"late"), Err(SubmitError::NotConnected { group: 0 }));
 }
 
+/// Until a member that came back has its group's state it holds nothing, and would say so. If a client began then, the member
+/// would take over with the state what it is to deliver.
+#[test]
+fn a_client_begins_when_all_members_are_taken_in() {
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    for other in [0, 1] {
+        bed.cut(2, other, 8 * RECONNECTED_NS);
+    }
+    bed.restart_member(2);
+    bed.restart_client(0);
+    bed.run(4 * RECONNECTED_NS);
+    assert!(bed.members[2].replica().is_joining() && bed.clients[0].fabric().state(QpId(2)) == QpState::Ready);
+    assert!(!bed.clients[0].is_connected(G0));
+    bed.run(8 * RECONNECTED_NS);
+    assert!(bed.clients[0].is_connected(G0) && bed.members[2].replica().counts_in().is_some());
+    let id = bed.submit(0, &[0], b"now").expect("all are taken in");
+    bed.run(RECONNECTED_NS);
+    assert!(bed.delivered.iter().all(|delivered| *delivered == [(id, b"now".to_vec())]), "{:?}", bed.delivered);
+}
+
 #[test]
 fn synced_means_read_by_a_majority_of_every_destination_group() {
     let mut bed = Bed::new(&[3, 3], 1, limits(), NetworkModel::calm(), 1);

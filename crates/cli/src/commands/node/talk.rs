@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use stentor::runtime::{Hosted, Member, Plan};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, Place};
+use stentor_multicast::{Ballot, Place, Replica};
 
 use crate::output::Output;
 
 /// How often the other members are looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long members that are all there may take to connect.
+/// How long members that are all there may take to connect, and to be taken in by their group.
 const CONNECTING: Duration = Duration::from_secs(3);
 
 /// Another member.
@@ -31,6 +31,8 @@ pub(super) struct Talk<'a> {
     peers: Vec<Peer>,
     ready: bool,
     stranded: bool,
+    /// What the group waits for, as it was said last.
+    waits: String,
     /// The ballot that was told last.
     ballot: Ballot,
     joining: bool,
@@ -50,6 +52,7 @@ impl<'a> Talk<'a> {
             peers: members.map(|process| Peer { process, pid: None, here: false, seen: false }).collect(),
             ready: false,
             stranded: false,
+            waits: String::new(),
             ballot: Ballot::NONE,
             joining: true,
             refusal: String::new(),
@@ -60,7 +63,8 @@ impl<'a> Talk<'a> {
 
     /// Looks at a member that has nothing to do.
     pub(super) fn idle<F: Hosted>(&mut self, member: &mut Member<F>) {
-        let connects = !self.ready && member.is_connected();
+        // Connected is not enough: who has not its group's state yet takes over what the others deliver meanwhile.
+        let connects = !self.ready && member.is_connected() && member.replica().counts_in().is_some();
         if connects {
             self.ready = true;
             let leads = if member.replica().is_leader() { ", leads its group" } else { "" };
@@ -79,7 +83,44 @@ impl<'a> Talk<'a> {
         if connects || self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
             let fabric = member.fabric();
-            self.look(|process| (fabric.sees(process), fabric.pid_of(process)));
+            self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
+            if self.changed.elapsed() > CONNECTING {
+                self.tell_what_the_group_waits_for(member.replica());
+            }
+        }
+    }
+
+    /// A majority of the group has no memory of it: then nobody is taken in until all have none.
+    fn tell_what_the_group_waits_for(&mut self, replica: &Replica) {
+        let (group, topology) = (replica.group(), self.plan.topology());
+        let forgot: Vec<_> = replica.also_without_memory().collect();
+        let me = |process: &ProcessId| self.plan.name(*process) == self.name;
+        let others = topology.members(group).filter(|process| !me(process) && !forgot.contains(process));
+        let others: Vec<_> = others.collect();
+        let waits = if !replica.is_joining() || others.len() as u32 >= topology.majority(group) {
+            String::new()
+        } else {
+            let is_here = |process: &ProcessId| self.peers.iter().any(|peer| peer.process == *process && peer.here);
+            let (here, absent): (Vec<_>, Vec<_>) = others.into_iter().partition(is_here);
+            let name = self.plan.config().groups()[usize::from(group.0)].id();
+            let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
+            match (absent.as_slice(), here.as_slice()) {
+                ([], []) => String::new(),
+                ([], here) => format!(
+                    "{} of {} members of {name} have no memory of it, so nobody is taken in: stop {} and start it anew, \
+                     then {name} begins from nothing",
+                    forgot.len() + 1,
+                    topology.size(group),
+                    names(here)
+                ),
+                (absent, _) => format!("{name} begins when all its members are there: start {}", names(absent)),
+            }
+        };
+        if waits != self.waits {
+            if !waits.is_empty() {
+                self.say(&waits);
+            }
+            self.waits = waits;
         }
     }
 
@@ -101,7 +142,7 @@ impl<'a> Talk<'a> {
         self.output.note(&format!("{}: {text}", self.name));
     }
 
-    fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>)) {
+    fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>), connected: bool) {
         for at in 0..self.peers.len() {
             let Peer { process, pid: old, here: was, seen } = self.peers[at];
             let (here, pid) = look(process);
@@ -121,7 +162,7 @@ impl<'a> Talk<'a> {
             }
         }
         let all_here = self.peers.iter().all(|peer| peer.here);
-        if !self.ready && !self.stranded && all_here && self.changed.elapsed() > CONNECTING {
+        if !self.ready && !connected && !self.stranded && all_here && self.changed.elapsed() > CONNECTING {
             self.stranded = true;
             self.say("all members are there, but not all connect: look at what they say");
         }

@@ -87,6 +87,11 @@ impl<F: Fabric> Member<F> {
         }
         let freed = self.free_delivered(client);
         let at = usize::from(client.0);
+        if self.bodies[at].settling && !self.bodies[at].begun && self.replica.counts_in().is_none() {
+            // Who begins now would multicast before this member has its group's state, and it would get what it is to
+            // deliver with that. It is told when the state is installed.
+            return false;
+        }
         // A new process must not begin while anything of the one before is here, also behind a gap; to one that has begun
         // only what is held without a gap is held.
         let end = if self.replica.is_over(client) { self.replica.end_of_held(client) } else { 0 };
