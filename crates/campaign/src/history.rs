@@ -59,7 +59,7 @@ impl History {
     fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
         let incarnation = self.incarnations[process.index()];
         let process = checker::Process(u32::from(process.0));
-        self.checker.event(&checker::Event { t, process, incarnation, kind });
+        self.checker.event(&checker::Event { t, process, incarnation: incarnation.into(), kind });
     }
 
     pub(crate) fn multicast(&mut self, t: u64, me: ProcessId, id: MessageId, to: &[GroupId], payload: &[u8]) {

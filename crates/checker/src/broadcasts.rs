@@ -40,7 +40,7 @@ pub(crate) struct Broadcasts {
     pub(crate) evidence: Vec<Kept>,
     pub(crate) removals: Vec<Kept>,
     /// By process and incarnation, and sender.
-    pub(crate) streams: BTreeMap<(Process, u32, Process), Vec<Step>>,
+    pub(crate) streams: BTreeMap<(Process, u64, Process), Vec<Step>>,
     /// Deliveries of each index.
     pub(crate) by_index: HashMap<Index, Vec<u32>>,
     /// The last index that a sender is known to have broadcast.

@@ -90,7 +90,7 @@ mod tests {
     use crate::ids::{MessageId, Timestamp};
     use crate::log::Origin;
 
-    fn log(events: &[(u32, EventKind)]) -> (Log, Cluster) {
+    fn log(events: &[(u64, EventKind)]) -> (Log, Cluster) {
         let cluster = Cluster::builder().group("g", ["p"]).build().unwrap();
         let mut log = Log::default();
         for (incarnation, kind) in events {

@@ -10,7 +10,7 @@ pub struct Event {
     /// Where.
     pub process: Process,
     /// Incarnation of the process, from 1.
-    pub incarnation: u32,
+    pub incarnation: u64,
     /// What.
     pub kind: EventKind,
 }

@@ -44,9 +44,9 @@ pub(crate) struct Message {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) process: Process,
-    pub(crate) incarnation: u32,
+    pub(crate) incarnation: u64,
     /// The last incarnation that multicast it: one that comes back may finish what the one before began.
-    pub(crate) last_incarnation: u32,
+    pub(crate) last_incarnation: u64,
     pub(crate) t: u64,
     /// Only the return of a synced multicast was recorded: it began some time before `t`.
     pub(crate) only_returned: bool,
@@ -66,7 +66,7 @@ impl Sent {
 pub(crate) struct Delivery {
     pub(crate) message: u32,
     pub(crate) process: Process,
-    pub(crate) incarnation: u32,
+    pub(crate) incarnation: u64,
     pub(crate) t: u64,
     pub(crate) origin: Origin,
     pub(crate) deliver: Deliver,
@@ -75,7 +75,7 @@ pub(crate) struct Delivery {
 /// One incarnation of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
-    pub(crate) number: u32,
+    pub(crate) number: u64,
     pub(crate) recovered: Option<Recovered>,
     pub(crate) crashed: bool,
     pub(crate) deliveries: Vec<u32>,

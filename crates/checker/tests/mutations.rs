@@ -113,7 +113,7 @@ struct Member {
     fate: Option<(usize, Fate)>,
     sequence: Vec<usize>,
     delivered: usize,
-    incarnation: u32,
+    incarnation: u64,
     gone: bool,
 }
 
@@ -227,7 +227,7 @@ impl Builder<'_> {
         self.events
     }
 
-    fn push(&mut self, process: Process, incarnation: u32, kind: EventKind) {
+    fn push(&mut self, process: Process, incarnation: u64, kind: EventKind) {
         self.t += 1;
         self.events.push(Event { t: self.t, process, incarnation, kind });
     }

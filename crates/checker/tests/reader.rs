@@ -103,6 +103,23 @@ fn every_bad_event_is_an_error_that_names_line_and_reason() {
 }
 
 #[test]
+fn a_life_is_in_one_file_but_for_its_crash() {
+    let cluster = r#"{"e":"cluster","version":1,"groups":{"g":["a","b"]}}"#;
+    let file = |events: &[&str]| [&[cluster], events].concat().join("\n") + "\n";
+    let lives = |i: u64| file(&[&format!(r#"{{"t":1,"p":"a","i":{i},"e":"memory","bytes":1,"limit":2}}"#)]);
+    let crash =
+        file(&[r#"{"t":2,"p":"a","i":7,"e":"crash"}"#, r#"{"t":3,"p":"b","i":7,"e":"memory","bytes":1,"limit":2}"#]);
+    let check = |second: &str| {
+        let inputs = [("1.jsonl", lives(7)), ("2.jsonl", crash.clone()), ("3.jsonl", second.to_owned())];
+        let inputs: Vec<_> = inputs.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes())).collect();
+        check_inputs(inputs, false).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(check(&lives(u64::MAX)), Ok(()));
+    let twice = "3.jsonl:2: `a` is in incarnation 7 here and in `1.jsonl`: each life needs its own, larger `i`";
+    assert_eq!(check(&lives(7)), Err(twice.to_owned()));
+}
+
+#[test]
 fn time_and_incarnations_do_not_go_back_and_the_dead_do_not_act() {
     let at = |t: u32, i: u32, e: &str| format!(r#"{{"t":{t},"p":"a","i":{i},"e":"{e}","from":0}}"#);
     let error = error_of_line(&format!("{}\n{}", at(5, 1, "recover"), at(4, 1, "crash")));
@@ -261,7 +278,7 @@ fn encoding_into_a_warm_buffer_does_not_grow_it() {
     let ts = Timestamp { time: u64::MAX, group: Group(0) };
     let deliver =
         Deliver { m, group: Group(0), number: u64::MAX, ts, hash: u64::MAX, len: Some(u32::MAX), ballot: None };
-    let event = Event { t: u64::MAX, process: Process(2), incarnation: u32::MAX, kind: EventKind::Deliver(deliver) };
+    let event = Event { t: u64::MAX, process: Process(2), incarnation: u64::MAX, kind: EventKind::Deliver(deliver) };
     let mut out = Vec::new();
     encoder.encode(&event, &mut out);
     let (place, capacity) = (out.as_ptr(), out.capacity());

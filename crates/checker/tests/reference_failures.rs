@@ -78,7 +78,7 @@ struct Delivered {
 struct Ready {
     group: usize,
     ballot: Ballot,
-    life: (usize, u32),
+    life: (usize, u64),
     last: u64,
     t: u64,
     carried: Option<BTreeSet<u64>>,

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
 use stentor::runtime::{
-    ClientId, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns, run_member, stateless,
+    Application, ClientId, Delivered, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns,
+    run_member,
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::driver::Chances;
@@ -74,16 +75,48 @@ impl std::io::Write for Sink {
     }
 }
 
+/// Records what a member does. Who is far behind may take over another member's state instead of delivering.
+struct Told<'a> {
+    name: &'a str,
+    recorder: Recorder<Sink>,
+    /// The last delivery that was made, or that the state has.
+    number: u64,
+    /// Of all members together.
+    delivered: &'a AtomicU64,
+}
+
+impl Application for Told<'_> {
+    fn deliver(&mut self, message: &Delivered<'_>) {
+        self.recorder.deliver(now_ns(), message).expect("records");
+        self.number = message.number;
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn restore(&mut self, number: u64, _: &[u8]) {
+        println!("{} takes over the state after {number}, after {} deliveries", self.name, self.number);
+        self.recorder.recover(now_ns(), number).expect("records");
+        self.delivered.fetch_add(number - self.number, Ordering::Relaxed);
+        self.number = number;
+    }
+}
+
 /// Returns how many packets the bad network took.
 fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink: Sink) -> u64 {
     let mut member = stage.plan.member_on(stage.fabric(me), me).expect("starts");
-    let mut recorder = Recorder::new(&stage.plan, me, sink).expect("records");
-    let deliver = |message: &stentor::runtime::Delivered<'_>| {
-        recorder.deliver(now_ns(), message).expect("records");
-        delivered.fetch_add(1, Ordering::Relaxed);
-    };
-    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(deliver), |_, _, _| ()).expect("runs");
-    recorder.complete().expect("records");
+    let recorder = Recorder::new(&stage.plan, me, sink).expect("records");
+    let mut told = Told { name: stage.plan.name(me), recorder, number: 0, delivered };
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut told, |_, _, _| ()).expect("runs");
+    told.recorder.complete().expect("records");
+    let replica = member.replica();
+    // Read if the test fails.
+    println!(
+        "{}: {} delivered, {} undelivered, ballot {:?}, {:?}",
+        told.name,
+        replica.delivered(),
+        replica.undelivered().count(),
+        replica.ballot(),
+        member.counts()
+    );
     assert_eq!(member.counts().rejected, 0);
     member.fabric_mut().injected()[0]
 }

@@ -35,7 +35,7 @@ impl Encoder {
         number(event.t, out);
         out.extend_from_slice(b",\"p\":");
         self.process(event.process, out);
-        field(b"i", u64::from(event.incarnation), out);
+        field(b"i", event.incarnation, out);
         out.extend_from_slice(b",\"e\":\"");
         out.extend_from_slice(event.kind.name().as_bytes());
         out.push(b'"');

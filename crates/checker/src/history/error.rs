@@ -104,9 +104,9 @@ pub enum Fault {
         /// The process.
         process: String,
         /// This event's incarnation.
-        incarnation: u32,
+        incarnation: u64,
         /// That of the event before.
-        before: u32,
+        before: u64,
     },
     /// A process acts after its crash.
     #[error("`{process}` acts in incarnation {incarnation}, in which it crashed: raise `i` when it comes back")]
@@ -114,6 +114,16 @@ pub enum Fault {
         /// The process.
         process: String,
         /// The incarnation.
-        incarnation: u32,
+        incarnation: u64,
+    },
+    /// Two histories are of the same life of a process.
+    #[error("`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`")]
+    SameLife {
+        /// The process.
+        process: String,
+        /// The incarnation.
+        incarnation: u64,
+        /// The other file.
+        other: String,
     },
 }

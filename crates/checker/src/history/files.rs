@@ -1,9 +1,11 @@
 //! Checks files: one, or several of the same run.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use super::reader::Lived;
 use super::{Fault, HistoryError, Reader};
 use crate::checker::Checker;
 use crate::report::Report;
@@ -62,6 +64,7 @@ fn check_all<R: BufRead>(
     faulty: &[String],
 ) -> Result<Report, HistoryError> {
     let mut first: Option<(String, Checker)> = None;
+    let mut lives = HashMap::new();
     for input in inputs {
         let (file, input) = input?;
         let (mut reader, cluster) = Reader::open(file.clone(), input)?;
@@ -72,6 +75,13 @@ fn check_all<R: BufRead>(
         checker.begin_source(file);
         while let Some(event) = reader.next_event(checker.cluster_mut())? {
             checker.event_at(&event, reader.line());
+        }
+        for Lived { process, incarnation, line } in reader.lives() {
+            if let Some(other) = lives.insert((*process, *incarnation), reader.file().to_owned()) {
+                let (process, incarnation) = (checker.cluster().process_name(*process).to_owned(), *incarnation);
+                let fault = Fault::SameLife { process, incarnation, other };
+                return Err(HistoryError { file: reader.file().to_owned(), line: *line, fault });
+            }
         }
         complete |= reader.is_complete();
         checker.add_unchecked(reader.unchecked_events());

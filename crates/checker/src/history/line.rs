@@ -33,7 +33,7 @@ pub(super) struct Line<'a> {
     pub(super) t: Option<u64>,
     #[serde(borrow)]
     pub(super) p: Option<Name<'a>>,
-    pub(super) i: Option<u32>,
+    pub(super) i: Option<u64>,
     #[serde(borrow)]
     pub(super) m: Option<(Name<'a>, u64)>,
     #[serde(borrow)]

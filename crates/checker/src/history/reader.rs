@@ -21,6 +21,7 @@ pub struct Reader<R> {
     line: u64,
     buffer: Vec<u8>,
     seen: Vec<Option<Seen>>,
+    lives: Vec<Lived>,
     complete: bool,
     unchecked: u64,
     tolerate_cut: bool,
@@ -31,8 +32,19 @@ pub struct Reader<R> {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     t: u64,
-    incarnation: u32,
+    incarnation: u64,
     crashed: bool,
+    /// Something in this incarnation was no crash: that another process may record.
+    acted: bool,
+}
+
+/// An incarnation of a process in a history.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lived {
+    pub(super) process: Process,
+    pub(super) incarnation: u64,
+    /// Where it began.
+    pub(super) line: u64,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -47,6 +59,7 @@ impl<R: BufRead> Reader<R> {
             line: 0,
             buffer: Vec::new(),
             seen: Vec::new(),
+            lives: Vec::new(),
             complete: false,
             unchecked: 0,
             tolerate_cut: false,
@@ -106,6 +119,16 @@ impl<R: BufRead> Reader<R> {
     #[must_use]
     pub fn unchecked_events(&self) -> u64 {
         self.unchecked
+    }
+
+    /// The name used in errors.
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The lives in which processes acted here, so far.
+    pub(super) fn lives(&self) -> &[Lived] {
+        &self.lives
     }
 
     pub(super) fn error(&self, fault: Fault) -> HistoryError {
@@ -173,15 +196,19 @@ impl<R: BufRead> Reader<R> {
             parsed => parsed?,
         };
         let step = translate(&line, cluster)?;
-        if let Step::Event(event) = &step {
-            check_progress(&mut self.seen, event, cluster)?;
+        if let Step::Event(event) = &step
+            && check_progress(&mut self.seen, event, cluster)?
+        {
+            let Event { process, incarnation, .. } = *event;
+            self.lives.push(Lived { process, incarnation, line: self.line });
         }
         Ok(step)
     }
 }
 
-/// Per process: time does not go back, incarnations do not, and nothing happens after a crash.
-fn check_progress(seen: &mut Vec<Option<Seen>>, event: &Event, cluster: &Cluster) -> Result<(), Fault> {
+/// Per process: time does not go back, incarnations do not, and nothing happens after a crash. Returns whether a life
+/// begins.
+fn check_progress(seen: &mut Vec<Option<Seen>>, event: &Event, cluster: &Cluster) -> Result<bool, Fault> {
     let (index, Event { t, incarnation, .. }) = (event.process.index(), *event);
     if seen.len() <= index {
         seen.resize(index + 1, None);
@@ -199,8 +226,9 @@ fn check_progress(seen: &mut Vec<Option<Seen>>, event: &Event, cluster: &Cluster
             return Err(Fault::AfterCrash { process: process(), incarnation });
         }
     }
-    seen[index] = Some(Seen { t, incarnation, crashed });
-    Ok(())
+    let acted = seen[index].is_some_and(|last| last.incarnation == incarnation && last.acted);
+    seen[index] = Some(Seen { t, incarnation, crashed, acted: acted || !crashed });
+    Ok(!acted && !crashed)
 }
 
 enum Step {

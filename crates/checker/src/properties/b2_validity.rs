@@ -74,7 +74,7 @@ enum Outcome {
 
 fn outcomes(broadcasts: &Broadcasts, process: Process, sender: Process) -> HashMap<u64, Outcome> {
     let mut outcomes = HashMap::new();
-    let lives = broadcasts.streams.range((process, 0, sender)..=(process, u32::MAX, sender));
+    let lives = broadcasts.streams.range((process, 0, sender)..=(process, u64::MAX, sender));
     for step in lives.filter(|((_, _, of), _)| *of == sender).flat_map(|(_, steps)| steps) {
         match step {
             Step::Delivered(place) => {

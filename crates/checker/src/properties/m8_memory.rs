@@ -15,7 +15,7 @@ use crate::view::View;
 /// Looks at `memory` events as they come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryBounds {
-    limits: HashMap<(Process, u32, Label), (u64, Kept)>,
+    limits: HashMap<(Process, u64, Label), (u64, Kept)>,
     without_limit: bool,
     fault: Option<Fault>,
 }

@@ -83,9 +83,9 @@ pub(crate) struct Node {
     /// Which member of a group this is
     #[arg(long, value_name = "ID")]
     pub(crate) id: String,
-    /// Which life of this process its history records, from 1: larger after every restart
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "history", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) life: u32,
+    /// Which life of this process its history records, from 1: larger after every restart [default: the time of its start, ms]
+    #[arg(long, value_name = "N", requires = "history", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) life: Option<u64>,
     /// Elect leaders by ZooKeeper instead of heartbeats: the addresses of its servers
     #[cfg(feature = "zookeeper")]
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]

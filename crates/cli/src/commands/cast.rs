@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use stentor::config::FabricKind;
 use stentor::runtime::{
-    Client, ClientId, GroupId, Hosted, Housekeeper, Plan, Recorder, StartError, SubmitError, client_round, now_ns,
+    Client, ClientId, GroupId, Hosted, Housekeeper, Plan, Recorder, StartError, SubmitError, client_round, life_now,
+    now_ns,
 };
 use stentor_fabric::Backoff;
 use stentor_multicast::Place;
@@ -136,7 +137,9 @@ impl<'a, F: Hosted> Caster<'a, F> {
     fn new(args: &'a args::Cast, plan: &'a Plan, to: &'a [GroupId], joined: live::Joined<F>) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder = args.meeting.history.as_deref().map(|path| {
-            Recorder::new(plan, me, new_history(path)?).map_err(|error| Failure::cannot_write(path, &error))
+            let recorder = Recorder::new(plan, me, new_history(path)?);
+            let recorder = recorder.map_err(|error| Failure::cannot_write(path, &error))?;
+            Ok::<_, Failure>(recorder.in_life(life_now()))
         });
         let mut client = joined.client;
         if args.meeting.operations {

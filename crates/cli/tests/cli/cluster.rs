@@ -78,6 +78,14 @@ impl Running {
         }
     }
 
+    fn until_recorded(&self, history: &str, deliveries: usize) {
+        let since = Instant::now();
+        while fs::read_to_string(self.path(history)).unwrap().matches(r#""e":"deliver""#).count() < deliveries {
+            assert!(since.elapsed() < PATIENCE, "{history}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn signal(&mut self, name: &str, signal: Signal) -> Option<i32> {
         let at = self.nodes.iter().position(|(n, _)| n == name).expect("it was started");
         let (_, mut child) = self.nodes.remove(at);
@@ -173,14 +181,43 @@ fn a_line_that_is_too_long_is_refused_and_nothing_before_it_is_lost() {
 
 #[test]
 fn who_comes_back_says_what_it_did_not_deliver() {
-    let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, "");
-    assert_eq!(running.cast(b"one\ntwo\nthree\n", &["--to", "g1"]).code, 0);
+    let mut running = Running::new(1, 3, "");
+    let path = |running: &Running, life: &str| running.path(&format!("{life}.jsonl")).to_str().unwrap().to_owned();
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        running.start(name, &["--history", &path(&running, name)]);
+    }
+    let cast = |running: &Running, input: &[u8], history: &str| {
+        let cast = running.cast(input, &["--to", "g1", "--history", &path(running, history)]);
+        assert_eq!(cast.code, 0, "{}", cast.stderr);
+    };
+    cast(&running, b"one\ntwo\nthree\n", "c0");
     running.delivered("g1.3", 3);
+    // What is killed may have told nobody yet what it did last.
+    running.until_recorded("g1.3.jsonl", 3);
     running.signal("g1.3", Signal::KILL);
-    running.start("g1.3", &[]);
+    running.start("g1.3", &["--history", &path(&running, "g1.3-again")]);
     let text = running.until("g1.3", "out", |text| text.ends_with("}\n"));
     let line: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
     assert!(violations("node-restored", &line).is_empty() && line["restored"]["n"] == 3, "{line}");
+    cast(&running, b"four\n", "c0-again");
+    running.until("g1.3", "out", |text| text.contains("four"));
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        assert_eq!(running.signal(name, Signal::TERM), Some(0));
+    }
+    let files = ["g1.1", "g1.2", "g1.3", "g1.3-again", "c0", "c0-again"].map(|name| path(&running, name));
+    let check = |files: &[String]| run(["check", "--json"].map(str::to_owned).into_iter().chain(files.iter().cloned()));
+    let document = check(&files).document("check");
+    let properties = &document["properties"];
+    assert!(document["ok"] == true && properties["M11"] == "ok" && properties["M1"] == "ok", "{document:#}");
+    let copy = running.path("copy.jsonl");
+    fs::copy(&files[3], &copy).unwrap();
+    let twice = check(&[&files[..], &[copy.to_str().unwrap().to_owned()]].concat());
+    assert!(
+        twice.code == 2 && twice.stderr.contains("each life needs its own, larger `i`"),
+        "{} {}",
+        twice.code,
+        twice.stderr
+    );
 }
 
 #[test]

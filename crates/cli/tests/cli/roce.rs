@@ -153,6 +153,13 @@ impl Drop for Nodes {
     }
 }
 
+/// How far a node says that it is: it delivered, or took over the state after as many deliveries.
+fn reached(text: &str) -> u64 {
+    let line = |text: &str| serde_json::from_str::<Value>(text).ok();
+    let number = |line: Value| line["n"].as_u64().or(line["restored"]["n"].as_u64());
+    text.lines().last().and_then(line).and_then(number).unwrap_or(0)
+}
+
 #[test]
 fn a_cluster_by_hand_delivers_and_tells_who_is_lost() {
     let mut nodes = Nodes::new(1, "key = \"file:cluster.key\"");
@@ -163,7 +170,7 @@ fn a_cluster_by_hand_delivers_and_tells_who_is_lost() {
     assert_eq!((cast.code, cast.stderr.as_str()), (0, ""), "{}", cast.stdout);
     assert_eq!(cast.document("cast")["messages"], 3);
     for name in ["g1.1", "g1.2", "g1.3"] {
-        nodes.until(&format!("{name}.out"), |text| text.lines().count() == 3);
+        nodes.until(&format!("{name}.out"), |text| reached(text) == 3);
         nodes.until(&format!("{name}.err"), |text| text.contains("all members are connected"));
     }
     let mut last = nodes.children.pop().unwrap();
@@ -190,12 +197,12 @@ fn a_full_disk_under_a_capture_is_told_once_and_stops_nobody() {
     assert_eq!(cast.stderr.matches(full).count(), 1, "{}", cast.stderr);
     assert!(cast.stderr.contains("it is incomplete"), "{}", cast.stderr);
     for name in ["g1.1", "g1.2", "g1.3"] {
-        nodes.until(&format!("{name}.out"), |text| text.lines().count() == 3);
+        nodes.until(&format!("{name}.out"), |text| reached(text) == 3);
         nodes.until(&format!("{name}.err"), |text| text.contains(full));
     }
     assert_eq!(nodes.cast(&[]).code, 0, "they go on");
     for name in ["g1.1", "g1.2", "g1.3"] {
-        nodes.until(&format!("{name}.out"), |text| text.lines().count() == 6);
+        nodes.until(&format!("{name}.out"), |text| reached(text) == 6);
         let said = fs::read_to_string(nodes.scratch.path(&format!("{name}.err"))).unwrap();
         assert_eq!(said.matches(full).count(), 1, "{said}");
     }

@@ -10,7 +10,7 @@ mod recorder;
 mod roce;
 
 pub use address::AddressError;
-pub use clock::now_ns;
+pub use clock::{life_now, now_ns};
 pub use cluster::{Plan, StartError};
 pub use hosted::Hosted;
 pub use keeper::Keeper;

@@ -18,7 +18,7 @@ fn ballot_of(ballot: Ballot) -> checker::Ballot {
 pub struct Recorder<W: Write> {
     writer: HistoryWriter<W>,
     me: checker::Process,
-    incarnation: u32,
+    incarnation: u64,
     group: Option<checker::Group>,
     first_client: u32,
     labels: Vec<checker::Label>,
@@ -46,9 +46,10 @@ impl<W: Write> Recorder<W> {
         })
     }
 
-    /// In which life this process is, from 1; larger after every restart.
+    /// In which life this process is, from 1; larger after every restart. Who does not count them takes
+    /// [`life_now`](super::life_now).
     #[must_use]
-    pub fn in_life(self, incarnation: u32) -> Self {
+    pub fn in_life(self, incarnation: u64) -> Self {
         Recorder { incarnation, ..self }
     }
 
@@ -119,7 +120,7 @@ impl<W: Write> Recorder<W> {
     ///
     /// # Errors
     /// What writing says.
-    pub fn crash(&mut self, t: u64, process: ProcessId, incarnation: u32) -> io::Result<()> {
+    pub fn crash(&mut self, t: u64, process: ProcessId, incarnation: u64) -> io::Result<()> {
         let process = checker::Process(u32::from(process.0));
         self.writer.event(&checker::Event { t, process, incarnation, kind: EventKind::Crash })
     }

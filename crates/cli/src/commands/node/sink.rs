@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use serde::Serialize;
-use stentor::runtime::{Application, Delivered, Plan, Recorder, now_ns};
+use stentor::runtime::{Application, Delivered, Plan, Recorder, life_now, now_ns};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
 
@@ -80,7 +80,7 @@ impl Sink {
         plan: &Plan,
         me: ProcessId,
         history: Option<&Path>,
-        life: u32,
+        life: Option<u64>,
         prints: bool,
         stopping: Box<dyn Fn() -> bool>,
     ) -> Result<Self, Failure> {
@@ -88,7 +88,7 @@ impl Sink {
         let recorder = |path: &Path| {
             let file = new_history(path)?;
             let recorder = Recorder::new(plan, me, file).map_err(|error| unwritten(path, &error))?;
-            Ok::<_, Failure>((path.to_owned(), recorder.in_life(life)))
+            Ok::<_, Failure>((path.to_owned(), recorder.in_life(life.unwrap_or_else(life_now))))
         };
         let client = |n| plan.name(topology.client_process(stentor::runtime::ClientId(n))).to_owned();
         Ok(Sink {

@@ -59,7 +59,7 @@ impl<F: Hosted> Load<F> {
         client.record_operations();
         Ok(Load {
             client,
-            recorder: recorder.in_life(pace.life),
+            recorder: recorder.in_life(pace.life.into()),
             path: path.to_owned(),
             backoff: Backoff::new(pace.wait),
             housekeeper: Housekeeper::default(),

@@ -251,7 +251,7 @@ impl<'a, F: Hosted> Script<'a, F> {
         let at = now_ns();
         let life = if role == Role::Client { self.fleet.kill_client()? } else { self.fleet.kill(process)? };
         let path = self.scene.path();
-        let crashed = self.load.recorder().crash(now_ns(), process, life);
+        let crashed = self.load.recorder().crash(now_ns(), process, life.into());
         crashed.map_err(|error| Failure::cannot_write(path, &error))?;
         let gone = self.some(GONE_MS);
         self.pass(gone)?;
