@@ -16,12 +16,14 @@ use crate::{Envelope, IpRepr};
 const POLYNOMIAL: u32 = 0xedb8_8320;
 /// The longest of what is masked: IPv6, UDP, BTH.
 const MAX_MASKED: usize = 40 + 8 + BTH_BYTES;
-/// What is hashed first: the ones in front, what is masked, and what follows that until the block is full. `crc32fast` uses
-/// the processor's carry-less multiplication for 128 bytes and more.
-const FIRST: usize = 128;
 /// The bytes of ones in front.
 const ONES: usize = 8;
-/// What follows the masked bytes of a packet over IPv4 in the first block.
+/// Where FECN and BECN are in a BTH.
+const CONGESTION: usize = 4;
+/// What is hashed in one piece with what is masked: a packet that is short. It is copied for that, which costs less than
+/// the end of another piece, where `crc32fast` folds its wide registers into one.
+const FIRST: usize = 128;
+/// What follows the masked bytes of a short packet over IPv4.
 const V4_ROOM: usize = FIRST - ONES - (20 + 8 + BTH_BYTES);
 
 /// IP header, UDP header and BTH with ones where the ICRC does not look.
@@ -53,8 +55,19 @@ impl Masked {
 /// Writes what is masked to the beginning of `bytes`, which are ones. Returns its length.
 #[inline]
 fn mask(envelope: &Envelope, transport: &[u8], bytes: &mut [u8; MAX_MASKED]) -> usize {
-    let udp = envelope.ip.header_bytes();
-    envelope.emit_unsummed(bytes, transport.len());
+    let at = envelope.header_bytes();
+    mask_headers(envelope, transport.len(), bytes);
+    if let Some(bth) = transport.first_chunk::<BTH_BYTES>() {
+        bytes[at..at + BTH_BYTES].copy_from_slice(bth);
+        bytes[at + CONGESTION] = 0xff;
+    }
+    at + BTH_BYTES
+}
+
+/// The same without the BTH, whatever is in `bytes`.
+#[inline]
+fn mask_headers(envelope: &Envelope, transport_bytes: usize, bytes: &mut [u8]) {
+    envelope.emit_unsummed(bytes, transport_bytes);
     match envelope.ip {
         IpRepr::V4(_) => {
             bytes[1] = 0xff;
@@ -67,12 +80,8 @@ fn mask(envelope: &Envelope, transport: &[u8], bytes: &mut [u8; MAX_MASKED]) -> 
             bytes[7] = 0xff;
         }
     }
+    let udp = envelope.ip.header_bytes();
     bytes[udp + 6..udp + 8].fill(0xff);
-    if let Some(bth) = transport.first_chunk::<BTH_BYTES>() {
-        bytes[udp + 8..udp + 8 + BTH_BYTES].copy_from_slice(bth);
-        bytes[udp + 8 + 4] = 0xff;
-    }
-    udp + 8 + BTH_BYTES
 }
 
 /// The ICRC of a packet, given as the bytes from the BTH to the ICRC; what is in the ICRC's place does not matter.
@@ -83,21 +92,18 @@ pub fn whole(envelope: &Envelope, transport: &[u8]) -> u32 {
     let masked = first[ONES..].first_chunk_mut().map_or(0, |bytes| mask(envelope, transport, bytes));
     let end = transport.len().saturating_sub(crate::ICRC_BYTES);
     let rest = transport.get(BTH_BYTES..end).unwrap_or(&[]);
-    let room = FIRST - ONES - masked;
+    let filled = ONES + masked;
     let mut hasher = Hasher::new();
-    // The usual case by itself: a copy whose length is known is a few moves.
-    if let Some((joined, behind)) = rest.split_first_chunk::<V4_ROOM>().filter(|_| room == V4_ROOM) {
-        first[FIRST - V4_ROOM..].copy_from_slice(joined);
-        hasher.update(&first);
-        if !behind.is_empty() {
-            hasher.update(behind);
+    if let Some(room) = first.get_mut(filled..).filter(|room| rest.len() <= room.len()) {
+        match (room.first_chunk_mut(), <&[u8; V4_ROOM]>::try_from(rest)) {
+            // By itself: a copy whose length is known is a few moves.
+            (Some(room), Ok(rest)) => *room = *rest,
+            _ => room[..rest.len()].copy_from_slice(rest),
         }
+        hasher.update(&first[..filled + rest.len()]);
     } else {
-        let (joined, behind) = rest.split_at(rest.len().min(room));
-        let filled = ONES + masked + joined.len();
-        first[ONES + masked..filled].copy_from_slice(joined);
         hasher.update(&first[..filled]);
-        hasher.update(behind);
+        hasher.update(rest);
     }
     hasher.finalize()
 }

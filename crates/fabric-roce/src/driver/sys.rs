@@ -1,4 +1,4 @@
-//! The system calls that no safe crate has: batches of datagrams, and a few socket options. All `unsafe` of the crate.
+//! The system calls that no safe crate has: batches of datagrams, and a few socket options. All `unsafe` of the driver.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -147,10 +147,15 @@ pub(crate) fn send<'a>(fd: &OwnedFd, datagrams: impl Iterator<Item = (&'a Name, 
     check(sent).map(|sent| sent as usize)
 }
 
+/// Room for a datagram where the kernel, too, copies quickly.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Room([u8; ROOM]);
+
 /// Room for a batch of datagrams that come in.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    buffers: Vec<[u8; ROOM]>,
+    buffers: Vec<Room>,
     names: Vec<Name>,
     control: Vec<[u64; CONTROL / 8]>,
     /// Length and type of service of each datagram of the last batch.
@@ -160,7 +165,7 @@ pub(crate) struct Inbox {
 impl Inbox {
     pub(crate) fn new() -> Inbox {
         Inbox {
-            buffers: vec![[0; ROOM]; BATCH],
+            buffers: vec![Room([0; ROOM]); BATCH],
             names: vec![Name::new(Ipv4Addr::UNSPECIFIED.into(), 0); BATCH],
             control: vec![[0; CONTROL / 8]; BATCH],
             taken: Vec::with_capacity(BATCH),
@@ -173,7 +178,7 @@ impl Inbox {
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
         for n in 0..BATCH {
-            let bytes = &mut self.buffers[n];
+            let bytes = &mut self.buffers[n].0;
             let vector = vectors[n].write(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: ROOM });
             // SAFETY: all zeroes is a valid `msghdr`.
             let mut msg_hdr: libc::msghdr = unsafe { zeroed() };
@@ -204,7 +209,7 @@ impl Inbox {
     /// Datagram `n` of the last batch: sender, bytes, type of service.
     pub(crate) fn datagram(&self, n: usize) -> (Option<(IpAddr, u16)>, &[u8], u8) {
         let (bytes, tos) = self.taken[n];
-        (self.names[n].address(), &self.buffers[n][..bytes.min(ROOM)], tos)
+        (self.names[n].address(), &self.buffers[n].0[..bytes.min(ROOM)], tos)
     }
 }
 

@@ -3,6 +3,8 @@
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{Access, RegionId, Span};
 
+use super::copy;
+
 /// Keys have their place in a table in their low bits, so that they are found without a search.
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
@@ -146,14 +148,10 @@ impl Memory {
             to[..head].copy_from_slice(&word[at % WORD..at % WORD + head]);
             (at, to) = (at + head, &mut to[head..]);
         }
-        let mut chunks = to.chunks_exact_mut(WORD);
-        for (chunk, word) in (&mut chunks).zip(words.get(at / WORD..).unwrap_or(&[])) {
-            chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-            at += WORD;
-        }
-        let tail = chunks.into_remainder();
+        let (chunks, tail) = to.as_chunks_mut::<WORD>();
+        copy::load(words.get(at / WORD..).unwrap_or(&[]), chunks);
         if !tail.is_empty() {
-            let word = words[at / WORD].load(Ordering::Relaxed).to_ne_bytes();
+            let word = words[at / WORD + chunks.len()].load(Ordering::Relaxed).to_ne_bytes();
             let count = tail.len();
             tail.copy_from_slice(&word[..count]);
         }
@@ -169,9 +167,7 @@ impl Memory {
             (at, from) = (at + head, &from[head..]);
         }
         let (chunks, tail) = from.as_chunks::<WORD>();
-        for (chunk, word) in chunks.iter().zip(words.get(at / WORD..).unwrap_or(&[])) {
-            word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
-        }
+        copy::store(words.get(at / WORD..).unwrap_or(&[]), chunks);
         if !tail.is_empty() {
             patch(&words[at / WORD + chunks.len()], 0, tail);
         }

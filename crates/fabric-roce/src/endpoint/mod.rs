@@ -21,6 +21,7 @@
 mod answers;
 mod completer;
 mod completions;
+mod copy;
 mod counters;
 mod input;
 mod memory;

@@ -2,10 +2,22 @@
 
 use stentor_wire::{Envelope, MAX_TRANSPORT_BYTES, Repr};
 
+/// Bytes in front of a packet.
+const FRONT: usize = 36;
+
+/// Room for a packet. Behind headers of 12 and of 28 bytes the payload lies at a multiple of 16: long copies to other places
+/// take some processors twice as long.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Room {
+    _front: [u8; FRONT],
+    packet: [u8; MAX_TRANSPORT_BYTES],
+}
+
 #[derive(Debug)]
 struct Slot {
     envelope: Envelope,
-    bytes: Box<[u8; MAX_TRANSPORT_BYTES]>,
+    bytes: Box<Room>,
     len: usize,
 }
 
@@ -21,7 +33,11 @@ impl Outbox {
     #[must_use]
     pub fn new(packets: usize) -> Outbox {
         let nowhere = Envelope::plain([0; 4].into(), 0, [0; 4].into()).expect("one family");
-        let slot = || Slot { envelope: nowhere, bytes: Box::new([0; MAX_TRANSPORT_BYTES]), len: 0 };
+        let slot = || Slot {
+            envelope: nowhere,
+            bytes: Box::new(Room { _front: [0; FRONT], packet: [0; MAX_TRANSPORT_BYTES] }),
+            len: 0,
+        };
         Outbox { slots: (0..packets).map(|_| slot()).collect(), used: 0 }
     }
 
@@ -41,7 +57,7 @@ impl Outbox {
 
     /// The packets, each from its base transport header to its ICRC, and the headers around it.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = (&Envelope, &[u8])> + Clone {
-        self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes[..slot.len]))
+        self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes.packet[..slot.len]))
     }
 
     /// Empties it.
@@ -55,9 +71,9 @@ impl Outbox {
     pub(crate) fn push(&mut self, envelope: &Envelope, repr: &Repr, fill: impl FnOnce(&mut [u8])) {
         let slot = &mut self.slots[self.used];
         let len = repr.packet_bytes();
-        fill(repr.emit(&mut slot.bytes[..]).expect("a payload of at most 4096 bytes"));
+        fill(repr.emit(&mut slot.bytes.packet[..]).expect("a payload of at most 4096 bytes"));
         (slot.envelope, slot.len) = (*envelope, len);
-        envelope.seal(&mut slot.bytes[..len]);
+        envelope.seal(&mut slot.bytes.packet[..len]);
         self.used += 1;
     }
 }

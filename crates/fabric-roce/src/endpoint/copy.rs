@@ -1,0 +1,151 @@
+//! Copies between words that others use at the same time and bytes that are ours alone.
+//!
+//! Each word is loaded or stored by itself, relaxed, in no order: nobody sees half of one. A loop over words makes one
+//! access for each, which takes twice as long as the processor's own instruction for it, so that does the long ones.
+#![allow(unsafe_code)]
+
+use stentor_fabric::memory::{Ordering, WORD, Word};
+
+/// Copies as many words as both have.
+#[inline]
+pub(super) fn store(to: &[Word], from: &[[u8; WORD]]) {
+    let count = to.len().min(from.len());
+    if string::pays(to.as_ptr().addr(), from.as_ptr().addr(), count) {
+        // SAFETY: both have `count` words, and no `Word` overlaps plain bytes that are borrowed. Those of `to` are aligned and
+        // may be stored to through a shared reference, because others only use them as atomics, too.
+        unsafe { string::copy(to.as_ptr().cast::<u64>().cast_mut(), from.as_ptr().cast(), count) };
+        return;
+    }
+    for (to, from) in to.iter().zip(from) {
+        to.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+    }
+}
+
+/// Copies as many words as both have.
+#[inline]
+pub(super) fn load(from: &[Word], to: &mut [[u8; WORD]]) {
+    let count = to.len().min(from.len());
+    if string::pays(to.as_ptr().addr(), from.as_ptr().addr(), count) {
+        // SAFETY: both have `count` words; `to` is borrowed exclusively. Those of `from` are aligned.
+        unsafe { string::copy(to.as_mut_ptr().cast(), from.as_ptr().cast(), count) };
+        return;
+    }
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.load(Ordering::Relaxed).to_ne_bytes();
+    }
+}
+
+/// `rep movsq`, which every x86-64 has.
+#[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+mod string {
+    /// Words from which on its start is worth while.
+    const WORTH: usize = 128;
+    /// Bytes after which places look alike to a processor that compares stores with loads.
+    const ALIKE: usize = 4096;
+
+    /// Whether it is the quicker way. It is four times slower if the destination seems to lie a little ahead of the source
+    /// (AMD Zen 4: 177 ns for 4096 bytes instead of 44).
+    #[inline]
+    pub(super) fn pays(to: usize, from: usize, count: usize) -> bool {
+        count >= WORTH && !(1..64).contains(&(to.wrapping_sub(from) % ALIKE))
+    }
+
+    /// Copies `count` words, each in one piece on its aligned side.
+    ///
+    /// # Safety
+    /// `to` and `from` must be valid for `count` words and must not overlap. Neither needs to be aligned; the side that others
+    /// use meanwhile must be, and they must use it as atomics.
+    #[inline]
+    pub(super) unsafe fn copy(to: *mut u64, from: *const u64, count: usize) {
+        // SAFETY: what this does is what `count` relaxed loads and stores of atomic words would do, in some order.
+        // - It accesses `count` words at `to` and at `from`, for which the caller answers; the direction flag is clear, as `asm!`
+        //   promises.
+        // - REP MOVSQ is as many MOVSQ, each of which loads and stores one quadword, and single accesses of naturally
+        //   aligned quadwords are atomic (AMD64 Architecture Programmer's Manual 2, 7.3.2; Intel SDM 3A, 9.1.1).
+        // - A processor may make the stores of one string instruction in another order (SDM 3A, 9.2.4), as relaxed stores
+        //   to different words may be; it does not carry them past later stores, so a release store behind them publishes them.
+        // - `asm!` may touch all memory that it can reach, so the compiler moves no other access of these words across it.
+        unsafe {
+            core::arch::asm!(
+                "rep movsq",
+                inout("rcx") count => _,
+                inout("rdi") to => _,
+                inout("rsi") from => _,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+/// Other processors, and those who look for undefined behaviour, see a loop.
+#[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+mod string {
+    pub(super) fn pays(_to: usize, _from: usize, _count: usize) -> bool {
+        false
+    }
+
+    pub(super) unsafe fn copy(_to: *mut u64, _from: *const u64, _count: usize) {
+        unreachable!("it never pays");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn words(count: usize, value: u64) -> Box<[Word]> {
+        (0..count).map(|_| Word::new(value)).collect()
+    }
+
+    /// Long and short, and from every distance of the two places at which the ways differ.
+    #[test]
+    fn every_word_comes_and_no_other_changes() {
+        let bytes: Vec<u8> = (0..3 * 4096_u32).map(|n| (n * 7 / 8) as u8 ^ n as u8).collect();
+        for count in [0, 1, 127, 128, 129, 512] {
+            for shift in 0..80 {
+                let from = bytes[shift..].as_chunks::<WORD>().0;
+                let to = words(count + 1, 0xeeee);
+                store(&to[..count], from);
+                let came: Vec<_> = to.iter().map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
+                assert_eq!(came[..count], from[..count], "{count} words");
+                assert_eq!(u64::from_ne_bytes(came[count]), 0xeeee);
+                let mut back = vec![0xdd; shift + (count + 1) * WORD];
+                let (place, _) = back[shift..].as_chunks_mut::<WORD>();
+                load(&to[..count], place);
+                assert_eq!(place[..count], from[..count], "{count} words back");
+                assert_eq!(place[count], [0xdd; WORD]);
+            }
+        }
+    }
+
+    /// Who loads words while others store them sees each old or new, never half of one.
+    #[test]
+    fn a_word_is_never_torn() {
+        const COUNT: usize = 512;
+        const ROUNDS: u8 = 200;
+        let (shared, done) = (words(COUNT, 0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    // At an odd place, so that the private side is not aligned.
+                    let bytes = vec![round; COUNT * WORD + 1];
+                    store(&shared, bytes[1..].as_chunks().0);
+                }
+                done.store(true, Ordering::Release);
+            });
+            let mut copy = vec![0; COUNT * WORD + 3];
+            loop {
+                let last = done.load(Ordering::Acquire);
+                let (place, _) = copy[3..].as_chunks_mut();
+                load(&shared, place);
+                assert!(place.iter().all(|word| *word == [word[0]; WORD]), "a torn word");
+                if last {
+                    assert!(place.iter().all(|word| *word == [ROUNDS; WORD]), "published by the flag");
+                    return;
+                }
+            }
+        });
+    }
+}
