@@ -21,6 +21,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: campaign_neb,
     },
     Step { name: "roce-speed", what: "RoCEv2 beside plain sockets and a bare CRC", run: roce_speed },
+    Step {
+        name: "roce-beside-kernel",
+        what: "RoCEv2 beside the Linux kernel's Soft-RoCE, by one program in one guest",
+        run: crate::roce::beside_kernel,
+    },
     Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
 ];
 
@@ -29,6 +34,7 @@ fn roce_speed(context: &Context) -> Result<Outcome> {
     let speed = ["test", "--release", "-p", "stentor-fabric-roce", "--test", "speed", "--"];
     run(context.cargo(speed).args(["--ignored", "--nocapture", "--test-threads", "1"]))?;
     run(&mut context.cargo(["bench", "-p", "stentor-wire", "--bench", "icrc"]))?;
+    run(&mut context.cargo(["bench", "-p", "stentor-fabric-roce", "--bench", "endpoint"]))?;
     Ok(Outcome::Passed)
 }
 

@@ -1,6 +1,7 @@
 //! RoCEv2 against the world: the Linux kernel's Soft-RoCE as the peer, Wireshark's dissector, fuzzing.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -88,6 +89,31 @@ pub(crate) fn peer(context: &Context) -> Result<Outcome> {
     let script = context.root.join("crates/fabric-roce/tests/peer/run.sh");
     run(Command::new("unshare").arg("-rn").arg(script).arg(rxe).arg(stentor).arg(test))?;
     Ok(Outcome::Passed)
+}
+
+/// Rounds of each measurement in the guest.
+const ROUNDS: usize = 5;
+
+/// Measures this crate's endpoint and the kernel's Soft-RoCE in one guest.
+pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
+    programs()?;
+    let rxe = rxe(context)?;
+    let example = ["build", "--release", "-p", "stentor-fabric-roce", "--example", "beside_kernel"];
+    let program = executable(context, &example)?;
+    let peer = context.root.join("crates/fabric-roce/tests/peer");
+    let work = std::env::temp_dir().join(format!("stentor-beside-{}", std::process::id()));
+    fs::create_dir_all(&work)?;
+    let compile = ["-O2", "-Wall", "-shared", "-fPIC", "-libverbs"];
+    run(Command::new("gcc").arg(peer.join("shim.c")).args(compile).arg("-o").arg(work.join("shim.so")))?;
+    let place = |path: &Path| format!("'{}'", path.display());
+    let set = format!("export WORK={} PROGRAM={} ROUNDS={ROUNDS}\n", place(&work), place(&program));
+    let script = work.join("script.sh");
+    fs::write(&script, set + &fs::read_to_string(peer.join("beside.sh"))?)?;
+    let (good, _) = capture(Command::new(rxe.join("uml-run")).arg(&script).env("UML_TIMEOUT", "300"))?;
+    let log = fs::read_to_string(work.join("beside.log")).unwrap_or_default();
+    print!("{log}");
+    fs::remove_dir_all(&work)?;
+    if good { Ok(Outcome::Passed) } else { bail!("the guest failed") }
 }
 
 /// Lines that are multicast between namespaces.
