@@ -15,11 +15,12 @@
 //! | `WantBody`, `Gone` | member → member, and back | forward me that message; I have it no more |
 //! | `WantBodies` | member → its leader | forward me that message, and what the client multicast after it |
 //! | `Ask` | member → its leader | is this message decided? |
-//! | `Decided` | leader → who asked, or another group's leader | that message is decided |
+//! | `Decided` | leader → who asked, or another group's leader; also follower → leader | that message is decided |
 //! | `Forgotten`, `Refused` | leader → another group's leader; `Forgotten` also follower → leader | that message was delivered here long ago; can never be decided |
 //! | `Seek`, `Lacking` | leader → its group, and back | do you hold what is in that slot? no |
 //! | `Voided` | member → its leader | I have processed that this slot is void |
 //! | `Lead` | leader → member of its group | take over |
+//! | `Stand` | leader → its group, and back | do you stand by this ballot, and have promised nothing larger? I do |
 //! | `Begun` | member → its group | I was without memory too, until all of us were there |
 //!
 //! `followers send 1B also to all processes` (the notes) is not done: a promise is needed by the candidate alone. What
@@ -133,6 +134,11 @@ pub enum Letter {
     Lacking(Spot),
     /// It has processed that the slot is void.
     Voided(Spot),
+    /// A leader asks whether the receiver has promised nothing larger than its ballot; or a member that has not says so.
+    Stand {
+        /// The leader's ballot.
+        ballot: Ballot,
+    },
     /// An earlier process of the receiver's place had an incarnation above the one that it asked with.
     Elder {
         /// That incarnation.
@@ -187,13 +193,14 @@ impl Letter {
             Letter::Voided(_) => 20,
             Letter::WantBodies(_) => 21,
             Letter::Elder { .. } => 22,
+            Letter::Stand { .. } => 23,
         }
     }
 
     /// As in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        const NAMES: [&str; 22] = [
+        const NAMES: [&str; 23] = [
             "join",
             "campaign",
             "promise",
@@ -216,6 +223,7 @@ impl Letter {
             "voided",
             "want-bodies",
             "elder",
+            "stand",
         ];
         NAMES[usize::from(self.kind()) - 1]
     }
@@ -247,7 +255,9 @@ impl Letter {
                 out.push(ballot.to_word());
                 encode_lives(lives, out);
             }
-            Letter::Installed { ballot } | Letter::Behind { ballot } => out.push(ballot.to_word()),
+            Letter::Installed { ballot } | Letter::Behind { ballot } | Letter::Stand { ballot } => {
+                out.push(ballot.to_word());
+            }
             Letter::Refuse { promised } => out.push(promised.to_word()),
             Letter::Promise { ballot, state } | Letter::Transfer { ballot, state } => {
                 out.push(ballot.to_word());
@@ -328,6 +338,7 @@ fn decode_body(kind: u8, words: &mut Words<'_>) -> Result<Letter, LetterError> {
         20 => Letter::Voided(Spot::decode(words)?),
         21 => Letter::WantBodies(Subject::decode(words)?),
         22 => Letter::Elder { incarnation: words.next()? },
+        23 => Letter::Stand { ballot: words.ballot()? },
         other => return Err(LetterError::Kind(other)),
     })
 }

@@ -49,7 +49,7 @@ impl Replica {
                 self.check_state(state)?;
                 self.on_transfer(from, *ballot, state, effects);
             }
-            Letter::Announce { group, ballot } => self.on_announce(*group, *ballot, effects),
+            Letter::Announce { group, ballot } => self.on_announce(from, *group, *ballot, effects),
             Letter::WantBody(subject) => self.on_want(from, *subject, 1, effects),
             Letter::WantBodies(subject) => self.on_want(from, *subject, BODIES, effects),
             Letter::Gone(subject) => self.on_gone(*subject, effects),
@@ -65,6 +65,7 @@ impl Replica {
             Letter::Seek(spot) => self.on_seek(from, *spot, effects),
             Letter::Lacking(spot) => self.on_lacking(from, *spot, effects),
             Letter::Voided(spot) => self.on_voided(from, *spot, effects),
+            Letter::Stand { ballot } => self.on_stand(from, *ballot, effects),
             Letter::Lead => {}
         }
         Ok(())
@@ -100,9 +101,13 @@ impl Replica {
         *known = (*known).max(ballot);
     }
 
-    fn on_announce<E: Effects>(&mut self, group: GroupId, ballot: Ballot, effects: &mut E) {
+    fn on_announce<E: Effects>(&mut self, from: ProcessId, group: GroupId, ballot: Ballot, effects: &mut E) {
         let known = self.known(group);
         if ballot < known {
+            if group != self.group && self.config.topology.member_bit(group, from).is_some() {
+                // Of its own group it should know more: see `outbid.rs`.
+                effects.letter(from, &Letter::Announce { group, ballot: known });
+            }
             return;
         }
         self.hear_of(group, ballot);
@@ -194,8 +199,8 @@ impl Replica {
         }
     }
 
-    /// A leader, of this group or of another, says that a message is decided: at these times, or so long ago that it has
-    /// forgotten them. Then they are those of the vector here, if there is one:
+    /// A leader, of this group or of another, or a follower that has delivered it, says that a message is decided: at these
+    /// times, or so long ago that it has forgotten them. Then they are those of the vector here, if there is one:
     ///
     /// Let V be what the message is decided at, in ballot c of this group. A majority of this group processed the entry with
     /// V in c, so every leader of c or later has appended or adopted it. V's time of another group came in a ballot b of that

@@ -33,6 +33,7 @@ mod install;
 mod letters;
 mod lives;
 mod order;
+mod outbid;
 mod recover;
 mod repair;
 mod slot;
@@ -57,6 +58,7 @@ use crate::{
 use install::Pending;
 use lives::Lives;
 use order::Order;
+use outbid::Standing;
 use recover::Candidacy;
 use window::Window;
 
@@ -264,6 +266,8 @@ pub struct Replica {
     admitted: Vec<Admitted>,
     /// Members that have installed the ballot led from here.
     installed: u64,
+    /// Of those, who stands by it although a larger one was heard of.
+    standing: Standing,
     clock: u64,
     counter: u64,
     windows: Vec<Window>,
@@ -319,6 +323,7 @@ impl Replica {
             joiners: Vec::new(),
             admitted: Vec::new(),
             installed: 0,
+            standing: Standing::default(),
             clock: 0,
             counter: 0,
             windows,
@@ -525,6 +530,7 @@ impl Replica {
         let ballots =
             (self.joining, self.fresh, self.promised, self.ballot, self.stream_ballot, &self.known, &self.said);
         let roles = (&self.lives, self.superseded, &self.stage, &self.joiners, &self.admitted, self.installed);
+        let roles = (roles, self.standing);
         (ballots, roles, self.clock, self.counter, &self.windows, self.delivered, self.age, self.put_off)
     }
 }

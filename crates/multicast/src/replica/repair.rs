@@ -54,6 +54,7 @@ impl Replica {
                         self.install_at(member, false, effects);
                     }
                 }
+                self.ask_who_stands(effects);
             }
             Stage::Installing(_) => self.go_on_installing(true, effects),
         }

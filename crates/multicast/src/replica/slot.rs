@@ -176,6 +176,7 @@ impl Slot {
     /// Delivered: nobody's vote is needed any more.
     pub(super) fn finish(&mut self) {
         self.delivered = true;
+        self.age = 0;
         self.votes.clear();
     }
 

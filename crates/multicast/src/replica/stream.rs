@@ -120,6 +120,7 @@ impl Replica {
                 && window.slot(slot).times() == times
             {
                 self.acknowledge(client, slot, effects);
+                self.tell_delivered(client, slot, effects);
             }
             return Ok(());
         }
@@ -136,6 +137,20 @@ impl Replica {
         self.counter += 1;
         self.hear_of(group, ballot);
         Ok(())
+    }
+
+    /// Delivered here, and the leader says it again: once that is no wonder, after a change of leaders. But what acknowledgements
+    /// of another group told this member may have been lost on the way to all others, and that group may be gone.
+    fn tell_delivered<E: Effects>(&mut self, client: ClientId, slot: u64, effects: &mut E) {
+        let (leader, ballot) = (self.ballot.leader(), self.ballot);
+        let message = self.windows[usize::from(client.0)].slot_mut(slot);
+        // Nothing else grows old once it is delivered.
+        message.age = message.age.saturating_add(1);
+        if message.age > 1 {
+            let subject = Subject { client, sequence: message.sequence };
+            let times = message.times().words().to_vec();
+            effects.letter(leader, &Letter::Decided { subject, ballot, times });
+        }
     }
 
     /// Delivered and forgotten here; but the leader says it again, so it does not know.

@@ -100,7 +100,7 @@ impl Random {
 
     fn letter(&mut self) -> Letter {
         let (ballot, incarnation) = (self.ballot(), self.number());
-        match self.below(22) {
+        match self.below(23) {
             0 => Letter::Join { incarnation },
             1 => Letter::Begun { incarnation },
             2 => Letter::Elder { incarnation },
@@ -121,6 +121,7 @@ impl Random {
             17 => Letter::Seek(self.spot()),
             18 => Letter::Lacking(self.spot()),
             19 => Letter::Voided(self.spot()),
+            20 => Letter::Stand { ballot },
             _ => {
                 let admits = self.some(2, |random| (random.member(), random.number()));
                 let (state, snapshot) = (self.state(), self.one_in(2));

@@ -1,9 +1,9 @@
 //! A leader that its followers outrun: they delivered, forgot, and went on; it has not heard of it.
 
-use stentor_multicast::{Plant, Variant};
+use stentor_multicast::{Item, Plant, Variant};
 
 use super::cluster::Cluster;
-use super::net::Wire;
+use super::net::{Parcel, Wire};
 
 /// Everything that is on its way arrives, but for what `lost` names.
 fn settle(cluster: &mut Cluster, lost: fn(Wire) -> bool) {
@@ -16,6 +16,34 @@ fn settle(cluster: &mut Cluster, lost: fn(Wire) -> bool) {
                 moved |= cluster.take(wire, None).expect("nothing is refused");
             }
         }
+    }
+}
+
+/// One follower hears a group's acknowledgements, nobody else does, and that group is gone for good: what one has delivered
+/// all deliver.
+#[test]
+fn what_one_follower_delivered_all_deliver_although_the_other_group_is_gone() {
+    for variant in [Variant::V2, Variant::V1] {
+        let mut cluster = Cluster::new(&[3, 1], 1, (variant, 4, Plant::None));
+        assert!(cluster.submit(0, &[0, 1], None));
+        while let Some(wire) = cluster.net.filled().first().copied() {
+            let queue = cluster.net.queues.get_mut(&wire).expect("it is filled");
+            let acknowledges = |words: &[u64]| matches!(Item::decode(words, 0), Ok((Item::Ack(_), _)));
+            let lost = matches!((wire, queue.front()), (Wire::Control { from: 3, to: 0 | 2 }, Some(Parcel::Item(words))) if acknowledges(words));
+            if lost {
+                queue.pop_front();
+            } else {
+                assert_eq!(cluster.take(wire, None), Ok(true), "nothing waits here");
+            }
+        }
+        let delivered = |cluster: &Cluster| cluster.members.iter().map(|member| member.log.len()).collect::<Vec<_>>();
+        assert_eq!(delivered(&cluster), [0, 1, 0, 1], "{variant:?}");
+        cluster.crash(3);
+        for _ in 0..20 {
+            (0..3).for_each(|member| cluster.tick(member).expect("sound"));
+            settle(&mut cluster, |_| false);
+        }
+        assert_eq!(delivered(&cluster)[..3], [1, 1, 1], "{variant:?}");
     }
 }
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod absent;
+mod anew;
 mod bed;
 mod clients;
 mod failover;

@@ -6,6 +6,7 @@ mod ack;
 mod counts;
 mod lives;
 mod message;
+mod outbid;
 mod process;
 mod state;
 mod stream;

@@ -55,6 +55,7 @@ fn letter_is_over(context: &Context, member: &Member, replica: &Replica, letter:
         // Only the leader of the promised ballot counts who has installed it.
         Letter::Installed { ballot } => *ballot < replica.promised(),
         Letter::Refuse { promised } => *promised <= replica.known(replica.group()),
+        // Who announces a smaller one than is known is told so, which a loss of the answer makes undone.
         Letter::Announce { group, ballot } => *ballot < replica.known(*group),
         Letter::Decided { subject: Subject { client, sequence }, .. } => {
             is_delivered(context, member, *client, *sequence)
