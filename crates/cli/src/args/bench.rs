@@ -203,6 +203,10 @@ pub(crate) struct BenchFailover {
     /// Messages per second of each of the two clients
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=20_000))]
     pub(crate) rate: u32,
+    /// The limits that a cluster has without `[limits]`, and as many messages as they take, all to all groups: windows and
+    /// rings are full. What is written on behalf of each message is not recorded
+    #[arg(long, conflicts_with = "rate")]
+    pub(crate) full: bool,
     /// A leader that is silent for longer is replaced, ms; half of that is never suspicious
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(40..=10_000))]
     pub(crate) timeout_ms: u32,

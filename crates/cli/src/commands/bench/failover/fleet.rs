@@ -66,7 +66,10 @@ fn program() -> Result<Command, Failure> {
 
 fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<Running, Failure> {
     let mut command = program()?;
-    command.args(["node", "--json", "--operations", "--until-eof", "--id", name]);
+    command.args(["node", "--json", "--until-eof", "--id", name]);
+    if !args.full {
+        command.arg("--operations");
+    }
     command.args(["--wait", args.wait.to_possible_value().expect("none is skipped").get_name()]);
     #[cfg(feature = "zookeeper")]
     if !args.zookeeper.is_empty() {
@@ -77,6 +80,11 @@ fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<
     spawn(scene, name, life, command)
 }
 
+/// Messages per second; `None`: as many as there is room for.
+pub(super) fn pace(args: &BenchFailover) -> Option<u32> {
+    (!args.full).then_some(args.rate)
+}
+
 fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<Running, Failure> {
     let errand = Errand {
         config: scene.config(),
@@ -84,7 +92,7 @@ fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<Running, Fai
         histories: scene.path().to_owned(),
         life,
         seed: args.seed.wrapping_add(u64::from(life)),
-        rate: args.rate,
+        rate: pace(args),
         wait: args.wait,
         parent: std::process::id() as i32,
     };
@@ -203,10 +211,21 @@ impl<'a> Fleet<'a> {
         all.filter_map(last).chain(stand).collect::<Vec<_>>().join("; ")
     }
 
+    /// Whether every member has its group's state.
+    pub(super) fn all_are_in(&self) -> bool {
+        let mut members = (0..self.members.len() as u16).map(ProcessId);
+        members.all(|member| matches!(self.show(member), Ok(Some(Answer::Standing(standing))) if !standing.joining))
+    }
+
+    /// Asks a member how it stands.
+    fn show(&self, process: ProcessId) -> std::io::Result<Option<Answer>> {
+        let paths = ShmFabric::all_beside(&self.scene.sockets(), &self.meeting, process).unwrap_or_default();
+        ask(&paths, &Question::Show)
+    }
+
     /// How a member stands, in its own words.
     fn standing(&self, process: ProcessId) -> String {
-        let paths = ShmFabric::all_beside(&self.scene.sockets(), &self.meeting, process).unwrap_or_default();
-        match ask(&paths, &Question::Show) {
+        match self.show(process) {
             Ok(Some(Answer::Standing(standing))) => serde_json::to_string(&standing).unwrap_or_default(),
             other => format!("{process}: {other:?}"),
         }

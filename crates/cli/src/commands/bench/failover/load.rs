@@ -19,6 +19,8 @@ pub(super) const PAYLOAD_BYTES: usize = 64;
 const LATE: Duration = Duration::from_millis(20);
 /// Longest sleep when nothing is to be sent.
 const SLEEP: Duration = Duration::from_millis(5);
+/// Messages in one round at most, if they follow each other.
+const AT_ONCE: u32 = 64;
 
 /// A client with its history.
 pub(super) struct Load<F: Hosted> {
@@ -29,8 +31,8 @@ pub(super) struct Load<F: Hosted> {
     housekeeper: Housekeeper,
     rng: SimRng,
     groups: u64,
-    /// Between two messages.
-    interval: Duration,
+    /// Between two messages; `None`: they follow each other as long as there is room.
+    interval: Option<Duration>,
     due: Instant,
     /// The message that is to be sent next, and whether it is in the history already.
     next: Option<(Vec<GroupId>, Vec<u8>, bool)>,
@@ -43,8 +45,9 @@ pub(super) struct Load<F: Hosted> {
 /// How a load goes.
 pub(super) struct Pace {
     pub(super) seed: u64,
-    /// Messages per second.
-    pub(super) rate: u32,
+    /// Messages per second; `None`: as many as there is room for, to all groups, and nothing is recorded of what is written
+    /// on their behalf.
+    pub(super) rate: Option<u32>,
     pub(super) wait: WaitMode,
     pub(super) ahead: bool,
     pub(super) life: u32,
@@ -56,7 +59,9 @@ impl<F: Hosted> Load<F> {
         let recorder =
             Recorder::new(plan, me, new_history(path)?).map_err(|error| Failure::cannot_write(path, &error))?;
         let mut client = joined.client;
-        client.record_operations();
+        if pace.rate.is_some() {
+            client.record_operations();
+        }
         Ok(Load {
             client,
             recorder: recorder.in_life(pace.life.into()),
@@ -65,7 +70,7 @@ impl<F: Hosted> Load<F> {
             housekeeper: Housekeeper::default(),
             rng: SimRng::new(pace.seed, u64::from(me.0)),
             groups: plan.topology().groups() as u64,
-            interval: Duration::from_secs(1) / pace.rate,
+            interval: pace.rate.map(|rate| Duration::from_secs(1) / rate),
             due: Instant::now(),
             next: None,
             sequence: None,
@@ -75,6 +80,11 @@ impl<F: Hosted> Load<F> {
 
     pub(super) fn client(&self) -> &Client<F> {
         &self.client
+    }
+
+    /// Whether a message is in the history that is not sent.
+    pub(super) fn owes(&self) -> bool {
+        self.next.as_ref().is_some_and(|(.., recorded)| *recorded)
     }
 
     /// The last message that was sent.
@@ -90,9 +100,10 @@ impl<F: Hosted> Load<F> {
     pub(super) fn round(&mut self, send: bool) -> Result<(), Failure> {
         let now = Instant::now();
         let mut worked = self.client.step();
-        if send && now >= self.due && self.send()? {
-            worked = true;
-            self.due = (self.due + self.interval).max(now - LATE);
+        if send {
+            worked |= self.send_due(now)?;
+        } else if self.owes() {
+            worked |= self.send()?;
         }
         if self.housekeeper.is_due(worked) {
             worked |= self.client.housekeep();
@@ -103,6 +114,24 @@ impl<F: Hosted> Load<F> {
             Failure::run(error, "bench failover", "`stentor doctor` says what this machine can do")
         })?);
         Ok(())
+    }
+
+    /// Sends what is to be sent by now.
+    fn send_due(&mut self, now: Instant) -> Result<bool, Failure> {
+        let Some(interval) = self.interval else {
+            self.due = now + SLEEP;
+            for sent in 0..AT_ONCE {
+                if !self.send()? {
+                    return Ok(sent > 0);
+                }
+            }
+            return Ok(true);
+        };
+        if now < self.due || !self.send()? {
+            return Ok(false);
+        }
+        self.due = (self.due + interval).max(now - LATE);
+        Ok(true)
     }
 
     /// Sends a message, unless there is no room.
@@ -149,7 +178,9 @@ impl<F: Hosted> Load<F> {
     fn draw(&mut self) -> (Vec<GroupId>, Vec<u8>, bool) {
         let first = self.rng.below(self.groups);
         let mut to = vec![GroupId(first as u16)];
-        if self.rng.below(2) == 1 && self.groups > 1 {
+        if self.interval.is_none() {
+            to = (0..self.groups as u16).map(GroupId).collect();
+        } else if self.rng.below(2) == 1 && self.groups > 1 {
             to.push(GroupId(((first + 1 + self.rng.below(self.groups - 1)) % self.groups) as u16));
             to.sort_unstable();
         }

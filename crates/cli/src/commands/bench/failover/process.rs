@@ -33,7 +33,7 @@ pub(super) struct Errand {
     pub(super) histories: PathBuf,
     pub(super) life: u32,
     pub(super) seed: u64,
-    pub(super) rate: u32,
+    pub(super) rate: Option<u32>,
     pub(super) wait: Waiting,
     /// When that ends, so does this process.
     pub(super) parent: i32,
@@ -79,7 +79,7 @@ fn load<F: Hosted>(
     let stop = Arc::new(Stop::default());
     stop_at_end_of_input(Arc::clone(&stop));
     let mut said = false;
-    while !stop.is_stopped() || load.client().outstanding() > 0 {
+    while !stop.is_stopped() || load.client().outstanding() > 0 || load.owes() {
         load.round(!stop.is_stopped())?;
         if !said && load.client().submitted() > 0 {
             said = true;

@@ -7,7 +7,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimRng;
 
 use super::Patience;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, pace};
 use super::load::{Load, Pace};
 use super::scene::Scene;
 use crate::args::{BenchFailover, DemoFabric, Victims};
@@ -146,7 +146,7 @@ impl<'a, F: Hosted> Script<'a, F> {
         };
         let joined = joining.join(None, |_| ())?;
         let name = plan.name(plan.topology().client_process(joined.id)).to_owned();
-        let pace = Pace { seed: args.seed, rate: args.rate, wait, ahead: false, life: 1 };
+        let pace = Pace { seed: args.seed, rate: pace(args), wait, ahead: false, life: 1 };
         let load = Load::new(plan, joined, &scene.history(&name, 1), &pace)?;
         let rng = SimRng::new(args.seed, u64::MAX);
         let silence = Patience::new();
@@ -156,7 +156,8 @@ impl<'a, F: Hosted> Script<'a, F> {
         Ok(script)
     }
 
-    /// All members count and have delivered what was multicast after that, and the other client is in.
+    /// All members count and have delivered what was multicast after that, all are taken in, and the other client is in. Who
+    /// has the application's state counts for clients before it is taken in, and may not be relied on yet.
     fn is_whole(&mut self) -> bool {
         let mut members = (0..self.plan.topology().all_members() as u16).map(ProcessId);
         if !members.all(|member| self.load.client().counts_on(member)) {
@@ -166,7 +167,7 @@ impl<'a, F: Hosted> Script<'a, F> {
         let sent = self.load.sequence();
         // Enough messages that each group gets some.
         let from = *self.whole_from.get_or_insert(sent + PROOF);
-        self.rounds.is_multiple_of(16) && self.delivered >= from && self.fleet.client_is_in()
+        self.rounds.is_multiple_of(16) && self.delivered >= from && self.fleet.client_is_in() && self.fleet.all_are_in()
     }
 
     /// One round of the load, and a look at everybody now and then.

@@ -35,7 +35,8 @@ const KEY: &str = "cluster.key";
 fn text(args: &BenchFailover) -> String {
     let roce = network(args.fabric).map(|network| Loopback { network, key: format!("file:{KEY}") });
     let (groups, replicas) = (usize::from(args.groups), usize::from(args.replicas));
-    let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits: LIMITS, roce }.render();
+    let limits = if args.full { Limits::default() } else { LIMITS };
+    let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits, roce }.render();
     let (min, max) = (args.timeout_ms / 2, args.timeout_ms);
     text.replacen("[election]\n", &format!("[election]\ntimeout_min_ms = {min}\ntimeout_max_ms = {max}\n"), 1)
 }
