@@ -45,6 +45,7 @@ pub(crate) struct Load {
     pub(crate) groups: u16,
     pub(crate) longest: usize,
     pub(crate) pause_ns: u64,
+    pub(crate) burst: u64,
     /// The next message, drawn but not sent.
     pub(crate) next: Option<Message>,
     pub(crate) not_before_ns: u64,
@@ -66,6 +67,7 @@ impl Load {
             groups: topology.groups() as u16,
             longest: scenario.limits.message_bytes,
             pause_ns: scenario.pause_ns,
+            burst: scenario.burst,
             next: None,
             not_before_ns: 0,
             expected: 0,
@@ -99,6 +101,9 @@ impl Load {
 impl Load {
     /// A pause, ns.
     pub(crate) fn between_messages(&mut self) -> u64 {
+        if !self.left.is_multiple_of(self.burst) {
+            return 0;
+        }
         self.chance.between(0, self.pause_ns)
     }
 }

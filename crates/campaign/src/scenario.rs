@@ -25,6 +25,8 @@ pub struct Scenario {
     pub mix: FaultMix,
     /// Longest pause of a client between two messages, ns; 0: as fast as the window lets it.
     pub pause_ns: u64,
+    /// Messages that a client sends without a pause, as far as there is room.
+    pub burst: u64,
     /// After this a client that is away may be given up, ns; `None`: never. Then every place is taken again, and no client is
     /// told that it lost its place.
     pub client_timeout_ns: Option<u64>,
@@ -38,6 +40,9 @@ pub(crate) const MOST_STEPS: u64 = 500_000;
 
 /// Shorter than many cuts: who is given up may live.
 const CLIENT_TIMEOUT_NS: u64 = 300_000;
+
+/// Of so many runs under all failures one is crowded.
+const CROWDED: u64 = 8;
 
 /// Campaigns of fewer seeds may miss a kind of fault by chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
@@ -110,8 +115,23 @@ impl Scenario {
             network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
             mix: FaultMix::NONE,
             pause_ns: 2 * Nemesis::UNTIL_NS / messages,
+            burst: 1,
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
         }
+        .crowded(seed, profile)
+    }
+
+    /// Under all failures, one in [`CROWDED`] has rings that are small against its windows, and clients that fill them again
+    /// and again: streams stand still for want of room, also while states are installed.
+    fn crowded(self, seed: u64, profile: Profile) -> Self {
+        // Of its own, so that the others remain what they were.
+        let mut chance = Chance::new(seed, 401);
+        if profile != Profile::All || chance.between(0, CROWDED - 1) > 0 {
+            return self;
+        }
+        let (burst, bursts) = (chance.pick(&[64, 128]), chance.between(3, 6));
+        let limits = Limits { message_bytes: 256, window: 128, body_ring_bytes: 32 << 10, ..self.limits };
+        Scenario { messages: burst * bursts, limits, pause_ns: 2 * Nemesis::UNTIL_NS / bursts, burst, ..self }
     }
 
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the
@@ -146,6 +166,7 @@ impl Scenario {
             network: NetworkModel::adversarial(),
             mix,
             pause_ns: chance.pick(&[0, 0, 2_000, 20_000]),
+            burst: 1,
             client_timeout_ns: None,
         }
     }

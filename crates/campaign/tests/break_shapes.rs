@@ -12,6 +12,7 @@ fn scenario(groups: &[usize], limits: Limits, network: NetworkModel) -> Scenario
         network,
         mix: calm,
         variant: Variant::V2,
+        burst: 1,
         pause_ns: 0,
         ..Scenario::draw(0)
     }

@@ -39,6 +39,7 @@ fn seeds_that_broke_under_all_failures_hold() {
     let an_era_used_twice = [99_172];
     let an_era_unknown_to_who_forgot = [3394, 61_898];
     let written_over_before_a_greeting_was_looked_at = [96_191];
+    let a_full_stream_that_stood_still = [24];
     let seeds = [
         &entries_behind_a_gap[..],
         &a_place_taken_over_too_early,
@@ -50,6 +51,7 @@ fn seeds_that_broke_under_all_failures_hold() {
         &an_era_used_twice,
         &an_era_unknown_to_who_forgot,
         &written_over_before_a_greeting_was_looked_at,
+        &a_full_stream_that_stood_still,
     ];
     for seed in seeds.concat() {
         hold(seed..seed + 1, Profile::All);

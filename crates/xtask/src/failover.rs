@@ -38,6 +38,9 @@ struct Trial {
     deliveries: u64,
 }
 
+/// Deliveries at full windows, at least: that of two clients at six members, twice over.
+const FULL_DELIVERIES: u64 = 2 * 2 * 6 * 1024;
+
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     rounds(context, 20, 1)
 }
@@ -75,6 +78,27 @@ fn judge(found: &Bench, rounds: u64) -> Result<()> {
     Ok(())
 }
 
+/// The limits that a cluster has without `[limits]`, windows and rings full, and leaders killed: nothing stands still.
+pub(crate) fn full(context: &Context) -> Result<Outcome> {
+    let arguments = ["bench", "failover", "--full", "--rounds", "2", "--kill", "leader", "--sim-runs", "0", "--json"];
+    let (good, found): (_, serde_json::Value) = stentor(context, &[], &arguments)?;
+    ensure!(found.get("trial").is_some(), "{found:#}");
+    let found: Bench = serde_json::from_value(found).context("a document of a bench")?;
+    judge_full(&found.trial)?;
+    ensure!(good, "every property held but the command failed");
+    Ok(Outcome::Passed)
+}
+
+fn judge_full(trial: &Trial) -> Result<()> {
+    // Whatever is written is too much to be recorded.
+    let bad: Vec<_> = trial.properties.iter().filter(|(name, verdict)| *verdict != "ok" && *name != "M7").collect();
+    ensure!(trial.ok && bad.is_empty() && !trial.properties.is_empty(), "not ok: {bad:?}");
+    ensure!(trial.kills.get("leader") == Some(&2), "{:?}", trial.kills);
+    ensure!(trial.deliveries > FULL_DELIVERIES, "{} deliveries do not fill anything", trial.deliveries);
+    println!("kills {:?}, {} deliveries, {} properties ok", trial.kills, trial.deliveries, trial.properties.len() - 1);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -95,6 +119,21 @@ mod tests {
         });
         change(&mut found);
         judge(&serde_json::from_value(found).unwrap(), 20)
+    }
+
+    #[test]
+    fn a_trial_with_full_windows_must_have_killed_leaders_delivered_much_and_broken_nothing() {
+        let judged = |leaders: u64, deliveries: u64, total_order: &str, ok: bool| {
+            let properties = json!({"M1": "ok", "M5": total_order, "M7": "not_checked"});
+            let trial =
+                json!({"ok": ok, "kills": {"leader": leaders}, "properties": properties, "deliveries": deliveries});
+            judge_full(&serde_json::from_value(trial).unwrap())
+        };
+        judged(2, 100_000, "ok", true).unwrap();
+        assert!(judged(1, 100_000, "ok", true).is_err());
+        assert!(judged(2, 1000, "ok", true).is_err());
+        assert!(judged(2, 100_000, "not_checked", true).is_err());
+        assert!(judged(2, 100_000, "ok", false).is_err());
     }
 
     #[test]

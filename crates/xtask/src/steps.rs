@@ -49,6 +49,11 @@ pub(crate) const TEST: &[Step] = &[
         run: failover::step,
     },
     Step {
+        name: "failover-full",
+        what: "leaders killed while windows and rings are full, with the default limits: every property",
+        run: failover::full,
+    },
+    Step {
         name: "zookeeper",
         what: "the election, and the command with it, against a real ZooKeeper",
         run: zookeeper::step,

@@ -59,7 +59,7 @@ pub(crate) fn refuse_network(bind: Option<IpAddr>, network: &Network, place: imp
     ))
 }
 
-/// Groups by name, in rising order, each once.
+/// Groups by name, in rising order. Who names one twice may have meant another.
 pub(crate) fn groups(plan: &Plan, names: &[String], config: &Path) -> Result<Vec<GroupId>, Failure> {
     let known = || plan.config().groups().iter().map(stentor::config::GroupConfig::id).collect::<Vec<_>>().join(", ");
     let group = |name: &String| {
@@ -70,7 +70,10 @@ pub(crate) fn groups(plan: &Plan, names: &[String], config: &Path) -> Result<Vec
     };
     let mut groups = names.iter().map(group).collect::<Result<Vec<_>, _>>()?;
     groups.sort_unstable();
-    groups.dedup();
+    if let Some(twice) = groups.windows(2).find(|pair| pair[0] == pair[1]) {
+        let what = format_args!("group `{}` is named twice", plan.config().groups()[usize::from(twice[0].0)].id());
+        return Err(Failure::usage(what, names.join(","), "name each group once"));
+    }
     Ok(groups)
 }
 

@@ -131,7 +131,7 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
     let history = running.path("c0.jsonl");
     let input: Vec<u8> = (0..200).flat_map(|n| format!("line {n}\n").into_bytes()).chain(*b"\n\xff\xfe").collect();
     let recorded = ["--history", history.to_str().unwrap(), "--operations"];
-    let cast = running.cast(&input, &[&["--to", "g2,g1,g2", "--json"], &recorded[..]].concat());
+    let cast = running.cast(&input, &[&["--to", "g2,g1", "--json"], &recorded[..]].concat());
     assert_eq!((cast.code, cast.stderr.as_str()), (0, ""), "{}", cast.stdout);
     let document = cast.document("cast");
     assert_eq!((&document["messages"], &document["outstanding"]), (&202.into(), &0.into()));
@@ -261,6 +261,7 @@ fn what_cannot_be_is_refused() {
     let mut running = Running::with(&["g1.1"], 2, 1, SMALL);
     running.until("g1.1", "err", |text| text.contains("memory"));
     running.cast(b"", &["--to", "g1,g9"]).refused(&["no group `g9`", "cluster.toml", "g1, g2"]);
+    running.cast(b"", &["--to", "g1,g2,g1"]).refused(&["group `g1` is named twice", "g1,g2,g1", "once"]);
     running.cast(b"", &["--to", "g1", "--client", "c7"]).refused(&["no process `c7`"]);
     running.cast(b"", &["--to", "g1", "--client", "g1.1"]).refused(&["`g1.1` is a member"]);
     let node = |id: &str| run(["node", "--id", id].map(str::to_owned).into_iter().chain(running.meeting()));
