@@ -195,7 +195,7 @@ impl<'a> Fleet<'a> {
         self.members.iter_mut().try_for_each(|running| running.stop(scene, pause))
     }
 
-    fn check_members(&mut self) -> Result<(), Failure> {
+    pub(super) fn check_members(&mut self) -> Result<(), Failure> {
         self.client.killed = true;
         self.check()
     }
@@ -215,6 +215,19 @@ impl<'a> Fleet<'a> {
     pub(super) fn all_are_in(&self) -> bool {
         let mut members = (0..self.members.len() as u16).map(ProcessId);
         members.all(|member| matches!(self.show(member), Ok(Some(Answer::Standing(standing))) if !standing.joining))
+    }
+
+    /// Whether the members of each group have all delivered the same number of messages.
+    pub(super) fn is_level(&self, plan: &Plan) -> bool {
+        let delivered = |member| match self.show(member) {
+            Ok(Some(Answer::Standing(standing))) if !standing.joining => Some(standing.delivered),
+            _ => None,
+        };
+        plan.topology().group_ids().all(|group| {
+            let mut members = plan.topology().members(group).map(delivered);
+            let first = members.next().flatten();
+            first.is_some() && members.all(|other| other == first)
+        })
     }
 
     /// Asks a member how it stands.

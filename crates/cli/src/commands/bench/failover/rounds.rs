@@ -268,17 +268,28 @@ impl<'a, F: Hosted> Script<'a, F> {
         Ok(Kill { role, group, process, at, restarted, back: now_ns() })
     }
 
+    /// Whether all members have delivered as much as the others of their group, looked at now and then. Who comes back under
+    /// load may be behind for a while when it is over; what clients wait for is that a majority has it.
+    fn is_level(&mut self) -> Result<bool, Failure> {
+        self.rounds += 1;
+        if !self.rounds.is_multiple_of(16) {
+            return Ok(false);
+        }
+        self.fleet.check_members()?;
+        Ok(self.fleet.is_level(self.plan))
+    }
+
     /// Everything comes to rest.
     fn end(mut self) -> Result<(), Failure> {
         self.pass(REST)?;
         let Script { fleet, load, .. } = &mut self;
         fleet.stop_client(|| load.round(true))?;
         let mut patience = Patience::new();
-        while self.load.client().outstanding() > 0 || patience.look() < REST {
+        while self.load.client().outstanding() > 0 || patience.look() < REST || !self.is_level()? {
             self.load.round(false)?;
             if patience.look() > TIMEOUT {
                 let left = self.load.client().outstanding();
-                return Err(self.stuck(&format!("{left} messages are not delivered in the end")));
+                return Err(self.stuck(&format!("not everybody has everything in the end, {left} are outstanding")));
             }
         }
         let completed = self.load.recorder().complete();
