@@ -29,10 +29,11 @@ struct Half {
 }
 
 /// Two connected peers with memory for each other.
-fn halves(mtu: u16, window: u32, bytes: usize) -> (Half, Half) {
+fn halves(mtu: u16, window: u32, bytes: usize, runs: bool) -> (Half, Half) {
     let make = |last| {
         let mut config = PeerConfig::new(address(last).into());
         (config.mtu, config.window, config.mode) = (mtu, window, Some(Mode::Plain));
+        config.runs = runs;
         let mut peer = Peer::open(config, 256).expect("sockets");
         let shared = peer.endpoint.memory_mut().register(bytes / 8, 0);
         let key = peer.endpoint.memory_mut().grant(shared, DOMAIN, Access::Write, 1).expect("a key");
@@ -82,8 +83,8 @@ fn write(half: &mut Half, key: u32, turn: u64) {
     while half.peer.endpoint.poll().is_some() {}
 }
 
-fn round_trip() -> f64 {
-    let (mut a, mut b) = halves(1024, 32, 64);
+fn round_trip(runs: bool) -> f64 {
+    let (mut a, mut b) = halves(1024, 32, 64, runs);
     let (key_a, key_b) = (a.key, b.key);
     thread::scope(|scope| {
         let other = scope.spawn(move || {
@@ -128,25 +129,28 @@ fn plain_round_trip() -> f64 {
 #[test]
 #[ignore = "measures: see the top of the file"]
 fn a_write_answered_by_a_write_beside_a_plain_datagram() {
-    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    let mut figures = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
-        plain.push(plain_round_trip());
-        ours.push(round_trip());
+        figures[0].push(plain_round_trip());
+        figures[1].push(round_trip(false));
+        figures[2].push(round_trip(true));
     }
-    let (ours, plain) = (median(ours), median(plain));
-    println!(
-        "8 B WRITE answered by a WRITE: {ours:.2} us; plain UDP: {plain:.2} us; ratio {:.2} (bar 1.5)",
-        ours / plain
-    );
-    assert!(ours <= 1.5 * plain);
+    let [plain, ours, with_runs] = figures.map(median);
+    for (how, ours) in [("", ours), (" (sockets that take runs)", with_runs)] {
+        let ratio = ours / plain;
+        println!(
+            "8 B WRITE answered by a WRITE{how}: {ours:.2} us; plain UDP: {plain:.2} us; ratio {ratio:.2} (bar 1.5)"
+        );
+    }
+    assert!(ours.max(with_runs) <= 1.5 * plain);
 }
 
 const STREAM: Duration = Duration::from_millis(800);
 const MESSAGE: usize = 64 << 10;
 
-/// Bytes per second of WRITEs of 64 KiB in packets of 4096.
-fn bandwidth() -> f64 {
-    bandwidth_beside(None).0
+/// Bytes per second of WRITEs of 64 KiB in packets of 4096, which go one by one or in runs.
+fn bandwidth(runs: bool) -> f64 {
+    bandwidth_beside(None, runs).0
 }
 
 /// Sends packets that nobody asked for, as many as the connection beside it.
@@ -175,8 +179,8 @@ impl Stranger {
 }
 
 /// The same, while the sender's thread also sends a stranger's packet for each of its own; and how many of those came.
-fn bandwidth_beside(mut stranger: Option<&mut Stranger>) -> (f64, u64) {
-    let (mut a, mut b) = halves(4096, 48, 1 << 20);
+fn bandwidth_beside(mut stranger: Option<&mut Stranger>, runs: bool) -> (f64, u64) {
+    let (mut a, mut b) = halves(4096, 48, 1 << 20, runs);
     let source = a.peer.endpoint.memory_mut().register(MESSAGE / 8, 0);
     let (stop, key) = (AtomicBool::new(false), b.key);
     thread::scope(|scope| {
@@ -213,9 +217,14 @@ fn bandwidth_beside(mut stranger: Option<&mut Stranger>) -> (f64, u64) {
 
 /// Bytes per second of payload that arrive when datagrams of the same size are sent with the same batches, with a CRC over
 /// the payload on both sides and nothing else.
-fn plain_bandwidth() -> f64 {
+fn plain_bandwidth(runs: bool) -> f64 {
     let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("sockets");
     let mut to = Port::open(address(2).into(), Mode::Plain, 2).expect("sockets");
+    if runs {
+        from.enable_runs();
+        to.enable_runs();
+        from.run_to(address(2).into(), to.takes_runs());
+    }
     let envelope: Envelope = from.envelope(address(2).into()).expect("one family");
     let reth = Reth { va: 0, rkey: 0, bytes: 4096 };
     let headers = Headers::Rc(Message::WriteOnly(reth));
@@ -250,17 +259,19 @@ fn plain_bandwidth() -> f64 {
 #[test]
 #[ignore = "measures: see the top of the file"]
 fn bandwidth_beside_plain_datagrams() {
-    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    let mut figures = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
-        plain.push(plain_bandwidth() / 1e6);
-        ours.push(bandwidth() / 1e6);
+        for (n, runs) in [false, true].into_iter().enumerate() {
+            figures[2 * n].push(plain_bandwidth(runs) / 1e6);
+            figures[2 * n + 1].push(bandwidth(runs) / 1e6);
+        }
     }
-    let (ours, plain) = (median(ours), median(plain));
-    println!(
-        "4096 B packets: {ours:.0} MB/s; plain UDP with a CRC: {plain:.0} MB/s; {:.0} % (bar 60 %)",
-        100.0 * ours / plain
-    );
-    assert!(ours >= 0.6 * plain);
+    let [plain, ours, plain_runs, our_runs] = figures.map(median);
+    for (how, plain, ours) in [("one by one", plain, ours), ("in runs", plain_runs, our_runs)] {
+        let part = 100.0 * ours / plain;
+        println!("4096 B packets {how}: {ours:.0} MB/s; plain UDP with a CRC: {plain:.0} MB/s; {part:.0} % (bar 60 %)");
+    }
+    assert!(ours >= 0.6 * plain && our_runs >= 0.6 * plain_runs);
 }
 
 /// Both rates are taken with a stranger who sends as many packets as the connection: to the connection's port, and to one
@@ -268,17 +279,23 @@ fn bandwidth_beside_plain_datagrams() {
 #[test]
 #[ignore = "measures: see the top of the file"]
 fn a_connection_keeps_its_rate_beside_a_flood_of_its_own_rate() {
+    for runs in [false, true] {
+        beside_a_flood(runs);
+    }
+}
+
+fn beside_a_flood(runs: bool) {
     let elsewhere = UdpSocket::bind((address(4), 4791)).expect("a socket");
     let (mut at_us, mut at_nobody) = (Stranger::new(address(2)), Vec::new());
     let mut beside = Vec::new();
     for _ in 0..ROUNDS {
-        let (rate, came) = bandwidth_beside(Some(&mut at_us));
+        let (rate, came) = bandwidth_beside(Some(&mut at_us), runs);
         beside.push(rate / 1e6);
         // At most a full buffer of the kernel's is lost, and what was under way at the end.
         assert!(came as f64 * 4096.0 > 0.5 * rate * STREAM.as_secs_f64(), "{came} of the stranger's packets came");
         drop(at_us);
         let mut aside = Stranger::new(address(4));
-        let (rate, came) = bandwidth_beside(Some(&mut aside));
+        let (rate, came) = bandwidth_beside(Some(&mut aside), runs);
         at_nobody.push(rate / 1e6);
         assert_eq!(came, 0);
         drop(aside);
@@ -286,6 +303,7 @@ fn a_connection_keeps_its_rate_beside_a_flood_of_its_own_rate() {
     }
     drop(elsewhere);
     let (ours, alone) = (median(beside), median(at_nobody));
+    println!("packets {}", if runs { "in runs" } else { "one by one" });
     println!("under a flood: {ours:.0} MB/s; beside it: {alone:.0} MB/s; {:.0} % (bar 80 %)", 100.0 * ours / alone);
     assert!(ours >= 0.8 * alone);
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::Random;
 use proptest::prelude::*;
-use stentor_wire::{Error, Headers, IpPacket, Opcode, Packet, Psn, Repr, Reth, icrc};
+use stentor_wire::{Error, Headers, IpPacket, IpRepr, Opcode, Packet, Psn, Repr, Reth, icrc};
 
 /// The ICRC bit by bit, from the specification's text alone.
 fn reference(ip_packet: &[u8]) -> u32 {
@@ -70,6 +70,39 @@ proptest! {
         let masked: &[usize] = if v4 { &[1, 8, 10, 11, 26, 27, 32] } else { &[1, 2, 3, 7, 46, 47, 52] };
         let is_masked = masked.contains(&(bit / 8)) || !v4 && bit < 4;
         prop_assert_eq!(packet.is_intact(), is_masked, "bit {} of byte {}", bit % 8, bit / 8);
+    }
+
+    #[test]
+    fn a_run_has_the_icrc_of_its_identifications_and_damage_is_noticed(seed: u64, bit: u32, other: u32) {
+        let mut random = Random(seed);
+        let mut envelope = random.envelope();
+        let (_, mut transport) = random.packet(&envelope);
+        let IpRepr::V4(ip) = &mut envelope.ip else { return Ok(()) };
+        ip.id = 0;
+        let (first, ids) = (envelope.icrc(&transport), icrc::RunIds::new(transport.len()));
+        let mut all = vec![];
+        for id in 0..icrc::RunIds::MOST {
+            let IpRepr::V4(ip) = &mut envelope.ip else { unreachable!() };
+            ip.id = id as u16;
+            all.push(envelope.icrc(&transport));
+            prop_assert_eq!(ids.change(first, id), all[id]);
+            prop_assert_eq!(ids.find(first, all[id]), Some(id as u16));
+        }
+        // One bit, two bits, and the identification behind the last of a run, are none of them.
+        let bits = (transport.len() - 4) as u32 * 8;
+        let flip = |transport: &mut [u8], bit: u32| transport[bit as usize / 8] ^= 1 << (bit % 8);
+        let IpRepr::V4(ip) = &mut envelope.ip else { unreachable!() };
+        ip.id = icrc::RunIds::MOST as u16;
+        prop_assert_eq!(ids.find(first, envelope.icrc(&transport)), None);
+        let IpRepr::V4(ip) = &mut envelope.ip else { unreachable!() };
+        ip.id = 0;
+        for again in [bit, other] {
+            flip(&mut transport, again % bits);
+            let (damaged, masked) = (envelope.icrc(&transport), again % bits / 8 == 4);
+            for right in all.iter().filter(|_| !masked && bit % bits != other % bits && bit % bits / 8 != 4) {
+                prop_assert_eq!(ids.find(damaged, *right), None);
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod inject;
 mod pcap;
 mod port;
 mod pump;
+mod runs;
 mod sys;
 
 pub use inject::{Chances, Injector};

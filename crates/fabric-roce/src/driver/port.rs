@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use stentor_wire::{Envelope, IpPacket, IpRepr, UDP_PORT};
 use thiserror::Error;
 
+use super::runs::{Batch, Runs};
 use super::sys::{self, BATCH, Inbox, Name};
 use crate::endpoint::{Arrival, Check, Outbox};
 
@@ -20,7 +21,7 @@ const RECEIVE_BUFFER: i32 = 8 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// A plain UDP socket, without privileges. Peers send the IPv4 identification 0, as this fabric does: their ICRC is
-    /// checked whole.
+    /// checked whole, or for one of the few identifications of a run ([`Port::enable_runs`]).
     #[default]
     Plain,
     /// A plain UDP socket, for peers that count the identification (Linux rxe, NICs): half of the ICRC's strength is left,
@@ -74,8 +75,13 @@ pub struct Port {
     raw: Option<OwnedFd>,
     inbox: Inbox,
     names: Vec<Name>,
+    /// What sends runs, and who takes them.
+    runs: Option<(OwnedFd, Runs)>,
+    takes_runs: bool,
     /// Packets that the kernel did not take.
     unsent: u64,
+    /// Packets that it took as one with others.
+    in_runs: u64,
 }
 
 impl Port {
@@ -85,7 +91,7 @@ impl Port {
     /// See [`PortError`].
     pub fn open(address: IpAddr, mode: Mode, entropy: u16) -> Result<Port, PortError> {
         let failed = |what| move |source| PortError::System { what, address, source };
-        let listening = udp(address).map_err(failed("make a UDP socket"))?;
+        let listening = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
         sys::bind(&listening, address, UDP_PORT).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => PortError::Taken { address },
             io::ErrorKind::AddrNotAvailable => PortError::NotHere { address },
@@ -105,10 +111,23 @@ impl Port {
         } else {
             enlarge(&listening);
         }
-        let sending = udp(address).map_err(failed("make a UDP socket"))?;
+        let sending = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
         let source_port = bind_some(&sending, address, entropy).map_err(failed("find a free source port"))?;
-        let names = Vec::with_capacity(BATCH);
-        Ok(Port { address, source_port, mode, listening, sending, raw, inbox: Inbox::new(), names, unsent: 0 })
+        let (inbox, names) = (Inbox::new(false), Vec::with_capacity(BATCH));
+        Ok(Port {
+            address,
+            source_port,
+            mode,
+            listening,
+            sending,
+            raw,
+            inbox,
+            names,
+            runs: None,
+            takes_runs: false,
+            unsent: 0,
+            in_runs: 0,
+        })
     }
 
     /// The address.
@@ -131,31 +150,96 @@ impl Port {
         self.unsent
     }
 
+    /// Packets that the kernel took as one with others.
+    #[must_use]
+    pub fn in_runs(&self) -> u64 {
+        self.in_runs
+    }
+
     /// What becomes readable when something comes.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.raw.as_ref().unwrap_or(&self.listening).as_fd()
     }
 
-    /// Sends a batch.
+    /// Lets packets go in runs that the kernel takes as one (UDP_SEGMENT), to peers that [`run_to`](Port::run_to) names, and
+    /// with [`Mode::Plain`] come so, too (UDP_GRO). Nothing changes if the system has none of that.
+    ///
+    /// The kernel numbers the packets of a run from 0, which their ICRC shows, and cuts only what has UDP checksums: runs, and
+    /// what goes with them, leave by a socket of their own, from the same source port. What comes as one comes to raw sockets
+    /// so, too, which cannot take it apart.
+    pub fn enable_runs(&mut self) {
+        if let Ok(cutting) = cutting(self.address, self.source_port) {
+            self.runs = Some((cutting, Runs::default()));
+        }
+        let takes = self.mode == Mode::Plain && self.runs.is_some();
+        if takes && sys::set(&self.listening, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok() {
+            (self.inbox, self.takes_runs) = (Inbox::new(true), true);
+        }
+    }
+
+    /// Whether packets may come in runs.
+    #[must_use]
+    pub fn takes_runs(&self) -> bool {
+        self.takes_runs
+    }
+
+    /// Whether a peer takes packets with the identifications of a run.
+    pub fn run_to(&mut self, peer: IpAddr, takes: bool) {
+        if let Some((_, runs)) = &mut self.runs {
+            runs.to(peer, takes);
+        }
+    }
+
+    /// Sends a batch. What is sent again goes by itself, in case that somebody on the way has other ideas of identifications.
     pub fn send(&mut self, out: &Outbox) {
-        self.send_all(&out.packets());
+        self.send_each(out.told());
     }
 
     /// Sends packets. What the kernel does not take is lost.
     pub fn send_all<'a>(&mut self, packets: &(impl Iterator<Item = (&'a Envelope, &'a [u8])> + Clone)) {
-        self.names.clear();
-        self.names.extend(packets.clone().map(|(envelope, _)| Name::new(envelope.ip.destination(), UDP_PORT)));
-        let (mut done, count) = (0, self.names.len());
-        while done < count {
-            let rest = self.names[done..].iter().zip(packets.clone().skip(done).map(|(_, bytes)| bytes)).take(BATCH);
-            match sys::send(&self.sending, rest) {
-                Ok(sent) => done += sent.max(1),
-                Err(_) => {
-                    self.unsent += 1;
-                    done += 1;
-                }
+        self.send_each(packets.clone().map(|(envelope, bytes)| (envelope, bytes, false)));
+    }
+
+    fn send_each<'a>(&mut self, mut packets: impl Iterator<Item = (&'a Envelope, &'a [u8], bool)>) {
+        loop {
+            let mut batch = Batch::new();
+            self.names.clear();
+            while !batch.is_full()
+                && let Some(packet) = packets.next()
+            {
+                batch.add(packet, &mut self.names, self.runs.as_mut().map(|(_, runs)| runs));
             }
+            if batch.runs().is_empty() {
+                return;
+            }
+            self.send_batch(&batch);
+        }
+    }
+
+    fn send_batch(&mut self, batch: &Batch<'_>) {
+        let (mut names, mut packets, mut runs) = (&self.names[..], batch.packets(), batch.runs());
+        while let [first, ..] = *runs {
+            let socket = match &self.runs {
+                Some((cutting, _)) if batch.has_runs() => cutting,
+                _ => &self.sending,
+            };
+            let done = match sys::send(socket, names, packets, runs) {
+                Ok(sent) => {
+                    let long = runs[..sent].iter().filter(|count| **count > 1);
+                    self.in_runs += long.sum::<usize>() as u64;
+                    sent.max(1)
+                }
+                Err(error) => {
+                    if let (Some((_, own)), true) = (&mut self.runs, first > 1 && cannot_be_cut(&error)) {
+                        own.refuse();
+                    }
+                    self.unsent += first as u64;
+                    1
+                }
+            };
+            let count = runs[..done].iter().sum();
+            (names, packets, runs) = (&names[count..], &packets[count..], &runs[done..]);
         }
     }
 
@@ -166,8 +250,9 @@ impl Port {
     pub fn receive(&mut self, mut take: impl FnMut(&Arrival<'_>)) -> io::Result<usize> {
         let count = self.inbox.fill(self.raw.as_ref().unwrap_or(&self.listening))?;
         for n in 0..count {
-            let (from, bytes, tos) = self.inbox.datagram(n);
+            let (from, mut packets, tos) = self.inbox.datagram(n);
             if self.raw.is_some() {
+                let Some(bytes) = packets.next() else { continue };
                 match IpPacket::new_checked(bytes) {
                     Ok(packet) if packet.envelope.ip.destination() == self.address => take(&Arrival {
                         envelope: packet.envelope,
@@ -186,8 +271,12 @@ impl Port {
                 IpRepr::V4(ip) => ip.tos = tos,
                 IpRepr::V6(ip) => ip.traffic_class = tos,
             }
-            let check = if self.mode == Mode::PlainAnyId { Check::UnknownId } else { Check::Whole };
-            take(&Arrival { envelope, transport: bytes, check });
+            let check = match self.mode {
+                Mode::PlainAnyId => Check::UnknownId,
+                _ if self.takes_runs => Check::RunId,
+                _ => Check::Whole,
+            };
+            packets.for_each(|transport| take(&Arrival { envelope, transport, check }));
         }
         Ok(count)
     }
@@ -198,20 +287,28 @@ impl Port {
     }
 }
 
+/// Whether a socket's packets have UDP checksums.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sums {
+    None,
+    Udp,
+}
+
 /// A UDP socket whose packets have headers that are known beforehand: unconnected, never fragmented, so that the
-/// identification is 0; no checksum.
-fn udp(address: IpAddr) -> io::Result<OwnedFd> {
+/// identification is 0.
+fn udp(address: IpAddr, sums: Sums) -> io::Result<OwnedFd> {
     let v4 = address.is_ipv4();
+    let none = i32::from(sums == Sums::None);
     let fd = sys::socket(if v4 { libc::AF_INET } else { libc::AF_INET6 }, libc::SOCK_DGRAM, 0)?;
     if v4 {
         sys::set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
         sys::set(&fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-        sys::set(&fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)?;
+        sys::set(&fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, none)?;
     } else {
         sys::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         sys::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
         sys::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        sys::set(&fd, libc::IPPROTO_UDP, UDP_NO_CHECK6_TX, 1)?;
+        sys::set(&fd, libc::IPPROTO_UDP, UDP_NO_CHECK6_TX, none)?;
         sys::set(&fd, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
     }
     Ok(fd)
@@ -220,6 +317,21 @@ fn udp(address: IpAddr) -> io::Result<OwnedFd> {
 /// `linux/udp.h`; not in `libc`.
 const UDP_NO_CHECK6_TX: i32 = 101;
 const UDP_NO_CHECK6_RX: i32 = 102;
+
+/// A socket that sends runs from a port that another one has.
+fn cutting(address: IpAddr, source_port: u16) -> io::Result<OwnedFd> {
+    let fd = udp(address, Sums::Udp)?;
+    sys::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    // 0 is "none": asks whether there is such an option.
+    sys::set(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0)?;
+    sys::bind(&fd, address, source_port)?;
+    Ok(fd)
+}
+
+/// Whether it is the run that the kernel does not take, not the moment.
+fn cannot_be_cut(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT))
+}
 
 fn raw(address: IpAddr) -> Result<OwnedFd, PortError> {
     let failed = |what| move |source| PortError::System { what, address, source };
@@ -241,7 +353,9 @@ fn enlarge(fd: &OwnedFd) {
     }
 }
 
+/// A port that nobody else sends from, but this process with another socket.
 fn bind_some(fd: &OwnedFd, address: IpAddr, entropy: u16) -> io::Result<u16> {
+    sys::set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     for attempt in 0..0x4000 {
         let port = FIRST_SOURCE_PORT | entropy.wrapping_add(attempt) & 0x3fff;
         match sys::bind(fd, address, port) {

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use stentor_wire::{Envelope, IpRepr, icrc};
+
 use super::inject::{Chances, Injector, Parcel};
 use super::pcap::Pcap;
 use super::port::Port;
@@ -65,6 +67,11 @@ impl Pump {
         &self.port
     }
 
+    /// The sockets, to change how they send.
+    pub(crate) fn port_mut(&mut self) -> &mut Port {
+        &mut self.port
+    }
+
     /// Nanoseconds since the beginning.
     #[inline]
     #[must_use]
@@ -83,7 +90,7 @@ impl Pump {
             let Pump { port, pcap, injectors, .. } = self;
             let count = port.receive(|arrival| {
                 if let Some(pcap) = pcap {
-                    pcap.write(&arrival.envelope, arrival.transport);
+                    pcap.write(&seen(arrival), arrival.transport);
                 }
                 match injectors {
                     None => endpoint.receive(now, arrival),
@@ -145,6 +152,19 @@ impl Pump {
         let next = endpoint.next_deadline().into_iter().chain(held).min();
         next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(self.now())).min(longest))
     }
+}
+
+/// The headers around a packet, with the identification that it must have had in a run.
+fn seen(arrival: &Arrival<'_>) -> Envelope {
+    let mut envelope = arrival.envelope;
+    if let (Check::RunId, IpRepr::V4(ip)) = (arrival.check, &mut envelope.ip)
+        && let Some(icrc) = arrival.transport.last_chunk()
+    {
+        let ids = icrc::RunIds::new(arrival.transport.len());
+        let found = ids.find(arrival.envelope.icrc(arrival.transport), u32::from_le_bytes(*icrc));
+        ip.id = found.unwrap_or(ip.id);
+    }
+    envelope
 }
 
 fn parcel(arrival: &Arrival<'_>) -> Parcel {

@@ -8,12 +8,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{null_mut, read_unaligned};
 
 use libc::{c_int, c_uint, c_void};
+use stentor_fabric::memory::LINE;
+use stentor_wire::ICRC_BYTES;
 
 /// Datagrams in one system call.
 pub(crate) const BATCH: usize = 32;
 /// Room for a datagram: the longest transport part behind an IP and a UDP header.
 pub(crate) const ROOM: usize = stentor_wire::MAX_TRANSPORT_BYTES + 60 + 8;
-/// Room for the one control message that is asked for, the type of service.
+/// Room for a run that comes as one datagram: the longest payload of UDP, in whole pages.
+const RUN_ROOM: usize = 64 << 10;
+/// Room for the control messages that are asked for: the type of service, and the length of a packet of a run.
 const CONTROL: usize = 64;
 
 fn check(result: c_int) -> io::Result<c_int> {
@@ -122,50 +126,104 @@ pub(crate) fn bind(fd: &OwnedFd, address: IpAddr, port: u16) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), at, name.bytes) }).map(|_| ())
 }
 
-/// Sends up to [`BATCH`] datagrams; returns how many the kernel took.
-pub(crate) fn send<'a>(fd: &OwnedFd, datagrams: impl Iterator<Item = (&'a Name, &'a [u8])>) -> io::Result<usize> {
-    let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+/// A control message with a 16-bit number, as the kernel takes it.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Segment {
+    header: libc::cmsghdr,
+    bytes: u16,
+}
+
+impl Segment {
+    fn new(bytes: u16) -> Segment {
+        // SAFETY: all zeroes is a valid `cmsghdr`.
+        let mut header: libc::cmsghdr = unsafe { zeroed() };
+        (header.cmsg_level, header.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+        header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
+        Segment { header, bytes }
+    }
+}
+
+/// A packet on its way out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// What goes instead of its last four bytes.
+    pub(crate) icrc: Option<[u8; ICRC_BYTES]>,
+}
+
+/// Sends up to [`BATCH`] packets in so many runs, each of one or more consecutive packets of one length to one place. Returns
+/// how many runs the kernel took.
+pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs: &[usize]) -> io::Result<usize> {
+    assert!(packets.len() <= BATCH && names.len() == packets.len());
+    assert!(runs.iter().sum::<usize>() == packets.len() && !runs.contains(&0));
+    let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; 2 * BATCH];
+    let mut controls = [const { MaybeUninit::<Segment>::uninit() }; BATCH];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-    let mut count = 0;
-    for ((name, bytes), (vector, header)) in datagrams.zip(vectors.iter_mut().zip(&mut headers)) {
-        // The kernel only reads from here.
-        let vector = vector.write(libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() });
+    // The kernel only reads from what these name.
+    let vector = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() };
+    let (mut packet, mut used) = (0, 0);
+    for ((run, header), control) in runs.iter().zip(&mut headers).zip(&mut controls) {
         // SAFETY: all zeroes is a valid `msghdr`.
         let mut msg_hdr: libc::msghdr = unsafe { zeroed() };
+        let name = &names[packet];
         (msg_hdr.msg_name, msg_hdr.msg_namelen) = ((&raw const name.storage) as *mut c_void, name.bytes);
-        (msg_hdr.msg_iov, msg_hdr.msg_iovlen) = (vector, 1);
+        if *run > 1 {
+            let control = control.write(Segment::new(packets[packet].bytes.len() as u16));
+            (msg_hdr.msg_control, msg_hdr.msg_controllen) = ((&raw mut *control).cast(), size_of::<Segment>() as _);
+        }
+        let first = used;
+        for Outgoing { bytes, icrc } in &packets[packet..packet + run] {
+            let body = bytes.len() - icrc.map_or(0, |icrc| icrc.len());
+            vectors[used].write(vector(&bytes[..body]));
+            used += 1;
+            if let Some(icrc) = icrc {
+                vectors[used].write(vector(icrc));
+                used += 1;
+            }
+        }
+        (msg_hdr.msg_iov, msg_hdr.msg_iovlen) = (vectors[first..].as_mut_ptr().cast(), (used - first) as _);
         header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
-        count += 1;
+        packet += run;
     }
-    if count == 0 {
-        return Ok(0);
-    }
-    let first = headers.as_mut_ptr().cast::<libc::mmsghdr>();
-    // SAFETY: the first `count` headers are written; they point to vectors in this frame, and to names and bytes that the
-    // caller's borrow keeps alive until the call has returned.
-    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), first, count as c_uint, libc::MSG_DONTWAIT) };
+    let at = headers.as_mut_ptr().cast::<libc::mmsghdr>();
+    // SAFETY: a header is written for each run; they point to vectors and control messages in this frame, written for each
+    // packet and each long run, and to names and bytes that the caller's borrow keeps alive until the call has returned.
+    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), at, runs.len() as c_uint, libc::MSG_DONTWAIT) };
     check(sent).map(|sent| sent as usize)
 }
 
-/// Room for a datagram where the kernel, too, copies quickly.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-struct Room([u8; ROOM]);
+/// What is known of a datagram besides its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    bytes: usize,
+    tos: u8,
+    /// Length of the packets that it is a run of.
+    segment: Option<usize>,
+}
 
 /// Room for a batch of datagrams that come in.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    buffers: Vec<Room>,
+    /// The kernel, too, copies quickly to places that begin with a line: so they do, from `first` on.
+    buffer: Vec<u8>,
+    first: usize,
+    /// Bytes for a datagram, a multiple of a line.
+    room: usize,
     names: Vec<Name>,
     control: Vec<[u64; CONTROL / 8]>,
-    /// Length and type of service of each datagram of the last batch.
-    taken: Vec<(usize, u8)>,
+    taken: Vec<Taken>,
 }
 
 impl Inbox {
-    pub(crate) fn new() -> Inbox {
+    /// For single packets, or for runs, too.
+    pub(crate) fn new(runs: bool) -> Inbox {
+        let room = if runs { RUN_ROOM } else { ROOM.next_multiple_of(LINE) };
+        let buffer = vec![0; BATCH * room + LINE];
         Inbox {
-            buffers: vec![Room([0; ROOM]); BATCH],
+            first: buffer.as_ptr().addr().wrapping_neg() % LINE,
+            buffer,
+            room,
             names: vec![Name::new(Ipv4Addr::UNSPECIFIED.into(), 0); BATCH],
             control: vec![[0; CONTROL / 8]; BATCH],
             taken: Vec::with_capacity(BATCH),
@@ -177,9 +235,10 @@ impl Inbox {
         self.taken.clear();
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-        for n in 0..BATCH {
-            let bytes = &mut self.buffers[n].0;
-            let vector = vectors[n].write(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: ROOM });
+        let places = self.buffer[self.first..].chunks_exact_mut(self.room);
+        for (n, room) in places.take(BATCH).enumerate() {
+            let iov_len = room.len();
+            let vector = vectors[n].write(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len });
             // SAFETY: all zeroes is a valid `msghdr`.
             let mut msg_hdr: libc::msghdr = unsafe { zeroed() };
             let name = &raw mut self.names[n].storage;
@@ -201,32 +260,42 @@ impl Inbox {
         for header in &headers[..got] {
             // SAFETY: all headers were written above, and the kernel filled in the first `got`.
             let header = unsafe { header.assume_init_ref() };
-            self.taken.push((header.msg_len as usize, type_of_service(&header.msg_hdr)));
+            let (tos, segment) = told(&header.msg_hdr);
+            self.taken.push(Taken { bytes: header.msg_len as usize, tos, segment });
         }
         Ok(got)
     }
 
-    /// Datagram `n` of the last batch: sender, bytes, type of service.
-    pub(crate) fn datagram(&self, n: usize) -> (Option<(IpAddr, u16)>, &[u8], u8) {
-        let (bytes, tos) = self.taken[n];
-        (self.names[n].address(), &self.buffers[n].0[..bytes.min(ROOM)], tos)
+    /// Datagram `n` of the last batch: sender, packets, type of service.
+    pub(crate) fn datagram(&self, n: usize) -> (Option<(IpAddr, u16)>, impl Iterator<Item = &[u8]>, u8) {
+        let Taken { bytes, tos, segment } = self.taken[n];
+        let bytes = &self.buffer[self.first + n * self.room..][..bytes.min(self.room)];
+        // Also of nothing there is one, so that it is counted.
+        let packets = bytes.chunks(segment.unwrap_or(bytes.len()).max(1)).chain(bytes.is_empty().then_some(bytes));
+        (self.names[n].address(), packets, tos)
     }
 }
 
-/// The type of service or traffic class among the control messages, 0 if it is not there.
-fn type_of_service(header: &libc::msghdr) -> u8 {
+/// The type of service or traffic class among the control messages, 0 if it is not there; and how long the packets are that
+/// the kernel joined.
+fn told(header: &libc::msghdr) -> (u8, Option<usize>) {
+    let (mut tos, mut segment) = (0, None);
     // SAFETY: the kernel wrote well-formed control messages into the room that `header` names, and set their length; the
-    // macros stay inside. The data of these two kinds is a byte or an int.
+    // macros stay inside. The data of these kinds is a byte or an int.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
             let data = libc::CMSG_DATA(message);
             match ((*message).cmsg_level, (*message).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_TOS) => return *data,
-                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => return read_unaligned(data.cast::<c_int>()) as u8,
-                _ => message = libc::CMSG_NXTHDR(header, message),
+                (libc::IPPROTO_IP, libc::IP_TOS) => tos = *data,
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => tos = read_unaligned(data.cast::<c_int>()) as u8,
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    segment = usize::try_from(read_unaligned(data.cast::<c_int>())).ok().filter(|bytes| *bytes > 0);
+                }
+                _ => {}
             }
+            message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    0
+    (tos, segment)
 }

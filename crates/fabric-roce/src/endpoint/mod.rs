@@ -67,6 +67,8 @@ pub struct Endpoint {
     notices: VecDeque<u32>,
     /// Whether anything changed memory or completed since this was last cleared.
     landed: bool,
+    /// Of packets as long as the last that came in a run.
+    run_ids: stentor_wire::icrc::RunIds,
 }
 
 impl Endpoint {

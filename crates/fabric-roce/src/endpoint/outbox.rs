@@ -19,6 +19,7 @@ struct Slot {
     envelope: Envelope,
     bytes: Box<Room>,
     len: usize,
+    again: bool,
 }
 
 /// A bounded batch of packets. Allocates only while it is made.
@@ -37,6 +38,7 @@ impl Outbox {
             envelope: nowhere,
             bytes: Box::new(Room { _front: [0; FRONT], packet: [0; MAX_TRANSPORT_BYTES] }),
             len: 0,
+            again: false,
         };
         Outbox { slots: (0..packets).map(|_| slot()).collect(), used: 0 }
     }
@@ -60,6 +62,19 @@ impl Outbox {
         self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes.packet[..slot.len]))
     }
 
+    /// The same, and whether the packet was sent before.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&Envelope, &[u8], bool)> {
+        self.slots[..self.used].iter().map(|slot| (&slot.envelope, &slot.bytes.packet[..slot.len], slot.again))
+    }
+
+    /// Says of the newest packet that it was sent before.
+    #[inline]
+    pub(crate) fn again(&mut self) {
+        if let Some(slot) = self.used.checked_sub(1).and_then(|newest| self.slots.get_mut(newest)) {
+            slot.again = true;
+        }
+    }
+
     /// Empties it.
     #[inline]
     pub fn clear(&mut self) {
@@ -72,7 +87,7 @@ impl Outbox {
         let slot = &mut self.slots[self.used];
         let len = repr.packet_bytes();
         fill(repr.emit(&mut slot.bytes.packet[..]).expect("a payload of at most 4096 bytes"));
-        (slot.envelope, slot.len) = (*envelope, len);
+        (slot.envelope, slot.len, slot.again) = (*envelope, len, false);
         envelope.seal(&mut slot.bytes.packet[..len]);
         self.used += 1;
     }

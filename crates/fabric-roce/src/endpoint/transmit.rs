@@ -49,6 +49,7 @@ impl Requester {
         self.asked += u32::from(wqe.wants_answer());
         if psn.is_before(self.sent) {
             making.counters.retransmitted += 1;
+            making.out.again();
         } else if ask && self.timers.timed.is_none() {
             self.timers.timed = Some((psn, making.now));
         }
@@ -89,6 +90,7 @@ impl Requester {
         let Some(wqe) = self.at(before.number).copied() else { return false };
         let packet = if wqe.wants_answer() { wqe.answered } else { before.packet };
         self.make(making, &wqe, packet, true);
+        making.out.again();
         making.counters.probes += 1;
         true
     }

@@ -36,6 +36,9 @@ pub struct RoceConfig {
     pub message_bytes: u32,
     /// How packets are taken in.
     pub mode: Mode,
+    /// Whether packets may go and come in runs that the kernel takes as one (UDP_SEGMENT, UDP_GRO): only over plain sockets
+    /// and without a bad network, and to peers that say that they take them.
+    pub runs: bool,
     /// A capture of everything.
     pub pcap: Option<PathBuf>,
     /// A bad network, and the seed of its badness.
@@ -62,6 +65,7 @@ impl RoceConfig {
             max_bytes: 4 << 30,
             message_bytes: 256 << 10,
             mode: Mode::Plain,
+            runs: true,
             pcap: None,
             chances: Chances::default(),
             seed: 1,

@@ -110,6 +110,7 @@ impl RoceFabric {
             number: self.endpoint.number(QpId(index as u32)).unwrap_or_default(),
             psn: own.psn,
             mtu: self.config.mtu,
+            runs: self.pump.port().takes_runs(),
         }
     }
 
@@ -143,6 +144,7 @@ impl RoceFabric {
             return;
         }
         let Ok(envelope) = self.pump.port().envelope(address) else { return };
+        self.pump.port_mut().run_to(address, offer.runs);
         let path = Path {
             envelope,
             dest_qp: offer.number,

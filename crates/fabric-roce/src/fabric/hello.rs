@@ -14,7 +14,7 @@ use super::message::{Garbage, Reader};
 
 const MAGIC: &[u8; 8] = b"stentorR";
 /// Version of these bytes.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 /// Bytes of the HMAC behind a message.
 pub(crate) const TAG: usize = 16;
 /// Bytes of a proof.

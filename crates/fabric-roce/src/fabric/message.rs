@@ -28,6 +28,8 @@ pub(crate) struct Offer {
     pub(crate) number: u32,
     pub(crate) psn: u32,
     pub(crate) mtu: u16,
+    /// Packets may come in runs, which have the first few IPv4 identifications.
+    pub(crate) runs: bool,
 }
 
 /// Bytes that are no message.
@@ -49,6 +51,7 @@ impl Message {
                 to.extend(offer.number.to_be_bytes());
                 to.extend(offer.psn.to_be_bytes());
                 to.extend(offer.mtu.to_be_bytes());
+                to.push(offer.runs.into());
             }
             Message::Ready { service, epoch } | Message::Withdraw { service, epoch } => {
                 to.push(if matches!(self, Message::Ready { .. }) { 2 } else { 3 });
@@ -77,15 +80,12 @@ impl Message {
         let message = match from.take::<1>()?[0] {
             1 => Message::Offer(Offer {
                 service: Service(from.u16()?),
-                unreliable: match from.take::<1>()?[0] {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(Garbage),
-                },
+                unreliable: from.flag()?,
                 epoch: from.u32()?,
                 number: from.u32()?,
                 psn: from.u32()?,
                 mtu: from.u16()?,
+                runs: from.flag()?,
             }),
             2 => Message::Ready { service: Service(from.u16()?), epoch: from.u32()? },
             3 => Message::Withdraw { service: Service(from.u16()?), epoch: from.u32()? },
@@ -118,6 +118,14 @@ impl<'a> Reader<'a> {
         Ok(first)
     }
 
+    fn flag(&mut self) -> Result<bool, Garbage> {
+        match self.take::<1>()?[0] {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Garbage),
+        }
+    }
+
     pub(crate) fn u16(&mut self) -> Result<u16, Garbage> {
         Ok(u16::from_be_bytes(*self.take()?))
     }
@@ -135,7 +143,7 @@ mod tests {
     #[test]
     fn messages_survive() {
         let service = Service(7);
-        let offer = Offer { service, unreliable: true, epoch: 1, number: 2, psn: 3, mtu: 4096 };
+        let offer = Offer { service, unreliable: true, epoch: 1, number: 2, psn: 3, mtu: 4096, runs: true };
         for message in [
             Message::Offer(offer),
             Message::Ready { service, epoch: 9 },

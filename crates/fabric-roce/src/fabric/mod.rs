@@ -80,7 +80,10 @@ impl RoceFabric {
         if config.cluster.is_empty() || config.cluster.len() > 64 {
             return Err(StartError::Name(config.cluster));
         }
-        let port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
+        let mut port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
+        if config.runs && !config.chances.is_any() {
+            port.enable_runs();
+        }
         let mut pump = Pump::new(port);
         if let Some(path) = &config.pcap {
             let failed = |source| StartError::Pcap { path: path.clone(), source };

@@ -87,6 +87,9 @@ pub struct PeerConfig {
     pub mtu: u16,
     /// Packets on their way at the same time.
     pub window: u32,
+    /// Packets go in runs that the kernel takes as one, and with [`Mode::Plain`] come so. For a peer that sees identifications,
+    /// or is this crate with the same setting.
+    pub runs: bool,
     /// A capture of everything.
     pub pcap: Option<PathBuf>,
     /// A bad network.
@@ -99,7 +102,8 @@ impl PeerConfig {
     /// Path MTU 1024, a window of 32 packets.
     #[must_use]
     pub fn new(address: IpAddr) -> PeerConfig {
-        PeerConfig { address, mode: None, mtu: 1024, window: 32, pcap: None, chances: Chances::default(), seed: 1 }
+        let chances = Chances::default();
+        PeerConfig { address, mode: None, mtu: 1024, window: 32, runs: false, pcap: None, chances, seed: 1 }
     }
 }
 
@@ -140,6 +144,10 @@ impl Peer {
                 Err(error) => return Err(error.into()),
             },
         };
+        let mut port = port;
+        if config.runs && !config.chances.is_any() {
+            port.enable_runs();
+        }
         let mut pump = Pump::new(port);
         if let Some(path) = &config.pcap {
             let failed = |error| PeerError::Other(format!("cannot write the capture {}: {error}", path.display()));
@@ -167,6 +175,7 @@ impl Peer {
     /// See [`PeerError`].
     pub fn connect(&mut self, other: &Destination) -> Result<(), PeerError> {
         let envelope = self.pump.port().envelope(other.address);
+        self.pump.port_mut().run_to(other.address, self.config.runs);
         let path = Path {
             envelope: envelope.map_err(|error| PeerError::Other(format!("{}: {error}", other.address)))?,
             dest_qp: other.number,

@@ -1,0 +1,172 @@
+//! Packets to one place that go to the kernel as one buffer, which is cut again on its way out or not at all.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use stentor_wire::icrc::RunIds;
+use stentor_wire::{Envelope, ICRC_BYTES, IpRepr, UDP_PORT};
+
+use super::sys::{BATCH, Name, Outgoing};
+
+/// Bytes of a run, at most: one UDP datagram.
+const MOST_BYTES: usize = 65_000;
+
+/// Who takes runs, and how their packets differ.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    peers: HashSet<IpAddr>,
+    ids: RunIds,
+    refused: bool,
+}
+
+impl Runs {
+    /// Whether a peer takes them.
+    pub(super) fn to(&mut self, peer: IpAddr, takes: bool) {
+        if takes && !self.refused {
+            self.peers.insert(peer);
+        } else {
+            self.peers.remove(&peer);
+        }
+    }
+
+    /// The kernel cannot cut a run for the way that it should go: from now on there are none.
+    pub(super) fn refuse(&mut self) {
+        self.peers.clear();
+        self.refused = true;
+    }
+}
+
+/// Packets for one system call, in runs.
+pub(super) struct Batch<'a> {
+    packets: [Outgoing<'a>; BATCH],
+    used: usize,
+    runs: [usize; BATCH],
+    run_count: usize,
+    /// The run that may still grow: where to, of how many bytes each packet.
+    open: Option<(IpAddr, usize)>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new() -> Batch<'a> {
+        let nothing = Outgoing { bytes: &[], icrc: None };
+        Batch { packets: [nothing; BATCH], used: 0, runs: [0; BATCH], run_count: 0, open: None }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.used == BATCH
+    }
+
+    pub(super) fn packets(&self) -> &[Outgoing<'a>] {
+        &self.packets[..self.used]
+    }
+
+    /// How many packets each run has.
+    pub(super) fn runs(&self) -> &[usize] {
+        &self.runs[..self.run_count]
+    }
+
+    /// Whether one has more than one packet.
+    pub(super) fn has_runs(&self) -> bool {
+        self.run_count < self.used
+    }
+
+    /// Adds a packet, to the run before it if that can be. One that goes `alone` neither joins nor begins one.
+    pub(super) fn add(
+        &mut self,
+        (envelope, bytes, alone): (&Envelope, &'a [u8], bool),
+        names: &mut Vec<Name>,
+        runs: Option<&mut Runs>,
+    ) {
+        let to = envelope.ip.destination();
+        let mut packet = Outgoing { bytes, icrc: None };
+        let open = (!alone && runs.is_some()).then_some((to, bytes.len()));
+        let place = self.run_count.wrapping_sub(1);
+        let grows = open.is_some() && open == self.open && self.grows(place, bytes.len());
+        // Only now: most packets have none before them, and the table costs more than the rest.
+        match runs.filter(|own| grows && own.peers.contains(&to)) {
+            Some(own) => {
+                if let (IpRepr::V4(_), Some(icrc)) = (envelope.ip, bytes.last_chunk::<ICRC_BYTES>()) {
+                    own.ids.fit(bytes.len());
+                    packet.icrc = Some(own.ids.change(u32::from_le_bytes(*icrc), self.runs[place]).to_le_bytes());
+                }
+                self.runs[place] += 1;
+            }
+            None => {
+                self.runs[self.run_count] = 1;
+                self.run_count += 1;
+                self.open = open;
+            }
+        }
+        self.packets[self.used] = packet;
+        self.used += 1;
+        names.push(Name::new(to, UDP_PORT));
+    }
+
+    fn grows(&self, place: usize, bytes: usize) -> bool {
+        let count = self.runs.get(place).map_or(RunIds::MOST, |count| *count);
+        count < RunIds::MOST && (count + 1) * bytes <= MOST_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn to(last: u8) -> Envelope {
+        Envelope::plain(Ipv4Addr::new(10, 9, 0, 1).into(), 0xc001, Ipv4Addr::new(10, 9, 0, last).into()).unwrap()
+    }
+
+    /// Packets of these lengths, to 10.9.0.x, which may go with others or not; how many are in each run.
+    fn runs_of(packets: &[(u8, usize, bool)], refused: bool) -> Vec<usize> {
+        let mut runs = Runs::default();
+        runs.to(to(2).ip.destination(), true);
+        runs.to(to(3).ip.destination(), true);
+        if refused {
+            runs.refuse();
+            runs.to(to(2).ip.destination(), true);
+        }
+        let bytes = vec![7; 5000];
+        let (mut batch, mut names) = (Batch::new(), Vec::new());
+        for (last, length, alone) in packets {
+            batch.add((&to(*last), &bytes[..*length], *alone), &mut names, Some(&mut runs));
+        }
+        assert_eq!((batch.packets().len(), names.len()), (packets.len(), packets.len()));
+        batch.runs().to_vec()
+    }
+
+    #[test]
+    fn a_run_has_one_place_one_length_and_a_limit() {
+        assert_eq!(runs_of(&[(2, 4128, false); 17], false), [15, 2]);
+        assert_eq!(runs_of(&[(2, 5000, false); 14], false), [13, 1], "a datagram is no longer");
+        let one = |last, bytes| (last, bytes, false);
+        assert_eq!(
+            runs_of(&[one(2, 40), one(2, 40), one(3, 40), one(3, 44), one(3, 44), one(2, 40)], false),
+            [2, 1, 2, 1]
+        );
+        let again = (2, 40, true);
+        assert_eq!(runs_of(&[one(2, 40), again, again, one(2, 40), one(2, 40)], false), [1, 1, 1, 2], "sent again");
+        assert_eq!(runs_of(&[one(4, 40), one(4, 40)], false), [1, 1], "to who did not say that it takes them");
+        assert_eq!(runs_of(&[one(2, 40), one(2, 40)], true), [1, 1], "where the kernel cannot cut them");
+    }
+
+    #[test]
+    fn each_packet_of_a_run_is_sealed_for_its_own_identification() {
+        let mut runs = Runs::default();
+        runs.to(to(2).ip.destination(), true);
+        let mut envelope = to(2);
+        let mut packets: Vec<_> = (0..4_u8).map(|n| vec![n; 60]).collect();
+        packets.iter_mut().for_each(|packet| envelope.seal(packet));
+        let (mut batch, mut names) = (Batch::new(), Vec::new());
+        for packet in &packets {
+            batch.add((&to(2), packet, false), &mut names, Some(&mut runs));
+        }
+        for (id, packet) in batch.packets().iter().enumerate() {
+            let IpRepr::V4(ip) = &mut envelope.ip else { unreachable!() };
+            ip.id = id as u16;
+            let expected = envelope.icrc(packet.bytes).to_le_bytes();
+            assert_eq!(packet.icrc, (id > 0).then_some(expected), "packet {id}");
+        }
+    }
+}

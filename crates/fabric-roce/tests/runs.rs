@@ -1,0 +1,158 @@
+//! Packets in runs (UDP_SEGMENT and UDP_GRO) over real sockets: what arrives is right, and so is what a capture says.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{Access, RegionId, Span};
+use stentor_fabric_roce::driver::{Envelope, Mode, Port};
+use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
+use stentor_fabric_roce::peer::{DOMAIN, Peer, PeerConfig};
+use stentor_wire::{Bth, Headers, IpPacket, IpRepr, Message, Psn, Repr, Reth};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const BYTES: u32 = 64 << 10;
+
+/// An address that no other test has.
+fn address(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 212, (std::process::id() % 251) as u8, last)
+}
+
+struct Half {
+    peer: Peer,
+    region: RegionId,
+    key: u32,
+}
+
+fn half(last: u8, mtu: u16, runs: bool, pcap: Option<PathBuf>) -> Half {
+    let mut config = PeerConfig::new(address(last).into());
+    (config.mtu, config.mode, config.runs, config.pcap) = (mtu, Some(Mode::Plain), runs, pcap);
+    let mut peer = Peer::open(config, 64).expect("sockets");
+    let region = peer.endpoint.memory_mut().register(BYTES as usize / 8, 0);
+    let key = peer.endpoint.memory_mut().grant(region, DOMAIN, Access::Write, 1).expect("a key");
+    Half { peer, region, key }
+}
+
+fn connect(a: &mut Half, b: &mut Half) {
+    let (to_a, to_b) = (a.peer.destination(), b.peer.destination());
+    a.peer.connect(&to_b).expect("connects");
+    b.peer.connect(&to_a).expect("connects");
+}
+
+/// WRITEs everything that `a` has to `b`, and compares.
+fn write(a: &mut Half, b: &mut Half, salt: u64) {
+    for (n, word) in a.peer.endpoint.memory().words(a.region).iter().enumerate() {
+        word.store(salt.wrapping_mul(n as u64 + 1), Ordering::Relaxed);
+    }
+    let data = Data::Local(Span { region: a.region, offset: 0, bytes: BYTES });
+    let request = Request::Write { data, remote: Remote { va: 0, rkey: b.key }, imm: None };
+    a.peer.endpoint.post_send(a.peer.qp, &Work::signalled(salt, request)).expect("posts");
+    let since = Instant::now();
+    while a.peer.endpoint.poll().is_none_or(|completion| {
+        assert_eq!(completion.status, stentor_fabric::Status::Success);
+        false
+    }) {
+        assert!(since.elapsed() < PATIENCE, "a: {}; b: {}", a.peer.counters(), b.peer.counters());
+        b.peer.drive().expect("drives");
+        a.peer.drive().expect("drives");
+    }
+    for (n, word) in b.peer.endpoint.memory().words(b.region).iter().enumerate() {
+        assert_eq!(word.load(Ordering::Relaxed), salt.wrapping_mul(n as u64 + 1), "word {n}");
+    }
+}
+
+/// The IP packets of a capture.
+fn packets(file: &PathBuf) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(file).expect("a capture");
+    let (mut packets, mut at) = (Vec::new(), 24);
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().expect("four bytes")) as usize;
+        packets.push(bytes[at + 16..at + 16 + length].to_vec());
+        at += 16 + length;
+    }
+    packets
+}
+
+#[test]
+fn everything_arrives_in_runs_and_captures_are_right() {
+    let folder = std::env::temp_dir().join(format!("stentor-runs-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for mtu in [1024, 4096] {
+        let files = ["a", "b"].map(|name| folder.join(format!("{name}-{mtu}.pcap")));
+        let (mut a, mut b) = (half(1, mtu, true, Some(files[0].clone())), half(2, mtu, true, Some(files[1].clone())));
+        assert!(a.peer.pump.port().takes_runs(), "Linux 5.0 and later");
+        connect(&mut a, &mut b);
+        (1..=8).for_each(|salt| write(&mut a, &mut b, salt));
+        assert_eq!(b.peer.endpoint.counters().bad_icrc, 0);
+        assert!(a.peer.pump.port().in_runs() > 8 * 10);
+        for (half, file) in [&mut a, &mut b].into_iter().zip(&files) {
+            half.peer.pump.pcap_mut().expect("captures").finish().expect("a disk");
+            let captured = packets(file);
+            let mut ids = Vec::new();
+            for bytes in &captured {
+                let packet = IpPacket::new_checked(&bytes[bytes.len() - ip_bytes(bytes)..]).expect("a packet");
+                assert!(packet.is_intact());
+                let IpRepr::V4(ip) = packet.envelope.ip else { panic!("IPv4") };
+                ids.push(ip.id);
+            }
+            assert!(captured.len() > 8 * 16);
+            // What is sent is captured before it goes, what comes as it was on its way.
+            assert_eq!(ids.contains(&1), file == &files[1], "{ids:?}");
+        }
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// Length of the IP packet in a frame of a capture.
+fn ip_bytes(frame: &[u8]) -> usize {
+    let at = frame.windows(2).position(|pair| pair == [0x45, 0]).expect("an IPv4 header");
+    frame.len() - at
+}
+
+/// Who does not say that it takes runs gets none: it would drop every packet but the first of each.
+#[test]
+fn who_takes_no_runs_gets_none() {
+    let (mut a, mut b) = (half(3, 1024, false, None), half(4, 1024, true, None));
+    connect(&mut a, &mut b);
+    write(&mut a, &mut b, 5);
+    assert_eq!((a.peer.pump.port().in_runs(), b.peer.endpoint.counters().bad_icrc), (0, 0));
+    // b believes that a takes them, and learns otherwise; what is sent again goes by itself.
+    write(&mut b, &mut a, 6);
+    assert!(a.peer.endpoint.counters().bad_icrc > 0);
+}
+
+/// Damaged packets that come in a run are dropped, each for itself.
+#[test]
+fn damage_in_a_run_is_noticed() {
+    let mut b = half(6, 1024, true, None);
+    let mut from = Port::open(address(5).into(), Mode::Plain, 5).expect("sockets");
+    from.enable_runs();
+    from.run_to(address(6).into(), true);
+    let told = stentor_fabric_roce::peer::Destination { lid: 0, number: 77, psn: 1000, address: address(5).into() };
+    b.peer.connect(&told).expect("connects");
+    let envelope: Envelope = from.envelope(address(6).into()).expect("one family");
+    let number = b.peer.destination().number;
+    let make = |n: u32| {
+        let reth = Reth { va: u64::from(n) * 64, rkey: b.key, bytes: 64 };
+        let headers = Headers::Rc(Message::WriteOnly(reth));
+        let repr = Repr { bth: Bth::new(number, Psn::new(1000 + n)), headers, payload_bytes: 64 };
+        let mut packet = vec![0; repr.packet_bytes()];
+        repr.emit(&mut packet).expect("room").fill(n as u8 + 1);
+        envelope.seal(&mut packet);
+        packet
+    };
+    let mut packets: Vec<_> = (0..12).map(make).collect();
+    packets[9][40] ^= 4;
+    packets[10][8] ^= 0x80;
+    from.send_all(&packets.iter().map(|packet| (&envelope, &packet[..])));
+    let since = Instant::now();
+    while b.peer.endpoint.counters().received < 12 {
+        assert!(since.elapsed() < PATIENCE, "{}", b.peer.counters());
+        b.peer.drive().expect("drives");
+    }
+    assert_eq!((b.peer.endpoint.counters().bad_icrc, b.peer.endpoint.counters().out_of_order), (2, 1));
+    let words = b.peer.endpoint.memory().words(b.region);
+    let landed: Vec<_> = (0..12).map(|n| words[n * 8].load(Ordering::Relaxed) as u8).collect();
+    assert_eq!(landed, [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0]);
+}
