@@ -89,6 +89,12 @@ impl Sender {
         self.sequence
     }
 
+    /// The sequence that [`number`](Sender::number) gives next.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.sequence + 1
+    }
+
     /// The slot of the next message to a group.
     #[must_use]
     pub fn next(&self, group: GroupId) -> u64 {

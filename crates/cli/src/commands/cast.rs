@@ -206,17 +206,18 @@ impl<'a, F: Hosted> Caster<'a, F> {
                 *next = take(lines.next(), ended, limit);
             }
             let Some(line) = next.as_deref() else { return Ok(sent) };
-            let t = now_ns();
-            let submitted = match self.client.submit(self.to, line, true) {
-                Ok(submitted) => submitted,
+            let id = match self.client.next_id(self.to, line) {
+                Ok(id) => id,
                 Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => return Ok(sent),
-                Err(error) => return Err(Failure::run(error, "standard input", "report this as a bug")),
+                Err(error) => return Err(refused(&error)),
             };
-            self.outstanding.push_back((submitted.id.sequence, Instant::now()));
+            // Before it is multicast: who is killed then has told of it.
             if let Some(recorder) = &mut self.recorder {
-                let written = recorder.multicast(t, submitted.id, self.to, line);
+                let written = recorder.multicast(now_ns(), id, self.to, line).and_then(|()| recorder.flush());
                 written.map_err(|error| self.unwritten(&error))?;
             }
+            self.client.submit(self.to, line, true).map_err(|error| refused(&error))?;
+            self.outstanding.push_back((id.sequence, Instant::now()));
             self.messages += 1;
             self.bytes += line.len() as u64;
             *next = None;
@@ -278,6 +279,10 @@ impl<'a, F: Hosted> Caster<'a, F> {
         what += &format!("; not there: {}", gone.join(", "));
         Failure::run(what, place, "start them again with `stentor node`; a group goes on when it has a majority")
     }
+}
+
+fn refused(error: &SubmitError) -> Failure {
+    Failure::run(error, "standard input", "report this as a bug")
 }
 
 /// The next line, after a while; `ended` is set when there is none any more.

@@ -316,6 +316,16 @@ impl<F: Fabric> Client<F> {
     }
 
     #[inline]
+    /// The id that this message gets if it is submitted next, before another [`step`](Client::step): for who writes down
+    /// what it multicasts before it does.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]: those with which it would be refused now.
+    pub fn next_id(&mut self, to: &[GroupId], payload: &[u8]) -> Result<MessageId, SubmitError> {
+        self.check(to, payload)?;
+        Ok(MessageId { client: self.sender.client(), sequence: self.sender.next_sequence() })
+    }
+
     fn submit_as(
         &mut self,
         to: &[GroupId],

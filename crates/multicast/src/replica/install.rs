@@ -257,6 +257,7 @@ impl Replica {
     pub(super) fn on_join<E: Effects>(&mut self, from: ProcessId, incarnation: u64, effects: &mut E) {
         let bit = self.config.topology.member_bit(self.group, from).unwrap_or(0);
         if self.is_joining() {
+            self.asking.now |= bit;
             self.on_fresh(from, incarnation, effects);
             return;
         }

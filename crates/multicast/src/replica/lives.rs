@@ -85,6 +85,29 @@ impl Lives {
     }
 }
 
+/// Who else asked lately to be taken in. All repeat that as often as this process does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asking {
+    /// Members, since the last change of turns.
+    pub(super) now: u64,
+    /// In the turn before that.
+    pub(super) before: u64,
+    asked: u8,
+}
+
+impl Asking {
+    /// How often this process asks in a turn: whoever is not heard in two turns may have been taken in.
+    const TURN: u8 = 50;
+
+    /// This process asks again.
+    pub(super) fn pass(&mut self) {
+        self.asked += 1;
+        if self.asked >= Asking::TURN {
+            *self = Asking { now: 0, before: self.now, asked: 0 };
+        }
+    }
+}
+
 impl Replica {
     /// Whether another process of this place was started after this one: its group has heard of it. Nothing that this one
     /// says counts any more, and it says nothing.

@@ -56,7 +56,7 @@ use crate::{
     Ack, Ballot, ClientId, GroupId, Header, MessageId, Place, Plant, RemoteTimestamp, StreamItem, Timestamp, Topology,
 };
 use install::Pending;
-use lives::Lives;
+use lives::{Asking, Lives};
 use order::Order;
 use outbid::Standing;
 use recover::Candidacy;
@@ -249,6 +249,7 @@ pub struct Replica {
     fresh: u64,
     /// Who they are: they begin the group's life with this one, if they have not yet.
     genesis: Vec<Admitted>,
+    asking: Asking,
     promised: Ballot,
     /// The last ballot whose complete state is installed here.
     ballot: Ballot,
@@ -313,6 +314,7 @@ impl Replica {
             superseded: false,
             fresh: 0,
             genesis: Vec::new(),
+            asking: Asking::default(),
             promised: Ballot::NONE,
             ballot: Ballot::NONE,
             stream_ballot: Ballot::NONE,
@@ -376,10 +378,12 @@ impl Replica {
         self.joining.is_some()
     }
 
-    /// While this process has no memory of its group: other members that said that they have none either, in their present
-    /// lives or in earlier ones. If a majority of the group has none, nobody is taken in until all have none.
+    /// While this process has no memory of its group: other members that asked lately to be taken in, because they have none
+    /// either. If a majority of the group has none, nobody is taken in until all have none.
     pub fn also_without_memory(&self) -> impl Iterator<Item = ProcessId> {
-        self.genesis.iter().filter(|_| self.is_joining()).map(|(process, _)| *process)
+        let asking = if self.is_joining() { self.asking.now | self.asking.before } else { 0 };
+        let bit = |process: &ProcessId| self.config.topology.member_bit(self.group, *process).unwrap_or(0);
+        self.others().filter(move |process| asking & bit(process) != 0)
     }
 
     /// The largest ballot of a group that this member has heard of.

@@ -36,6 +36,7 @@ impl Replica {
     fn repeat_letters<E: Effects>(&mut self, effects: &mut E) {
         if self.is_joining() {
             self.join(effects);
+            self.asking.pass();
         }
         match &self.stage {
             Stage::Idle => {}

@@ -31,8 +31,8 @@ pub(super) struct Talk<'a> {
     peers: Vec<Peer>,
     ready: bool,
     stranded: bool,
-    /// What the group waits for, as it was said last.
-    waits: String,
+    /// What the group waits for, since when, and whether that was said.
+    waits: (String, Instant, bool),
     /// The ballot that was told last.
     ballot: Ballot,
     joining: bool,
@@ -52,7 +52,7 @@ impl<'a> Talk<'a> {
             peers: members.map(|process| Peer { process, pid: None, here: false, seen: false }).collect(),
             ready: false,
             stranded: false,
-            waits: String::new(),
+            waits: (String::new(), Instant::now(), false),
             ballot: Ballot::NONE,
             joining: true,
             refusal: String::new(),
@@ -81,17 +81,17 @@ impl<'a> Talk<'a> {
         }
         // Whoever is lost right after that was there.
         if connects || self.looked.elapsed() >= LOOK {
+            let late = self.looked.elapsed() > CONNECTING / 3;
             self.looked = Instant::now();
             let fabric = member.fabric();
             self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
-            if self.changed.elapsed() > CONNECTING {
-                self.tell_what_the_group_waits_for(member.replica());
-            }
+            self.tell_what_the_group_waits_for(member.replica(), late);
         }
     }
 
-    /// A majority of the group has no memory of it: then nobody is taken in until all have none.
-    fn tell_what_the_group_waits_for(&mut self, replica: &Replica) {
+    /// A majority of the group has no memory of it: then nobody is taken in until all have none. `late`: this process did
+    /// not run for a while, and may not have heard what others said meanwhile.
+    fn tell_what_the_group_waits_for(&mut self, replica: &Replica, late: bool) {
         let (group, topology) = (replica.group(), self.plan.topology());
         let forgot: Vec<_> = replica.also_without_memory().collect();
         let me = |process: &ProcessId| self.plan.name(*process) == self.name;
@@ -116,11 +116,11 @@ impl<'a> Talk<'a> {
                 (absent, _) => format!("{name} begins when all its members are there: start {}", names(absent)),
             }
         };
-        if waits != self.waits {
-            if !waits.is_empty() {
-                self.say(&waits);
-            }
-            self.waits = waits;
+        if late || waits != self.waits.0 {
+            self.waits = (waits, Instant::now(), false);
+        } else if !waits.is_empty() && !self.waits.2 && self.waits.1.elapsed() > CONNECTING {
+            self.say(&waits);
+            self.waits.2 = true;
         }
     }
 
