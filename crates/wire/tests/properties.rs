@@ -88,7 +88,8 @@ proptest! {
             prop_assert_eq!(ids.change(first, id), all[id]);
             prop_assert_eq!(ids.find(first, all[id]), Some(id as u16));
         }
-        // One bit, two bits, and the identification behind the last of a run, are none of them.
+        // One bit, these two bits (of long packets some pairs are), and the identification behind the last of a run, are none
+        // of them.
         let bits = (transport.len() - 4) as u32 * 8;
         let flip = |transport: &mut [u8], bit: u32| transport[bit as usize / 8] ^= 1 << (bit % 8);
         let IpRepr::V4(ip) = &mut envelope.ip else { unreachable!() };

@@ -25,7 +25,10 @@ pub(super) fn store(to: &[Word], from: &[[u8; WORD]]) {
 #[inline]
 pub(super) fn load(from: &[Word], to: &mut [[u8; WORD]]) {
     let count = to.len().min(from.len());
-    if string::pays(to.as_ptr().addr(), from.as_ptr().addr(), count) {
+    // A processor that takes several words at once may begin at places that suit the destination: then these must suit the
+    // source, too, or half of a word that others store meanwhile could come.
+    let alike = to.as_ptr().addr().is_multiple_of(WORD);
+    if alike && string::pays(to.as_ptr().addr(), from.as_ptr().addr(), count) {
         // SAFETY: both have `count` words; `to` is borrowed exclusively. Those of `from` are aligned.
         unsafe { string::copy(to.as_mut_ptr().cast(), from.as_ptr().cast(), count) };
         return;

@@ -13,8 +13,8 @@ use super::responder::{Broken, Request, Serving};
 pub enum Check {
     /// The whole header is known.
     Whole,
-    /// All but the IPv4 identification, which is one of those that packets of a run have ([`icrc::RunIds`]). One damaged
-    /// packet in 2^28 passes.
+    /// All but the IPv4 identification, which is one of those that packets of a run have ([`icrc::RunIds`]). One packet in
+    /// 2^28 that are damaged at random passes.
     RunId,
     /// All but the IPv4 identification, which a plain UDP socket does not show: one that makes the ICRC right must exist.
     /// One damaged packet in 65 536 passes.

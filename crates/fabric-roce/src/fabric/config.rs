@@ -36,8 +36,8 @@ pub struct RoceConfig {
     pub message_bytes: u32,
     /// How packets are taken in.
     pub mode: Mode,
-    /// Whether packets may go and come in runs that the kernel takes as one (UDP_SEGMENT, UDP_GRO): only over plain sockets
-    /// and without a bad network, and to peers that say that they take them.
+    /// Whether packets may go and come in runs that the kernel takes as one (UDP_SEGMENT, UDP_GRO): without a bad network, to
+    /// peers that say that they take them; they come over plain sockets only.
     pub runs: bool,
     /// A capture of everything.
     pub pcap: Option<PathBuf>,
