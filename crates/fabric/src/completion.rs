@@ -33,6 +33,8 @@ pub enum Status {
     Success = 0,
     /// The message is longer than the posted receive (`IBV_WC_LOC_LEN_ERR`).
     LocalLength = 1,
+    /// Memory of this side that the operation was to use is not registered any more (`IBV_WC_LOC_PROT_ERR`).
+    LocalProtection = 4,
     /// The queue pair was in the error state before the operation could start (`IBV_WC_WR_FLUSH_ERR`).
     Flushed = 5,
     /// The responder refused the request as wrong in itself, such as a SEND longer than the receive

@@ -3,7 +3,7 @@
 use stentor_wire::{Aeth, Bth, Headers, NakCode, Position, Psn, Repr, Response, Syndrome};
 
 use super::memory::{ProtectionDomain, Right};
-use super::responder::{Answer, Broken, Reading, Responder};
+use super::responder::{Answer, AtomicResult, Broken, Reading, Responder};
 use super::transmit::Making;
 
 impl Responder {
@@ -16,7 +16,7 @@ impl Responder {
                 make(making, *psn, Response::Acknowledge(aeth));
                 self.answers.pop_front();
             }
-            Answer::Atomic { psn, value, msn } => {
+            Answer::Atomic(AtomicResult { psn, value, msn, .. }) => {
                 make(making, *psn, Response::Atomic(Aeth { syndrome: Syndrome::ACK, msn: *msn }, *value));
                 self.answers.pop_front();
             }
@@ -29,6 +29,9 @@ impl Responder {
                     making.counters.access_errors += 1;
                     self.answers.clear();
                     return Err(Broken);
+                }
+                if reading.again {
+                    making.out.again();
                 }
                 reading.packet += 1;
                 if reading.packet == reading.packets {
@@ -73,4 +76,47 @@ fn make_read(making: &mut Making<'_>, domain: ProtectionDomain, reading: &Readin
     let memory = making.memory;
     making.out.push(&making.path.envelope, &repr, |to| memory.load(span.region, span.offset, to));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use stentor_fabric::{Access, QpConfig, QpKind};
+    use stentor_wire::{Envelope, Reth, RnrTimer};
+
+    use super::super::{Arrival, Check, Endpoint, Outbox, Path};
+    use super::*;
+
+    /// As requests that are sent again do: the first answer may be lost because somebody on the way takes no runs.
+    #[test]
+    fn an_answer_that_is_given_again_goes_by_itself() {
+        let (here, there) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let mut endpoint = Endpoint::new();
+        let region = endpoint.memory_mut().register(128, 0);
+        let rkey = endpoint.memory_mut().grant(region, ProtectionDomain(1), Access::Read, 1).unwrap();
+        let config = QpConfig { kind: QpKind::Reliable, send_depth: 4, recv_depth: 4 };
+        let qp = endpoint.create(5, ProtectionDomain(1), config).unwrap();
+        endpoint.init(qp).unwrap();
+        let path = Path {
+            envelope: Envelope::plain(here, 0xc000, there).unwrap(),
+            dest_qp: 6,
+            expected_psn: Psn::new(1),
+            mtu: 256,
+            max_dest_rd_atomic: 4,
+            min_rnr_timer: RnrTimer::from_code(1),
+        };
+        endpoint.ready_to_receive(qp, path).unwrap();
+        let headers = Headers::ReadRequest(Reth { va: 0, rkey, bytes: 768 });
+        let repr = Repr { bth: Bth::new(5, Psn::new(1)), headers, payload_bytes: 0 };
+        let mut transport = vec![0; repr.packet_bytes()];
+        repr.emit(&mut transport).unwrap();
+        let envelope = Envelope::plain(there, 0xc000, here).unwrap();
+        envelope.seal(&mut transport);
+        let mut out = Outbox::new(8);
+        for again in [false, true] {
+            endpoint.receive(0, &Arrival { envelope, transport: &transport, check: Check::Whole });
+            endpoint.transmit(0, &mut out);
+            assert_eq!(out.told().map(|(_, _, again)| again).collect::<Vec<_>>(), [again; 3]);
+            out.clear();
+        }
+    }
 }

@@ -48,13 +48,14 @@ impl Requester {
                     return Err(match code {
                         NakCode::InvalidRequest => Status::RemoteInvalidRequest,
                         NakCode::RemoteAccess => Status::RemoteAccess,
+                        // Codes that nobody should send to a connection have no name of their own.
                         _ => Status::RemoteOperational,
                     });
                 }
                 Syndrome::Reserved(_) => hearing.counters.wrong_responses += 1,
             },
-            Response::Atomic(_, value) => self.answer(psn, &value.to_ne_bytes(), true, hearing),
-            _ => self.answer(psn, packet.payload(), false, hearing),
+            Response::Atomic(_, value) => return self.answer(psn, &value.to_ne_bytes(), true, hearing),
+            _ => return self.answer(psn, packet.payload(), false, hearing),
         }
         Ok(())
     }
@@ -111,14 +112,14 @@ impl Requester {
     }
 
     /// A packet of a READ's data, or an atomic's old value.
-    fn answer(&mut self, psn: Psn, data: &[u8], atomic: bool, hearing: &mut Hearing<'_>) {
+    fn answer(&mut self, psn: Psn, data: &[u8], atomic: bool, hearing: &mut Hearing<'_>) -> Verdict {
         // It comes behind everything before it.
         let complete = self.retire(psn, hearing.completions);
         if !complete {
             self.lost(self.una, hearing);
-            return;
+            return Ok(());
         }
-        let Some(wqe) = self.queue.front_mut() else { return };
+        let Some(wqe) = self.queue.front_mut() else { return Ok(()) };
         let offset = wqe.answered * u32::from(hearing.mtu);
         let expected = match wqe.kind {
             Kind::Read if !atomic => wqe.bytes.saturating_sub(offset).min(hearing.mtu.into()),
@@ -127,11 +128,14 @@ impl Requester {
         };
         let Place::Local(span) = wqe.place else {
             hearing.counters.wrong_responses += 1;
-            return;
+            return Ok(());
         };
         if wqe.first.plus(wqe.answered) != psn || data.len() != expected as usize {
             hearing.counters.wrong_responses += 1;
-            return;
+            return Ok(());
+        }
+        if !data.is_empty() && !hearing.memory.contains(span) {
+            return Err(Status::LocalProtection);
         }
         hearing.memory.store(span.region, span.offset + u64::from(offset), data);
         wqe.answered += 1;
@@ -145,6 +149,7 @@ impl Requester {
         }
         self.catch_up();
         self.progress(hearing.now);
+        Ok(())
     }
 
     fn move_una(&mut self, psn: Psn) {

@@ -49,12 +49,14 @@ counters! {
     unrepeatable;
     /// Dropped: requests behind one that is missing.
     out_of_order;
-    /// Dropped: more READs and atomics at once than the queue pair answers.
+    /// Dropped: READs and atomics asked for again, more at once than the queue pair answers.
     overload;
     /// Requests refused as wrong in themselves.
     invalid_requests;
     /// Requests refused for key, bounds or rights.
     access_errors;
+    /// Requests refused for a reason of this side: the memory of the posted receive is gone.
+    operational_errors;
     /// "Receiver not ready" sent.
     rnr_sent;
     /// "Receiver not ready" taken in.

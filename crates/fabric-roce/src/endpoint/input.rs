@@ -124,8 +124,7 @@ impl Endpoint {
                 let served = if qp.is_reliable() {
                     qp.responder.serve(&request, &mut serving)
                 } else {
-                    qp.responder.serve_unreliable(&request, &mut serving);
-                    Ok(())
+                    qp.responder.serve_unreliable(&request, &mut serving)
                 };
                 self.landed = true;
                 // A queue pair that is its own peer breaks when it hears its own refusal, and so with the right status.

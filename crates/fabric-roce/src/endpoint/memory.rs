@@ -35,6 +35,17 @@ struct Key {
     access: Access,
     value: u32,
     live: bool,
+    /// The first key that was made for this place.
+    first: u32,
+}
+
+impl Key {
+    /// The next key for the place. None if that would be the first again: somebody may still hold it, so a place that has
+    /// had all its keys is never used again.
+    fn successor(&self) -> Option<u32> {
+        let next = self.value.wrapping_add(1 << INDEX_BITS);
+        (next != self.first).then_some(next)
+    }
 }
 
 /// All regions of one endpoint, and the keys to them.
@@ -45,7 +56,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The most keys, dead ones not counted.
+    /// The most keys at the same time, and of one place one after the other: so 2^32 from beginning to end, no two alike.
     pub const MAX_KEYS: usize = 1 << INDEX_BITS;
 
     /// Zeroed memory at a virtual address that peers name.
@@ -55,7 +66,7 @@ impl Memory {
         region
     }
 
-    /// The words of a region.
+    /// The words of a region; none if it was taken back.
     ///
     /// # Panics
     /// If there is no such region.
@@ -65,22 +76,34 @@ impl Memory {
         &self.regions[region.index()].words
     }
 
+    /// Takes memory back, at once: keys to it are dead, and it has no words any more. A receive that was posted for it cannot
+    /// be filled: the peer's SEND is refused with "remote operational error", and the queue pair breaks. So does one that
+    /// was to send from it, or to put an answer there. Nothing happens the second time.
+    ///
+    /// # Panics
+    /// If there is no such region.
+    pub fn deregister(&mut self, region: RegionId) {
+        self.regions[region.index()].words = Box::default();
+        self.keys.iter_mut().filter(|key| key.region == region).for_each(|key| key.live = false);
+    }
+
     /// Makes a key to a region for the queue pairs of a protection domain. `entropy` keeps keys of different lives of a
-    /// process apart. `None` if [`MAX_KEYS`](Memory::MAX_KEYS) are in use.
+    /// process apart. `None` if [`MAX_KEYS`](Memory::MAX_KEYS) are in use, or so many places have had all their keys.
     ///
     /// # Panics
     /// If there is no such region.
     pub fn grant(&mut self, region: RegionId, domain: ProtectionDomain, access: Access, entropy: u16) -> Option<u32> {
         assert!(region.index() < self.regions.len(), "{region:?} is not registered");
-        let dead = self.keys.iter().position(|key| !key.live);
-        let index = dead.unwrap_or(self.keys.len());
+        let free = |key: &Key| if key.live { None } else { Some((key.successor()?, key.first)) };
+        let again = self.keys.iter().position(|key| free(key).is_some());
+        let index = again.unwrap_or(self.keys.len());
         if index >= Memory::MAX_KEYS {
             return None;
         }
+        let fresh = u32::from(entropy) << INDEX_BITS | index as u32;
         // A place that is used again has another key each time.
-        let before = self.keys.get(index).map_or(u32::from(entropy), |key| (key.value >> INDEX_BITS) + 1);
-        let value = before << INDEX_BITS | index as u32;
-        let key = Key { region, domain, access, value, live: true };
+        let (value, first) = self.keys.get(index).and_then(free).unwrap_or((fresh, fresh));
+        let key = Key { region, domain, access, value, live: true, first };
         match self.keys.get_mut(index) {
             Some(place) => *place = key,
             None => self.keys.push(key),
@@ -238,5 +261,39 @@ mod tests {
         assert_ne!(fresh, key);
         assert_eq!(resolve(&memory, VA, key, 8, Right::Read), None, "the old key is dead");
         assert_eq!(resolve(&memory, VA, fresh, 8, Right::Write), None);
+    }
+
+    /// Somebody who kept a key for as long as it likes never finds it alive again.
+    #[test]
+    fn no_key_comes_twice() {
+        let mut memory = Memory::default();
+        let region = memory.register(8, VA);
+        let mut seen = std::collections::HashSet::new();
+        let first = memory.grant(region, DOMAIN, Access::Read, 0xfffe).unwrap();
+        seen.insert(first);
+        memory.revoke(first);
+        for n in 1..Memory::MAX_KEYS + 10 {
+            let key = memory.grant(region, DOMAIN, Access::Read, 0xfffe).unwrap();
+            assert!(seen.insert(key), "key {n} is {key:#x} again");
+            assert_eq!(key & INDEX, u32::from(n >= Memory::MAX_KEYS), "the next place only when one is spent");
+            assert_eq!(memory.resolve(DOMAIN, (VA, first), 8, Right::Read), None);
+            memory.revoke(key);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_is_reached_by_nobody() {
+        let mut memory = Memory::default();
+        let (region, other) = (memory.register(8, VA), memory.register(8, VA));
+        let [key, beside] = [region, other].map(|region| memory.grant(region, DOMAIN, Access::Atomic, 7).unwrap());
+        memory.deregister(region);
+        memory.deregister(region);
+        assert_eq!(memory.resolve(DOMAIN, (VA, key), 8, Right::Read), None);
+        assert!(memory.resolve(DOMAIN, (VA, beside), 8, Right::Atomic).is_some(), "the other is still there");
+        assert!(memory.words(region).is_empty() && !memory.contains(Span { region, offset: 0, bytes: 1 }));
+        assert_eq!(memory.bytes(), 64);
+        // A key that is made now opens nothing either.
+        let late = memory.grant(region, DOMAIN, Access::Atomic, 7).unwrap();
+        assert_eq!(memory.resolve(DOMAIN, (VA, late), 1, Right::Read), None);
     }
 }

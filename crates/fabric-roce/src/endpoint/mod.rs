@@ -16,6 +16,11 @@
 //!   CNP, one per queue pair and 50 µs.
 //! - **READs** longer than 32 packets are asked for in pieces of 32, each a READ of its own to the responder.
 //! - **Credits** are not counted: 31, "unlimited", is sent, and what the peer says is not looked at.
+//! - **Errors of the responder's own** (the memory of the receive that a SEND should fill is not registered any more) are
+//!   answered with "remote operational error" and break the queue pair, class A of the specification's table of responder
+//!   errors; on an unreliable connection nobody is told. A completion queue cannot overflow, and memory is never found
+//!   damaged, so there is no other such error. More READs and atomics at once than `max_dest_rd_atomic` are refused as
+//!   an invalid request.
 //! - **SEND with invalidate** is refused as an invalid request: no key of this endpoint may be invalidated by a peer.
 
 mod answers;
@@ -36,7 +41,7 @@ mod work;
 
 use std::collections::VecDeque;
 
-use stentor_fabric::{Completion, QpId};
+use stentor_fabric::{Completion, QpId, Status};
 
 pub use counters::Counters;
 pub use input::{Arrival, Check};
@@ -162,28 +167,28 @@ impl Endpoint {
         let reliable = qp.is_reliable();
         let before = completions.is_empty();
         let mut making = Making { now, reliable, path: &path, memory, out, counters, completions };
-        let mut broken = false;
-        let more = loop {
+        let made = loop {
             if making.out.room() == 0 {
-                break true;
+                break Ok(true);
             }
             match qp.responder.answer(qp.domain, &mut making) {
                 Ok(true) => continue,
                 Ok(false) => {}
-                Err(Broken) => {
-                    broken = true;
-                    break false;
-                }
+                Err(Broken) => break Err(Status::Flushed),
             }
-            if qp.state != State::ReadyToSend || !qp.requester.transmit(&mut making) {
-                break false;
+            if qp.state != State::ReadyToSend {
+                break Ok(false);
+            }
+            match qp.requester.transmit(&mut making) {
+                Ok(true) => {}
+                end => break end,
             }
         };
         self.landed |= before && !self.completions.is_empty();
-        if broken {
-            self.fail(index, stentor_fabric::Status::Flushed);
-        }
-        more
+        made.unwrap_or_else(|status| {
+            self.fail(index, status);
+            false
+        })
     }
 
     /// Time passes: timeouts and probes. Call it when [`next_deadline`](Endpoint::next_deadline) has come.
@@ -207,7 +212,7 @@ impl Endpoint {
     }
 
     /// A queue pair breaks: the oldest request gets the status, everything else is flushed.
-    fn fail(&mut self, index: usize, status: stentor_fabric::Status) {
+    fn fail(&mut self, index: usize, status: Status) {
         let qp = &mut self.qps[index];
         if qp.state == State::Error {
             return;

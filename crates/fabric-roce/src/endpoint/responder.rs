@@ -43,8 +43,29 @@ enum Current {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     Acknowledge { psn: Psn, syndrome: Syndrome, msn: u32 },
-    Atomic { psn: Psn, value: u64, msn: u32 },
+    Atomic(AtomicResult),
     Read(Reading),
+}
+
+impl Answer {
+    /// Whether it answers a READ or an atomic; and, if so, one that came before.
+    fn repeats(&self) -> Option<bool> {
+        match self {
+            Answer::Acknowledge { .. } => None,
+            Answer::Atomic(result) => Some(result.again),
+            Answer::Read(reading) => Some(reading.again),
+        }
+    }
+}
+
+/// What an atomic found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtomicResult {
+    pub(crate) psn: Psn,
+    pub(crate) value: u64,
+    pub(crate) msn: u32,
+    /// It was asked for again.
+    pub(crate) again: bool,
 }
 
 /// A READ that is being answered.
@@ -58,13 +79,15 @@ pub(crate) struct Reading {
     /// The packet that is made next, and how many there are.
     pub(crate) packet: u32,
     pub(crate) packets: u32,
+    /// It was asked for again.
+    pub(crate) again: bool,
 }
 
 /// What may be asked for again.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     Read(Reading),
-    Atomic { psn: Psn, value: u64, msn: u32 },
+    Atomic(AtomicResult),
 }
 
 #[derive(Debug)]
@@ -103,13 +126,17 @@ pub(crate) struct Serving<'a> {
     pub(crate) completions: &'a mut CompletionQueue,
 }
 
-/// Why a request is not carried out.
+/// Why a request is not carried out: classes B, C and A of the InfiniBand specification's table "responder error behavior".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
+    /// No receive is posted: the requester waits and tries again.
     NotReady,
+    /// The request is wrong in itself.
     Invalid,
+    /// Key, bounds or rights.
     Access,
-    Overload,
+    /// The request is right, and this side cannot carry it out: what was posted for it cannot be used.
+    Operational,
 }
 
 type Served<R = ()> = Result<R, Refusal>;
@@ -186,10 +213,6 @@ impl Responder {
                 self.refuse(Syndrome::RnrNak(serving.path.min_rnr_timer));
                 Ok(())
             }
-            Err(Refusal::Overload) => {
-                serving.counters.overload += 1;
-                Ok(())
-            }
             Err(Refusal::Invalid) => {
                 serving.counters.invalid_requests += 1;
                 self.refuse(Syndrome::Nak(NakCode::InvalidRequest));
@@ -198,6 +221,11 @@ impl Responder {
             Err(Refusal::Access) => {
                 serving.counters.access_errors += 1;
                 self.refuse(Syndrome::Nak(NakCode::RemoteAccess));
+                Err(Broken)
+            }
+            Err(Refusal::Operational) => {
+                serving.counters.operational_errors += 1;
+                self.refuse(Syndrome::Nak(NakCode::RemoteOperational));
                 Err(Broken)
             }
         }
@@ -267,11 +295,18 @@ impl Responder {
             _ => return Err(Refusal::Invalid),
         };
         let bytes = request.payload.len() as u32;
-        if bytes > receive.span.bytes - filled {
+        let unusable = if bytes > receive.span.bytes - filled {
+            Some((Status::LocalLength, Refusal::Invalid))
+        } else if bytes > 0 && !serving.memory.contains(receive.span) {
+            Some((Status::LocalProtection, Refusal::Operational))
+        } else {
+            None
+        };
+        if let Some((status, refusal)) = unusable {
             self.current = Current::Nothing;
-            let completion = received(self.qp, receive.id, Opcode::Recv, Status::LocalLength, (0, None));
+            let completion = received(self.qp, receive.id, Opcode::Recv, status, (0, None));
             serving.completions.receive(completion, true);
-            return Err(Refusal::Invalid);
+            return Err(refusal);
         }
         if bytes > 0 {
             serving.memory.store(receive.span.region, receive.span.offset + u64::from(filled), request.payload);
@@ -335,8 +370,16 @@ impl Responder {
         Ok(())
     }
 
+    /// Whether so many READs and atomics wait for their answers that the requester should not ask for another: a requester
+    /// that keeps to what was agreed has at most one fewer when it asks for a new one.
+    fn is_busy(&self, serving: &Serving<'_>) -> bool {
+        let new = self.answers.iter().filter(|answer| answer.repeats() == Some(false));
+        new.count() >= usize::from(serving.path.max_dest_rd_atomic)
+    }
+
+    /// The same for those that are asked for again, where nothing was agreed: they are dropped.
     fn is_overloaded(&self, serving: &Serving<'_>) -> bool {
-        let waiting = self.answers.iter().filter(|answer| !matches!(answer, Answer::Acknowledge { .. })).count();
+        let waiting = self.answers.iter().filter(|answer| answer.repeats().is_some()).count();
         waiting > 2 * usize::from(serving.path.max_dest_rd_atomic)
     }
 
@@ -348,13 +391,14 @@ impl Responder {
         if reth.bytes > 0 && serving.memory.resolve(serving.domain, source, reth.bytes, Right::Read).is_none() {
             return Err(Refusal::Access);
         }
-        if self.is_overloaded(serving) {
-            return Err(Refusal::Overload);
+        if self.is_busy(serving) {
+            return Err(Refusal::Invalid);
         }
         self.msn = (self.msn + 1) & 0xff_ffff;
         let packets = reth.bytes.div_ceil(serving.path.mtu.into()).max(1);
         let Reth { va, rkey, bytes } = reth;
-        let reading = Reading { first: self.expected, va, rkey, bytes, msn: self.msn, packet: 0, packets };
+        let reading =
+            Reading { first: self.expected, va, rkey, bytes, msn: self.msn, packet: 0, packets, again: false };
         self.keep(Kept::Read(reading), serving);
         self.answers.push_back(Answer::Read(reading));
         Ok(packets)
@@ -366,8 +410,8 @@ impl Responder {
         }
         let span = serving.memory.resolve(serving.domain, (atomic.va, atomic.rkey), 8, Right::Atomic);
         let word = serving.memory.word(span.ok_or(Refusal::Access)?);
-        if self.is_overloaded(serving) {
-            return Err(Refusal::Overload);
+        if self.is_busy(serving) {
+            return Err(Refusal::Invalid);
         }
         let value = if compares {
             let swapped = word.compare_exchange(atomic.compare, atomic.swap_add, Ordering::Relaxed, Ordering::Relaxed);
@@ -376,9 +420,9 @@ impl Responder {
             word.fetch_add(atomic.swap_add, Ordering::Relaxed)
         };
         self.msn = (self.msn + 1) & 0xff_ffff;
-        let (psn, msn) = (self.expected, self.msn);
-        self.keep(Kept::Atomic { psn, value, msn }, serving);
-        self.answers.push_back(Answer::Atomic { psn, value, msn });
+        let result = AtomicResult { psn: self.expected, value, msn: self.msn, again: false };
+        self.keep(Kept::Atomic(result), serving);
+        self.answers.push_back(Answer::Atomic(result));
         Ok(())
     }
 
@@ -400,7 +444,9 @@ impl Responder {
             }
             Headers::ReadRequest(reth) => self.kept.iter().find_map(|kept| part(kept, psn, reth, serving.path.mtu)),
             Headers::CompareSwap(_) | Headers::FetchAdd(_) => self.kept.iter().find_map(|kept| match *kept {
-                Kept::Atomic { psn: first, value, msn } if first == psn => Some(Answer::Atomic { psn, value, msn }),
+                Kept::Atomic(result) if result.psn == psn => {
+                    Some(Answer::Atomic(AtomicResult { again: true, ..result }))
+                }
                 _ => None,
             }),
             _ => None,
@@ -417,13 +463,14 @@ impl Responder {
         self.answers.push_back(again);
     }
 
-    /// A packet on an unreliable connection: whatever is wrong with it or before it is dropped without a word.
-    pub(crate) fn serve_unreliable(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) {
-        let Headers::Uc(message) = request.headers else { return };
+    /// A packet on an unreliable connection: whatever is wrong with it or before it is dropped without a word. What is wrong
+    /// on this side breaks the queue pair here as well.
+    pub(crate) fn serve_unreliable(&mut self, request: &Request<'_>, serving: &mut Serving<'_>) -> Result<(), Broken> {
+        let Headers::Uc(message) = request.headers else { return Ok(()) };
         let ahead = request.psn.distance(self.expected);
         if ahead < 0 {
             serving.counters.duplicates += 1;
-            return;
+            return Ok(());
         }
         if ahead > 0 {
             self.tear();
@@ -435,19 +482,20 @@ impl Responder {
             self.current = Current::Nothing;
         } else if matches!(self.current, Current::Torn) {
             serving.counters.out_of_order += 1;
-            return;
+            return Ok(());
         }
-        match self.message(message, request, serving) {
-            Ok(()) => {}
-            Err(refusal) => {
-                match refusal {
-                    Refusal::Access => serving.counters.access_errors += 1,
-                    Refusal::NotReady => serving.counters.no_receive += 1,
-                    _ => serving.counters.invalid_requests += 1,
-                }
-                self.tear();
+        let Err(refusal) = self.message(message, request, serving) else { return Ok(()) };
+        self.tear();
+        match refusal {
+            Refusal::Access => serving.counters.access_errors += 1,
+            Refusal::NotReady => serving.counters.no_receive += 1,
+            Refusal::Invalid => serving.counters.invalid_requests += 1,
+            Refusal::Operational => {
+                serving.counters.operational_errors += 1;
+                return Err(Broken);
             }
         }
+        Ok(())
     }
 
     /// Gives up the message that is coming in; its receive is used by the next one.
@@ -471,7 +519,8 @@ fn part(kept: &Kept, psn: Psn, reth: Reth, mtu: u16) -> Option<Answer> {
         && reth.rkey == read.rkey
         && reth.bytes <= read.bytes - offset.min(read.bytes);
     let packets = reth.bytes.div_ceil(mtu.into()).max(1);
-    inside.then_some(Answer::Read(Reading { first: psn, va: reth.va, bytes: reth.bytes, packet: 0, packets, ..read }))
+    let (va, bytes) = (reth.va, reth.bytes);
+    inside.then_some(Answer::Read(Reading { first: psn, va, bytes, packet: 0, packets, again: true, ..read }))
 }
 
 fn shape(message: Message) -> (Position, Option<u32>) {

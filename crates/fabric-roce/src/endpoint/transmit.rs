@@ -1,5 +1,6 @@
 //! Making a requester's packets.
 
+use stentor_fabric::Status;
 use stentor_wire::{AtomicEth, Bth, Headers, Message, Position, Psn, Repr, Reth};
 
 use super::completions::CompletionQueue;
@@ -21,25 +22,29 @@ pub(crate) struct Making<'a> {
 }
 
 impl Requester {
-    /// Makes the next packet, if there is one and it may go. `out` has room.
-    pub(crate) fn transmit(&mut self, making: &mut Making<'_>) -> bool {
+    /// Makes the next packet, if there is one and it may go. `out` has room. An error breaks the queue pair.
+    pub(crate) fn transmit(&mut self, making: &mut Making<'_>) -> Result<bool, Status> {
         if self.timers.rnr.is_some() {
-            return false;
+            return Ok(false);
         }
         if std::mem::take(&mut self.timers.probing) && self.probe(making) {
-            return true;
+            return Ok(true);
         }
-        let Some(wqe) = self.at(self.cursor.number).copied() else { return false };
+        let Some(wqe) = self.at(self.cursor.number).copied() else { return Ok(false) };
+        if !is_there(&wqe, making.memory) {
+            // What was posted before ends first, as it may.
+            return if self.cursor.number == self.head { Err(Status::LocalProtection) } else { Ok(false) };
+        }
         let packet = self.cursor.packet;
         let psn = wqe.first.plus(packet);
         if !making.reliable {
             self.make(making, &wqe, packet, false);
             self.step(making, &wqe, 1);
-            return true;
+            return Ok(true);
         }
         let ahead = psn.distance(self.una) as u32;
         if ahead >= self.window || wqe.wants_answer() && self.asked >= self.sending.max_rd_atomic.into() {
-            return false;
+            return Ok(false);
         }
         let packets = if wqe.kind == Kind::Read { piece(&wqe, packet) } else { 1 };
         let ends = packet + packets >= wqe.packets;
@@ -59,7 +64,7 @@ impl Requester {
             self.timers.retry = timeout.map(|timeout| making.now + timeout);
         }
         self.timers.probe = Some(making.now + self.timers.patience);
-        true
+        Ok(true)
     }
 
     /// Moves on by some packets of a work request.
@@ -87,7 +92,9 @@ impl Requester {
             }
             Cursor { number, packet } => Cursor { number, packet: packet - 1 },
         };
-        let Some(wqe) = self.at(before.number).copied() else { return false };
+        let Some(wqe) = self.at(before.number).copied().filter(|wqe| is_there(wqe, making.memory)) else {
+            return false;
+        };
         let packet = if wqe.wants_answer() { wqe.answered } else { before.packet };
         self.make(making, &wqe, packet, true);
         making.out.again();
@@ -140,6 +147,14 @@ impl Requester {
     pub(crate) fn go_back(&mut self, psn: Psn) {
         self.seek(psn);
         (self.recovering, self.asked, self.timers.timed) = (true, 0, None);
+    }
+}
+
+/// Whether the memory that a work request sends from, or has its answer put to, is still registered.
+fn is_there(wqe: &Wqe, memory: &Memory) -> bool {
+    match wqe.place {
+        Place::Local(span) => span.bytes == 0 || memory.contains(span),
+        Place::Inline(_) => true,
     }
 }
 

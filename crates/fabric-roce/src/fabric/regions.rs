@@ -68,7 +68,10 @@ impl RoceFabric {
         }
         let entropy = u16::from_be_bytes(nonce());
         let key = self.endpoint.memory_mut().grant(region, domain(peer), access, entropy);
-        let key = key.ok_or_else(|| AccessError::System { region, reason: "65536 keys are in use".to_owned() })?;
+        let key = key.ok_or_else(|| AccessError::System {
+            region,
+            reason: "all 65536 places for keys are in use or used up".to_owned(),
+        })?;
         self.regions[region.index()].granted.insert(peer, (access, key));
         self.announce_grant(region, peer);
         Ok(())
