@@ -43,7 +43,7 @@ fn load(peer: &Peer, span: Span) -> Vec<u8> {
 /// The kernel here cuts runs before they reach the guest, whose Soft-RoCE sees the identifications and checks the ICRC with
 /// them. Had it dropped what was cut, all but the first of each run would have been sent again.
 fn runs_were_taken(peer: &Peer) {
-    let (in_runs, again) = (peer.pump.port().in_runs(), peer.endpoint.counters().retransmitted);
+    let (in_runs, again) = (peer.pump.port().counters().in_runs, peer.endpoint.counters().retransmitted);
     println!("counters: {}; in runs: {in_runs}", peer.counters());
     assert!(in_runs >= 6 && again < in_runs / 2, "{again} of {in_runs} packets in runs were sent again");
 }

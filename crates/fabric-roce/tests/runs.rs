@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{Access, RegionId, Span};
-use stentor_fabric_roce::driver::{Envelope, Mode, Port};
+use stentor_fabric_roce::driver::{Envelope, Mode, Port, PortError};
 use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
-use stentor_fabric_roce::peer::{DOMAIN, Peer, PeerConfig};
+use stentor_fabric_roce::peer::{DOMAIN, Peer, PeerConfig, PeerError};
 use stentor_wire::{Bth, Headers, IpPacket, IpRepr, Message, Psn, Repr, Reth};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ fn everything_arrives_in_runs_and_captures_are_right() {
         connect(&mut a, &mut b);
         (1..=8).for_each(|salt| write(&mut a, &mut b, salt));
         assert_eq!(b.peer.endpoint.counters().bad_icrc, 0);
-        assert!(a.peer.pump.port().in_runs() > 8 * 10);
+        assert!(a.peer.pump.port().counters().in_runs > 8 * 10);
         for (half, file) in [&mut a, &mut b].into_iter().zip(&files) {
             half.peer.pump.pcap_mut().expect("captures").finish().expect("a disk");
             let captured = packets(file);
@@ -116,7 +116,7 @@ fn who_takes_no_runs_gets_none() {
     let (mut a, mut b) = (half(3, 1024, false, None), half(4, 1024, true, None));
     connect(&mut a, &mut b);
     write(&mut a, &mut b, 5);
-    assert_eq!((a.peer.pump.port().in_runs(), b.peer.endpoint.counters().bad_icrc), (0, 0));
+    assert_eq!((a.peer.pump.port().counters().in_runs, b.peer.endpoint.counters().bad_icrc), (0, 0));
     // b believes that a takes them, and learns otherwise; what is sent again goes by itself.
     write(&mut b, &mut a, 6);
     assert!(a.peer.endpoint.counters().bad_icrc > 0);
@@ -155,4 +155,46 @@ fn damage_in_a_run_is_noticed() {
     let words = b.peer.endpoint.memory().words(b.region);
     let landed: Vec<_> = (0..12).map(|n| words[n * 8].load(Ordering::Relaxed) as u8).collect();
     assert_eq!(landed, [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0]);
+}
+
+/// IPv6 has no identifications: every packet of a run is sealed as it would be alone. A loopback device has one IPv6 address,
+/// so this is a peer of itself.
+#[test]
+fn runs_over_ipv6() {
+    let since = Instant::now();
+    let mut peer = loop {
+        let mut config = PeerConfig::new(std::net::Ipv6Addr::LOCALHOST.into());
+        (config.mode, config.runs) = (Some(Mode::Plain), true);
+        match Peer::open(config, 64) {
+            Ok(peer) => break peer,
+            Err(PeerError::Port(PortError::NotHere { .. })) => {
+                println!("not run: this host has no IPv6");
+                return;
+            }
+            // Another test run on this machine has the port.
+            Err(PeerError::Port(PortError::Taken { .. })) if since.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let memory = peer.endpoint.memory_mut();
+    let (source, target) = (memory.register(BYTES as usize / 8, 0), memory.register(BYTES as usize / 8, 0));
+    let rkey = memory.grant(target, DOMAIN, Access::Write, 1).expect("a key");
+    let itself = peer.destination();
+    peer.connect(&itself).expect("connects");
+    for salt in 1..=8_u64 {
+        for (n, word) in peer.endpoint.memory().words(source).iter().enumerate() {
+            word.store(salt.wrapping_mul(n as u64 + 1), Ordering::Relaxed);
+        }
+        let data = Data::Local(Span { region: source, offset: 0, bytes: BYTES });
+        let request = Request::Write { data, remote: Remote { va: 0, rkey }, imm: None };
+        peer.endpoint.post_send(peer.qp, &Work::signalled(salt, request)).expect("posts");
+        assert_eq!(peer.completion(PATIENCE).expect("success").id, salt);
+        for (n, word) in peer.endpoint.memory().words(target).iter().enumerate() {
+            assert_eq!(word.load(Ordering::Relaxed), salt.wrapping_mul(n as u64 + 1), "word {n}");
+        }
+    }
+    assert_eq!((peer.endpoint.counters().bad_icrc, peer.endpoint.counters().malformed), (0, 0));
+    assert!(peer.pump.port().counters().in_runs > 8 * 32, "{}", peer.counters());
 }

@@ -5,11 +5,12 @@ mod pcap;
 mod port;
 mod pump;
 mod runs;
+mod sender;
 mod sys;
 
 pub use inject::{Chances, Injector};
 pub use pcap::Pcap;
-pub use port::{Mode, Port, PortError, source_address};
+pub use port::{Mode, Port, PortCounters, PortError, source_address};
 pub use pump::Pump;
 /// The headers around what a [`Port`] sends.
 pub use stentor_wire::Envelope;

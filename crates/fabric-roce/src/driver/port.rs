@@ -7,15 +7,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use stentor_wire::{Envelope, IpPacket, IpRepr, UDP_PORT};
 use thiserror::Error;
 
-use super::runs::{Batch, Runs};
-use super::sys::{self, BATCH, Inbox, Name};
+use super::sender::Sender;
+use super::sys::{self, Inbox};
 use crate::endpoint::{Arrival, Check, Outbox};
 
 /// Source ports say nothing but which path to take; by convention they are the dynamic ports (Linux
 /// `rdma_flow_label_to_udp_sport`).
 const FIRST_SOURCE_PORT: u16 = 0xc000;
-/// What the kernel is asked to keep of what comes, bytes. It gives as much as `net.core.rmem_max` allows.
-const RECEIVE_BUFFER: i32 = 8 << 20;
+/// What the kernel is asked to keep of what comes, and of what goes, bytes. It gives as much as `net.core.rmem_max` and
+/// `wmem_max` allow.
+const BUFFER: i32 = 8 << 20;
 
 /// How packets are taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -71,17 +72,58 @@ pub struct Port {
     source_port: u16,
     mode: Mode,
     listening: OwnedFd,
-    sending: OwnedFd,
+    sender: Sender,
     raw: Option<OwnedFd>,
     inbox: Inbox,
-    names: Vec<Name>,
-    /// What sends runs, and who takes them.
-    runs: Option<(OwnedFd, Runs)>,
     takes_runs: bool,
-    /// Packets that the kernel did not take.
-    unsent: u64,
+}
+
+/// What the kernel did with packets, beside what an endpoint counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortCounters {
+    /// Packets that it did not take: lost, as on any network.
+    pub unsent: u64,
     /// Packets that it took as one with others.
-    in_runs: u64,
+    pub in_runs: u64,
+    /// Runs that it did not take. Their packets went one by one.
+    pub refused_runs: u64,
+    /// Times that it had no room: what was to go then went later, or is unsent.
+    pub full: u64,
+    /// Packets that came and that it had no room for. It tells with the next packet that it has room for, so that what was
+    /// dropped behind the last one is not in here; and counts up to 2^32 between two of those.
+    pub overflowed: u64,
+}
+
+impl PortCounters {
+    /// Names and values.
+    #[must_use]
+    pub fn list(&self) -> Vec<(&'static str, u64)> {
+        let PortCounters { unsent, in_runs, refused_runs, full, overflowed } = *self;
+        vec![
+            ("unsent", unsent),
+            ("in_runs", in_runs),
+            ("refused_runs", refused_runs),
+            ("full", full),
+            ("overflowed", overflowed),
+        ]
+    }
+}
+
+/// How much is taken in before the caller does something else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Budget {
+    pub(crate) packets: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Budget {
+    pub(crate) fn is_spent(&self) -> bool {
+        self.packets == 0 || self.bytes == 0
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        (self.packets, self.bytes) = (self.packets.saturating_sub(1), self.bytes.saturating_sub(bytes));
+    }
 }
 
 impl Port {
@@ -109,25 +151,15 @@ impl Port {
             // This socket only keeps the kernel from answering "port unreachable"; nobody reads it.
             sys::set(&listening, libc::SOL_SOCKET, libc::SO_RCVBUF, 0).map_err(failed("shrink a buffer"))?;
         } else {
-            enlarge(&listening);
+            enlarge(&listening, RECEIVING);
         }
+        // Not a reason to stop: then nobody counts what there was no room for.
+        let _ = sys::set(raw.as_ref().unwrap_or(&listening), libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
         let sending = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
+        enlarge(&sending, SENDING);
         let source_port = bind_some(&sending, address, entropy).map_err(failed("find a free source port"))?;
-        let (inbox, names) = (Inbox::new(false), Vec::with_capacity(BATCH));
-        Ok(Port {
-            address,
-            source_port,
-            mode,
-            listening,
-            sending,
-            raw,
-            inbox,
-            names,
-            runs: None,
-            takes_runs: false,
-            unsent: 0,
-            in_runs: 0,
-        })
+        let (inbox, sender) = (Inbox::new(false), Sender::new(sending));
+        Ok(Port { address, source_port, mode, listening, sender, raw, inbox, takes_runs: false })
     }
 
     /// The address.
@@ -144,16 +176,33 @@ impl Port {
         Envelope::plain(self.address, self.source_port, peer)
     }
 
-    /// Packets that the kernel did not take: lost, as on any network.
+    /// What the kernel did so far.
     #[must_use]
-    pub fn unsent(&self) -> u64 {
-        self.unsent
+    pub fn counters(&self) -> PortCounters {
+        let sent = self.sender.sent();
+        PortCounters {
+            unsent: sent.lost,
+            in_runs: sent.in_runs,
+            refused_runs: sent.refused_runs,
+            full: sent.full,
+            overflowed: self.inbox.overflowed(),
+        }
     }
 
-    /// Packets that the kernel took as one with others.
+    /// The next thing about sending that a person should know, said once of each place. At most 64 wait.
+    pub fn next_note(&mut self) -> Option<String> {
+        self.sender.next_note()
+    }
+
+    /// Whether the kernel had no room for what was last to be sent.
+    pub(crate) fn is_full(&self) -> bool {
+        self.sender.is_full()
+    }
+
+    /// Whether something was taken from the kernel that nobody has looked at yet: no descriptor tells of that.
     #[must_use]
-    pub fn in_runs(&self) -> u64 {
-        self.in_runs
+    pub fn holds_more(&self) -> bool {
+        self.inbox.holds_more()
     }
 
     /// What becomes readable when something comes.
@@ -170,9 +219,9 @@ impl Port {
     /// so, too, which cannot take it apart.
     pub fn enable_runs(&mut self) {
         if let Ok(cutting) = cutting(self.address, self.source_port) {
-            self.runs = Some((cutting, Runs::default()));
+            self.sender.cut_by(cutting);
         }
-        let takes = self.mode == Mode::Plain && self.runs.is_some();
+        let takes = self.mode == Mode::Plain && self.sender.cuts();
         if takes && sys::set(&self.listening, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok() {
             (self.inbox, self.takes_runs) = (Inbox::new(true), true);
         }
@@ -186,73 +235,47 @@ impl Port {
 
     /// Whether a peer takes packets with the identifications of a run.
     pub fn run_to(&mut self, peer: IpAddr, takes: bool) {
-        if let Some((_, runs)) = &mut self.runs {
-            runs.to(peer, takes);
-        }
+        self.sender.run_to(peer, takes);
     }
 
-    /// Sends a batch. What is sent again goes by itself, in case that somebody on the way has other ideas of identifications.
-    pub fn send(&mut self, out: &Outbox) {
-        self.send_each(out.told());
+    /// Sends what is in a batch from a place on. Returns how many packets are done; the kernel has no room for the rest now.
+    /// What is sent again goes by itself, in case that somebody on the way has other ideas of identifications.
+    pub(crate) fn send(&mut self, out: &Outbox, from: usize) -> usize {
+        self.sender.send(out.told().skip(from))
     }
 
-    /// Sends packets. What the kernel does not take is lost.
-    pub fn send_all<'a>(&mut self, packets: &(impl Iterator<Item = (&'a Envelope, &'a [u8])> + Clone)) {
-        self.send_each(packets.clone().map(|(envelope, bytes)| (envelope, bytes, false)));
-    }
-
-    fn send_each<'a>(&mut self, mut packets: impl Iterator<Item = (&'a Envelope, &'a [u8], bool)>) {
-        loop {
-            let mut batch = Batch::new();
-            self.names.clear();
-            while !batch.is_full()
-                && let Some(packet) = packets.next()
-            {
-                batch.add(packet, &mut self.names, self.runs.as_mut().map(|(_, runs)| runs));
-            }
-            if batch.runs().is_empty() {
-                return;
-            }
-            self.send_batch(&batch);
-        }
-    }
-
-    fn send_batch(&mut self, batch: &Batch<'_>) {
-        let (mut names, mut packets, mut runs) = (&self.names[..], batch.packets(), batch.runs());
-        while let [first, ..] = *runs {
-            let socket = match &self.runs {
-                Some((cutting, _)) if batch.has_runs() => cutting,
-                _ => &self.sending,
-            };
-            let done = match sys::send(socket, names, packets, runs) {
-                Ok(sent) => {
-                    let long = runs[..sent].iter().filter(|count| **count > 1);
-                    self.in_runs += long.sum::<usize>() as u64;
-                    sent.max(1)
-                }
-                Err(error) => {
-                    if let (Some((_, own)), true) = (&mut self.runs, first > 1 && cannot_be_cut(&error)) {
-                        own.refuse();
-                    }
-                    self.unsent += first as u64;
-                    1
-                }
-            };
-            let count = runs[..done].iter().sum();
-            (names, packets, runs) = (&names[count..], &packets[count..], &runs[done..]);
-        }
+    /// Sends packets. Returns how many are done, from the first on; the kernel has no room for the rest now.
+    pub fn send_all<'a>(&mut self, packets: &(impl Iterator<Item = (&'a Envelope, &'a [u8])> + Clone)) -> usize {
+        self.sender.send(packets.clone().map(|(envelope, bytes)| (envelope, bytes, false)))
     }
 
     /// Takes a batch in; returns how many datagrams came.
     ///
     /// # Errors
     /// What the system says.
-    pub fn receive(&mut self, mut take: impl FnMut(&Arrival<'_>)) -> io::Result<usize> {
-        let count = self.inbox.fill(self.raw.as_ref().unwrap_or(&self.listening))?;
-        for n in 0..count {
+    pub fn receive(&mut self, take: impl FnMut(&Arrival<'_>)) -> io::Result<usize> {
+        self.receive_within(&mut Budget { packets: usize::MAX, bytes: usize::MAX }, take)
+    }
+
+    /// The same, until a budget is spent; the datagram that spends it is taken whole. What is left of the batch comes first
+    /// the next time.
+    pub(crate) fn receive_within(
+        &mut self,
+        budget: &mut Budget,
+        mut take: impl FnMut(&Arrival<'_>),
+    ) -> io::Result<usize> {
+        if !self.inbox.holds_more() {
+            self.inbox.fill(self.raw.as_ref().unwrap_or(&self.listening))?;
+        }
+        let mut count = 0;
+        while !budget.is_spent()
+            && let Some(n) = self.inbox.next()
+        {
+            count += 1;
             let (from, mut packets, tos) = self.inbox.datagram(n);
             if self.raw.is_some() {
                 let Some(bytes) = packets.next() else { continue };
+                budget.spend(bytes.len());
                 match IpPacket::new_checked(bytes) {
                     Ok(packet) if packet.envelope.ip.destination() == self.address => take(&Arrival {
                         envelope: packet.envelope,
@@ -276,7 +299,10 @@ impl Port {
                 _ if self.takes_runs => Check::RunId,
                 _ => Check::Whole,
             };
-            packets.for_each(|transport| take(&Arrival { envelope, transport, check }));
+            packets.for_each(|transport| {
+                budget.spend(transport.len());
+                take(&Arrival { envelope, transport, check });
+            });
         }
         Ok(count)
     }
@@ -325,12 +351,8 @@ fn cutting(address: IpAddr, source_port: u16) -> io::Result<OwnedFd> {
     // 0 is "none": asks whether there is such an option.
     sys::set(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0)?;
     sys::bind(&fd, address, source_port)?;
+    enlarge(&fd, SENDING);
     Ok(fd)
-}
-
-/// Whether it is the run that the kernel does not take, not the moment.
-fn cannot_be_cut(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT))
 }
 
 fn raw(address: IpAddr) -> Result<OwnedFd, PortError> {
@@ -341,15 +363,19 @@ fn raw(address: IpAddr) -> Result<OwnedFd, PortError> {
     })?;
     sys::only_port(&fd, UDP_PORT).map_err(failed("filter a raw socket"))?;
     sys::bind(&fd, address, 0).map_err(failed("bind a raw socket"))?;
-    enlarge(&fd);
+    enlarge(&fd, RECEIVING);
     Ok(fd)
 }
 
-/// As large as allowed: with the privilege for it beyond the system's limit.
-fn enlarge(fd: &OwnedFd) {
-    if sys::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
-        // A smaller buffer loses more under load, which retransmissions mend.
-        let _ = sys::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
+/// The options for a buffer's size: beyond the system's limit, which takes a privilege, and within.
+const RECEIVING: [i32; 2] = [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF];
+const SENDING: [i32; 2] = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
+
+/// As large as allowed.
+fn enlarge(fd: &OwnedFd, [beyond, within]: [i32; 2]) {
+    if sys::set(fd, libc::SOL_SOCKET, beyond, BUFFER).is_err() {
+        // A smaller buffer loses more under load, which retransmissions mend, or makes senders wait.
+        let _ = sys::set(fd, libc::SOL_SOCKET, within, BUFFER);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Between sockets and endpoint: takes in, lets time pass, sends out.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -7,11 +8,14 @@ use stentor_wire::{Envelope, IpRepr, icrc};
 
 use super::inject::{Chances, Injector, Parcel};
 use super::pcap::Pcap;
-use super::port::Port;
+use super::port::{Budget, Port};
 use crate::endpoint::{Arrival, Check, Endpoint, Outbox};
 
-/// Batches that are taken in before something is sent.
-const ROUNDS: usize = 4;
+/// What is taken in before time passes and something is sent, so that a flood holds neither up: so much, and at most one
+/// datagram more.
+const INTAKE: Budget = Budget { packets: 256, bytes: 1 << 20 };
+/// How long what the kernel has no room for waits before it is tried again. There is no descriptor that tells for all ways.
+const FULL_PAUSE: Duration = Duration::from_micros(200);
 /// Packets of one batch that goes out.
 const OUTBOX: usize = 32;
 /// Batches that are sent before something is taken in.
@@ -22,17 +26,22 @@ const BURSTS: usize = 8;
 pub struct Pump {
     port: Port,
     out: Outbox,
+    /// How many of those are gone; the kernel had no room for the others.
+    gone: usize,
     begin: Instant,
     pcap: Option<Pcap>,
     /// What a bad network does to what goes and to what comes.
     injectors: Option<Box<[Injector; 2]>>,
+    /// What came out of a bad network and found no room.
+    due: VecDeque<Parcel>,
 }
 
 impl Pump {
     /// Over these sockets.
     #[must_use]
     pub fn new(port: Port) -> Pump {
-        Pump { port, out: Outbox::new(OUTBOX), begin: Instant::now(), pcap: None, injectors: None }
+        let (out, due) = (Outbox::new(OUTBOX), VecDeque::new());
+        Pump { port, out, gone: 0, begin: Instant::now(), pcap: None, injectors: None, due }
     }
 
     /// Writes everything that goes or comes to a capture.
@@ -67,8 +76,8 @@ impl Pump {
         &self.port
     }
 
-    /// The sockets, to change how they send.
-    pub(crate) fn port_mut(&mut self) -> &mut Port {
+    /// The sockets, to change how they send, and to ask what happened.
+    pub fn port_mut(&mut self) -> &mut Port {
         &mut self.port
     }
 
@@ -79,16 +88,16 @@ impl Pump {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// Takes in what is there; returns whether there was anything.
+    /// Takes in what is there, some hundreds of packets at most; returns whether there was anything.
     ///
     /// # Errors
     /// What the system says.
     pub fn receive(&mut self, endpoint: &mut Endpoint) -> io::Result<bool> {
-        let mut any = false;
-        for _ in 0..ROUNDS {
+        let (mut any, mut budget) = (false, INTAKE);
+        while !budget.is_spent() {
             let now = self.now();
             let Pump { port, pcap, injectors, .. } = self;
-            let count = port.receive(|arrival| {
+            let count = port.receive_within(&mut budget, |arrival| {
                 if let Some(pcap) = pcap {
                     pcap.write(&seen(arrival), arrival.transport);
                 }
@@ -117,6 +126,9 @@ impl Pump {
         if endpoint.next_deadline().is_some_and(|deadline| deadline <= now) {
             endpoint.tick(now);
         }
+        if !self.hand_over() {
+            return;
+        }
         for _ in 0..BURSTS {
             let more = endpoint.transmit(now, &mut self.out);
             if self.out.is_empty() {
@@ -126,28 +138,48 @@ impl Pump {
                 self.out.packets().for_each(|(envelope, bytes)| pcap.write(envelope, bytes));
             }
             match &mut self.injectors {
-                None => self.port.send(&self.out),
+                None => {}
                 Some(both) => {
                     for (envelope, bytes) in self.out.packets() {
                         let (envelope, transport) = (*envelope, bytes.to_vec());
                         both[0].push(now, Parcel { envelope, transport, check: Check::Whole });
                     }
+                    self.out.clear();
                 }
             }
-            self.out.clear();
-            if !more {
+            if !self.hand_over() || !more {
                 break;
             }
         }
         if let Some(both) = &mut self.injectors {
-            let due: Vec<_> = std::iter::from_fn(|| both[0].pop(now)).collect();
-            self.port.send_all(&due.iter().map(|parcel| (&parcel.envelope, &parcel.transport[..])));
+            self.due.extend(std::iter::from_fn(|| both[0].pop(now)));
+            let done = self.port.send_all(&self.due.iter().map(|parcel| (&parcel.envelope, &parcel.transport[..])));
+            self.due.drain(..done);
         }
+    }
+
+    /// Gives the kernel what is to go. False if it has no room for all of it.
+    fn hand_over(&mut self) -> bool {
+        if self.out.is_empty() {
+            return true;
+        }
+        self.gone += self.port.send(&self.out, self.gone);
+        if self.gone < self.out.packets().len() {
+            return false;
+        }
+        self.out.clear();
+        self.gone = 0;
+        true
     }
 
     /// How long nothing happens by the passing of time alone, at most `longest`.
     #[must_use]
     pub fn idle(&self, endpoint: &Endpoint, longest: Duration) -> Duration {
+        let longest = match &self.port {
+            port if port.holds_more() => Duration::ZERO,
+            port if port.is_full() => longest.min(FULL_PAUSE),
+            _ => longest,
+        };
         let held = self.injectors.iter().flat_map(|both| both.iter()).filter_map(Injector::next);
         let next = endpoint.next_deadline().into_iter().chain(held).min();
         next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(self.now())).min(longest))

@@ -1,7 +1,8 @@
 //! Packets to one place that go to the kernel as one buffer, which is cut again on its way out or not at all.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use stentor_wire::icrc::RunIds;
 use stentor_wire::{Envelope, ICRC_BYTES, IpRepr, UDP_PORT};
@@ -12,27 +13,38 @@ use super::sys::{BATCH, Name, Outgoing};
 const MOST_BYTES: usize = 65_000;
 
 /// Who takes runs, and how their packets differ.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Runs {
-    peers: HashSet<IpAddr>,
+    /// Those who do, and until when they get none because the kernel refused one.
+    peers: HashMap<IpAddr, Option<Instant>>,
     ids: RunIds,
-    refused: bool,
+    /// How long there are none after a refusal.
+    pause: Duration,
 }
 
 impl Runs {
+    pub(super) fn new(pause: Duration) -> Runs {
+        Runs { peers: HashMap::new(), ids: RunIds::default(), pause }
+    }
+
     /// Whether a peer takes them.
     pub(super) fn to(&mut self, peer: IpAddr, takes: bool) {
-        if takes && !self.refused {
-            self.peers.insert(peer);
+        if takes {
+            self.peers.entry(peer).or_insert(None);
         } else {
             self.peers.remove(&peer);
         }
     }
 
-    /// The kernel cannot cut a run for the way that it should go: from now on there are none.
-    pub(super) fn refuse(&mut self) {
-        self.peers.clear();
-        self.refused = true;
+    /// The kernel cannot cut a run for the way that it should go: for a while there are none to this peer.
+    pub(super) fn refuse(&mut self, peer: IpAddr) {
+        if let Some(until) = self.peers.get_mut(&peer) {
+            *until = Instant::now().checked_add(self.pause);
+        }
+    }
+
+    fn may_go(&self, peer: IpAddr) -> bool {
+        self.peers.get(&peer).is_some_and(|until| until.is_none_or(|until| Instant::now() >= until))
     }
 }
 
@@ -83,7 +95,7 @@ impl<'a> Batch<'a> {
         let place = self.run_count.wrapping_sub(1);
         let grows = open.is_some() && open == self.open && self.grows(place, bytes.len());
         // Only now: most packets have none before them, and the table costs more than the rest.
-        match runs.filter(|own| grows && own.peers.contains(&to)) {
+        match runs.filter(|own| grows && own.may_go(to)) {
             Some(own) => {
                 if let (IpRepr::V4(_), Some(icrc)) = (envelope.ip, bytes.last_chunk::<ICRC_BYTES>()) {
                     own.ids.fit(bytes.len());
@@ -120,11 +132,11 @@ mod tests {
 
     /// Packets of these lengths, to 10.9.0.x, which may go with others or not; how many are in each run.
     fn runs_of(packets: &[(u8, usize, bool)], refused: bool) -> Vec<usize> {
-        let mut runs = Runs::default();
+        let mut runs = Runs::new(Duration::from_secs(3600));
         runs.to(to(2).ip.destination(), true);
         runs.to(to(3).ip.destination(), true);
         if refused {
-            runs.refuse();
+            runs.refuse(to(2).ip.destination());
             runs.to(to(2).ip.destination(), true);
         }
         let bytes = vec![7; 5000];
@@ -148,12 +160,13 @@ mod tests {
         let again = (2, 40, true);
         assert_eq!(runs_of(&[one(2, 40), again, again, one(2, 40), one(2, 40)], false), [1, 1, 1, 2], "sent again");
         assert_eq!(runs_of(&[one(4, 40), one(4, 40)], false), [1, 1], "to who did not say that it takes them");
-        assert_eq!(runs_of(&[one(2, 40), one(2, 40)], true), [1, 1], "where the kernel cannot cut them");
+        let both = [one(2, 40), one(2, 40), one(3, 40), one(3, 40)];
+        assert_eq!(runs_of(&both, true), [1, 1, 2], "one by one where the kernel cannot cut them");
     }
 
     #[test]
     fn each_packet_of_a_run_is_sealed_for_its_own_identification() {
-        let mut runs = Runs::default();
+        let mut runs = Runs::new(Duration::ZERO);
         runs.to(to(2).ip.destination(), true);
         let mut envelope = to(2);
         let mut packets: Vec<_> = (0..4_u8).map(|n| vec![n; 60]).collect();

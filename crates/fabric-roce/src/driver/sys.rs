@@ -17,8 +17,10 @@ pub(crate) const BATCH: usize = 32;
 pub(crate) const ROOM: usize = stentor_wire::MAX_TRANSPORT_BYTES + 60 + 8;
 /// Room for a run that comes as one datagram: the longest payload of UDP, in whole pages.
 const RUN_ROOM: usize = 64 << 10;
-/// Room for the control messages that are asked for: the type of service, and the length of a packet of a run.
-const CONTROL: usize = 64;
+/// Room for the control messages that are asked for: the type of service, the length of a packet of a run, what overflowed.
+const CONTROL: usize = 96;
+/// `asm-generic/socket.h`; not in `libc`.
+pub(crate) const SO_RXQ_OVFL: c_int = 40;
 
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -160,6 +162,8 @@ pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs:
     let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; 2 * BATCH];
     let mut controls = [const { MaybeUninit::<Segment>::uninit() }; BATCH];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+    // Each place is reached from here, not through the array: borrowing that again would end what headers already name.
+    let place = vectors.as_mut_ptr().cast::<libc::iovec>();
     // The kernel only reads from what these name.
     let vector = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() };
     let (mut packet, mut used) = (0, 0);
@@ -175,21 +179,24 @@ pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs:
         let first = used;
         for Outgoing { bytes, icrc } in &packets[packet..packet + run] {
             let body = bytes.len() - icrc.map_or(0, |icrc| icrc.len());
-            vectors[used].write(vector(&bytes[..body]));
-            used += 1;
-            if let Some(icrc) = icrc {
-                vectors[used].write(vector(icrc));
+            let parts = [Some(vector(&bytes[..body])), icrc.as_ref().map(|icrc| vector(icrc))];
+            for part in parts.into_iter().flatten() {
+                assert!(used < 2 * BATCH);
+                // SAFETY: inside the array, which nobody else uses before the call.
+                unsafe { place.add(used).write(part) };
                 used += 1;
             }
         }
-        (msg_hdr.msg_iov, msg_hdr.msg_iovlen) = (vectors[first..].as_mut_ptr().cast(), (used - first) as _);
+        // SAFETY: `first` is at most the length of the array.
+        msg_hdr.msg_iov = unsafe { place.add(first) };
+        msg_hdr.msg_iovlen = (used - first) as _;
         header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
         packet += run;
     }
     let at = headers.as_mut_ptr().cast::<libc::mmsghdr>();
     // SAFETY: a header is written for each run; they point to vectors and control messages in this frame, written for each
     // packet and each long run, and to names and bytes that the caller's borrow keeps alive until the call has returned.
-    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), at, runs.len() as c_uint, libc::MSG_DONTWAIT) };
+    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), at, runs.len() as c_uint, libc::MSG_DONTWAIT as _) };
     check(sent).map(|sent| sent as usize)
 }
 
@@ -200,6 +207,15 @@ struct Taken {
     tos: u8,
     /// Length of the packets that it is a run of.
     segment: Option<usize>,
+}
+
+/// What control messages said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    tos: u8,
+    segment: Option<usize>,
+    /// Datagrams that the socket had no room for so far, modulo 2^32.
+    overflowed: Option<u32>,
 }
 
 /// Room for a batch of datagrams that come in.
@@ -213,6 +229,10 @@ pub(crate) struct Inbox {
     names: Vec<Name>,
     control: Vec<[u64; CONTROL / 8]>,
     taken: Vec<Taken>,
+    /// The first of those that nobody has looked at.
+    next: usize,
+    /// As the socket last said it, and all of it.
+    overflow: (u32, u64),
 }
 
 impl Inbox {
@@ -227,30 +247,53 @@ impl Inbox {
             names: vec![Name::new(Ipv4Addr::UNSPECIFIED.into(), 0); BATCH],
             control: vec![[0; CONTROL / 8]; BATCH],
             taken: Vec::with_capacity(BATCH),
+            next: 0,
+            overflow: (0, 0),
         }
+    }
+
+    /// Datagrams that came and that the socket had no room for, as far as it said so.
+    pub(crate) fn overflowed(&self) -> u64 {
+        self.overflow.1
+    }
+
+    /// Whether there are datagrams of the last batch that nobody has looked at.
+    pub(crate) fn holds_more(&self) -> bool {
+        self.next < self.taken.len()
+    }
+
+    /// The next of them.
+    pub(crate) fn next(&mut self) -> Option<usize> {
+        let next = Some(self.next).filter(|next| *next < self.taken.len());
+        self.next += usize::from(next.is_some());
+        next
     }
 
     /// Takes what is there, up to [`BATCH`] datagrams. Nothing there is 0.
     pub(crate) fn fill(&mut self, fd: &OwnedFd) -> io::Result<usize> {
         self.taken.clear();
+        self.next = 0;
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-        let places = self.buffer[self.first..].chunks_exact_mut(self.room);
-        for (n, room) in places.take(BATCH).enumerate() {
+        // Each place is borrowed once: borrowing all of them again would end what headers already name.
+        let rooms = self.buffer[self.first..].chunks_exact_mut(self.room);
+        let places = rooms.zip(&mut self.names).zip(&mut self.control);
+        for (((room, name), control), (vector, header)) in places.zip(vectors.iter_mut().zip(&mut headers)) {
             let iov_len = room.len();
-            let vector = vectors[n].write(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len });
+            let vector = vector.write(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len });
             // SAFETY: all zeroes is a valid `msghdr`.
             let mut msg_hdr: libc::msghdr = unsafe { zeroed() };
-            let name = &raw mut self.names[n].storage;
-            (msg_hdr.msg_name, msg_hdr.msg_namelen) = (name.cast(), size_of::<libc::sockaddr_storage>() as u32);
+            let name = &raw mut name.storage;
+            (msg_hdr.msg_name, msg_hdr.msg_namelen) = (name.cast(), size_of::<libc::sockaddr_storage>() as _);
             (msg_hdr.msg_iov, msg_hdr.msg_iovlen) = (vector, 1);
-            (msg_hdr.msg_control, msg_hdr.msg_controllen) = (self.control[n].as_mut_ptr().cast(), CONTROL);
-            headers[n].write(libc::mmsghdr { msg_hdr, msg_len: 0 });
+            (msg_hdr.msg_control, msg_hdr.msg_controllen) = (control.as_mut_ptr().cast(), CONTROL as _);
+            header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
         }
         let first = headers.as_mut_ptr().cast::<libc::mmsghdr>();
         // SAFETY: all `BATCH` headers are written; they point to vectors in this frame and to buffers, names and control
         // room of `self`, which nobody else touches meanwhile.
-        let got = unsafe { libc::recvmmsg(fd.as_raw_fd(), first, BATCH as c_uint, libc::MSG_DONTWAIT, null_mut()) };
+        let got =
+            unsafe { libc::recvmmsg(fd.as_raw_fd(), first, BATCH as c_uint, libc::MSG_DONTWAIT as _, null_mut()) };
         let got = match check(got) {
             Ok(got) => got as usize,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -260,8 +303,12 @@ impl Inbox {
         for header in &headers[..got] {
             // SAFETY: all headers were written above, and the kernel filled in the first `got`.
             let header = unsafe { header.assume_init_ref() };
-            let (tos, segment) = told(&header.msg_hdr);
+            let Told { tos, segment, overflowed } = told(&header.msg_hdr);
             self.taken.push(Taken { bytes: header.msg_len as usize, tos, segment });
+            if let Some(now) = overflowed {
+                let (before, all) = self.overflow;
+                self.overflow = (now, all + u64::from(now.wrapping_sub(before)));
+            }
         }
         Ok(got)
     }
@@ -276,26 +323,28 @@ impl Inbox {
     }
 }
 
-/// The type of service or traffic class among the control messages, 0 if it is not there; and how long the packets are that
-/// the kernel joined.
-fn told(header: &libc::msghdr) -> (u8, Option<usize>) {
-    let (mut tos, mut segment) = (0, None);
+/// The type of service or traffic class among the control messages, 0 if it is not there; how long the packets are that
+/// the kernel joined; and what overflowed.
+fn told(header: &libc::msghdr) -> Told {
+    let mut told = Told::default();
     // SAFETY: the kernel wrote well-formed control messages into the room that `header` names, and set their length; the
-    // macros stay inside. The data of these kinds is a byte or an int.
+    // macros stay inside. The data of these kinds is a byte or has four bytes.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
             let data = libc::CMSG_DATA(message);
             match ((*message).cmsg_level, (*message).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_TOS) => tos = *data,
-                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => tos = read_unaligned(data.cast::<c_int>()) as u8,
+                (libc::IPPROTO_IP, libc::IP_TOS) => told.tos = *data,
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => told.tos = read_unaligned(data.cast::<c_int>()) as u8,
+                (libc::SOL_SOCKET, SO_RXQ_OVFL) => told.overflowed = Some(read_unaligned(data.cast::<u32>())),
                 (libc::SOL_UDP, libc::UDP_GRO) => {
-                    segment = usize::try_from(read_unaligned(data.cast::<c_int>())).ok().filter(|bytes| *bytes > 0);
+                    told.segment =
+                        usize::try_from(read_unaligned(data.cast::<c_int>())).ok().filter(|bytes| *bytes > 0);
                 }
                 _ => {}
             }
             message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    (tos, segment)
+    told
 }

@@ -30,7 +30,7 @@ use stentor_fabric::{
 };
 use stentor_wire::PATH_MTUS;
 
-use crate::driver::{Pcap, Port, Pump};
+use crate::driver::{Pcap, Port, PortCounters, Pump};
 use crate::endpoint::{Counters, Endpoint};
 pub use config::{RoceConfig, StartError};
 use connect::Connection;
@@ -141,6 +141,18 @@ impl RoceFabric {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.endpoint.counters()
+    }
+
+    /// What the kernel did with packets.
+    #[must_use]
+    pub fn port_counters(&self) -> PortCounters {
+        self.pump.port().counters()
+    }
+
+    /// The next thing about sending that a person should know: runs or packets that the kernel did not take. Told once of
+    /// each place.
+    pub fn next_note(&mut self) -> Option<String> {
+        self.pump.port_mut().next_note()
     }
 
     /// Packets that the injectors lost, repeated, reordered and damaged.

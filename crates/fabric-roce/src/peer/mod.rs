@@ -237,10 +237,10 @@ impl Peer {
         Ok(())
     }
 
-    /// All counters that are not 0, in words.
+    /// All counters that are not 0, in words: the endpoint's, and what the kernel did.
     #[must_use]
     pub fn counters(&self) -> String {
-        let counted = self.endpoint.counters().list();
+        let counted = [self.endpoint.counters().list(), self.pump.port().counters().list()].concat();
         let counted = counted.iter().filter(|(_, value)| *value > 0);
         counted.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
     }

@@ -1,0 +1,123 @@
+//! More than there is time for: what is taken in at once has a bound, what had no room is counted, nothing else is lost.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use stentor_fabric_roce::driver::{Envelope, Mode, Port};
+use stentor_fabric_roce::peer::{Peer, PeerConfig};
+use stentor_wire::{Bth, Headers, Message, Psn, Repr, Reth};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What one intake takes at most: so many packets or bytes, and the rest of a datagram.
+const MOST_PACKETS: u64 = 256;
+const MOST_BYTES: u64 = 1 << 20;
+const DATAGRAM_BYTES: u64 = 64 << 10;
+const RUN: u64 = 15;
+
+/// An address that no other test has.
+fn address(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 213, (std::process::id() % 251) as u8, last)
+}
+
+fn peer(last: u8, runs: bool) -> Peer {
+    let config = PeerConfig { mode: Some(Mode::Plain), runs, ..PeerConfig::new(address(last).into()) };
+    Peer::open(config, 4).expect("sockets")
+}
+
+/// For nobody, but right.
+fn packet(envelope: &Envelope, payload_bytes: usize) -> Vec<u8> {
+    let reth = Reth { va: 0, rkey: 0, bytes: payload_bytes as u32 };
+    let headers = Headers::Rc(Message::WriteOnly(reth));
+    let repr = Repr { bth: Bth::new(1, Psn::new(0)), headers, payload_bytes };
+    let mut bytes = vec![0; repr.packet_bytes()];
+    repr.emit(&mut bytes).expect("room");
+    envelope.seal(&mut bytes);
+    bytes
+}
+
+/// Sends `count` packets from a port, as often as it takes.
+fn send(port: &mut Port, to: &Peer, count: usize, payload_bytes: usize) {
+    let envelope = port.envelope(to.destination().address).expect("one family");
+    let bytes = packet(&envelope, payload_bytes);
+    let mut done = 0;
+    while done < count {
+        let rest = std::iter::repeat_n((&envelope, &bytes[..]), count - done);
+        done += port.send_all(&rest);
+    }
+    assert_eq!(port.counters().unsent, 0);
+}
+
+/// Takes in until nothing comes; returns how many packets each intake had.
+fn drain(peer: &mut Peer) -> Vec<u64> {
+    let mut intakes = Vec::new();
+    let since = Instant::now();
+    loop {
+        let before = peer.endpoint.counters().received;
+        let any = peer.pump.receive(&mut peer.endpoint).expect("receives");
+        let came = peer.endpoint.counters().received - before;
+        assert_eq!(any, came > 0);
+        if !any {
+            return intakes;
+        }
+        intakes.push(came);
+        let longest = Duration::from_secs(1);
+        assert_eq!(peer.pump.idle(&peer.endpoint, longest).is_zero(), peer.pump.port().holds_more());
+        assert!(since.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn an_intake_has_a_bound_in_packets_and_in_bytes() {
+    let mut from = Port::open(address(1).into(), Mode::Plain, 1).expect("sockets");
+    from.enable_runs();
+    from.run_to(address(2).into(), true);
+    let mut to = peer(2, true);
+    assert!(to.pump.port().takes_runs(), "Linux 5.0 and later");
+    for (payload_bytes, count, most) in
+        [(64, 600, MOST_PACKETS + RUN), (4096, 400, (MOST_BYTES + DATAGRAM_BYTES) / 4096)]
+    {
+        let (before, lost) = (to.endpoint.counters().received, to.pump.port().counters().overflowed);
+        send(&mut from, &to, count, payload_bytes);
+        let mut intakes = drain(&mut to);
+        // The kernel says what it had no room for with the next packet.
+        send(&mut from, &to, 1, payload_bytes);
+        assert_eq!(drain(&mut to), [1]);
+        intakes.push(1);
+        let lost = to.pump.port().counters().overflowed - lost;
+        assert_eq!(to.endpoint.counters().received - before + lost, count as u64 + 1);
+        let largest = intakes.iter().max().copied().unwrap_or_default();
+        assert!(largest <= most, "{payload_bytes} bytes: {intakes:?}");
+        assert!(lost > 0 || intakes.len() > 2, "{payload_bytes} bytes: {intakes:?}");
+    }
+    assert!(from.counters().in_runs > 900);
+}
+
+/// Packets that the whole machine dropped before they were anybody's.
+fn dropped_on_the_way() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/softnet_stat").expect("Linux");
+    let dropped = text.lines().filter_map(|line| line.split_whitespace().nth(1));
+    dropped.map(|hex| u64::from_str_radix(hex, 16).expect("hexadecimal")).sum()
+}
+
+#[test]
+fn what_was_sent_is_what_was_counted_and_what_had_no_room() {
+    let mut from = Port::open(address(3).into(), Mode::Plain, 3).expect("sockets");
+    let mut to = peer(4, false);
+    let elsewhere = dropped_on_the_way();
+    let mut sent = 0;
+    // Nobody takes anything in meanwhile. With a privilege the buffer is larger.
+    while sent < 60_000 {
+        send(&mut from, &to, 1000, 64);
+        sent += 1000;
+    }
+    drain(&mut to);
+    send(&mut from, &to, 1, 64);
+    assert_eq!(drain(&mut to), [1]);
+    let (received, lost) = (to.endpoint.counters().received, to.pump.port().counters().overflowed);
+    let missing = sent + 1 - received - lost;
+    let elsewhere = dropped_on_the_way() - elsewhere;
+    println!("of {} packets {received} came, {lost} had no room", sent + 1);
+    assert!(missing <= elsewhere, "{missing} packets are missing, {elsewhere} were dropped on the way");
+    assert!(lost > 0 && received > 0);
+    assert_eq!(to.endpoint.counters().unknown_qp, received);
+}
