@@ -69,6 +69,7 @@ pub(crate) const MAP: &[Place] = &[
         on: &["stentor-fabric"],
         tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
+    Place { name: "stentor-channel", on: &["stentor-fabric"], tests_on: &["stentor-fabric-shm", "stentor-fabric-sim"] },
     Place { name: "stentor-election-zookeeper", on: &["stentor-election", "stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-election", on: &["stentor-fabric"], tests_on: &[] },
     Place {

@@ -24,7 +24,11 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "tests", what: "all tests of all crates", run: tests },
     Step { name: "tests-plants", what: "tests of the crates that have planted bugs, with them", run: tests_plants },
-    Step { name: "model", what: "every order of three messages, a leader change and a crash", run: model },
+    Step {
+        name: "model",
+        what: "every order of three messages, a leader change and a crash; of four messages of a channel",
+        run: model,
+    },
     Step {
         name: "campaign",
         what: "1000 simulated seeds: every property holds, every fault happens",
@@ -114,9 +118,10 @@ fn tests_plants(context: &Context) -> Result<Outcome> {
 
 /// Optimised, or it would take an hour.
 fn model(context: &Context) -> Result<Outcome> {
-    let mut command =
-        context.cargo(["test", "--profile", "release-tests", "-p", "stentor-multicast", "--test", "model"]);
-    run(command.args(["--", "that_take_minutes", "--nocapture"]).env("STENTOR_MODEL", "minutes"))?;
+    for (package, test) in [("stentor-multicast", "model"), ("stentor-channel", "pure")] {
+        let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
+        run(command.args(["--", "that_take_minutes", "--nocapture"]).env("STENTOR_MODEL", "minutes"))?;
+    }
     Ok(Outcome::Passed)
 }
 

@@ -33,6 +33,11 @@ pub(crate) struct Pure {
 /// The crates that are kept pure.
 pub(crate) const PURE: &[Pure] = &[
     Pure {
+        name: "stentor-channel",
+        linked: &["stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
+        no_std: false,
+    },
+    Pure {
         name: "stentor-election",
         linked: &["stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
         no_std: false,

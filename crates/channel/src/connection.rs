@@ -1,0 +1,468 @@
+//! One connection: both directions, credits, and its end. Pure.
+
+use std::collections::VecDeque;
+
+use stentor_fabric::{PostError, ProcessId, Status};
+
+use crate::command::{Notice, Op, Outcome, Recv, Send, Way, What};
+use crate::config::CONTROLS;
+use crate::control::{Controls, Snapshot};
+use crate::error::{PostErrorKind, Reason, Violation};
+use crate::inbound::{Inbound, Incoming, Piece};
+use crate::outbound::Outbound;
+use crate::{Cause, ChannelError, Config, Kind, Operation, Tag, WriteError, planted};
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// Messages go both ways, or may.
+    Open,
+    /// Nothing is posted any more; what the fabric has is on its way back.
+    Draining,
+    /// The fabric has given everything back.
+    Over,
+}
+
+/// One connection with one peer: a state machine that is told what completed, and says what to post.
+///
+/// Whoever drives it posts what [`next_recv`](Connection::next_recv) says before what
+/// [`next_send`](Connection::next_send) says: credits stand for receives that are posted.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Connection {
+    config: Config,
+    peer: ProcessId,
+    number: u32,
+    phase: Phase,
+    outbound: Outbound,
+    inbound: Inbound,
+    controls: Controls,
+    /// What was granted to the peer as far as it was told.
+    told: [u64; 2],
+    /// The other end has greeted.
+    is_known: bool,
+    finishing: bool,
+    discarding: bool,
+    /// Whether the peer was told that we finished.
+    said_finished: bool,
+    peer_finished: Option<[u64; 2]>,
+    said_last: bool,
+    peer_last: Option<u32>,
+    /// To be told to the peer before all is over.
+    gives_up: Option<Reason>,
+    /// Receives that the fabric has, by kind and place.
+    posted: [Box<[bool]>; 3],
+    /// Receives to ask back.
+    to_cancel: VecDeque<Op>,
+    sends_lent: u32,
+    recvs_lent: u32,
+    error: Option<ChannelError>,
+    to_tell: ToTell,
+}
+
+/// What the owner was not told yet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct ToTell {
+    opened: bool,
+    failed: bool,
+    closed: bool,
+}
+
+impl Connection {
+    /// One end of connection `number` with `peer`.
+    ///
+    /// # Panics
+    /// If [`Config::check`] would refuse the parameters.
+    #[must_use]
+    pub fn new(config: &Config, peer: ProcessId, number: u32) -> Self {
+        assert_eq!(config.check(), Ok(()), "parameters that were not checked");
+        let posted = |places: u32| vec![false; places as usize].into();
+        Connection {
+            config: *config,
+            peer,
+            number,
+            phase: Phase::Open,
+            outbound: Outbound::new(config),
+            inbound: Inbound::new(config),
+            controls: Controls::new(),
+            told: [0; 2],
+            is_known: false,
+            finishing: false,
+            discarding: false,
+            said_finished: false,
+            peer_finished: None,
+            said_last: false,
+            peer_last: None,
+            gives_up: None,
+            posted: [posted(config.lengths), posted(config.pieces), posted(CONTROLS)],
+            to_cancel: VecDeque::new(),
+            sends_lent: 0,
+            recvs_lent: 0,
+            error: None,
+            to_tell: ToTell::default(),
+        }
+    }
+
+    /// The other end.
+    #[must_use]
+    pub fn peer(&self) -> ProcessId {
+        self.peer
+    }
+
+    /// Its number between the two processes.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Its parameters.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Operations that the fabric has not given back.
+    #[must_use]
+    pub fn lent(&self) -> u32 {
+        self.sends_lent + self.recvs_lent
+    }
+
+    /// Whether it is over and everything is given back.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Why it failed, if it did.
+    #[must_use]
+    pub fn error(&self) -> Option<&ChannelError> {
+        self.error.as_ref()
+    }
+
+    fn tag(&self, kind: Kind, sequence: u32) -> Tag {
+        let connection = if planted!(self.config.plant, NoConnectionInTag) { 0 } else { self.number };
+        Tag { connection, kind, sequence }
+    }
+
+    /// Begins to write a message; returns its number on this connection, from 0. Its bytes are asked for by
+    /// [`next_send`](Connection::next_send), in their order.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn begin(&mut self, bytes: u64) -> Result<u64, WriteError> {
+        if self.phase != Phase::Open || self.finishing {
+            return Err(WriteError::Closed);
+        }
+        self.outbound.begin(bytes)
+    }
+
+    /// How much of the message that is being written was not handed over yet; `None` if there is none.
+    #[must_use]
+    pub fn left(&self) -> Option<u64> {
+        self.outbound.left()
+    }
+
+    /// The next receive to post.
+    pub fn next_recv(&mut self) -> Option<Recv> {
+        if self.phase != Phase::Open || self.said_last {
+            return None;
+        }
+        let (op, sequence) = match self.controls.next_recv() {
+            Some(op) => (op, 0),
+            None => self.inbound.next_recv()?,
+        };
+        self.posted[op.kind.index()][usize::from(op.place)] = true;
+        self.recvs_lent += 1;
+        Some(Recv { op, tag: self.tag(op.kind, sequence), any: op.kind != Kind::Payload })
+    }
+
+    /// The next message to send, if one may be sent.
+    pub fn next_send(&mut self) -> Option<Send> {
+        let (op, sequence, what) = match self.due() {
+            Some(snapshot) => {
+                let (op, sequence) = self.controls.take(&self.config);
+                (op, sequence, What::Control(snapshot.words(&self.config)))
+            }
+            None if self.phase == Phase::Open && self.is_known => self.outbound.next()?,
+            None => return None,
+        };
+        self.sends_lent += 1;
+        Some(Send { op, tag: self.tag(op.kind, sequence), what })
+    }
+
+    /// What the peer must be told now, if anything.
+    fn due(&mut self) -> Option<Snapshot> {
+        if !self.controls.has_room(self.gives_up.is_some()) || self.said_last {
+            return None;
+        }
+        if self.phase != Phase::Open {
+            let gave_up = self.gives_up.take()?;
+            return Some(Snapshot { gave_up: Some(gave_up), ..self.snapshot() });
+        }
+        let snapshot = self.snapshot();
+        let windows = [self.config.lengths_ahead(), self.config.pieces].map(u64::from);
+        let ready = (0..2).all(|which| self.inbound.granted()[which] >= windows[which]);
+        let first = self.controls.sent() == 0;
+        let all_came = self.peer_finished.is_some_and(|total| self.inbound.has_all(total));
+        let batch = |which: usize| (windows[which] / 2).max(1);
+        let credit = !all_came && (0..2).any(|which| snapshot.granted[which] - self.told[which] >= batch(which));
+        let finished = snapshot.finished.is_some() && !self.said_finished;
+        let last = snapshot.last.is_some();
+        if !(if first { ready } else { credit || finished || last || self.controls.owes_an_answer() }) {
+            return None;
+        }
+        self.told = snapshot.granted;
+        self.said_finished |= snapshot.finished.is_some();
+        self.said_last |= last;
+        Some(snapshot)
+    }
+
+    /// All there is to say.
+    fn snapshot(&self) -> Snapshot {
+        let finished = (self.finishing && self.outbound.is_staged()).then(|| self.outbound.sent());
+        // Nothing will be said after this: the peer has sent everything, so it needs no credits.
+        let all_came = self.peer_finished.is_some_and(|total| self.inbound.has_all(total));
+        let last = (self.is_known && finished.is_some() && all_came).then(|| self.controls.sent() as u32 + 1);
+        Snapshot { granted: self.inbound.granted(), finished, last, seen: self.controls.seen(), gave_up: None }
+    }
+
+    /// The next receive to ask back from the fabric. It still completes: given back, or used meanwhile.
+    pub fn next_cancel(&mut self) -> Option<Op> {
+        self.to_cancel.pop_front()
+    }
+
+    /// An operation is given back.
+    pub fn completed(&mut self, op: Op, outcome: &Outcome) {
+        match op.way {
+            Way::Send => self.sends_lent = self.sends_lent.saturating_sub(1),
+            Way::Recv => {
+                self.recvs_lent = self.recvs_lent.saturating_sub(1);
+                if let Some(posted) = self.posted[op.kind.index()].get_mut(usize::from(op.place)) {
+                    *posted = false;
+                }
+            }
+        }
+        if self.phase == Phase::Open {
+            let result = match outcome {
+                Outcome::Sent => self.sent(op),
+                Outcome::Received { sequence, bytes, words } => self.received(op, *sequence, *bytes, words),
+                Outcome::GivenBack => Ok(()),
+                Outcome::Failed(status) => self.failed(op, *status),
+            };
+            if let Err(cause) = result {
+                self.fail(self.operation(op), cause);
+            }
+        }
+        self.advance();
+    }
+
+    fn sent(&mut self, op: Op) -> Result<(), Violation> {
+        let known = match op.kind {
+            Kind::Control => self.controls.done(op.place),
+            kind => self.outbound.done(kind, op.place),
+        };
+        assert!(known || self.config.plant != crate::Plant::None, "{op:?} completed, and was not posted");
+        Ok(())
+    }
+
+    fn failed(&mut self, op: Op, status: Status) -> Result<(), Violation> {
+        if planted!(self.config.plant, ErrorDropped) {
+            return Ok(());
+        }
+        if planted!(self.config.plant, ErrorIsSuccess) {
+            return if op.way == Way::Send { self.sent(op) } else { Ok(()) };
+        }
+        Err(Cause::Fabric(status))
+    }
+
+    fn received(&mut self, op: Op, sequence: u32, size: u32, words: &[u64; 8]) -> Result<(), Violation> {
+        match op.kind {
+            Kind::Length => self.inbound.length(op.place, sequence, size, words[0])?,
+            Kind::Payload => self.inbound.payload(op.place, sequence, size)?,
+            Kind::Control => {
+                self.controls.came(&self.config, op.place, sequence, size)?;
+                self.heard(&Snapshot::read(words, &self.config)?)?;
+            }
+        }
+        let more = self.peer_finished.is_some_and(|total| self.inbound.has_more_than(total));
+        if more { Err(Cause::Nonsense("it sent more than it says")) } else { Ok(()) }
+    }
+
+    /// The peer said something; perhaps less than it said before.
+    fn heard(&mut self, snapshot: &Snapshot) -> Result<(), Violation> {
+        if let Some(reason) = snapshot.gave_up {
+            return Err(Cause::PeerGaveUp(reason));
+        }
+        self.to_tell.opened |= !self.is_known;
+        self.is_known = true;
+        self.controls.peer_saw(snapshot.seen)?;
+        if !self.outbound.grant(snapshot.granted) && self.config.plant == crate::Plant::None {
+            return Err(Cause::Nonsense("it grants more than its window"));
+        }
+        if let Some(total) = snapshot.finished {
+            if self.peer_finished.is_some_and(|before| before != total) {
+                return Err(Cause::Nonsense("it finished twice"));
+            }
+            self.peer_finished = Some(total);
+        }
+        self.peer_last = self.peer_last.or(snapshot.last);
+        Ok(())
+    }
+
+    fn operation(&self, op: Op) -> Operation {
+        match (op.kind, op.way) {
+            (Kind::Control, _) if !self.is_known => Operation::Open,
+            (Kind::Control, _) => Operation::Control,
+            (kind, Way::Send) => Operation::Write(self.outbound.message_at(kind, op.place)),
+            (_, Way::Recv) => Operation::Read(self.inbound.number()),
+        }
+    }
+
+    /// The message that is to be read next, once its length has arrived.
+    #[must_use]
+    pub fn incoming(&self) -> Option<Incoming> {
+        if self.phase == Phase::Open { self.inbound.incoming() } else { None }
+    }
+
+    /// The next part of it, once that has arrived. It stays where it is until [`consume`](Connection::consume).
+    pub fn piece(&mut self) -> Option<Piece> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        self.inbound.piece().unwrap_or_else(|cause| {
+            self.fail(Operation::Read(self.inbound.number()), cause);
+            None
+        })
+    }
+
+    /// The part was read: its memory takes what comes next.
+    pub fn consume(&mut self, piece: &Piece) {
+        if self.phase == Phase::Open {
+            self.inbound.consume(piece);
+            self.advance();
+        }
+    }
+
+    /// Whether the peer has finished and everything was read.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.peer_finished.is_some_and(|total| self.inbound.has_all(total)) && self.inbound.is_read()
+    }
+
+    /// Nothing more will be written; reading goes on. When both ends have finished and read, the connection closes.
+    ///
+    /// # Errors
+    /// [`WriteError::Busy`], if a message is handed over in part.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        if let Some(left) = self.left() {
+            return Err(WriteError::Busy { left });
+        }
+        self.finishing = true;
+        self.advance();
+        Ok(())
+    }
+
+    /// [`finish`](Connection::finish), and what comes is not read any more. Over when the peer has finished, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close(&mut self) -> Result<(), WriteError> {
+        self.finish()?;
+        self.discarding = true;
+        self.advance();
+        Ok(())
+    }
+
+    /// Gives the connection up at once, and says so to the peer. Over when the fabric has given everything back.
+    pub fn abort(&mut self) {
+        self.fail(Operation::Close, Cause::Aborted);
+        self.advance();
+    }
+
+    /// The fabric did not take an operation that this connection wanted to post.
+    pub fn refused(&mut self, op: Op, error: PostError) {
+        let operation = self.operation(op);
+        self.completed(op, &Outcome::GivenBack);
+        self.fail(operation, Cause::Refused(PostErrorKind(error)));
+        self.advance();
+    }
+
+    /// The fabric's connection is gone, and with it everything that was posted: all of it completed before this.
+    pub fn broken(&mut self) {
+        if !planted!(self.config.plant, ErrorDropped) && !planted!(self.config.plant, ErrorIsSuccess) {
+            let operation = if self.is_known { Operation::Control } else { Operation::Open };
+            self.fail(operation, Cause::Broken);
+        }
+        self.gives_up = None;
+        self.to_cancel.clear();
+        self.advance();
+    }
+
+    /// The first failure counts.
+    fn fail(&mut self, operation: Operation, cause: Cause) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.gives_up = match cause {
+            Cause::PeerGaveUp(_) | Cause::Broken => None,
+            Cause::Aborted => Some(Reason::Aborted),
+            _ => Some(Reason::Error),
+        };
+        self.error = Some(ChannelError { connection: self.number, peer: self.peer, operation, cause });
+        self.to_tell.failed = true;
+        self.drain();
+    }
+
+    /// Asks everything back.
+    fn drain(&mut self) {
+        self.phase = Phase::Draining;
+        for kind in Kind::ALL {
+            let posted = self.posted[kind.index()].iter().enumerate().filter(|(_, posted)| **posted);
+            let ops = posted.map(|(place, _)| Op { way: Way::Recv, kind, place: place as u16 });
+            self.to_cancel.extend(ops);
+        }
+    }
+
+    /// What follows from what happened.
+    fn advance(&mut self) {
+        if self.phase == Phase::Open && self.discarding {
+            while let Some(piece) = self.piece() {
+                self.inbound.consume(&piece);
+            }
+        }
+        if self.phase == Phase::Open && self.said_last {
+            // The peer's last message names how many there were: then nothing is under way in either direction.
+            let last = self.peer_last == Some(self.controls.arrived());
+            let idle = self.controls.is_idle() && self.sends_lent == 0;
+            if last && idle && self.inbound.is_read() {
+                self.drain();
+            }
+        }
+        let early = planted!(self.config.plant, CloseFreesEarly);
+        // Who gives up tries to say so; who cannot at once leaves it.
+        if self.phase == Phase::Draining && (self.lent() == 0 || early) && !self.may_still_say() {
+            self.phase = Phase::Over;
+            self.to_tell.closed = true;
+        }
+    }
+
+    fn may_still_say(&self) -> bool {
+        // Whom nobody has greeted has nothing to be told.
+        self.gives_up.is_some() && self.controls.sent() > 0 && !self.said_last && self.controls.has_room(true)
+    }
+
+    /// What the owner is to be told next.
+    pub fn next_notice(&mut self) -> Option<Notice> {
+        if std::mem::take(&mut self.to_tell.opened) {
+            return Some(Notice::Opened);
+        }
+        if self.error.is_none()
+            && let Some(number) = self.outbound.next_written()
+        {
+            return Some(Notice::Written(number));
+        }
+        if std::mem::take(&mut self.to_tell.failed) {
+            return self.error.map(Notice::Failed);
+        }
+        std::mem::take(&mut self.to_tell.closed).then_some(Notice::Closed)
+    }
+}

@@ -1,0 +1,246 @@
+//! One direction, at the end that reads: receives posted ahead, and what came put in order.
+
+use std::collections::VecDeque;
+
+use crate::command::{Op, Way};
+use crate::config::LENGTH_BYTES;
+use crate::error::Violation;
+use crate::sequence::{numbered, sequence_of};
+use crate::window::Window;
+use crate::{Cause, Config, Kind, Scheme, planted};
+
+/// A message that is about to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Incoming {
+    /// Its number on this connection, from 0.
+    pub number: u64,
+    /// Its length, bytes.
+    pub bytes: u64,
+}
+
+/// A part of the message that is being read, which has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Piece {
+    /// In which place it is.
+    pub op: Op,
+    /// Where it begins there, bytes.
+    pub at: u32,
+    /// How long it is.
+    pub bytes: u32,
+    /// Whether the message ends with it.
+    pub last: bool,
+}
+
+/// A length that has arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Length {
+    place: u16,
+    bytes: u64,
+}
+
+/// A message whose length and place among the pieces are known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Message {
+    place: u16,
+    bytes: u64,
+}
+
+/// The reading half of a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Inbound {
+    config: Config,
+    /// Places for lengths that no receive is posted for, in the order in which they became free.
+    free: VecDeque<u16>,
+    /// Receives posted for lengths and pieces, since the beginning.
+    posted: [u64; 2],
+    /// Lengths that arrived and are not the next one, by number modulo the size.
+    lengths: Box<[Option<Length>]>,
+    /// The number of the next length. With the notes' scheme, that of its first piece.
+    next_length: u64,
+    /// How many lengths and pieces arrived.
+    arrived: [u64; 2],
+    /// Messages in order whose lengths are known; the first is being read.
+    messages: VecDeque<Message>,
+    /// The number of the message that is being read.
+    number: u64,
+    /// How much of it was read, bytes.
+    offset: u64,
+    /// Pieces that were read.
+    read: u64,
+    pieces: Window,
+    /// The size of the piece in each place.
+    sizes: Box<[u32]>,
+}
+
+impl Inbound {
+    pub(crate) fn new(config: &Config) -> Self {
+        // With the notes' scheme lengths are numbered by pieces.
+        let table = (config.lengths.max(config.pieces) + 1) as usize;
+        Inbound {
+            config: *config,
+            free: (0..config.lengths_ahead() as u16).collect(),
+            posted: [0; 2],
+            lengths: vec![None; table].into(),
+            next_length: 0,
+            arrived: [0; 2],
+            messages: VecDeque::with_capacity(config.lengths as usize),
+            number: 0,
+            offset: 0,
+            read: 0,
+            pieces: Window::new(config.pieces),
+            sizes: vec![0; config.pieces as usize].into(),
+        }
+    }
+
+    /// The next receive to post: its place and sequence; for lengths any sequence will do.
+    pub(crate) fn next_recv(&mut self) -> Option<(Op, u32)> {
+        if let Some(place) = self.free.pop_front() {
+            self.posted[0] += 1;
+            return Some((Op { way: Way::Recv, kind: Kind::Length, place }, 0));
+        }
+        let number = self.posted[1];
+        if number == self.read + self.pieces.size() {
+            return None;
+        }
+        self.posted[1] += 1;
+        let place = self.pieces.place(number) as u16;
+        Some((Op { way: Way::Recv, kind: Kind::Payload, place }, sequence_of(&self.config, number)))
+    }
+
+    /// What the peer may send: the receives that were ever posted, for lengths and for pieces.
+    pub(crate) fn granted(&self) -> [u64; 2] {
+        if planted!(self.config.plant, CreditBeforeReceive) {
+            let early = self.posted[0] + self.free.len() as u64 + self.messages.len() as u64;
+            return [early, self.posted[1] + self.arrived[1] - self.read];
+        }
+        self.posted
+    }
+
+    /// A receive for a length completed.
+    pub(crate) fn length(&mut self, place: u16, sequence: u32, size: u32, bytes: u64) -> Result<(), Violation> {
+        let limit = self.config.message_bytes;
+        if bytes > limit {
+            return Err(Cause::TooLong { bytes, limit });
+        }
+        let inline = if self.config.is_inline(bytes) { bytes as u32 } else { 0 };
+        self.check_size("length", size, LENGTH_BYTES + inline)?;
+        let window = self.lengths.len() as u64;
+        let number = if planted!(self.config.plant, PostingOrder) {
+            let lengths = u64::from(self.config.lengths);
+            Some(self.next_length + (u64::from(place) + lengths - self.next_length % lengths) % lengths)
+        } else if planted!(self.config.plant, ArrivalOrder) {
+            (0..window)
+                .map(|ahead| self.next_length + ahead)
+                .find(|number| self.lengths[(number % window) as usize].is_none())
+        } else {
+            numbered(&self.config, sequence, self.next_length, window)
+        };
+        let wrong = Cause::Sequence {
+            kind: "length",
+            sequence,
+            expected: sequence_of(&self.config, self.next_length),
+            window: window as u32,
+        };
+        let number = number.ok_or(wrong)?;
+        let slot = &mut self.lengths[(number % window) as usize];
+        if slot.is_some() {
+            return Err(wrong);
+        }
+        *slot = Some(Length { place, bytes });
+        self.arrived[0] += 1;
+        self.sort();
+        Ok(())
+    }
+
+    /// Messages that are next become known.
+    fn sort(&mut self) {
+        loop {
+            let place = (self.next_length % self.lengths.len() as u64) as usize;
+            let Some(Length { place, bytes }) = self.lengths[place].take() else { return };
+            let by_pieces = self.config.scheme == Scheme::LengthPayload;
+            self.next_length += if by_pieces { self.config.pieces_of(bytes) } else { 1 };
+            self.messages.push_back(Message { place, bytes });
+        }
+    }
+
+    /// A receive for a piece completed.
+    pub(crate) fn payload(&mut self, place: u16, sequence: u32, size: u32) -> Result<(), Violation> {
+        let window = self.pieces.size();
+        let number = numbered(&self.config, sequence, self.read, window);
+        // The tag said exactly which; but memory is where the receive is.
+        let number = number.filter(|number| self.pieces.place(*number) == usize::from(place));
+        let fine = number.is_some_and(|number| number < self.posted[1] && self.pieces.mark(number));
+        if !fine {
+            let expected = sequence_of(&self.config, self.read);
+            return Err(Cause::Sequence { kind: "payload", sequence, expected, window: window as u32 });
+        }
+        self.sizes[usize::from(place)] = size;
+        self.arrived[1] += 1;
+        Ok(())
+    }
+
+    /// What a message of the fabric must measure. What is written remotely is padded to words.
+    fn check_size(&self, kind: &'static str, size: u32, expected: u32) -> Result<(), Violation> {
+        let padded = expected.next_multiple_of(8);
+        let fine = size == expected || self.config.scheme == Scheme::Counted && size == padded;
+        if fine { Ok(()) } else { Err(Cause::Size { kind, bytes: u64::from(size), expected: u64::from(expected) }) }
+    }
+
+    /// The message that is being read, once its length has arrived.
+    pub(crate) fn incoming(&self) -> Option<Incoming> {
+        self.messages.front().map(|message| Incoming { number: self.number, bytes: message.bytes })
+    }
+
+    /// How many messages were read.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next part of the message that is being read, if it has arrived.
+    pub(crate) fn piece(&self) -> Result<Option<Piece>, Violation> {
+        let Some(message) = self.messages.front() else { return Ok(None) };
+        if self.config.is_inline(message.bytes) {
+            let op = Op { way: Way::Recv, kind: Kind::Length, place: message.place };
+            return Ok(Some(Piece { op, at: LENGTH_BYTES, bytes: message.bytes as u32, last: true }));
+        }
+        if !self.pieces.is_done(self.read) {
+            return Ok(None);
+        }
+        let left = message.bytes - self.offset;
+        let bytes = left.min(u64::from(self.config.piece_bytes)) as u32;
+        let place = self.pieces.place(self.read);
+        self.check_size("payload", self.sizes[place], bytes)?;
+        let op = Op { way: Way::Recv, kind: Kind::Payload, place: place as u16 };
+        Ok(Some(Piece { op, at: 0, bytes, last: u64::from(bytes) == left }))
+    }
+
+    /// The part was read: its place takes the next one.
+    pub(crate) fn consume(&mut self, piece: &Piece) {
+        if piece.op.kind == Kind::Payload {
+            self.read += 1;
+            self.offset += u64::from(piece.bytes);
+        }
+        if piece.last {
+            if let Some(message) = self.messages.pop_front() {
+                self.free.push_back(message.place);
+            }
+            self.number += 1;
+            self.offset = 0;
+        }
+    }
+
+    /// Whether so many lengths and pieces arrived, and which is too many.
+    pub(crate) fn has_all(&self, total: [u64; 2]) -> bool {
+        self.arrived == total
+    }
+
+    /// Whether more arrived than the peer says it sent.
+    pub(crate) fn has_more_than(&self, total: [u64; 2]) -> bool {
+        self.arrived[0] > total[0] || self.arrived[1] > total[1]
+    }
+
+    /// Whether everything that arrived was read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.messages.is_empty()
+    }
+}

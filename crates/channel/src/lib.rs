@@ -1,0 +1,60 @@
+//! Ordered channel: messages from one process to another, in order, on fabrics whose completions come in any order.
+//!
+//! This is the protocol of the notes on EFA, with its gaps closed. [`Connection`] is one end of one connection, a pure
+//! state machine: no I/O, no clock, no randomness. It is told what completed, and says what to post; whose memory that
+//! is, and which fabric, is not its business.
+//!
+//! | notes | here |
+//! |---|---|
+//! | tag: `kLength`, `kPayload`, a message id of 32 bits | [`Tag`]: bits 63–34 connection, 33 payload, 32 length, 31–0 sequence. Connection 0 is the notes' own layout |
+//! | `post_send` of the length, then of the payload, `msg_id++` | [`Scheme::LengthPayload`], sent by [`Connection::next_send`] |
+//! | a receive of a length with the low 32 bits ignored | [`Connection::next_recv`]: several ahead; which message it is follows from the tag that completed, never from the order of posts |
+//! | then a receive of the payload with exactly that id | posted ahead, too, for the next ids: what arrives finds a receive |
+//! | mark the operation, call back from the front of `writeOperations_` | a window over numbers, marked in any order; [`Connection::next_notice`] and [`Connection::piece`] give what is complete from the front |
+//!
+//! A message that is longer than a piece takes as many ids as it has pieces, so lengths are numbered by pieces. With
+//! [`Scheme::Eager`] short messages go with their length, one message of the fabric instead of two, and lengths and
+//! pieces are numbered apart. [`Scheme::Counted`] is the same for fabrics without tags.
+//!
+//! # States and invariants
+//! A connection is *open*, then *draining*, then *over*. It drains when both ends have finished and read, when something
+//! fails, or when its owner gives up. While it drains nothing is posted and every receive is asked back; it is over when
+//! the fabric has given everything back, and not before (C4).
+//!
+//! 1. There is at most one operation of each way, kind and place with the fabric ([`Op`]); a place is written, or sent
+//!    from again, only when that one has completed.
+//! 2. What is in flight lies in a window of at most [`MAX_WINDOW`] numbers, so a sequence of 32 bits names one of them.
+//!    Numbers themselves never wrap.
+//! 3. `sent ≤ granted ≤ receives that the peer has posted`, for lengths, for pieces, and for control messages: nothing
+//!    that arrives waits for a receive (C3). The one message with which an end greets may, until the other end is open.
+//! 4. Every control message says all that its sender has to say, in cumulative numbers, so their order does not matter and
+//!    none is needed that a later one follows. An end sends at most [`CONTROLS`] that the peer has not said it saw.
+//! 5. Messages are handed over and written messages are reported from the front of their window only (C1, C2).
+//! 6. An end's last control message says how many there were, and is sent when the peer has finished and all of it has
+//!    arrived. Who has sent its own and has all of the peer's knows that nothing is under way in either direction: the
+//!    number can be used again at once. After a failure it cannot, until the queue pair has been reset.
+//!
+//! Invariant 2 makes the window a constant of the two ends, which refuse each other if they differ in any parameter.
+#![forbid(unsafe_code)]
+
+mod command;
+mod config;
+mod connection;
+mod control;
+mod error;
+mod inbound;
+mod outbound;
+mod plant;
+mod sequence;
+mod tag;
+mod window;
+
+pub use command::{Notice, Op, Outcome, Recv, Send, Way, What};
+pub use config::{CONTROL_BYTES, CONTROLS, Config, ConfigError, LENGTH_BYTES, MAX_MESSAGE_BYTES, MAX_WINDOW, Scheme};
+pub use connection::Connection;
+pub use control::VERSION;
+pub use error::{Cause, ChannelError, Operation, PostErrorKind, Reason, Refusal, WriteError};
+pub use inbound::{Incoming, Piece};
+pub use plant::Plant;
+pub(crate) use plant::planted;
+pub use tag::{Kind, MAX_CONNECTIONS, Tag};

@@ -1,0 +1,183 @@
+//! One direction, at the end that writes: messages become lengths and pieces, as far as credits and places reach.
+
+use std::collections::VecDeque;
+
+use crate::command::{Op, Way, What};
+use crate::sequence::sequence_of;
+use crate::window::Window;
+use crate::{Config, Kind, Scheme, WriteError, planted};
+
+/// A message that is being handed over.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Current {
+    bytes: u64,
+    /// How much of it was sent.
+    offset: u64,
+    /// Pieces that are left, once its length was sent.
+    pieces: Option<u64>,
+    /// Lengths and pieces before it.
+    from: [u64; 2],
+}
+
+/// A message that was handed over and is not reported as written.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Unfinished {
+    number: u64,
+    /// Lengths and pieces before it, and up to its end.
+    from: [u64; 2],
+    to: [u64; 2],
+}
+
+/// The writing half of a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Outbound {
+    config: Config,
+    /// Lengths and pieces that the peer has receives for, counted since the beginning.
+    granted: [u64; 2],
+    /// Lengths and pieces sent.
+    sent: [u64; 2],
+    /// Which of them the fabric is done with.
+    flights: [Window; 2],
+    current: Option<Current>,
+    accepted: u64,
+    unfinished: VecDeque<Unfinished>,
+}
+
+/// A length or a piece to send, and its sequence.
+pub(crate) type Staged = (Op, u32, What);
+
+impl Outbound {
+    pub(crate) fn new(config: &Config) -> Self {
+        let windows = [config.lengths, config.pieces];
+        Outbound {
+            config: *config,
+            granted: [0; 2],
+            sent: [0; 2],
+            flights: windows.map(Window::new),
+            current: None,
+            accepted: 0,
+            unfinished: VecDeque::with_capacity((config.lengths + config.pieces) as usize + 1),
+        }
+    }
+
+    /// The peer has receives for so many lengths and pieces. Says so again and again; what is older changes nothing.
+    /// False if it is more than the windows allow.
+    pub(crate) fn grant(&mut self, granted: [u64; 2]) -> bool {
+        let windows = [self.config.lengths, self.config.pieces].map(u64::from);
+        for which in 0..2 {
+            if granted[which] > self.sent[which] + windows[which] {
+                return false;
+            }
+            self.granted[which] = self.granted[which].max(granted[which]);
+        }
+        true
+    }
+
+    /// Begins a message; returns its number.
+    pub(crate) fn begin(&mut self, bytes: u64) -> Result<u64, WriteError> {
+        if let Some(current) = &self.current {
+            return Err(WriteError::Busy { left: current.bytes - current.offset });
+        }
+        let limit = self.config.message_bytes;
+        if bytes > limit {
+            return Err(WriteError::TooLong { bytes, limit });
+        }
+        self.current = Some(Current { bytes, offset: 0, pieces: None, from: self.sent });
+        self.accepted += 1;
+        Ok(self.accepted - 1)
+    }
+
+    /// Bytes of the message that is being handed over that were not sent yet; `None` if there is none.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.current.as_ref().map(|current| current.bytes - current.offset)
+    }
+
+    /// Lengths and pieces sent so far.
+    pub(crate) fn sent(&self) -> [u64; 2] {
+        self.sent
+    }
+
+    fn has_room(&self, kind: Kind) -> bool {
+        let which = kind.index();
+        let credit = self.sent[which] < self.granted[which] || planted!(self.config.plant, NoCredits);
+        credit && self.sent[which] < self.flights[which].done() + self.flights[which].size()
+    }
+
+    /// What is to be sent next, if it may be.
+    pub(crate) fn next(&mut self) -> Option<Staged> {
+        let current = self.current.as_ref()?;
+        let kind = if current.pieces.is_none() { Kind::Length } else { Kind::Payload };
+        if !self.has_room(kind) {
+            return None;
+        }
+        let config = self.config;
+        let current = self.current.as_mut()?;
+        let (number, what) = match &mut current.pieces {
+            None => {
+                let inline = if config.is_inline(current.bytes) { current.bytes as u32 } else { 0 };
+                current.offset += u64::from(inline);
+                current.pieces = Some(config.pieces_of(current.bytes));
+                // The notes have one id for a length and its payload.
+                let by_pieces = config.scheme == Scheme::LengthPayload;
+                let number = self.sent[if by_pieces { Kind::Payload } else { Kind::Length }.index()];
+                (number, What::Length { bytes: current.bytes, inline })
+            }
+            Some(pieces) => {
+                let offset = current.offset;
+                let bytes = (current.bytes - offset).min(u64::from(config.piece_bytes)) as u32;
+                current.offset += u64::from(bytes);
+                *pieces -= 1;
+                (self.sent[Kind::Payload.index()], What::Payload { offset, bytes })
+            }
+        };
+        let which = kind.index();
+        let place = self.flights[which].place(self.sent[which]) as u16;
+        self.sent[which] += 1;
+        self.finish();
+        Some((Op { way: Way::Send, kind, place }, sequence_of(&config, number), what))
+    }
+
+    /// If all of the message was handed over, it waits to be done.
+    fn finish(&mut self) {
+        if let Some(Current { pieces: Some(0), from, .. }) = self.current {
+            self.unfinished.push_back(Unfinished { number: self.accepted - 1, from, to: self.sent });
+            self.current = None;
+        }
+    }
+
+    /// The fabric is done with what was sent from this place. False if nothing was.
+    pub(crate) fn done(&mut self, kind: Kind, place: u16) -> bool {
+        let which = kind.index();
+        let number = self.flights[which].number_at(u64::from(place));
+        u64::from(place) < self.flights[which].size() && number < self.sent[which] && self.flights[which].mark(number)
+    }
+
+    /// Which message something that was sent from this place belongs to.
+    pub(crate) fn message_at(&self, kind: Kind, place: u16) -> u64 {
+        let which = kind.index();
+        let number = self.flights[which].number_at(u64::from(place));
+        let whose = self.unfinished.iter().find(|message| (message.from[which]..message.to[which]).contains(&number));
+        whose.map_or(self.accepted.saturating_sub(1), |message| message.number)
+    }
+
+    /// The next message that is written wholly, in the order of messages.
+    pub(crate) fn next_written(&mut self) -> Option<u64> {
+        let flights = &self.flights;
+        let whole = |message: &Unfinished| {
+            (0..2).all(|which| (message.from[which]..message.to[which]).all(|number| flights[which].is_done(number)))
+        };
+        if planted!(self.config.plant, CallbacksAsTheyCome) {
+            let place = self.unfinished.iter().position(whole)?;
+            return self.unfinished.remove(place).map(|message| message.number);
+        }
+        let first = self.unfinished.front()?;
+        let done = (0..2).all(|which| flights[which].done() >= first.to[which]);
+        debug_assert!(!done || whole(first));
+        if done { self.unfinished.pop_front().map(|message| message.number) } else { None }
+    }
+
+    /// Whether everything that was begun was handed over.
+    pub(crate) fn is_staged(&self) -> bool {
+        self.current.is_none()
+    }
+}

@@ -1,0 +1,8 @@
+//! The state machines alone: scripts, random runs, every run.
+
+mod exhaustive;
+mod pair;
+#[cfg(feature = "plants")]
+mod planted;
+mod random;
+mod script;

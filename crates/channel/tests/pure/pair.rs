@@ -1,0 +1,424 @@
+//! Two ends of a connection, and between them a fabric that does everything in any order that it may.
+
+use std::collections::BTreeMap;
+
+use stentor_channel::{Cause, ChannelError, Config, Connection, Kind, Notice, Op, Outcome, Tag, Way, What};
+use stentor_fabric::{ProcessId, Status};
+
+/// What is in a message of the fabric, or in a place of memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Content {
+    Length { message: u64, bytes: u64, inline: u32 },
+    Piece { message: u64, offset: u64, bytes: u32 },
+    Control([u64; 8]),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Posted {
+    op: Op,
+    tag: u64,
+    ignore: u64,
+}
+
+/// On its way to the other end. Its sender may hear that it is sent before it arrives or after.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Flying {
+    tag: u64,
+    content: Content,
+}
+
+/// One end, its application and its NIC.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct End {
+    pub(crate) connection: Connection,
+    posted: Vec<Posted>,
+    unexpected: Vec<Flying>,
+    /// What completed and was not told yet, to be told in any order.
+    completed: Vec<(Op, Outcome)>,
+    memory: BTreeMap<Op, Content>,
+    /// On the way from here.
+    flying: Vec<Flying>,
+    /// Lengths of the messages to write.
+    pub(crate) to_write: Vec<u64>,
+    begun: u64,
+    pub(crate) written: u64,
+    /// Messages read, and how much of the next.
+    pub(crate) read: u64,
+    offset: u64,
+    pub(crate) opened: bool,
+    pub(crate) failed: Option<ChannelError>,
+    pub(crate) closed: bool,
+    closing: bool,
+    /// The most messages that waited for a receive; greetings do not count.
+    pub(crate) most_unexpected: usize,
+}
+
+/// What may happen next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Action {
+    /// A message arrives at this end.
+    Arrive(usize, usize),
+    /// This end is told of a completion.
+    Tell(usize, usize),
+    /// The application reads a part.
+    Read(usize),
+    /// An operation fails at this end: its queue pair breaks, and the other.
+    Break(usize, usize),
+    /// The application gives up.
+    Abort(usize),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Pair {
+    pub(crate) ends: [End; 2],
+    /// Whether messages arrive in the order in which they were sent.
+    pub(crate) ordered: bool,
+    /// Whether control messages arrive and complete at once: to see every order of all others.
+    pub(crate) prompt_controls: bool,
+    /// Whether the applications read at once.
+    pub(crate) eager_readers: bool,
+    pub(crate) broken: bool,
+    /// What was found wrong.
+    pub(crate) wrong: Option<String>,
+    lengths: [Vec<u64>; 2],
+}
+
+impl Pair {
+    pub(crate) fn new(config: &Config, messages: [&[u64]; 2], ordered: bool) -> Pair {
+        Pair::of([*config; 2], messages, ordered)
+    }
+
+    pub(crate) fn of(configs: [Config; 2], messages: [&[u64]; 2], ordered: bool) -> Pair {
+        let end = |which: usize| End {
+            connection: Connection::new(&configs[which], ProcessId(1 - which as u16), 5),
+            posted: Vec::new(),
+            unexpected: Vec::new(),
+            completed: Vec::new(),
+            memory: BTreeMap::new(),
+            flying: Vec::new(),
+            to_write: messages[which].to_vec(),
+            begun: 0,
+            written: 0,
+            read: 0,
+            offset: 0,
+            opened: false,
+            failed: None,
+            closed: false,
+            closing: false,
+            most_unexpected: 0,
+        };
+        let lengths = messages.map(<[u64]>::to_vec);
+        let mut pair = Pair {
+            ends: [end(0), end(1)],
+            ordered,
+            prompt_controls: false,
+            eager_readers: false,
+            broken: false,
+            wrong: None,
+            lengths,
+        };
+        pair.drive(0);
+        pair.drive(1);
+        pair
+    }
+
+    fn complain(&mut self, what: String) {
+        self.wrong.get_or_insert(what);
+    }
+
+    /// Does at an end all that follows from what happened.
+    fn drive(&mut self, which: usize) {
+        loop {
+            let end = &mut self.ends[which];
+            let mut worked = false;
+            while let Some(op) = end.connection.next_cancel() {
+                if let Some(place) = end.posted.iter().position(|posted| posted.op == op) {
+                    end.posted.remove(place);
+                    end.completed.push((op, Outcome::GivenBack));
+                }
+            }
+            while let Some(recv) = end.connection.next_recv() {
+                worked = true;
+                let ignore = if recv.any { Tag::ANY_SEQUENCE } else { 0 };
+                end.post(Posted { op: recv.op, tag: recv.tag.bits(), ignore });
+            }
+            if end.connection.left().is_none() && !end.to_write.is_empty() && !end.closing {
+                let bytes = end.to_write[0];
+                if end.connection.begin(bytes).is_ok() {
+                    end.to_write.remove(0);
+                    end.begun += 1;
+                    worked = true;
+                }
+            }
+            worked |= self.send(which);
+            worked |= self.finish(which);
+            worked |= self.eager_readers && self.read(which);
+            self.listen(which);
+            if !worked {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, which: usize) -> bool {
+        let end = &mut self.ends[which];
+        if self.broken {
+            return false;
+        }
+        let Some(send) = end.connection.next_send() else { return false };
+        let message = end.begun.saturating_sub(1);
+        let content = match send.what {
+            What::Length { bytes, inline } => Content::Length { message, bytes, inline },
+            What::Payload { offset, bytes } => Content::Piece { message, offset, bytes },
+            What::Control(words) => Content::Control(words),
+        };
+        end.flying.push(Flying { tag: send.tag.bits(), content });
+        end.completed.push((send.op, Outcome::Sent));
+        true
+    }
+
+    /// Everything is written: close.
+    fn finish(&mut self, which: usize) -> bool {
+        let end = &mut self.ends[which];
+        let done = end.to_write.is_empty() && end.connection.left().is_none() && !end.closing;
+        if done && end.connection.finish().is_ok() {
+            end.closing = true;
+            return true;
+        }
+        false
+    }
+
+    fn listen(&mut self, which: usize) {
+        while let Some(notice) = self.ends[which].connection.next_notice() {
+            let end = &mut self.ends[which];
+            match notice {
+                Notice::Opened => end.opened = true,
+                Notice::Written(number) if number == end.written => end.written += 1,
+                Notice::Written(number) => {
+                    let expected = end.written;
+                    self.complain(format!("C2: message {number} was reported as written when {expected} was next"));
+                }
+                Notice::Failed(error) => end.failed = Some(error),
+                Notice::Closed => {
+                    let lent = end.posted.len() + end.completed.len();
+                    end.closed = true;
+                    if lent > 0 {
+                        self.complain(format!("C4: closed while the fabric has {lent} operations"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The application reads a part; whether there was one.
+    fn read(&mut self, which: usize) -> bool {
+        let (lengths, end) = (&self.lengths[1 - which], &mut self.ends[which]);
+        let Some(incoming) = end.connection.incoming() else { return false };
+        let Some(piece) = end.connection.piece() else { return false };
+        let expected_bytes = lengths.get(end.read as usize).copied();
+        let content = end.memory.get(&piece.op).copied();
+        let (number, offset) = (end.read, end.offset);
+        let fine = match content {
+            Some(Content::Length { message, bytes, inline }) => {
+                message == number && bytes == incoming.bytes && inline == piece.bytes && piece.last
+            }
+            Some(Content::Piece { message, offset: at, bytes }) => {
+                message == number && at == offset && bytes == piece.bytes
+            }
+            _ => false,
+        };
+        let whole = offset + u64::from(piece.bytes) == incoming.bytes;
+        if !fine || incoming.number != number || Some(incoming.bytes) != expected_bytes || whole != piece.last {
+            self.complain(format!("C1: read {content:?} as {incoming:?} from {offset}, message {number} is next"));
+            return false;
+        }
+        end.offset = if piece.last { 0 } else { offset + u64::from(piece.bytes) };
+        end.read += u64::from(piece.last);
+        end.connection.consume(&piece);
+        true
+    }
+
+    pub(crate) fn actions(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for which in 0..2 {
+            let coming = self.ends[1 - which].flying.len();
+            let coming = if self.ordered { coming.min(1) } else { coming };
+            actions.extend((0..coming).map(|place| Action::Arrive(which, place)));
+            // In which order unused receives are given back makes no difference to anything.
+            let completed = &self.ends[which].completed;
+            let back = completed.iter().position(|(_, outcome)| *outcome == Outcome::GivenBack);
+            let told = |place: &usize| completed[*place].1 != Outcome::GivenBack || back == Some(*place);
+            actions.extend((0..completed.len()).filter(told).map(|place| Action::Tell(which, place)));
+            let mut end = self.ends[which].connection.clone();
+            if !self.eager_readers && end.piece().is_some() {
+                actions.push(Action::Read(which));
+            }
+        }
+        actions
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        self.do_one(action);
+        while self.prompt_controls && self.wrong.is_none() {
+            let Some(action) = self.actions().into_iter().find(|action| self.is_about_controls(*action)) else {
+                return;
+            };
+            self.do_one(action);
+        }
+    }
+
+    fn is_about_controls(&self, action: Action) -> bool {
+        match action {
+            Action::Arrive(which, place) => {
+                matches!(self.ends[1 - which].flying[place].content, Content::Control(_))
+            }
+            Action::Tell(which, place) => {
+                let (op, outcome) = &self.ends[which].completed[place];
+                op.kind == Kind::Control || *outcome == Outcome::GivenBack
+            }
+            Action::Read(_) | Action::Break(..) | Action::Abort(_) => false,
+        }
+    }
+
+    fn do_one(&mut self, action: Action) {
+        match action {
+            Action::Arrive(which, place) => {
+                let flying = self.ends[1 - which].flying.remove(place);
+                self.ends[which].arrive(flying);
+                let end = &self.ends[which];
+                if end.most_unexpected > 0 {
+                    self.complain(format!("C3: {} messages wait for a receive", end.most_unexpected));
+                }
+            }
+            Action::Tell(which, place) => {
+                let (op, outcome) = self.ends[which].completed.remove(place);
+                self.ends[which].connection.completed(op, &outcome);
+                self.drive(which);
+            }
+            Action::Read(which) => {
+                self.read(which);
+                self.drive(which);
+            }
+            Action::Break(which, place) => self.break_at(which, place),
+            Action::Abort(which) => {
+                self.ends[which].connection.abort();
+                self.drive(which);
+            }
+        }
+    }
+
+    /// Both queue pairs break: everything that they have comes back, that of one operation with a reason of its own.
+    fn break_at(&mut self, which: usize, place: usize) {
+        self.broken = true;
+        for (here, end) in self.ends.iter_mut().enumerate() {
+            end.flying.clear();
+            end.unexpected.clear();
+            let posted = std::mem::take(&mut end.posted);
+            let mut ops: Vec<(Op, Outcome)> = std::mem::take(&mut end.completed);
+            // What was received is told, what was not is flushed.
+            let flushed = Outcome::Failed(Status::Flushed);
+            let sends = ops.iter_mut().filter(|(op, outcome)| op.way == Way::Send && *outcome == Outcome::Sent);
+            for (n, (_, outcome)) in sends.enumerate() {
+                *outcome = if here == which && n == place { Outcome::Failed(Status::RetryExceeded) } else { flushed };
+            }
+            ops.extend(posted.into_iter().map(|posted| (posted.op, flushed)));
+            end.completed = ops;
+        }
+    }
+
+    /// The fabric says that its connection is gone, after everything was told.
+    pub(crate) fn gone(&mut self) {
+        for which in 0..2 {
+            assert!(self.ends[which].completed.is_empty());
+            self.ends[which].connection.broken();
+            self.drive(which);
+        }
+    }
+
+    /// Forgets the order of what waits in no order, so that equal states are equal.
+    pub(crate) fn canonical(&mut self) {
+        for end in &mut self.ends {
+            end.completed.sort_by_key(|(op, _)| *op);
+            if !self.ordered {
+                end.flying.sort();
+            }
+        }
+    }
+
+    /// What is wrong with a pair to which nothing happens any more, if nothing failed.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        for (which, end) in self.ends.iter().enumerate() {
+            let (to_read, to_write) = (self.lengths[1 - which].len() as u64, self.lengths[which].len() as u64);
+            let done = end.read == to_read && end.written == to_write && end.closed && end.opened;
+            if !done || end.connection.lent() > 0 || end.failed.is_some() || !end.connection.has_ended() {
+                let End { read, written, closed, failed, .. } = end;
+                return Some(format!(
+                    "end {which} read {read} of {to_read}, wrote {written} of {to_write}, closed: {closed}, {failed:?}"
+                ));
+            }
+        }
+        None
+    }
+}
+
+impl End {
+    fn matches(posted: &Posted, tag: u64) -> bool {
+        (posted.tag ^ tag) & !posted.ignore == 0
+    }
+
+    fn arrive(&mut self, flying: Flying) {
+        match self.posted.iter().position(|posted| End::matches(posted, flying.tag)) {
+            Some(place) => {
+                let posted = self.posted.remove(place);
+                self.receive(posted.op, flying);
+            }
+            None => {
+                let greeting = !self.opened && matches!(flying.content, Content::Control(_));
+                self.unexpected.push(flying);
+                // What is on its way to an end that failed stays with the fabric.
+                let failed = self.connection.error().is_some();
+                if !greeting && !failed {
+                    self.most_unexpected = self.most_unexpected.max(self.unexpected.len());
+                }
+            }
+        }
+    }
+
+    fn post(&mut self, posted: Posted) {
+        match self.unexpected.iter().position(|flying| End::matches(&posted, flying.tag)) {
+            Some(place) => {
+                let flying = self.unexpected.remove(place);
+                self.receive(posted.op, flying);
+            }
+            None => self.posted.push(posted),
+        }
+    }
+
+    fn receive(&mut self, op: Op, flying: Flying) {
+        let tag = Tag::of(flying.tag).expect("a tag of ours");
+        let (bytes, words) = match flying.content {
+            Content::Length { bytes, inline, .. } => (8 + inline, [bytes, 0, 0, 0, 0, 0, 0, 0]),
+            Content::Piece { bytes, .. } => (bytes, [0; 8]),
+            Content::Control(words) => (64, words),
+        };
+        // Of pieces nobody looks at the words.
+        debug_assert!(tag.kind != Kind::Payload || words == [0; 8]);
+        self.memory.insert(op, flying.content);
+        self.completed.push((op, Outcome::Received { sequence: tag.sequence, bytes, words }));
+    }
+
+    /// Sends that may fail.
+    pub(crate) fn sends(&self) -> usize {
+        self.completed.iter().filter(|(op, _)| op.way == Way::Send).count()
+    }
+
+    /// Puts a message of the adversary's on its way from here.
+    pub(crate) fn forge(&mut self, tag: Tag, content: Content) {
+        self.flying.push(Flying { tag: tag.bits(), content });
+    }
+}
+
+/// The cause of a failure.
+pub(crate) fn cause(end: &End) -> Option<Cause> {
+    end.failed.map(|error| error.cause)
+}

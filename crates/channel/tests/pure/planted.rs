@@ -1,0 +1,89 @@
+//! Planted bugs, found by name: whatever the order, some order shows them.
+
+use stentor_channel::{Config, Plant, Scheme};
+
+use crate::exhaustive::{config, explore};
+use crate::pair::Pair;
+use crate::random::run;
+
+/// What random orders say about a planted bug: the first thing that is wrong with a run.
+fn found(plant: Plant, scheme: Scheme, config: Config, messages: [&[u64]; 2]) -> Option<String> {
+    (0..400_u64).find_map(|seed| {
+        let config = Config { plant, ..config };
+        let mut pair = Pair::new(&Config { scheme, ..config }.normal(), messages, false);
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let choices: Vec<u16> = (0..600)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 40) as u16
+            })
+            .collect();
+        run(&mut pair, &choices);
+        pair.wrong.clone().or_else(|| pair.unfinished())
+    })
+}
+
+fn finds(plant: Plant, expected: &str) {
+    let config = Config { lengths: 6, pieces: 6, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
+    let messages: [&[u64]; 2] = [&[0, 5, 8, 65, 7, 129, 200, 1, 2, 3, 0, 64], &[9, 10, 1]];
+    assert_eq!(found(Plant::None, Scheme::Eager, config, messages), None);
+    let found = found(plant, Scheme::Eager, config, messages).unwrap_or_else(|| panic!("{plant:?} is not found"));
+    assert!(found.starts_with(expected), "{plant:?}: {found}");
+}
+
+#[test]
+fn orders_that_are_assumed() {
+    finds(Plant::PostingOrder, "C1");
+    finds(Plant::ArrivalOrder, "C1");
+    finds(Plant::CallbacksAsTheyCome, "C2");
+}
+
+#[test]
+fn credits_that_are_not_kept() {
+    finds(Plant::NoCredits, "C3");
+    finds(Plant::CreditBeforeReceive, "C3");
+}
+
+#[test]
+fn an_end_that_does_not_wait() {
+    finds(Plant::CloseFreesEarly, "C4");
+}
+
+/// A sequence is taken for another one's: the connection fails, and nothing was wrong with the fabric.
+#[test]
+fn sequences_that_wrap_too_soon() {
+    finds(Plant::SequenceWraps, "end ");
+}
+
+#[test]
+fn the_search_of_all_orders_sees() {
+    for (plant, expected) in [(Plant::ArrivalOrder, "C1"), (Plant::CallbacksAsTheyCome, "C2")] {
+        let config = Config { plant, ..config(Scheme::Eager, 2, 2) };
+        let mut pair = Pair::new(&config, [&[0, 1], &[]], false);
+        pair.prompt_controls = true;
+        let wrong = explore(pair).expect_err("a planted bug");
+        assert!(wrong.starts_with(expected), "{plant:?}: {wrong}");
+    }
+}
+
+/// Messages of the fabric, and steps of a peer that answers at once, for so many short messages one after the other.
+fn sends(plant: Plant) -> u64 {
+    let config = Config { plant, ..config(Scheme::Eager, 4, 4) };
+    let mut pair = Pair::new(&config, [&[8, 8, 8, 8], &[]], true);
+    let mut sent = 0;
+    loop {
+        let actions = pair.actions();
+        let Some(action) = actions.first() else { return sent };
+        sent += u64::from(matches!(action, crate::pair::Action::Arrive(..)));
+        pair.act(*action);
+    }
+}
+
+#[test]
+fn what_only_takes_longer_is_counted() {
+    let usual = sends(Plant::None);
+    assert_eq!(sends(Plant::NeverInline), usual + 4, "a payload for each of four short messages");
+    assert!(sends(Plant::OneAhead) > usual, "more credits for as many messages");
+}

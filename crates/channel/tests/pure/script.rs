@@ -1,0 +1,168 @@
+//! What one end does, step by step; and what it does about a peer that breaks the rules.
+
+use stentor_channel::{
+    Cause, Config, Connection, Kind, Notice, Op, Operation, Outcome, Reason, Scheme, Tag, Way, What, WriteError,
+};
+use stentor_fabric::{PostError, ProcessId, QpId};
+
+use crate::pair::{Action, Content, Pair, cause};
+use crate::random::run;
+
+fn small(scheme: Scheme) -> Config {
+    Config { lengths: 4, pieces: 4, piece_bytes: 64, eager_bytes: 16, message_bytes: 1 << 20, ..Config::with(scheme) }
+        .normal()
+}
+
+/// What another end says first.
+fn greeting(scheme: Scheme) -> [u64; 8] {
+    let mut other = Connection::new(&small(scheme), ProcessId(0), 5);
+    while other.next_recv().is_some() {}
+    match other.next_send().expect("a greeting").what {
+        What::Control(words) => words,
+        what => panic!("{what:?}"),
+    }
+}
+
+/// What an end sends that was greeted and hears nothing more.
+fn tags(scheme: Scheme, messages: &[u64]) -> Vec<(Kind, u32)> {
+    let mut end = Connection::new(&small(scheme), ProcessId(1), 5);
+    while end.next_recv().is_some() {}
+    let words = greeting(scheme);
+    let first = Op { way: Way::Recv, kind: Kind::Control, place: 0 };
+    end.completed(first, &Outcome::Received { sequence: 0, bytes: 64, words });
+    assert_eq!(end.next_notice(), Some(Notice::Opened));
+    let mut tags = Vec::new();
+    for bytes in messages {
+        end.begin(*bytes).expect("the one before was handed over");
+        tags.extend(std::iter::from_fn(|| end.next_send()).map(|send| (send.tag.kind, send.tag.sequence)));
+    }
+    tags.retain(|(kind, _)| *kind != Kind::Control);
+    tags
+}
+
+#[test]
+fn the_notes_scheme_sends_a_length_and_a_payload_with_one_id() {
+    use Kind::{Length, Payload};
+    let expected = [(Length, 0), (Payload, 0), (Length, 1), (Payload, 1), (Length, 2), (Payload, 2)];
+    assert_eq!(tags(Scheme::LengthPayload, &[8, 0, 64]), expected);
+    let long = [(Length, 0), (Payload, 0), (Payload, 1), (Payload, 2), (Length, 3), (Payload, 3)];
+    assert_eq!(tags(Scheme::LengthPayload, &[129, 1]), long);
+}
+
+#[test]
+fn a_short_message_is_one_message_of_the_fabric() {
+    use Kind::{Length, Payload};
+    let expected = [(Length, 0), (Length, 1), (Length, 2), (Payload, 0), (Payload, 1)];
+    assert_eq!(tags(Scheme::Eager, &[8, 0, 65]), expected);
+}
+
+#[test]
+fn several_receives_are_posted_ahead_before_anything_is_said() {
+    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0);
+    assert_eq!(end.next_send(), None, "credits stand for receives that are posted");
+    let recvs: Vec<_> = std::iter::from_fn(|| end.next_recv()).collect();
+    let count = |kind| recvs.iter().filter(|recv| recv.op.kind == kind).count();
+    assert_eq!((count(Kind::Length), count(Kind::Payload), count(Kind::Control)), (4, 4, 16));
+    assert!(recvs.iter().all(|recv| recv.any == (recv.op.kind != Kind::Payload)));
+    assert!(matches!(end.next_send().map(|send| send.what), Some(What::Control(_))));
+    assert_eq!(end.lent(), 25);
+}
+
+#[test]
+fn nothing_is_sent_without_credits() {
+    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0);
+    while end.next_recv().is_some() {}
+    assert!(end.next_send().is_some(), "the greeting");
+    assert_eq!(end.begin(5), Ok(0));
+    assert_eq!(end.next_send(), None);
+    assert_eq!(end.begin(5), Err(WriteError::Busy { left: 5 }));
+    assert_eq!(end.finish(), Err(WriteError::Busy { left: 5 }));
+}
+
+#[test]
+fn a_message_beyond_the_limit_is_not_taken() {
+    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0);
+    let limit = 1 << 20;
+    assert_eq!(end.begin(limit + 1), Err(WriteError::TooLong { bytes: limit + 1, limit }));
+    assert_eq!(end.begin(limit), Ok(0));
+}
+
+#[test]
+fn what_the_fabric_refuses_fails_by_name() {
+    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(3), 9);
+    let recv = end.next_recv().expect("a receive");
+    end.refused(recv.op, PostError::UnknownQp(QpId(7)));
+    let Some(Notice::Failed(error)) = end.next_notice() else { panic!("no failure") };
+    assert_eq!((error.peer, error.connection, error.operation), (ProcessId(3), 9, Operation::Open));
+    assert!(error.to_string().contains("connection 9 with p3: opening"), "{error}");
+    assert_eq!(end.next_notice(), Some(Notice::Closed), "nothing else was posted");
+    assert_eq!(end.begin(1), Err(WriteError::Closed));
+}
+
+#[test]
+fn both_ends_may_finish_at_any_time_and_read_what_is_left() {
+    let mut pair = Pair::new(&small(Scheme::Eager), [&[1, 2, 300, 0], &[]], true);
+    run(&mut pair, &[]);
+    assert_eq!((pair.wrong.take(), pair.unfinished()), (None, None));
+}
+
+#[test]
+fn a_gigabyte_goes_in_pieces() {
+    let config = Config { piece_bytes: 1 << 20, pieces: 4, ..Config::default() };
+    let mut pair = Pair::new(&config, [&[1 << 30, 0], &[]], true);
+    pair.eager_readers = true;
+    let steps = run(&mut pair, &[]);
+    assert_eq!((pair.wrong.take(), pair.unfinished()), (None, None));
+    assert!(steps > 2048, "1024 pieces were sent and received in {steps} steps");
+}
+
+#[test]
+fn different_parameters_are_told_at_both_ends() {
+    let config = small(Scheme::Eager);
+    let other = Config { pieces: 3, ..config };
+    let mut pair = Pair::of([config, other], [&[5], &[]], true);
+    run(&mut pair, &[]);
+    let expected = |ours, theirs| Some(Cause::Disagree { what: "the number of pieces in flight", ours, theirs });
+    let [a, b] = &pair.ends;
+    assert!(a.closed && b.closed);
+    // One of them may hear first that the other gave up.
+    let gave_up = Some(Cause::PeerGaveUp(Reason::Error));
+    assert!(cause(a) == expected(4, 3) || cause(a) == gave_up, "{:?}", cause(a));
+    assert!(cause(b) == expected(3, 4) || cause(b) == gave_up, "{:?}", cause(b));
+    assert!(cause(a) != gave_up || cause(b) != gave_up);
+}
+
+/// An end that the adversary at the other end sends this to.
+fn forged(scheme: Scheme, forged: &[(Kind, u32, Content)]) -> Cause {
+    let mut pair = Pair::new(&small(scheme), [&[], &[5]], true);
+    for (kind, sequence, content) in forged {
+        pair.ends[0].forge(Tag { connection: 5, kind: *kind, sequence: *sequence }, *content);
+    }
+    while cause(&pair.ends[1]).is_none() {
+        let action =
+            pair.actions().into_iter().find(|action| matches!(action, Action::Arrive(1, _) | Action::Tell(..)));
+        // If nothing else happens, who reads sees it.
+        pair.act(action.unwrap_or(Action::Read(1)));
+    }
+    let error = pair.ends[1].failed.unwrap();
+    assert_eq!(error.peer, ProcessId(0));
+    error.cause
+}
+
+#[test]
+fn a_peer_that_breaks_the_rules_is_told_apart() {
+    let length = |bytes, inline| Content::Length { message: 0, bytes, inline };
+    let too_long = forged(Scheme::Eager, &[(Kind::Length, 0, length(1 << 40, 0))]);
+    assert_eq!(too_long, Cause::TooLong { bytes: 1 << 40, limit: 1 << 20 });
+    let short = forged(Scheme::Eager, &[(Kind::Length, 0, length(9, 2))]);
+    assert_eq!(short, Cause::Size { kind: "length", bytes: 10, expected: 17 });
+    let far = forged(Scheme::Eager, &[(Kind::Length, 77, length(1, 1))]);
+    assert_eq!(far, Cause::Sequence { kind: "length", sequence: 77, expected: 0, window: 5 });
+    let twice = forged(Scheme::Eager, &[(Kind::Length, 1, length(1, 1)), (Kind::Length, 1, length(1, 1))]);
+    assert!(matches!(twice, Cause::Sequence { sequence: 1, .. }), "{twice:?}");
+    let control = forged(Scheme::Eager, &[(Kind::Control, 3, Content::Control([9; 8]))]);
+    assert_eq!(control, Cause::Version { ours: 1, theirs: 9 });
+    let piece = Content::Piece { message: 0, offset: 0, bytes: 3 };
+    let size = forged(Scheme::LengthPayload, &[(Kind::Length, 0, length(9, 0)), (Kind::Payload, 0, piece)]);
+    assert_eq!(size, Cause::Size { kind: "payload", bytes: 3, expected: 9 });
+}
