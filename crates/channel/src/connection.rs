@@ -388,7 +388,7 @@ impl Connection {
 
     /// The fabric's connection is gone, and with it everything that was posted: all of it completed before this.
     pub fn broken(&mut self) {
-        if !planted!(self.config.plant, ErrorDropped) && !planted!(self.config.plant, ErrorIsSuccess) {
+        if !self.config.plant.hides_errors() {
             let operation = if self.is_known { Operation::Control } else { Operation::Open };
             self.fail(operation, Cause::Broken);
         }

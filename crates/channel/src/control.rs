@@ -34,7 +34,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn words(&self, config: &Config) -> [u64; 8] {
-        let flags = u64::from(self.finished.is_some()) * FINISHED | u64::from(self.last.is_some()) * LAST;
+        let flags = (u64::from(self.finished.is_some()) * FINISHED) | (u64::from(self.last.is_some()) * LAST);
         let reason = self.gave_up.map_or(0, |reason| reason as u64);
         let scheme = config.scheme.number();
         let finished = self.finished.unwrap_or_default();

@@ -125,16 +125,7 @@ impl Inbound {
         let inline = if self.config.is_inline(bytes) { bytes as u32 } else { 0 };
         self.check_size("length", size, LENGTH_BYTES + inline)?;
         let window = self.lengths.len() as u64;
-        let number = if planted!(self.config.plant, PostingOrder) {
-            let lengths = u64::from(self.config.lengths);
-            Some(self.next_length + (u64::from(place) + lengths - self.next_length % lengths) % lengths)
-        } else if planted!(self.config.plant, ArrivalOrder) {
-            (0..window)
-                .map(|ahead| self.next_length + ahead)
-                .find(|number| self.lengths[(number % window) as usize].is_none())
-        } else {
-            numbered(&self.config, sequence, self.next_length, window)
-        };
+        let number = self.number_of_length(place, sequence, window);
         let wrong = Cause::Sequence {
             kind: "length",
             sequence,
@@ -150,6 +141,19 @@ impl Inbound {
         self.arrived[0] += 1;
         self.sort();
         Ok(())
+    }
+
+    /// Which number a length has: that of the tag it came with.
+    fn number_of_length(&self, place: u16, sequence: u32, window: u64) -> Option<u64> {
+        let lengths = u64::from(self.config.lengths);
+        if planted!(self.config.plant, PostingOrder) {
+            return Some(self.next_length + (u64::from(place) + lengths - self.next_length % lengths) % lengths);
+        }
+        if planted!(self.config.plant, ArrivalOrder) {
+            let mut numbers = self.next_length..self.next_length + window;
+            return numbers.find(|number| self.lengths[(number % window) as usize].is_none());
+        }
+        numbered(&self.config, sequence, self.next_length, window)
     }
 
     /// Messages that are next become known.

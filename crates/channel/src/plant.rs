@@ -83,6 +83,14 @@ impl Plant {
         self == other
     }
 
+    /// Whether what the fabric says about errors is not passed on.
+    pub(crate) fn hides_errors(self) -> bool {
+        #[cfg(feature = "plants")]
+        return matches!(self, Plant::ErrorDropped | Plant::ErrorIsSuccess);
+        #[cfg(not(feature = "plants"))]
+        false
+    }
+
     /// Whether campaigns are expected to find it. What only takes longer is for the tests that count.
     #[cfg(feature = "plants")]
     #[must_use]

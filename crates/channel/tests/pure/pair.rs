@@ -21,7 +21,7 @@ struct Posted {
 }
 
 /// On its way to the other end. Its sender may hear that it is sent before it arrives or after.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Flying {
     tag: u64,
     content: Content,
