@@ -224,9 +224,9 @@ pub fn solve_ip_id(envelope: &Envelope, transport: &[u8], icrc: u32) -> Option<u
 ///
 /// A kernel that cuts one buffer into packets of a run (Linux UDP_SEGMENT) numbers them from the identification that a single
 /// packet would have, 0 on a socket without a peer that never fragments. The ICRC of each follows from that with identification
-/// 0 by a difference that depends on nothing but the length. Who does not see the identification accepts any of the few:
-/// of 2^28 packets damaged at random one passes, of 2^32 where it is seen. One wrong bit is always found; but where the whole
-/// ICRC finds any two of a packet of 4096 bytes, here there are pairs that look like another identification.
+/// 0 by a difference that depends on nothing but the length. Who does not see the identification and accepts any of the
+/// few accepts one of 2^28 packets damaged at random, instead of one of 2^32. One wrong bit is always found; but where the whole
+/// ICRC finds any two of a packet of 4096 bytes, there are pairs that look like another identification.
 #[derive(Clone, Debug)]
 pub struct RunIds {
     transport_bytes: usize,

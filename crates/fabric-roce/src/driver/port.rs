@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use stentor_wire::icrc::RunIds;
 use stentor_wire::{Envelope, IpPacket, IpRepr, UDP_PORT};
 use thiserror::Error;
 
@@ -22,7 +23,7 @@ const BUFFER: i32 = 8 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// A plain UDP socket, without privileges. Peers send the IPv4 identification 0, as this fabric does: their ICRC is
-    /// checked whole, or for one of the few identifications of a run ([`Port::enable_runs`]).
+    /// checked whole, or for the identification of a place in a run ([`Port::enable_runs`]).
     #[default]
     Plain,
     /// A plain UDP socket, for peers that count the identification (Linux rxe, NICs): half of the ICRC's strength is left,
@@ -299,10 +300,14 @@ impl Port {
                 _ if self.takes_runs => Check::RunId,
                 _ => Check::Whole,
             };
-            packets.for_each(|transport| {
+            for (place, transport) in packets.enumerate() {
+                if let (Check::RunId, IpRepr::V4(ip)) = (check, &mut envelope.ip) {
+                    // What is behind the longest run was joined to it, and begins another.
+                    ip.id = u16::try_from(place).ok().filter(|_| place < RunIds::MOST).unwrap_or(0);
+                }
                 budget.spend(transport.len());
                 take(&Arrival { envelope, transport, check });
-            });
+            }
         }
         Ok(count)
     }

@@ -193,8 +193,8 @@ fn seen(arrival: &Arrival<'_>) -> Envelope {
         && let Some(icrc) = arrival.transport.last_chunk()
     {
         let ids = icrc::RunIds::new(arrival.transport.len());
-        let found = ids.find(arrival.envelope.icrc(arrival.transport), u32::from_le_bytes(*icrc));
-        ip.id = found.unwrap_or(ip.id);
+        let first = ids.change(arrival.envelope.icrc(arrival.transport), ip.id.into());
+        ip.id = ids.find(first, u32::from_le_bytes(*icrc)).unwrap_or(ip.id);
     }
     envelope
 }

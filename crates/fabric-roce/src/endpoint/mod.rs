@@ -31,6 +31,7 @@ mod counters;
 mod input;
 mod memory;
 mod outbox;
+mod places;
 mod post;
 mod qp;
 mod requester;
@@ -52,6 +53,7 @@ pub use qp::{Path, Sending, State, TransitionError};
 pub use work::{Data, Remote, Request, Work};
 
 use completions::{CompletionQueue, Frees};
+use places::Places;
 use qp::Qp;
 use responder::Broken;
 use transmit::Making;
@@ -72,8 +74,7 @@ pub struct Endpoint {
     notices: VecDeque<u32>,
     /// Whether anything changed memory or completed since this was last cleared.
     landed: bool,
-    /// Of packets as long as the last that came in a run.
-    run_ids: stentor_wire::icrc::RunIds,
+    places: Places,
 }
 
 impl Endpoint {
