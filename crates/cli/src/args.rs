@@ -16,7 +16,7 @@ pub(crate) use bench::{
     Victims, Waiting,
 };
 pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Where};
-pub(crate) use roce::{Network, Pingpong, RoceCommand, Taking};
+pub(crate) use roce::{BadNetwork, Network, Networks, Pingpong, RoceCommand, SeededNetworks, Taking};
 pub(crate) use run::{Cast, Demo, DemoFabric, Node, OnRoce, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast, SimNeb, SimSeeds};
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 
+use super::roce::{Networks, SeededNetworks};
 use super::run::DemoFabric;
 
 #[derive(Subcommand, Debug)]
@@ -59,6 +60,8 @@ pub(crate) struct BenchFabric {
     pub(crate) fabric: DemoFabric,
     #[command(flatten)]
     pub(crate) length: BenchLength,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub(crate) network: SeededNetworks,
 }
 
 /// What an idle process does.
@@ -136,6 +139,8 @@ pub(crate) struct BenchNeb {
     pub(crate) pin: Pinning,
     #[command(flatten)]
     pub(crate) length: BenchLength,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub(crate) network: SeededNetworks,
 }
 
 #[derive(Args, Debug)]
@@ -169,6 +174,8 @@ pub(crate) struct BenchMulticast {
     pub(crate) variant: Protocol,
     #[command(flatten)]
     pub(crate) length: BenchLength,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub(crate) network: SeededNetworks,
 }
 
 /// Who is killed.
@@ -191,7 +198,7 @@ pub(crate) struct BenchFailover {
     /// Who is killed
     #[arg(long, value_enum, default_value_t = Victims::Leader)]
     pub(crate) kill: Victims,
-    /// Decides who is killed and when, and what is sent
+    /// Decides who is killed and when, what is sent, and what a bad network does
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Groups
@@ -224,4 +231,6 @@ pub(crate) struct BenchFailover {
     /// Simulated fail-overs, each from another seed; 0: none
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub(crate) sim_runs: u32,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub(crate) networks: Networks,
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use stentor::runtime::WaitMode;
 use stentor_neb::Lies;
 
-use super::roce::Network;
+use super::roce::{Network, SeededNetworks};
 
 /// What a process does when there is nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -150,8 +150,8 @@ pub(crate) struct Demo {
     /// What the processes talk over
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
-    #[command(flatten, next_help_heading = "With --fabric roce (the capture is the client's)")]
-    pub(crate) network: Network,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub(crate) network: SeededNetworks,
 }
 
 fn lie(text: &str) -> Result<String, String> {

@@ -2,6 +2,7 @@
 
 mod report;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufReader;
@@ -18,7 +19,7 @@ use stentor_multicast::Place;
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Input, Interrupt, Joining, Latency, Line, Lines, absent, new_history, unstarted};
+use crate::live::{self, Input, Interrupt, Joining, Latency, Line, Lines, absent, begin_anew, new_history, unstarted};
 use crate::output::Output;
 use report::Casted;
 
@@ -35,7 +36,11 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
     if plan.config().fabric() == FabricKind::Roce {
         let seat = live::roce_seat(config, *bind, network);
         let process = |client| plan.topology().client_process(client);
-        let start = |client| plan.client_on(plan.roce(process(client), &seat)?, client);
+        let made = Cell::new(false);
+        let start = |client| {
+            let fabric = begin_anew(seat.pcap.as_deref(), &made, || plan.roce(process(client), &seat))?;
+            plan.client_on(fabric, client)
+        };
         return casting.run(&start, "on RoCEv2".to_owned());
     }
     live::refuse_network(*bind, network, config.display())?;

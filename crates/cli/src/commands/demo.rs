@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError};
 use stentor_checker::check_files;
+use stentor_fabric::ProcessId;
 
 use crate::args::{self, DemoFabric};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Interrupt, Joining, unstarted};
+use crate::live::{self, Captures, Interrupt, Joining, client_on_roce, unstarted};
 use crate::output::Output;
 use cluster::Nodes;
 use drama::Drama;
@@ -34,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure> {
     if args.fabric == DemoFabric::Shm {
-        live::refuse_network(None, &args.network, "stentor demo")?;
+        live::refuse_network(None, Captures::from(&args.network).asked(), "stentor demo")?;
     }
     if args.neb {
         return neb::run(args, output);
@@ -42,6 +43,8 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let config = stage::config(args)?;
     let text = Text::read(args, config.limits().message_bytes as usize)?;
     let plan = Plan::new(config).map_err(|error| unstarted(error, std::path::Path::new("stentor demo")))?;
+    let processes = (0..plan.topology().processes() as u16).map(|process| plan.name(ProcessId(process)).to_owned());
+    Captures::from(&args.network).check(processes, 1)?;
     let interrupt = Interrupt::catch()?;
     let mut stage = Stage::set(args, &plan)?;
     let mut nodes = Nodes::start(&plan, &stage, args.wait)?;
@@ -69,9 +72,8 @@ fn send(
 ) -> Result<Sent, Failure> {
     let scene = Scene { args, plan, stage, nodes, text, interrupt, output };
     if args.fabric == DemoFabric::Roce {
-        let seat = live::roce_seat(&stage.config(), None, &args.network);
-        let process = |client| plan.topology().client_process(client);
-        return scene.send(&|client| plan.client_on(plan.roce(process(client), &seat)?, client));
+        let (config, told) = (stage.config(), |name: &str| stage.captures().of(name, 1));
+        return scene.send(&|client| client_on_roce(plan, client, &config, told));
     }
     scene.send(&|client| plan.client(client, stage.sockets()))
 }

@@ -12,11 +12,11 @@ use stentor::runtime::{RoceFabric, ShmFabric, Stop, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_fabric_roce::RoceConfig;
-use stentor_fabric_roce::driver::Chances;
 use stentor_fabric_shm::ShmConfig;
 use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
 
 use super::neb_history::NebHistory;
+use crate::args::Network;
 use crate::failure::{Failure, Verdict};
 use crate::live::stop_at_end_of_input;
 
@@ -62,12 +62,8 @@ pub(crate) struct OnRoce {
     pub(crate) network: u8,
     /// The file with the key: what is told is in the list of processes, for everybody to see.
     pub(crate) key: PathBuf,
-    /// Packets are lost, repeated, reordered and damaged with these chances.
-    pub(crate) chances: [f64; 4],
-    /// And are this much later, ns.
-    pub(crate) delay: u64,
-    /// The seed of all that.
-    pub(crate) seed: u64,
+    /// Its capture, and a bad network.
+    pub(crate) traffic: Network,
 }
 
 /// What a process says, one JSON document per line.
@@ -94,11 +90,11 @@ pub(crate) enum Said {
 impl OnRoce {
     fn config(&self, me: ProcessId, processes: usize) -> Result<RoceConfig, Failure> {
         let address = |n| Some(SocketAddr::new(Ipv4Addr::new(127, self.network, 0, n).into(), PORT));
-        let [drop, duplicate, reorder, corrupt] = self.chances;
         Ok(RoceConfig {
             key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
-            chances: Chances { drop, duplicate, reorder, corrupt, delay: self.delay },
-            seed: self.seed.wrapping_add(u64::from(me.0)),
+            pcap: self.traffic.pcap.clone(),
+            chances: self.traffic.bad.chances(),
+            seed: self.traffic.seed.wrapping_add(u64::from(me.0)),
             ..RoceConfig::new(CLUSTER, me, (1..=processes as u8).map(address).collect())
         })
     }

@@ -10,7 +10,7 @@ use stentor_fabric_roce::peer::{
     self, Destination, PeerConfig, PeerError, Pingpong as Game, PingpongOutcome, listen, meet,
 };
 
-use crate::args::{Network, Pingpong, RoceCommand, Taking};
+use crate::args::{BadNetwork, Pingpong, RoceCommand, Taking};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
 use crate::style::Style;
@@ -67,7 +67,7 @@ impl Human for Report {
     }
 }
 
-impl Network {
+impl BadNetwork {
     /// What the network does.
     pub(crate) fn chances(&self) -> Chances {
         Chances {
@@ -91,7 +91,7 @@ fn pingpong(args: &Pingpong, output: Output) -> Result<Verdict, Failure> {
         Taking::Plain => Some(Mode::PlainAnyId),
     };
     (config.mtu, config.pcap) = (args.mtu, args.network.pcap.clone());
-    (config.chances, config.seed) = (args.network.chances(), args.network.seed);
+    (config.chances, config.seed) = (args.network.bad.chances(), args.network.seed);
     let game = Game { iterations: args.iterations, bytes: args.size, peer: config };
     let mut meeting = match &args.host {
         Some(host) => meet(host, args.port, PATIENCE),

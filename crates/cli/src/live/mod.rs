@@ -1,5 +1,6 @@
 //! What the commands that run real processes share.
 
+mod capture;
 mod control;
 mod failure;
 mod latency;
@@ -7,6 +8,7 @@ mod lines;
 mod place;
 mod signals;
 
+pub(crate) use capture::{Captures, begin_anew};
 pub(crate) use control::{Answer, Asks, Control, Question, Standing, ask};
 pub(crate) use failure::unstarted;
 pub(crate) use latency::{Latency, Micros};
@@ -23,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
 use stentor::config::FabricKind;
-use stentor::runtime::{GroupId, Plan, RoceSeat};
+use stentor::runtime::{Client, ClientId, GroupId, Plan, RoceFabric, RoceSeat, StartError};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -42,20 +44,32 @@ pub(crate) fn plan(config: &Path) -> Result<Plan, Failure> {
 
 /// What a process on RoCEv2 is told.
 pub(crate) fn roce_seat(config: &Path, bind: Option<IpAddr>, network: &Network) -> RoceSeat {
-    let (pcap, chances, seed) = (network.pcap.clone(), network.chances(), network.seed);
+    let (pcap, chances, seed) = (network.pcap.clone(), network.bad.chances(), network.seed);
     RoceSeat { bind, pcap, chances, seed, ..RoceSeat::beside(config) }
+}
+
+/// Starts the client of a place, which is told what its name says.
+pub(crate) fn client_on_roce(
+    plan: &Plan,
+    client: ClientId,
+    config: &Path,
+    told: impl Fn(&str) -> Network,
+) -> Result<Client<RoceFabric>, StartError> {
+    let process = plan.topology().client_process(client);
+    let seat = roce_seat(config, None, &told(plan.name(process)));
+    plan.client_on(plan.roce(process, &seat)?, client)
 }
 
 /// Refuses what means nothing on another fabric.
 pub(crate) fn refuse_network(bind: Option<IpAddr>, network: &Network, place: impl Display) -> Result<(), Failure> {
-    if bind.is_none() && network.pcap.is_none() && !network.chances().is_any() {
+    if bind.is_none() && network.pcap.is_none() && !network.bad.chances().is_any() {
         return Ok(());
     }
     let what = "an address, a capture or a bad network on shared memory, which has none of them";
     Err(Failure::usage(
         what,
         place,
-        "leave out --bind, --pcap and the chances, or use fabric = \"roce\" (`demo --fabric roce`)",
+        "leave out --bind, --pcap and the chances, or use fabric = \"roce\" (`--fabric roce` of a command that makes its own configuration)",
     ))
 }
 

@@ -1,6 +1,7 @@
 //! The real binary, as a user runs it.
 
 mod bench;
+mod captures;
 mod check;
 mod cluster;
 mod config;

@@ -18,19 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn the_demonstration_runs_on_it_and_survives_its_leader() {
     let scratch = Scratch::new();
     let keep = scratch.path("histories");
-    let capture = scratch.path("client.pcap");
-    let ran = run([
-        "demo",
-        "--fabric",
-        "roce",
-        "--messages-limit",
-        "1500",
-        "--json",
-        "--keep",
-        keep.to_str().unwrap(),
-        "--pcap",
-        capture.to_str().unwrap(),
-    ]);
+    let ran = run(["demo", "--fabric", "roce", "--messages-limit", "1500", "--json", "--keep", keep.to_str().unwrap()]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
     let document = ran.document("demo");
     assert_eq!(document["fabric"], "RoCEv2 in user space");
@@ -38,9 +26,6 @@ fn the_demonstration_runs_on_it_and_survives_its_leader() {
         assert_eq!(verdict, "ok", "{property}: {document:#}");
     }
     assert!(document["killed"].is_string(), "{document:#}");
-    let capture = fs::read(capture).unwrap();
-    assert!(capture.starts_with(&[0xd4, 0xc3, 0xb2, 0xa1]) || capture.starts_with(&[0x4d, 0x3c, 0xb2, 0xa1]));
-    assert!(capture.len() > 1500 * 100, "every message is in it: {}", capture.len());
     assert_eq!(fs::read_to_string(keep.join("cluster.key")).unwrap().len(), 64);
 }
 

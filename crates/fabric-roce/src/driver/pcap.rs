@@ -17,6 +17,8 @@ const MAGIC: u32 = 0xa1b2_3c4d;
 #[derive(Debug)]
 pub struct Pcap {
     file: BufWriter<File>,
+    /// One packet with its header: only whole ones get to the file, also when the process is killed.
+    record: Vec<u8>,
     /// The first error, until it is told.
     error: Option<io::Error>,
     /// There was one: nothing is written any more.
@@ -43,7 +45,7 @@ impl Pcap {
         for word in [MAGIC, 4 << 16 | 2, 0, 0, 65535, RAW_IP] {
             file.write_all(&word.to_le_bytes())?;
         }
-        Ok(Pcap { file, error: None, broken: false })
+        Ok(Pcap { file, record: Vec::new(), error: None, broken: false })
     }
 
     /// Adds a packet, with the time of now.
@@ -65,11 +67,13 @@ impl Pcap {
         let head = &mut head[..envelope.header_bytes()];
         envelope.emit(head, transport.len()).map_err(io::Error::other)?;
         let bytes = (head.len() + transport.len()) as u32;
+        self.record.clear();
         for word in [now.as_secs() as u32, now.subsec_nanos(), bytes, bytes] {
-            self.file.write_all(&word.to_le_bytes())?;
+            self.record.extend_from_slice(&word.to_le_bytes());
         }
-        self.file.write_all(head)?;
-        self.file.write_all(transport)
+        self.record.extend_from_slice(head);
+        self.record.extend_from_slice(transport);
+        self.file.write_all(&self.record)
     }
 
     /// Writes out what is held back.
@@ -101,6 +105,23 @@ mod tests {
         let there = std::env::current_exe().unwrap();
         assert_eq!(Pcap::create(&there).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(Pcap::create(there.parent().unwrap()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn only_whole_packets_are_in_the_file_at_any_time() {
+        let path = std::env::temp_dir().join(format!("stentor-pcap-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mut pcap = Pcap::create(&path).unwrap();
+        let envelope = Envelope::plain([127, 0, 0, 1].into(), 50_000, [127, 0, 0, 2].into()).unwrap();
+        let mut grew = 0;
+        for n in 0..200 {
+            pcap.write(&envelope, &[7; 1000]);
+            let bytes = std::fs::metadata(&path).unwrap().len();
+            assert!(bytes == 0 || (bytes - 24) % (16 + 28 + 1000) == 0, "{bytes} bytes after {n} packets");
+            grew = grew.max(bytes);
+        }
+        assert!(grew > 100_000);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::errand::{Errand, Part, broken};
 use super::stage::{Command, Shape, Stage};
+use crate::args::Network;
 use crate::failure::Failure;
 use crate::live::random_key;
 
@@ -26,8 +27,14 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Starts one process for each part of `processors`, which says where it stays.
-    pub(super) fn start(part: Part, shape: Shape, processors: &[Option<usize>]) -> Result<Self, Failure> {
+    /// Starts one process for each part of `processors`, which says where it stays; `traffic` says what becomes of its
+    /// packets.
+    pub(super) fn start(
+        part: Part,
+        shape: Shape,
+        processors: &[Option<usize>],
+        traffic: impl Fn(usize) -> Network,
+    ) -> Result<Self, Failure> {
         let stage = Stage::create(shape).map_err(broken("share memory"))?;
         let directory = std::env::temp_dir().join(format!("stentor-bench-{}", std::process::id()));
         let program = std::env::current_exe().map_err(broken("find this program"))?;
@@ -35,7 +42,8 @@ impl Crew {
         let mut crew = Crew { stage, children: Vec::new(), directory };
         for (process, processor) in processors.iter().enumerate() {
             let (directory, parent) = (crew.directory.clone(), std::process::id() as i32);
-            let errand = Errand { process, directory, parent, shape, part, processor: *processor };
+            let traffic = traffic(process);
+            let errand = Errand { process, directory, parent, shape, part, processor: *processor, traffic };
             let text = serde_json::to_string(&errand).expect("an errand has string keys");
             let memory = crew.stage.memory().descriptor().map_err(broken("share memory"))?;
             let child = Program::new(&program)

@@ -5,7 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use super::clock::Grain;
-use crate::args::{DemoFabric, Waiting};
+use crate::args::{DemoFabric, Networks, Waiting};
 
 /// The machine and how it was used.
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +24,9 @@ pub(super) struct Environment {
     pub(super) pinning: String,
     /// Processes that were running or waiting to on average, when the bench began.
     pub(super) load: f64,
+    /// What was done to packets besides measuring them: captures take time, and so does a bad network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) network: Option<String>,
     /// What reading the clock costs is subtracted from the latencies of `bench fabric`.
     pub(super) clock: Grain,
 }
@@ -45,8 +48,26 @@ impl Environment {
             wait,
             pinning,
             load,
+            network: None,
             clock: Grain::measure(),
         }
+    }
+
+    /// With captures or a bad network.
+    pub(super) fn with(self, networks: &Networks) -> Self {
+        let bad = &networks.bad;
+        let chances = [
+            ("lost", bad.drop_chance),
+            ("repeated", bad.duplicate_chance),
+            ("reordered", bad.reorder_chance),
+            ("damaged", bad.corrupt_chance),
+        ];
+        let captured = networks.pcap.iter().map(|_| "captured".to_owned());
+        let chances = chances.into_iter().filter(|(_, chance)| *chance > 0.0);
+        let chances = chances.map(|(what, chance)| format!("{what} with chance {chance}"));
+        let delay = (bad.delay > 0).then(|| format!("{} us late", bad.delay));
+        let all: Vec<_> = captured.chain(chances).chain(delay).collect();
+        Environment { network: (!all.is_empty()).then(|| format!("packets are {}", all.join(", "))), ..self }
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use super::stage::{Command, Shape, Stage};
-use crate::args::{NebMode, Pinning, Protocol, Waiting};
+use crate::args::{NebMode, Network, Pinning, Protocol, Waiting};
 use crate::failure::Failure;
 
 /// A process's part.
@@ -26,6 +26,8 @@ pub(super) struct Errand {
     pub(super) part: Part,
     /// The processor to stay on.
     pub(super) processor: Option<usize>,
+    /// Its capture and bad network, on RoCEv2.
+    pub(super) traffic: Network,
 }
 
 /// Which bench.

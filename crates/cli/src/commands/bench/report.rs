@@ -238,6 +238,9 @@ impl Human for Report {
         let _ = writeln!(text, "stentor {} ({}), fabric {}", env.version, env.profile, env.fabric);
         let _ = writeln!(text, "{}, {} cores, Linux {}, load {:.2}", env.cpu, env.cores, env.kernel, env.load);
         let _ = writeln!(text, "wait mode {}; {}", env.wait, env.pinning);
+        if let Some(network) = &env.network {
+            let _ = writeln!(text, "{network}, which is in the figures but not in the floors");
+        }
         if env.profile != "release" {
             let _ = writeln!(text, "{}", style.bad("not a release build: these figures say nothing"));
         }

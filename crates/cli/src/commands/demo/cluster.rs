@@ -39,7 +39,7 @@ fn spawn(plan: &Plan, stage: &Stage, wait: Wait, process: ProcessId, life: u32) 
     let mut command = Command::new(program);
     command.args(["node", "--json", "--quiet", "--operations", "--until-eof", "--id", name]);
     command.args(["--wait", wait.to_possible_value().expect("none is skipped").get_name()]);
-    command.args(stage.arguments());
+    command.args(stage.arguments(name, life));
     command.arg("--config").arg(stage.config()).arg("--directory").arg(stage.sockets());
     command.arg("--history").arg(stage.history(plan, process, life)).arg("--life").arg(life.to_string());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -15,11 +15,11 @@ use stentor_neb::Authority;
 
 use super::stage::{Stage, network_number};
 use super::text::Text;
-use crate::args::{self, DemoFabric, Network};
+use crate::args::{self, DemoFabric};
 use crate::commands::check::title;
 use crate::commands::neb::{Errand, OnRoce, Said};
 use crate::failure::{Failure, Verdict};
-use crate::live::Interrupt;
+use crate::live::{Captures, Interrupt};
 use crate::output::{Human, Output};
 use crate::style::Style;
 
@@ -102,6 +102,7 @@ impl Drop for Cast {
 pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure> {
     let limited = args::Demo { messages_limit: args.messages_limit.or(Some(LINES)), ..args.clone() };
     let text = Text::read(&limited, PAYLOAD_BYTES)?;
+    Captures::from(&args.network).check((0..PROCESSES as u16).map(name), 1)?;
     let interrupt = Interrupt::catch()?;
     let mut stage = Stage::bare(args)?;
     let errands = errands(args, &stage, &text)?;
@@ -113,28 +114,15 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     Ok(Verdict::of(shown.ok))
 }
 
-/// How the processes find each other on RoCEv2.
-fn roce(args: &args::Demo, stage: &Stage) -> Result<Option<OnRoce>, Failure> {
-    if args.fabric == DemoFabric::Shm {
-        return Ok(None);
-    }
-    let Network { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, delay, seed, pcap } = &args.network;
-    if let Some(path) = pcap {
-        let remedy = "leave it out; `demo --fabric roce` without --neb captures what its client sees";
-        return Err(Failure::usage("the broadcast has no client whose packets are captured", path.display(), remedy));
-    }
-    Ok(Some(OnRoce {
-        network: network_number(),
-        key: stage.make_key()?,
-        chances: [*drop_chance, *duplicate_chance, *reorder_chance, *corrupt_chance],
-        delay: delay * 1000,
-        seed: *seed,
-    }))
-}
-
 /// Splits the text among the correct processes and writes down what each is to do.
 fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>, Failure> {
-    let (directory, sockets, roce) = (stage.path(), stage.sockets(), roce(args, stage)?);
+    let (directory, sockets) = (stage.path(), stage.sockets());
+    let key = if args.fabric == DemoFabric::Roce { Some(stage.make_key()?) } else { None };
+    // How a process finds the others on RoCEv2.
+    let roce = |me| {
+        let traffic = stage.captures().of(&name(me), 1);
+        key.clone().map(|key| OnRoce { network: network_number(), key, traffic })
+    };
     // Who never answers is waited for, once by each sender.
     let patience_ms = if args.lies.iter().any(|lie| lie == "silent") { 2_000 } else { 10_000 };
     let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
@@ -170,7 +158,7 @@ fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>,
             victims: VICTIMS.to_vec(),
             lies: args.lies.clone(),
             patience_ms,
-            roce: roce.clone(),
+            roce: roce(me),
         });
     }
     Ok(errands)

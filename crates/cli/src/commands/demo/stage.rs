@@ -10,9 +10,9 @@ use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
 
 use super::janitor::Janitor;
-use crate::args::{self, DemoFabric, Network};
+use crate::args::{self, DemoFabric};
 use crate::failure::Failure;
-use crate::live::write_key;
+use crate::live::{Captures, write_key};
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
 const LONGEST_SOCKETS: usize = 60;
@@ -52,21 +52,6 @@ pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
     ClusterConfig::parse(Path::new("cluster.toml"), &template.render()).map_err(|error| refuse(&error.problem))
 }
 
-/// What members are told about the network: each has its own bad luck.
-fn network(args: &args::Demo) -> Vec<String> {
-    let Network { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, delay, seed, pcap: _ } = &args.network;
-    let chances = [
-        ("--drop-chance", drop_chance),
-        ("--duplicate-chance", duplicate_chance),
-        ("--reorder-chance", reorder_chance),
-        ("--corrupt-chance", corrupt_chance),
-    ];
-    let mut told: Vec<String> =
-        chances.into_iter().flat_map(|(name, chance)| [name.to_owned(), chance.to_string()]).collect();
-    told.extend(["--delay".to_owned(), delay.to_string(), "--seed".to_owned(), seed.to_string()]);
-    told
-}
-
 #[cfg(feature = "zookeeper")]
 fn election(args: &args::Demo) -> Vec<String> {
     if args.zookeeper.is_empty() { Vec::new() } else { vec!["--zookeeper".to_owned(), args.zookeeper.join(",")] }
@@ -83,25 +68,26 @@ pub(super) struct Stage {
     path: PathBuf,
     keep: bool,
     janitor: Option<Janitor>,
-    /// What members are told about the election and the network.
-    arguments: Vec<String>,
+    /// What members are told about the election.
+    election: Vec<String>,
+    captures: Captures,
+    fabric: DemoFabric,
 }
 
 impl Stage {
     /// Makes the directory.
     pub(super) fn bare(args: &args::Demo) -> Result<Self, Failure> {
-        let mut arguments = election(args);
-        if args.fabric == DemoFabric::Roce {
-            arguments.extend(network(args));
+        let path = match &args.keep {
+            Some(path) => named(path)?,
+            None => temporary()?,
+        };
+        let (election, captures) = (election(args), Captures::from(&args.network));
+        let keep = args.keep.is_some();
+        let mut stage = Stage { path, keep, janitor: None, election, captures, fabric: args.fabric };
+        if !keep {
+            stage.janitor = Some(Janitor::start(&stage.path)?);
         }
-        Ok(match &args.keep {
-            Some(path) => Stage { path: named(path)?, keep: true, janitor: None, arguments },
-            None => {
-                let mut stage = Stage { path: temporary()?, keep: false, janitor: None, arguments };
-                stage.janitor = Some(Janitor::start(&stage.path)?);
-                stage
-            }
-        })
+        Ok(stage)
     }
 
     /// Makes the directory and writes the configuration.
@@ -123,9 +109,15 @@ impl Stage {
         Ok(path)
     }
 
-    /// Arguments of every member.
-    pub(super) fn arguments(&self) -> &[String] {
-        &self.arguments
+    /// Arguments of a member about the election and the network.
+    pub(super) fn arguments(&self, name: &str, life: u32) -> Vec<String> {
+        let network = (self.fabric == DemoFabric::Roce).then(|| self.captures.arguments(name, life));
+        self.election.iter().cloned().chain(network.into_iter().flatten()).collect()
+    }
+
+    /// What becomes of packets.
+    pub(super) fn captures(&self) -> &Captures {
+        &self.captures
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -16,9 +16,10 @@ use super::environment::{Environment, fabric_name};
 use super::errand::{Part, broken, processors};
 use super::plain::{BATCH, lines_of};
 use super::report::{Floor, Report, Row};
+use super::roce;
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape};
-use crate::args::{BenchFabric, BenchLength, DemoFabric};
+use crate::args::{BadNetwork, BenchFabric, BenchLength, DemoFabric, Network};
 use crate::failure::Failure;
 
 /// Posts between two flushes of a stream.
@@ -181,11 +182,23 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
         return Err(Failure::run("one processor", "bench fabric", "two processes that spin need two processors"));
     };
     let pinning = format!("two processes, pinned to processors {first} and {last}");
-    let environment = Environment::new(fabric_name(args.fabric), "poll", pinning);
+    let environment = Environment::new(fabric_name(args.fabric), "poll", pinning).with(&args.network.networks);
     let network = network(args.fabric);
     let longest = sizes.iter().copied().max().unwrap_or(8);
+    let captures = roce::captures(&args.network, args.fabric, "stentor bench fabric")?;
+    let BadNetwork { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, .. } = args.network.networks.bad;
+    if [drop_chance, duplicate_chance, reorder_chance, corrupt_chance].iter().any(|chance| *chance > 0.0) {
+        let what = "one of the verbs is on an unreliable connection: what is lost there is waited for in vain";
+        return Err(Failure::usage(
+            what,
+            "stentor bench fabric",
+            "leave out the chances; `bench multicast` takes them",
+        ));
+    }
+    captures.check((0..2).map(roce::name), 1)?;
+    let traffic = |process| captures.of(&roce::name(process), 1);
     let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
-    let mut crew = Crew::start(Part::Fabric { bytes: longest, network }, shape, &[Some(first), Some(last)])?;
+    let mut crew = Crew::start(Part::Fabric { bytes: longest, network }, shape, &[Some(first), Some(last)], traffic)?;
     crew.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
     let mut rows = Vec::new();
     for bytes in sizes {
@@ -206,7 +219,8 @@ pub(super) fn hop(processors: &[usize]) -> Result<f64, Failure> {
     };
     let (bytes, network) = (LINE_WORDS * WORD, network(DemoFabric::Roce));
     let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: HOPS as usize };
-    let mut crew = Crew::start(Part::Fabric { bytes, network }, shape, &[Some(first), Some(last)])?;
+    let places = [Some(first), Some(last)];
+    let mut crew = Crew::start(Part::Fabric { bytes, network }, shape, &places, |_| Network::default())?;
     let kind = Kind::Datagrams.number();
     crew.run(Command { kind, bytes: bytes as u64, warmup: HOPS / 4, iterations: HOPS, ..Command::default() })?;
     let mut samples = Samples::new(Kind::Datagrams.scale(), Grain::measure());

@@ -78,7 +78,7 @@ pub(super) fn shm(errand: &Errand, longest: usize) -> Result<ShmFabric, Failure>
 
 /// This process on RoCEv2.
 pub(super) fn roce(errand: &Errand, longest: usize, network: u8) -> Result<RoceFabric, Failure> {
-    roce::start(network, ProcessId(errand.process as u16), 2, place_of(longest) + 64)
+    roce::start(network, ProcessId(errand.process as u16), 2, place_of(longest) + 64, &errand.traffic)
 }
 
 /// A process with everything that the rows need.

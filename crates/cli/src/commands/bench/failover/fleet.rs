@@ -14,7 +14,7 @@ use stentor_fabric::ProcessId;
 use super::Patience;
 use super::process::{Errand, READY};
 use super::scene::Scene;
-use crate::args::BenchFailover;
+use crate::args::{BenchFailover, DemoFabric};
 use crate::failure::Failure;
 use crate::live::{Answer, Question, ask, meeting_name};
 
@@ -77,6 +77,9 @@ fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<
     }
     command.arg("--config").arg(scene.config()).arg("--directory").arg(scene.sockets());
     command.arg("--history").arg(scene.history(name, life)).arg("--life").arg(life.to_string());
+    if args.fabric == DemoFabric::Roce {
+        command.args(scene.captures().arguments(name, life));
+    }
     spawn(scene, name, life, command)
 }
 
@@ -91,6 +94,7 @@ fn client(scene: &Scene, args: &BenchFailover, life: u32) -> Result<Running, Fai
         sockets: scene.sockets(),
         histories: scene.path().to_owned(),
         life,
+        captures: scene.captures().clone(),
         seed: args.seed.wrapping_add(u64::from(life)),
         rate: pace(args),
         wait: args.wait,

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use stentor::runtime::Plan;
 use stentor_checker::check_files;
+use stentor_fabric::ProcessId;
 
 use super::clock::Grain;
 use super::environment::{Environment, fabric_name, wait_name};
@@ -25,7 +26,7 @@ use super::report::{Floor, Report, Row, Trial};
 use super::samples::Samples;
 use crate::args::{BenchFailover, DemoFabric, Victims};
 use crate::failure::{Failure, Verdict};
-use crate::live::{Interrupt, unstarted};
+use crate::live::{Captures, Interrupt, refuse_network, unstarted};
 use crate::output::Output;
 use outages::Outages;
 use rounds::{Kill, Role};
@@ -43,7 +44,12 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
         fabric_name(args.fabric),
         wait_name(args.wait),
         format!("{} members and 2 clients on {} processors, not pinned", args.groups * args.replicas, processors.len()),
-    );
+    )
+    .with(&args.networks);
+    let captures = Captures::new(&args.networks, args.seed);
+    if args.fabric == DemoFabric::Shm {
+        refuse_network(None, captures.asked(), "stentor bench failover")?;
+    }
     let mut rows = Vec::new();
     let mut trial = None;
     if args.rounds > 0 {
@@ -51,7 +57,7 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
             DemoFabric::Shm => multicast::hand_over(&processors)? / 1000.0,
             DemoFabric::Roce => fabric::hop(&processors)? / 1000.0,
         };
-        let (found, outages) = real(args, &interrupt, output)?;
+        let (found, outages) = real(args, captures, &interrupt, output)?;
         rows.extend(row(args, &outages, hop_us));
         trial = Some(found);
     }
@@ -63,9 +69,17 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
 }
 
 /// Kills and starts again, then judges. The histories stay if something is wrong.
-fn real(args: &BenchFailover, interrupt: &Interrupt, output: Output) -> Result<(Trial, Outages), Failure> {
-    let mut scene = Scene::set(args)?;
+fn real(
+    args: &BenchFailover,
+    captures: Captures,
+    interrupt: &Interrupt,
+    output: Output,
+) -> Result<(Trial, Outages), Failure> {
+    let mut scene = Scene::set(args, captures)?;
     let plan = Plan::new(scene.cluster()?).map_err(|error| unstarted(error, &scene.config()))?;
+    // Members, and the clients' first places.
+    let processes = 0..plan.topology().processes() as u16;
+    scene.captures().check(processes.map(|process| plan.name(ProcessId(process)).to_owned()), 1)?;
     let played = rounds::play(args, &plan, &scene, interrupt, output).inspect_err(|_| scene.keep())?;
     let files = scene.histories()?;
     let report = check_files(&files, true).inspect_err(|_| scene.keep())?;

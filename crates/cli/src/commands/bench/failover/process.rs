@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use stentor::config::FabricKind;
-use stentor::runtime::{Client, ClientId, Hosted, Plan, RoceSeat, StartError, Stop};
+use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError, Stop};
 
 use super::load::{Load, Pace};
 use super::scene::history;
@@ -17,7 +17,7 @@ use crate::args::Waiting;
 use crate::commands::bench::errand::broken;
 use crate::commands::bench::pause::mode;
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Joining, stop_at_end_of_input};
+use crate::live::{self, Captures, Joining, client_on_roce, stop_at_end_of_input};
 
 /// How long it may take to get in.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,6 +32,7 @@ pub(super) struct Errand {
     pub(super) sockets: PathBuf,
     pub(super) histories: PathBuf,
     pub(super) life: u32,
+    pub(super) captures: Captures,
     pub(super) seed: u64,
     pub(super) rate: Option<u32>,
     pub(super) wait: Waiting,
@@ -50,9 +51,8 @@ pub(in super::super) fn run(errand: &str) -> Result<Verdict, Failure> {
     if plan.config().fabric() != FabricKind::Roce {
         return load(&errand, &plan, &|client| plan.client(client, errand.sockets.clone()));
     }
-    let seat = RoceSeat::beside(&errand.config);
-    let process = |client| plan.topology().client_process(client);
-    load(&errand, &plan, &|client| plan.client_on(plan.roce(process(client), &seat)?, client))
+    let told = |name: &str| errand.captures.of(name, errand.life);
+    load(&errand, &plan, &|client| client_on_roce(&plan, client, &errand.config, told))
 }
 
 /// On any fabric.

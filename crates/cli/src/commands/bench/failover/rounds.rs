@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stentor::runtime::{Client, ClientId, Hosted, Plan, RoceSeat, StartError, now_ns};
+use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError, now_ns};
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::SimRng;
 
@@ -13,7 +13,7 @@ use super::scene::Scene;
 use crate::args::{BenchFailover, DemoFabric, Victims};
 use crate::commands::bench::pause::mode;
 use crate::failure::Failure;
-use crate::live::{Interrupt, Joining};
+use crate::live::{Interrupt, Joining, client_on_roce};
 use crate::output::Output;
 
 /// How long anything may take that is waited for.
@@ -92,9 +92,8 @@ pub(super) fn play(
     if args.fabric == DemoFabric::Shm {
         return run(args, plan, scene, interrupt, output, &|client| plan.client(client, scene.sockets()));
     }
-    let seat = RoceSeat::beside(&scene.config());
-    let process = |client| plan.topology().client_process(client);
-    run(args, plan, scene, interrupt, output, &|client| plan.client_on(plan.roce(process(client), &seat)?, client))
+    let (config, told) = (scene.config(), |name: &str| scene.captures().of(name, 1));
+    run(args, plan, scene, interrupt, output, &|client| client_on_roce(plan, client, &config, told))
 }
 
 /// On any fabric.

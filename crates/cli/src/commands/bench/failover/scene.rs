@@ -11,7 +11,7 @@ use crate::args::{BenchFailover, DemoFabric};
 use crate::commands::bench::datagrams::network;
 use crate::commands::demo::Janitor;
 use crate::failure::Failure;
-use crate::live::write_key;
+use crate::live::{Captures, write_key};
 
 /// Its name.
 const CLUSTER: &str = "failover";
@@ -24,6 +24,7 @@ const LIMITS: Limits = Limits { message_bytes: 4096, window: 256, clients: CLIEN
 /// The directory; removed at the end, even if this process is killed, unless it is to be kept.
 pub(super) struct Scene {
     path: PathBuf,
+    captures: Captures,
     keep: bool,
     janitor: Option<Janitor>,
 }
@@ -42,11 +43,11 @@ fn text(args: &BenchFailover) -> String {
 }
 
 impl Scene {
-    pub(super) fn set(args: &BenchFailover) -> Result<Self, Failure> {
+    pub(super) fn set(args: &BenchFailover, captures: Captures) -> Result<Self, Failure> {
         let scene = match &args.keep {
-            Some(path) => Scene { path: named(path)?, keep: true, janitor: None },
+            Some(path) => Scene { path: named(path)?, captures, keep: true, janitor: None },
             None => {
-                let mut scene = Scene { path: temporary()?, keep: false, janitor: None };
+                let mut scene = Scene { path: temporary()?, captures, keep: false, janitor: None };
                 scene.janitor = Some(Janitor::start(&scene.path)?);
                 scene
             }
@@ -58,6 +59,11 @@ impl Scene {
             write_key(&key).map_err(|error| Failure::cannot_write(&key, &error))?;
         }
         Ok(scene)
+    }
+
+    /// What becomes of packets.
+    pub(super) fn captures(&self) -> &Captures {
+        &self.captures
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -16,9 +16,10 @@ use super::environment::{Environment, fabric_name, wait_name};
 use super::errand::{Cluster, Part, broken, processors};
 use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row, Writes};
+use super::roce;
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape, Stage};
-use crate::args::{BenchLength, BenchMulticast, Pinning, Protocol, Waiting};
+use crate::args::{BenchLength, BenchMulticast, Network, Pinning, Protocol, Waiting};
 use crate::failure::Failure;
 
 /// Results beside the counts, words.
@@ -94,10 +95,16 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
         return Err(Failure::run("one processor", "bench multicast", remedy));
     }
     let mut rows = Vec::new();
-    let environment = Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning(args, &processors));
-    for bytes in sizes(&args.length)? {
+    let environment = Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning(args, &processors))
+        .with(&args.network.networks);
+    let captures = roce::captures(&args.network, args.fabric, "stentor bench multicast")?;
+    let sizes = sizes(&args.length)?;
+    let any = cluster(args, 0);
+    captures.check((0..any.processes()).map(|process| name(&any, process)), sizes.len() as u32)?;
+    for (n, bytes) in sizes.into_iter().enumerate() {
         let cluster = cluster(args, bytes);
-        let mut bench = Bench::start(cluster, &args.length, processors.clone())?;
+        let traffic = |process| captures.of(&name(&cluster, process), n as u32 + 1);
+        let mut bench = Bench::start(cluster, &args.length, processors.clone(), traffic)?;
         rows.push(bench.one()?);
         if cluster.window > 1 {
             rows.push(bench.window()?);
@@ -131,6 +138,15 @@ fn pinning(args: &BenchMulticast, processors: &[usize]) -> String {
         Pinning::Groups => "each group pinned to a processor, clients to the next",
     };
     format!("{count} processes on {} processors, {how}", processors.len())
+}
+
+/// As the cluster's configuration has it.
+fn name(cluster: &Cluster, process: usize) -> String {
+    let replicas = usize::from(cluster.replicas);
+    match process.checked_sub(cluster.members()) {
+        Some(client) => format!("c{client}"),
+        None => format!("g{}.{}", process / replicas + 1, process % replicas + 1),
+    }
 }
 
 /// Where a process stays.
@@ -169,16 +185,21 @@ pub(super) fn hand_over(processors: &[usize]) -> Result<f64, Failure> {
         network: None,
     };
     let length = BenchLength { size: 64, all: false, iterations: Some(100), duration: None, rounds: 1 };
-    Bench::start(cluster, &length, processors.to_vec())?.hand_over_cost()
+    Bench::start(cluster, &length, processors.to_vec(), |_| Network::default())?.hand_over_cost()
 }
 
 impl<'a> Bench<'a> {
-    fn start(cluster: Cluster, length: &'a BenchLength, processors: Vec<usize>) -> Result<Self, Failure> {
+    fn start(
+        cluster: Cluster,
+        length: &'a BenchLength,
+        processors: Vec<usize>,
+        traffic: impl Fn(usize) -> Network,
+    ) -> Result<Self, Failure> {
         let lines = chain::lines(&cluster).max(STREAM_ALL_LINES);
         let samples = (Self::messages(length, WINDOWED) * 5 / 4 + 1) * u64::from(cluster.clients);
         let shape = Shape { processes: cluster.processes(), lines, samples: samples as usize };
         let places: Vec<_> = (0..cluster.processes()).map(|process| place(&cluster, &processors, process)).collect();
-        let mut crew = Crew::start(Part::Multicast(cluster), shape, &places)?;
+        let mut crew = Crew::start(Part::Multicast(cluster), shape, &places, traffic)?;
         crew.run(Command { kind: Kind::Connect as u64, ..Command::default() })?;
         Ok(Bench { crew, cluster, length, processors })
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use stentor::config::{ClusterConfig, Limits, Loopback, Template};
 use stentor::runtime::{
-    Client, ClientId, Delivered, GroupId, Hosted, Housekeeper, Member, MessageId, Plan, RoceSeat, RunError, StartError,
-    Stop, SubmitError, Variant, client_round, run_member, stateless,
+    Client, ClientId, Delivered, GroupId, Hosted, Housekeeper, Member, MessageId, Plan, RunError, StartError, Stop,
+    SubmitError, Variant, client_round, run_member, stateless,
 };
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::{Backoff, ProcessId};
@@ -24,6 +24,7 @@ use super::chain::{Chain, steps};
 use super::{DONE, FIRST, Kind, LAST, NS, READY};
 use crate::args::Protocol;
 use crate::failure::Failure;
+use crate::live::roce_seat;
 
 /// Messages between two looks at the fabric, when many may go.
 const BURST: u64 = 16;
@@ -50,7 +51,7 @@ pub(in super::super) fn run(errand: &Errand, stage: &Stage, cluster: &Cluster) -
         let fabric = plan.shm(me, errand.directory.clone()).map_err(unstarted)?;
         return play(errand, stage, cluster, &plan, fabric, None);
     };
-    let fabric = plan.roce(me, &RoceSeat::default()).map_err(unstarted)?;
+    let fabric = plan.roce(me, &roce_seat(Path::new(""), None, &errand.traffic)).map_err(unstarted)?;
     let ring = Ring { network, processes: cluster.processes(), steps: steps(cluster), mode: mode(cluster.wait) };
     let sockets = Sockets::open(ring, errand.process)?;
     play(errand, stage, cluster, &plan, fabric, Some(sockets))

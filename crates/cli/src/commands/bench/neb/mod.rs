@@ -15,9 +15,10 @@ use super::environment::{Environment, fabric_name, wait_name};
 use super::errand::{Neb, Part, broken, processors};
 use super::plain::STREAM_ALL_LINES;
 use super::report::{Floor, Report, Row};
+use super::roce;
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape};
-use crate::args::{BenchLength, BenchNeb, NebMode, Pinning};
+use crate::args::{BenchLength, BenchNeb, NebMode, Network, Pinning};
 use crate::failure::Failure;
 
 /// Results, words.
@@ -72,7 +73,11 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
     }
     let mut rows = Vec::new();
     let pinning = format!("{} processes on {} processors, {}", args.processes, processors.len(), how(args.pin));
-    let environment = Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning);
+    let environment =
+        Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning).with(&args.network.networks);
+    let captures = roce::captures(&args.network, args.fabric, "stentor bench neb")?;
+    captures.check((0..args.processes.into()).map(roce::name), sizes.len() as u32 * (1 + u32::from(args.signed)))?;
+    let mut life = 0;
     for bytes in sizes {
         for signed in if args.signed { vec![false, true] } else { vec![false] } {
             let BenchNeb { processes, mode, window, wait, pin, no_fast, .. } = *args;
@@ -82,7 +87,9 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
             process::config(&neb).check().map_err(|error| {
                 Failure::usage(error, "the arguments of `stentor bench neb`", "choose other values")
             })?;
-            let mut bench = Bench::start(neb, &args.length, processors.clone())?;
+            life += 1;
+            let traffic = |process| captures.of(&roce::name(process), life);
+            let mut bench = Bench::start(neb, &args.length, processors.clone(), traffic)?;
             rows.push(bench.one()?);
             if window > 1 {
                 rows.push(bench.window()?);
@@ -100,13 +107,18 @@ fn how(pin: Pinning) -> &'static str {
 }
 
 impl<'a> Bench<'a> {
-    fn start(neb: Neb, length: &'a BenchLength, processors: Vec<usize>) -> Result<Self, Failure> {
+    fn start(
+        neb: Neb,
+        length: &'a BenchLength,
+        processors: Vec<usize>,
+        traffic: impl Fn(usize) -> Network,
+    ) -> Result<Self, Failure> {
         let lines = chain::lines(&neb).max(STREAM_ALL_LINES);
         let samples = Self::broadcasts(length, WINDOWED) * 5 / 4 + 2;
         let shape = Shape { processes: neb.processes(), lines, samples: samples as usize };
         let place = |process: usize| (neb.pin != Pinning::None).then(|| processors[process % processors.len()]);
         let places: Vec<_> = (0..neb.processes()).map(place).collect();
-        let mut crew = Crew::start(Part::Neb(neb), shape, &places)?;
+        let mut crew = Crew::start(Part::Neb(neb), shape, &places, traffic)?;
         crew.run(Command { kind: Kind::Connect as u64, ..Command::default() })?;
         Ok(Bench { crew, neb, length, processors })
     }

@@ -61,7 +61,7 @@ pub(in super::super) fn run(errand: &Errand, stage: &Stage, neb: &Neb) -> Result
     let Some(network) = neb.network else {
         return play(errand, stage, neb, ShmFabric::start(shm).map_err(failed)?, None);
     };
-    let fabric = roce::start(network, me, neb.processes(), config(neb).slot_bytes() as usize)?;
+    let fabric = roce::start(network, me, neb.processes(), config(neb).slot_bytes() as usize, &errand.traffic)?;
     let ring = Ring { network, processes: neb.processes(), steps: steps(neb), mode: mode(neb.wait) };
     play(errand, stage, neb, fabric, Some(Sockets::open(ring, errand.process)?))
 }
