@@ -3,12 +3,15 @@
 //! Free, and therefore not compared: the IPv4 identification (rxe counts, a plain UDP socket sends 0) with what follows
 //! from it (IPv4 header checksum, ICRC). Everything else is: lengths, ports, opcode, flags, AckReq, PSNs, keys, addresses,
 //! syndromes, MSNs, payloads, pads.
+//!
+//! `STENTOR_GOLDEN` names a folder with captures that were made just now, which are taken instead of the committed ones
+//! (`cargo xtask test --only roce-peer`).
 
 mod common;
 
 use common::{DOMAIN, MS, Setup, Side, VA, golden};
 use stentor_fabric::{Access, Span, Status};
-use stentor_fabric_roce::endpoint::{Arrival, Check, Data, Remote, Request};
+use stentor_fabric_roce::endpoint::{Arrival, Check, Data, Remote, Request, Work};
 use stentor_wire::{Envelope, Headers, IpPacket, IpRepr, Message, Packet, Repr, Reth};
 
 const LENGTHS: [u32; 12] = [0, 1, 2, 3, 4, 8, 64, 1024, 1025, 2048, 3000, 8192];
@@ -71,11 +74,15 @@ type Operations<'a> = &'a dyn Fn(&mut Side, usize) -> bool;
 
 /// Our requester, with the kernel as responder.
 fn as_requester(file: &str, packets: &[IpPacket<'_>], operations: Operations<'_>, ends: Status) {
+    as_requester_on(SETUP, file, packets, operations, ends);
+}
+
+fn as_requester_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], operations: Operations<'_>, ends: Status) {
     let first = &packets[0];
     let number = first.packet.dest_qp();
-    let mut a = Side::new(number, &SETUP);
+    let mut a = Side::new(number, &setup);
     let psn = first.packet.psn().get();
-    a.ready(first.envelope_like_ours(), number, (psn, 0), &SETUP);
+    a.ready(first.envelope_like_ours(), number, (psn, 0), &setup);
     let (mut now, mut posted, mut ours) = (0, 0, std::collections::VecDeque::new());
     for (n, packet) in packets.iter().enumerate() {
         if !is_from_a(packet) {
@@ -105,11 +112,20 @@ fn as_requester(file: &str, packets: &[IpPacket<'_>], operations: Operations<'_>
 
 /// Our responder, with the kernel as requester.
 fn as_responder(file: &str, packets: &[IpPacket<'_>], receives: &[usize]) -> Side {
+    let memory: Vec<_> = (0..8192_u32).map(|i| (3 + 7 * i) as u8).collect();
+    as_responder_on(SETUP, file, packets, receives, &memory)
+}
+
+fn as_responder_on(setup: Setup, file: &str, packets: &[IpPacket<'_>], receives: &[usize], memory: &[u8]) -> Side {
     let number = packets[0].packet.dest_qp();
-    let mut b = Side::new(number, &SETUP);
-    let answer = packets.iter().find(|packet| !is_from_a(packet)).unwrap();
-    b.ready(answer.envelope_like_ours(), number, (0, packets[0].packet.psn().get()), &SETUP);
-    b.fill(b.shared, 0, &(0..8192_u32).map(|i| (3 + 7 * i) as u8).collect::<Vec<_>>());
+    let mut b = Side::new(number, &setup);
+    let ip = &packets[0].envelope.ip;
+    let to_a = packets.iter().find(|packet| !is_from_a(packet)).map(LikeOurs::envelope_like_ours);
+    // An unreliable connection is not answered.
+    let to_a = to_a.unwrap_or_else(|| Envelope::plain(ip.destination(), 0xc000, ip.source()).unwrap());
+    b.ready(to_a, number, (0, packets[0].packet.psn().get()), &setup);
+    b.fill(b.shared, 0, memory);
+    let base = target(packets).va;
     let mut ours = std::collections::VecDeque::new();
     for (n, packet) in packets.iter().enumerate() {
         if receives.contains(&n) {
@@ -117,7 +133,7 @@ fn as_responder(file: &str, packets: &[IpPacket<'_>], receives: &[usize]) -> Sid
             b.endpoint.post_receive(b.qp, span, n as u64).unwrap();
         }
         if is_from_a(packet) {
-            let bytes = with_our_key(packet, b.key);
+            let bytes = with_our_key(packet, b.key, base);
             b.take(0, &(packet.envelope, bytes));
             ours.extend(b.packets(0));
         } else {
@@ -129,12 +145,17 @@ fn as_responder(file: &str, packets: &[IpPacket<'_>], receives: &[usize]) -> Sid
     b
 }
 
-/// The key is the responder's choice. A wrong one stays wrong.
-fn with_our_key(packet: &IpPacket<'_>, key: u32) -> Vec<u8> {
+/// Keys, and addresses from `base` on, are the responder's choice. A wrong key stays wrong.
+fn with_our_key(packet: &IpPacket<'_>, key: u32, base: u64) -> Vec<u8> {
     let mut bytes = packet.packet.as_bytes().to_vec();
     let mut view = Packet::new_checked(&mut bytes[..]).unwrap();
     if let Some(reth) = view.reth() {
-        view.set_reth(Reth { rkey: if reth.rkey & 0xffff == WRONG_KEY & 0xffff { WRONG_KEY } else { key }, ..reth });
+        let key = if reth.rkey & 0xffff == WRONG_KEY & 0xffff { WRONG_KEY } else { key };
+        view.set_reth(Reth { rkey: key, va: reth.va - base + VA, ..reth });
+    }
+    if let Some(atomic) = view.atomic() {
+        bytes[12..20].copy_from_slice(&(atomic.va - base + VA).to_be_bytes());
+        bytes[20..24].copy_from_slice(&key.to_be_bytes());
     }
     packet.envelope.seal(&mut bytes);
     bytes
@@ -157,8 +178,10 @@ impl LikeOurs for IpPacket<'_> {
 
 /// The key and address that a capture's requests name.
 fn target(packets: &[IpPacket<'_>]) -> Remote {
-    let reth = packets.iter().find_map(|packet| packet.packet.reth());
-    reth.map_or(Remote::default(), |reth| Remote { va: reth.va, rkey: reth.rkey })
+    let reth = |packet: &IpPacket<'_>| packet.packet.reth().map(|reth| (reth.va, reth.rkey));
+    let atomic = |packet: &IpPacket<'_>| packet.packet.atomic().map(|atomic| (atomic.va, atomic.rkey));
+    let found = packets.iter().find_map(|packet| reth(packet).or_else(|| atomic(packet)));
+    found.map_or(Remote::default(), |(va, rkey)| Remote { va, rkey })
 }
 
 #[test]
@@ -271,11 +294,105 @@ fn remote_access_errors() {
         let other = stentor_fabric_roce::endpoint::ProtectionDomain(DOMAIN.0 + 1);
         let foreign = b.endpoint.memory_mut().grant(b.shared, other, Access::Atomic, 9).unwrap();
         let key = if matches!(headers, Headers::ReadRequest(_)) { b.key } else { foreign };
-        let bytes = with_our_key(&packets[0], key);
+        let bytes = with_our_key(&packets[0], key, VA);
         b.endpoint.receive(0, &Arrival { envelope: packets[0].envelope, transport: &bytes, check: Check::Whole });
         same("rxe_nak", 1, &b.packets(0)[0], &packets[1]);
         assert_eq!(b.endpoint.counters().access_errors, 1);
         assert!(b.bytes(b.shared).iter().all(|byte| *byte == 0));
         let _ = VA;
     }
+}
+
+/// What the kernel's word was at first, and what was added, compared and swapped.
+const WORD: u64 = 0x0123_4567_89ab_cdef;
+const SWAPPED: u64 = 0xfedc_ba98_7654_3210;
+
+#[test]
+fn atomics() {
+    let packets = golden("rxe_atomic.pcap");
+    let packets = &connections(&packets)[0];
+    let remote = target(packets);
+    let operations = |a: &mut Side, n: usize| {
+        let local = a.span(0, 8);
+        // What the one before brought.
+        let brought = u64::from_ne_bytes(a.bytes(a.local)[..8].try_into().unwrap());
+        let before = [0, WORD, WORD + 5, WORD + 4];
+        assert!(n > 3 || brought == before[n], "operation {n}: {brought:#x}");
+        let request = match n {
+            0 => Request::FetchAdd { local, remote, add: 5 },
+            1 => Request::FetchAdd { local, remote, add: u64::MAX },
+            2 => Request::CompareSwap { local, remote, expected: WORD + 4, new: SWAPPED },
+            3 => Request::CompareSwap { local, remote, expected: 1, new: 2 },
+            _ => return false,
+        };
+        a.post(n as u64, request);
+        true
+    };
+    as_requester("rxe_atomic", packets, &operations, Status::Success);
+    let mut memory = vec![0; 64];
+    memory[..8].copy_from_slice(&WORD.to_ne_bytes());
+    let b = as_responder_on(SETUP, "rxe_atomic", packets, &[], &memory);
+    assert_eq!(b.bytes(b.shared)[..8], SWAPPED.to_ne_bytes());
+}
+
+/// Lengths in the captures that this project made.
+const FEWER: [u32; 9] = [0, 1, 2, 3, 4, 64, 1024, 1025, 3000];
+const IMM: u32 = 0xdead_beef;
+
+#[test]
+fn solicited_sends_with_an_immediate() {
+    let packets = golden("rxe_sendimm.pcap");
+    let packets = &connections(&packets)[0];
+    let operations = |a: &mut Side, n: usize| {
+        let Some(bytes) = FEWER.get(n) else { return false };
+        a.fill(a.local, 0, &data(*bytes));
+        let request = Request::Send { data: Data::Local(a.span(0, *bytes)), imm: Some(IMM) };
+        a.endpoint.post_send(a.qp, &Work { solicited: true, ..Work::signalled(n as u64, request) }).unwrap();
+        true
+    };
+    as_requester("rxe_sendimm", packets, &operations, Status::Success);
+    let every: Vec<_> = (0..packets.len()).filter(|n| is_from_a(&packets[*n])).collect();
+    let mut b = as_responder("rxe_sendimm", packets, &every);
+    let received: Vec<_> = b.completions().iter().map(|completion| (completion.bytes, completion.imm)).collect();
+    assert_eq!(received, FEWER.map(|bytes| (bytes, Some(IMM))));
+    assert!(b.endpoint.take_solicited());
+}
+
+#[test]
+fn everything_on_an_unreliable_connection() {
+    let packets = golden("rxe_uc.pcap");
+    let packets = &connections(&packets)[0];
+    let setup = Setup { kind: stentor_fabric::QpKind::Unreliable, ..SETUP };
+    let remote = target(packets);
+    let operations = |a: &mut Side, n: usize| {
+        let bytes = FEWER[n % FEWER.len()];
+        a.fill(a.local, 0, &data(bytes));
+        let data = Data::Local(a.span(0, bytes));
+        let request = match n / FEWER.len() {
+            0 => Request::Send { data, imm: None },
+            1 => Request::Send { data, imm: Some(IMM) },
+            2 => Request::Write { data, remote, imm: None },
+            3 => Request::Write { data, remote, imm: Some(IMM) },
+            _ => return false,
+        };
+        a.post(n as u64, request);
+        true
+    };
+    as_requester_on(setup, "rxe_uc", packets, &operations, Status::Success);
+    // Where a message begins that consumes a receive; for a WRITE with immediate that is its end.
+    let consumes = |packet: &IpPacket<'_>| match Repr::parse(&packet.packet).unwrap().headers {
+        Headers::Uc(message) => {
+            matches!(
+                message,
+                Message::SendFirst | Message::SendOnly | Message::SendOnlyImm(_) | Message::WriteOnlyImm(..)
+            ) || matches!(message, Message::WriteLastImm(_))
+        }
+        other => panic!("{other}"),
+    };
+    let receives: Vec<_> = (0..packets.len()).filter(|n| consumes(&packets[*n])).collect();
+    let mut b = as_responder_on(setup, "rxe_uc", packets, &receives, &[]);
+    let received: Vec<_> = b.completions().iter().map(|completion| (completion.bytes, completion.imm)).collect();
+    let expected: Vec<_> = [None, Some(IMM), Some(IMM)].iter().flat_map(|imm| FEWER.map(|n| (n, *imm))).collect();
+    assert_eq!(received, expected);
+    assert_eq!(b.bytes(b.shared)[..3000], data(3000));
 }

@@ -87,8 +87,39 @@ pub(crate) fn peer(context: &Context) -> Result<Outcome> {
     let stentor = executable(context, &["build", "-p", "stentor-cli", "--bin", "stentor"])?;
     let test = executable(context, &["test", "--no-run", "-p", "stentor-fabric-roce", "--test", "real_peer"])?;
     let script = context.root.join("crates/fabric-roce/tests/peer/run.sh");
-    run(Command::new("unshare").arg("-rn").arg(script).arg(rxe).arg(stentor).arg(test))?;
+    run(Command::new("unshare").arg("-rn").arg(script).arg(&rxe).arg(stentor).arg(test))?;
+    golden(context, &rxe)?;
     Ok(Outcome::Passed)
+}
+
+/// Captures what the kernel sends to itself for atomics and on unreliable connections, and compares what we send with that.
+fn golden(context: &Context, rxe: &Path) -> Result<()> {
+    let work = work_folder("golden")?;
+    let source = context.root.join("crates/fabric-roce/tests/peer/golden.c");
+    run(Command::new("gcc").arg(source).args(["-O1", "-Wall"]).arg("-o").arg(work.join("golden")).arg("-libverbs"))?;
+    in_guest(context, rxe, "golden", &work, "")?;
+    let test = ["test", "-p", "stentor-fabric-roce", "--test", "golden"];
+    run(context.cargo(test).env("STENTOR_GOLDEN", &work))?;
+    fs::remove_dir_all(&work)?;
+    Ok(())
+}
+
+/// An empty folder for a guest.
+fn work_folder(what: &str) -> Result<PathBuf> {
+    let work = std::env::temp_dir().join(format!("stentor-{what}-{}", std::process::id()));
+    fs::create_dir_all(&work)?;
+    Ok(work)
+}
+
+/// Runs `NAME.sh` of the peer's folder in a guest, which leaves `NAME.log` in its work folder.
+fn in_guest(context: &Context, rxe: &Path, name: &str, work: &Path, more: &str) -> Result<()> {
+    let set = format!("export WORK='{}' {more}\n", work.display());
+    let text = fs::read_to_string(context.root.join(format!("crates/fabric-roce/tests/peer/{name}.sh")))?;
+    let script = work.join("script.sh");
+    fs::write(&script, set + &text)?;
+    let (good, _) = capture(Command::new(rxe.join("uml-run")).arg(&script).env("UML_TIMEOUT", "300"))?;
+    print!("{}", fs::read_to_string(work.join(format!("{name}.log"))).unwrap_or_default());
+    if good { Ok(()) } else { bail!("the guest failed") }
 }
 
 /// Rounds of each measurement in the guest.
@@ -101,19 +132,12 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
     let example = ["build", "--release", "-p", "stentor-fabric-roce", "--example", "beside_kernel"];
     let program = executable(context, &example)?;
     let peer = context.root.join("crates/fabric-roce/tests/peer");
-    let work = std::env::temp_dir().join(format!("stentor-beside-{}", std::process::id()));
-    fs::create_dir_all(&work)?;
+    let work = work_folder("beside")?;
     let compile = ["-O2", "-Wall", "-shared", "-fPIC", "-libverbs"];
     run(Command::new("gcc").arg(peer.join("shim.c")).args(compile).arg("-o").arg(work.join("shim.so")))?;
-    let place = |path: &Path| format!("'{}'", path.display());
-    let set = format!("export WORK={} PROGRAM={} ROUNDS={ROUNDS}\n", place(&work), place(&program));
-    let script = work.join("script.sh");
-    fs::write(&script, set + &fs::read_to_string(peer.join("beside.sh"))?)?;
-    let (good, _) = capture(Command::new(rxe.join("uml-run")).arg(&script).env("UML_TIMEOUT", "300"))?;
-    let log = fs::read_to_string(work.join("beside.log")).unwrap_or_default();
-    print!("{log}");
+    let ran = in_guest(context, &rxe, "beside", &work, &format!("PROGRAM='{}' ROUNDS={ROUNDS}", program.display()));
     fs::remove_dir_all(&work)?;
-    if good { Ok(Outcome::Passed) } else { bail!("the guest failed") }
+    ran.map(|()| Outcome::Passed)
 }
 
 /// Lines that are multicast between namespaces.

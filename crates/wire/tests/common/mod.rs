@@ -39,7 +39,7 @@ pub(crate) fn captures() -> Vec<PathBuf> {
         files
     };
     let mut files = list(&root.join("tests/golden"));
-    assert_eq!(files.len(), 7, "crates/wire/tests/golden is not complete: restore it with git");
+    assert_eq!(files.len(), 10, "crates/wire/tests/golden is not complete: restore it with git");
     files.extend(list(&root.join("../../../shared/golden")));
     files
 }
