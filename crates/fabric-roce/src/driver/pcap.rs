@@ -117,7 +117,7 @@ mod tests {
         for n in 0..200 {
             pcap.write(&envelope, &[7; 1000]);
             let bytes = std::fs::metadata(&path).unwrap().len();
-            assert!(bytes == 0 || (bytes - 24) % (16 + 28 + 1000) == 0, "{bytes} bytes after {n} packets");
+            assert!(bytes == 0 || (bytes - 24).is_multiple_of(16 + 28 + 1000), "{bytes} bytes after {n} packets");
             grew = grew.max(bytes);
         }
         assert!(grew > 100_000);
