@@ -19,14 +19,15 @@ pub const LINE_WORDS: usize = LINE / WORD;
 #[inline]
 pub fn copy_out(from: &[Word], to: &mut [u64]) {
     assert_eq!(from.len(), to.len(), "copy_out of {} words into {}", from.len(), to.len());
-    // A short record is one line: no loop.
-    if let (Ok(to), Ok(from)) = (<&mut [u64; LINE_WORDS]>::try_from(&mut *to), <&[Word; LINE_WORDS]>::try_from(from)) {
+    // Line by line: no loop over words, of which a short record has one line or two.
+    let (lines, rest) = to.as_chunks_mut::<LINE_WORDS>();
+    let (shared_lines, shared_rest) = from.as_chunks::<LINE_WORDS>();
+    for (to, from) in lines.iter_mut().zip(shared_lines) {
         for (to, from) in to.iter_mut().zip(from) {
             *to = from.load(Ordering::Relaxed);
         }
-        return;
     }
-    for (to, from) in to.iter_mut().zip(from) {
+    for (to, from) in rest.iter_mut().zip(shared_rest) {
         *to = from.load(Ordering::Relaxed);
     }
 }

@@ -9,6 +9,7 @@ mod link;
 mod own;
 mod publish;
 mod read;
+mod records;
 mod removal;
 mod scan;
 mod stream;
@@ -156,7 +157,8 @@ impl<F: Fabric> Node<F> {
         }
         let end = Endpoint::new(fabric, config, salt)?;
         let me = end.me;
-        let stream = |sender: ProcessId| (sender != me).then(|| Stream::new(&config, salt, me, sender));
+        let stream =
+            |sender: ProcessId| (sender != me).then(|| Stream::new(&config, salt, me, sender, end.inline_bytes));
         let last = end.links.iter().flatten().map(|link| link.qp.index() + 1).max().unwrap_or(0);
         let mut by_qp = vec![None; last];
         for link in end.links.iter().flatten() {
@@ -164,7 +166,7 @@ impl<F: Fabric> Node<F> {
         }
         Ok(Node {
             streams: config.everybody().iter().map(stream).collect(),
-            own: Own::new(&config, salt, me, &end.layout),
+            own: Own::new(&config, salt, me, &end.layout, end.inline_bytes),
             // A slot's: what is sealed and too long is told then, and not taken for torn.
             scratch: vec![0; end.layout.slot_bytes() as usize / WORD],
             by_qp,

@@ -1,12 +1,11 @@
 //! One's own broadcasts: `broadcast` of the pseudocode, and their delivery here.
 
-use stentor_fabric::memory::WORD;
-use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
-use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SlotReader, Source, Span};
-use zerocopy::IntoBytes;
+use stentor_fabric::seal::{HEADER_WORDS, Seal};
+use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SlotReader, Span};
 
 use super::endpoint::store;
 use super::link::Done;
+use super::records::Records;
 use super::{BroadcastError, Node, Notice};
 use crate::layout::{BROADCAST, broadcast_seal, credit_seal};
 use crate::value::{self, Value};
@@ -28,62 +27,12 @@ pub(super) struct Own {
     pub(super) claimed: Vec<u64>,
 }
 
-/// Sealed records by slot, in private memory.
-#[derive(Debug)]
-pub(super) struct Records {
-    words: Vec<u64>,
-    /// Words of a slot.
-    pitch: usize,
-    /// Bytes of each payload; by slot.
-    bytes: Vec<usize>,
-}
-
-impl Records {
-    pub(super) fn new(layout: &Layout, window: u32) -> Self {
-        let pitch = layout.record_words();
-        Records { words: vec![0; pitch * window as usize], pitch, bytes: vec![0; window as usize] }
-    }
-
-    /// The whole place of a slot.
-    pub(super) fn place(&mut self, slot: u64) -> &mut [u64] {
-        let first = slot as usize * self.pitch;
-        &mut self.words[first..first + self.pitch]
-    }
-
-    pub(super) fn close(&mut self, seal: &Seal, lap: u64, slot: u64, bytes: usize) {
-        self.bytes[slot as usize] = bytes;
-        seal.close(lap, bytes, self.place(slot));
-    }
-
-    /// The record of a slot.
-    #[inline]
-    pub(super) fn get(&self, slot: u64) -> &[u64] {
-        let first = slot as usize * self.pitch;
-        &self.words[first..first + record_words(self.bytes[slot as usize])]
-    }
-
-    /// Its payload.
-    pub(super) fn payload(&self, slot: u64) -> &[u64] {
-        &self.get(slot)[HEADER_WORDS..]
-    }
-
-    /// Where to post it from: itself, or the place in `staging` where a copy lies.
-    #[inline]
-    pub(super) fn source(&self, slot: u64, inline_bytes: u32, staging: Span) -> Source<'_> {
-        let record = self.get(slot);
-        if record.len() * WORD <= inline_bytes as usize {
-            return Source::Inline(record.as_bytes());
-        }
-        Source::Region(Span { bytes: (record.len() * WORD) as u32, ..staging })
-    }
-}
-
 impl Own {
-    pub(super) fn new(config: &Config, salt: u64, me: ProcessId, layout: &Layout) -> Self {
+    pub(super) fn new(config: &Config, salt: u64, me: ProcessId, layout: &Layout, inline_bytes: u32) -> Self {
         Own {
             stream: Broadcast::new(config, me),
             seal: broadcast_seal(config, me, salt),
-            records: Records::new(layout, config.window),
+            records: Records::new(layout, config.window, inline_bytes),
             posted: vec![0; config.processes],
             posted_everywhere: 0,
             claimed: vec![0; config.processes],
@@ -131,8 +80,8 @@ impl<F: Fabric> Node<F> {
         let place = &mut self.own.records.place(slot)[HEADER_WORDS..];
         let bytes = value::encode(index, key, payload, self.authority.as_ref(), place);
         self.own.records.close(&self.own.seal, layout.lap(index), slot, bytes);
-        let record = self.own.records.get(slot);
-        if record.len() * WORD > self.end.inline_bytes as usize {
+        if self.own.records.is_staged(slot) {
+            let record = self.own.records.get(slot);
             store(self.end.fabric.memory(self.end.staging), layout.ring_offset(index), record);
         }
         self.counts.broadcasts += 1;
@@ -150,17 +99,13 @@ impl<F: Fabric> Node<F> {
     fn is_own_slot_in_use(&self) -> bool {
         let window = u64::from(self.end.config.window);
         let Some(old) = self.own.stream.next().checked_sub(window) else { return false };
-        if !self.is_staged(self.own.records.get(self.end.layout.slot(old)).len()) {
+        if !self.own.records.is_staged(self.end.layout.slot(old)) {
             return false;
         }
         self.end.links.iter().flatten().any(|link| {
             let (posted, written) = (self.own.posted[link.peer.index()], self.own.stream.written_at(link.peer));
             link.peer != self.end.me && link.ready && posted > old && written <= old
         })
-    }
-
-    pub(super) fn is_staged(&self, words: usize) -> bool {
-        words * WORD > self.end.inline_bytes as usize
     }
 
     /// Writes own broadcasts to everybody who has not got them.
@@ -170,7 +115,7 @@ impl<F: Fabric> Node<F> {
         if own.posted_everywhere == next {
             return false;
         }
-        let (inline, mut worked, mut everywhere) = (end.inline_bytes, false, next);
+        let (mut worked, mut everywhere) = (false, next);
         for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me) {
             let posted = &mut own.posted[link.peer.index()];
             if *posted == next {
@@ -192,14 +137,15 @@ impl<F: Fabric> Node<F> {
             while *posted < until && link.has_room(1) {
                 let slot = end.layout.slot(*posted);
                 let offset = end.layout.ring_offset(*posted);
-                let source = own.records.source(slot, inline, Span { region: end.staging, offset, bytes: 0 });
-                let last = *posted + 1 == until || !link.has_room(2);
-                let done = last.then_some(Done::Broadcast { upto: *posted + 1 });
+                let count = own.records.run(slot, until - *posted);
+                let source = own.records.source(slot, count, Span { region: end.staging, offset, bytes: 0 });
+                let upto = *posted + count;
+                let done = (upto == until || !link.has_room(2)).then_some(Done::Broadcast { upto });
                 if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
                     break;
                 }
                 counts.broadcast_writes += 1;
-                *posted += 1;
+                *posted = upto;
                 worked = true;
             }
         }

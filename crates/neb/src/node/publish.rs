@@ -7,6 +7,7 @@ use zerocopy::IntoBytes;
 use super::Node;
 use super::endpoint::Endpoint;
 use super::link::{Done, Link};
+use super::records::RUN_RECORDS;
 use super::stream::Stream;
 use crate::layout::{CONTROL, PROOFS};
 use crate::{Layout, Mode};
@@ -78,16 +79,18 @@ fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Strea
         stream.at[host.index()].posted = oldest;
         stream.replay.published(host, oldest);
     }
-    let inline = end.inline_bytes;
     let mut writes = 0;
     while stream.at[host.index()].posted < next && link.has_room(2) {
         let index = stream.at[host.index()].posted;
         let complete = stream.replay.published_at(host);
         // One register of a slot at a time: the older one's place at this host is known to be written.
-        if index >= complete + window {
+        let until = next.min(complete + window);
+        if index >= until {
             break;
         }
-        if !stream.replay.has_register(index) {
+        let near = until.min(index + RUN_RECORDS + 1);
+        let there = (index..near).take_while(|index| stream.replay.has_register(*index)).count() as u64;
+        if there == 0 {
             // Lost here, so there is no register for it.
             if complete < index {
                 break;
@@ -96,20 +99,23 @@ fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Strea
             stream.at[host.index()].posted += 1;
             continue;
         }
-        if !raise_floor(end, link, stream, (sender, region), index) {
+        let run = stream.records.run(end.layout.slot(index), there);
+        // Where floors take their time, those go that may.
+        let Some(count) =
+            [run, 1].into_iter().find(|count| raise_floor(end, link, stream, (sender, region), index + count - 1))
+        else {
             break;
-        }
+        };
         let offset = end.layout.register_offset(sender, index);
         let staging = Span { region: end.staging, offset: end.layout.staged_registers() + offset, bytes: 0 };
-        let source = stream.records.source(end.layout.slot(index), inline, staging);
-        let last = index + 1 == next || !link.has_room(4) || !stream.replay.has_register(index + 1);
+        let source = stream.records.source(end.layout.slot(index), count, staging);
         let done =
-            (last || index + 1 >= complete + window).then_some(Done::Register { stream: sender, upto: index + 1 });
+            (count == there || !link.has_room(4)).then_some(Done::Register { stream: sender, upto: index + count });
         if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
             break;
         }
         writes += 1;
-        stream.at[host.index()].posted += 1;
+        stream.at[host.index()].posted = index + count;
     }
     writes
 }
@@ -136,8 +142,7 @@ fn raise_floor<F: Fabric>(
         let newest = newest.unwrap_or(index);
         let staged = end.layout.staged_registers() + end.layout.register_offset(sender, newest);
         let staging = Span { region: end.staging, offset: staged, bytes: 0 };
-        let inline = end.fabric.capabilities().inline_bytes;
-        let source = stream.records.source(end.layout.slot(newest), inline, staging);
+        let source = stream.records.source(end.layout.slot(newest), 1, staging);
         let target = RemoteSpan { region, offset: end.layout.proof_offset(sender, proof) };
         let floor = newest + 1 - window;
         if !link.write(&mut end.fabric, source, target, Some(Done::Floor { stream: sender, floor, proof })) {

@@ -64,7 +64,7 @@ impl<F: Fabric> Node<F> {
     fn is_register_in_use(&self, sender: ProcessId, next: u64) -> bool {
         let Some(stream) = &self.streams[sender.index()] else { return false };
         let Some(old) = next.checked_sub(u64::from(self.end.config.window)) else { return false };
-        if self.end.config.mode == Mode::All || !self.is_staged(stream.records.get(self.end.layout.slot(old)).len()) {
+        if self.end.config.mode == Mode::All || !stream.records.is_staged(self.end.layout.slot(old)) {
             return false;
         }
         self.end.links.iter().flatten().any(|link| {
@@ -75,7 +75,6 @@ impl<F: Fabric> Node<F> {
 
     /// The value in `scratch` becomes this process's register for the next index, once and for all.
     fn publish(&mut self, sender: ProcessId, lap: u64) {
-        let inline = self.end.inline_bytes as usize;
         let Node { end, streams, scratch, .. } = self;
         let Some(stream) = &mut streams[sender.index()] else { return };
         let bytes = (scratch[2] >> 32) as usize;
@@ -88,7 +87,7 @@ impl<F: Fabric> Node<F> {
         let offset = end.layout.register_offset(sender, index);
         if end.config.mode == Mode::All {
             store(end.register_words(end.me), offset, record);
-        } else if record.len() * WORD > inline {
+        } else if stream.records.is_staged(slot) {
             store(end.fabric.memory(end.staging), end.layout.staged_registers() + offset, record);
         }
     }

@@ -4,7 +4,7 @@ use stentor_fabric::seal::Seal;
 use stentor_fabric::{ProcessId, SealedSlot};
 
 use super::ask::Ask;
-use super::own::Records;
+use super::records::Records;
 
 use crate::layout::{broadcast_seal, credit_seal, register_seal};
 use crate::{Config, Layout, Mode, Replay};
@@ -87,14 +87,14 @@ impl Patience {
 }
 
 impl Stream {
-    pub(super) fn new(config: &Config, salt: u64, me: ProcessId, sender: ProcessId) -> Self {
+    pub(super) fn new(config: &Config, salt: u64, me: ProcessId, sender: ProcessId, inline_bytes: u32) -> Self {
         let seals = config.everybody().iter().map(|replayer| register_seal(config, replayer, sender, salt)).collect();
         Stream {
             replay: Replay::new(config, me, sender),
             inbound: broadcast_seal(config, sender, salt),
             outbound: register_seal(config, me, sender, salt),
             seals,
-            records: Records::new(&Layout::new(config), config.window),
+            records: Records::new(&Layout::new(config), config.window, inline_bytes),
             at: vec![Peer::default(); config.processes],
             patience: Patience::new(config),
             credit: SealedSlot::new(credit_seal(me, salt)),
