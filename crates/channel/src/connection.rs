@@ -175,18 +175,38 @@ impl Connection {
         Some(Recv { op, tag: self.tag(op.kind, sequence), any: op.kind != Kind::Payload })
     }
 
-    /// The next message to send, if one may be sent.
+    /// The next message to send, if one may be sent: a control message, or a part of the message that is being written.
     pub fn next_send(&mut self) -> Option<Send> {
-        let (op, sequence, what) = match self.due() {
-            Some(snapshot) => {
-                let (op, sequence) = self.controls.take(&self.config);
-                (op, sequence, What::Control(snapshot.words(&self.config)))
-            }
-            None if self.phase == Phase::Open && self.is_known => self.outbound.next()?,
-            None => return None,
-        };
+        self.next_control().or_else(|| self.next_part())
+    }
+
+    /// The next control message to send, if one is due.
+    pub fn next_control(&mut self) -> Option<Send> {
+        let snapshot = self.due()?;
+        let (op, sequence) = self.controls.take(&self.config);
+        self.sends_lent += 1;
+        Some(Send { op, tag: self.tag(op.kind, sequence), what: What::Control(snapshot.words(&self.config)) })
+    }
+
+    /// The next part of the message that is being written, if it may be sent.
+    pub fn next_part(&mut self) -> Option<Send> {
+        if self.phase != Phase::Open || !self.is_known {
+            return None;
+        }
+        let (op, sequence, what) = self.outbound.next()?;
         self.sends_lent += 1;
         Some(Send { op, tag: self.tag(op.kind, sequence), what })
+    }
+
+    /// The sequence of what arrived in a place of this kind, where places follow from sequences: [`Scheme::Counted`].
+    ///
+    /// [`Scheme::Counted`]: crate::Scheme::Counted
+    #[must_use]
+    pub fn sequence_at(&self, kind: Kind, place: u16) -> u32 {
+        match kind {
+            Kind::Control => self.controls.sequence_at(&self.config, place),
+            kind => self.inbound.sequence_at(kind, place),
+        }
     }
 
     /// What the peer must be told now, if anything.
@@ -375,6 +395,27 @@ impl Connection {
     /// Gives the connection up at once, and says so to the peer. Over when the fabric has given everything back.
     pub fn abort(&mut self) {
         self.fail(Operation::Close, Cause::Aborted);
+        self.advance();
+    }
+
+    /// Whether the fabric has this receive.
+    #[must_use]
+    pub fn has_posted(&self, op: Op) -> bool {
+        op.way == Way::Recv && self.posted[op.kind.index()].get(usize::from(op.place)).is_some_and(|posted| *posted)
+    }
+
+    /// All receives are given back, unused: where they are not the fabric's to give back.
+    pub fn give_back_receives(&mut self) {
+        for kind in Kind::ALL {
+            for posted in &mut self.posted[kind.index()] {
+                self.recvs_lent -= u32::from(std::mem::take(posted));
+            }
+        }
+    }
+
+    /// The peer wrote where nothing was asked for.
+    pub fn surprised(&mut self, op: Op) {
+        self.fail(self.operation(op), Cause::Nonsense("it wrote where it was not granted"));
         self.advance();
     }
 

@@ -148,6 +148,11 @@ impl Controls {
         self.arrived.done() - self.acknowledged >= u64::from(CONTROLS / 4)
     }
 
+    /// The sequence of the one that arrives in this place next.
+    pub(crate) fn sequence_at(&self, config: &Config, place: u16) -> u32 {
+        sequence_of(config, self.arrived.number_at(u64::from(place)))
+    }
+
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }

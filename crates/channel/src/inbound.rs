@@ -156,6 +156,16 @@ impl Inbound {
         numbered(&self.config, sequence, self.next_length, window)
     }
 
+    /// The sequence of what arrives in this place next, where places follow from sequences.
+    pub(crate) fn sequence_at(&self, kind: Kind, place: u16) -> u32 {
+        let (next, window) = match kind {
+            Kind::Payload => (self.read, self.pieces.size()),
+            _ => (self.next_length, u64::from(self.config.lengths)),
+        };
+        let ahead = (u64::from(place) + window - next % window) % window;
+        sequence_of(&self.config, next + ahead)
+    }
+
     /// Messages that are next become known.
     fn sort(&mut self) {
         loop {

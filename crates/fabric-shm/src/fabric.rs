@@ -201,6 +201,7 @@ fn capabilities(config: &ShmConfig) -> Capabilities {
         tagged: false,
         loopback: true,
         many_readers: true,
+        max_completions: u32::MAX,
         hardware_multicast: false,
         revokes_in_hardware: false,
     }

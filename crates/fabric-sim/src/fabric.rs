@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Source, Span, Status, Verb,
     WaitError, Wake, Word, WorkRequest,
 };
 
 use crate::memory::{Region, pack};
-use crate::qp::{Kind, Message, PostedRecv, Sent};
+use crate::qp::{Kind, Message, PostedRecv, Queued, Sent};
 use crate::state::State;
 
 /// The fabric of one incarnation of one process. After its crash every call does nothing.
@@ -127,6 +127,13 @@ impl Fabric for SimFabric {
             return Err(PostError::Unsupported("tagged receives"));
         }
         self.with(Ok(()), |state, me| state.post_recv(me, qp, PostedRecv { id, local, tag: Some((tag, ignore)) }))
+    }
+
+    fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
+        if !self.capabilities.tagged {
+            return Err(PostError::Unsupported("tagged receives"));
+        }
+        self.with(Ok(()), |state, me| state.cancel_tagged_recv(me, qp, id))
     }
 
     fn flush(&mut self) {
@@ -341,6 +348,19 @@ impl State {
         } else {
             self.qp_mut(me, qp).recvs.push_back(recv);
         }
+        Ok(())
+    }
+}
+
+impl State {
+    fn cancel_tagged_recv(&mut self, me: ProcessId, qp: QpId, id: u64) -> Result<(), PostError> {
+        let entry = self.processes[me.index()].qps.get_mut(qp.index()).ok_or(PostError::UnknownQp(qp))?;
+        let Some(place) = entry.tagged_recvs.iter().position(|recv| recv.id == id) else { return Ok(()) };
+        entry.tagged_recvs.remove(place);
+        let (opcode, status) = (Opcode::TaggedRecv, Status::Cancelled);
+        let completion = Completion { qp, id, opcode, status, bytes: 0, imm: None, tag: 0 };
+        self.processes[me.index()].completions.push_back(Queued { completion, seq: None });
+        self.notify(me);
         Ok(())
     }
 }

@@ -218,6 +218,7 @@ impl NetworkModel {
             tagged: self.tagged,
             loopback: true,
             many_readers: true,
+            max_completions: u32::MAX,
             hardware_multicast: false,
             revokes_in_hardware: true,
         }

@@ -187,6 +187,10 @@ impl Fabric for Broken {
         self.inner.post_tagged_recv(qp, local, tag, ignore, id)
     }
 
+    fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
+        self.inner.cancel_tagged_recv(qp, id)
+    }
+
     fn flush(&mut self) {
         self.inner.flush();
     }

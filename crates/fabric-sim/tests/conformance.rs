@@ -39,7 +39,8 @@ fn calm() {
 #[test]
 fn adversarial() {
     let report = run("adversarial", &NetworkModel::adversarial());
-    let skipped = ["tagged::exact_and_masked", "tagged::unexpected_messages_wait"];
+    let skipped =
+        ["tagged::exact_and_masked", "tagged::unexpected_messages_wait", "tagged::cancelled_receives_come_back"];
     assert_eq!(report.skipped(), skipped);
 }
 

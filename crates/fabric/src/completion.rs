@@ -48,6 +48,10 @@ pub enum Status {
     RetryExceeded = 12,
     /// The responder had no receive posted within the retries (`IBV_WC_RNR_RETRY_EXC_ERR`).
     RnrRetryExceeded = 13,
+    /// A tagged receive was given back unused, because its owner asked for it
+    /// ([`cancel_tagged_recv`](crate::Fabric::cancel_tagged_recv)). The queue pair goes on. `ibv_wc_status` has nothing of
+    /// the kind; libfabric's is `FI_ECANCELED`.
+    Cancelled = 125,
 }
 
 /// One completion.
@@ -59,7 +63,7 @@ pub struct Completion {
     pub id: u64,
     /// Which operation.
     pub opcode: Opcode,
-    /// How it ended. With anything but success the queue pair is in the error state.
+    /// How it ended. With anything but success and [`Status::Cancelled`] the queue pair is in the error state.
     pub status: Status,
     /// Bytes received; 0 for operations of ours.
     pub bytes: u32,

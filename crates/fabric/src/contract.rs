@@ -133,6 +133,17 @@ pub trait Fabric {
     /// [`PostError::Unsupported`] where [`Capabilities::tagged`] is false, else see [`PostError`].
     fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError>;
 
+    /// Asks for a posted tagged receive back. Returns at once; the receive completes all the same: with
+    /// [`Status::Cancelled`](crate::Status::Cancelled), or as usual if a message has matched it meanwhile. Nothing is
+    /// written to its span after that. A receive that has completed already is not looked for.
+    ///
+    /// # Errors
+    /// [`PostError::Unsupported`] where [`Capabilities::tagged`] is false, else see [`PostError`].
+    fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
+        let _ = (qp, id);
+        Err(PostError::Unsupported("tagged receives"))
+    }
+
     /// Hands everything posted to the network and wakes sleeping peers: once per batch, the doorbell.
     fn flush(&mut self);
 

@@ -219,6 +219,7 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
         tagged: false,
         loopback: true,
         many_readers: true,
+        max_completions: u32::MAX,
         hardware_multicast: false,
         revokes_in_hardware: true,
     }

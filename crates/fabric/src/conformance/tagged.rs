@@ -43,3 +43,26 @@ pub(super) fn unexpected_messages_wait<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
     }
     Ok(())
 }
+
+/// Of two receives for a tag the first is asked back: the message goes to the second, and each completes once.
+pub(super) fn cancelled_receives_come_back<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    need(bed.at(A).capabilities().tagged, "tagged messages")?;
+    let inbox = bed.region(B, B, 1, 1024, None)?;
+    let link = bed.link(16, 16)?;
+    for id in [40, 41] {
+        called("post_tagged_recv", bed.at(B).post_tagged_recv(link.b, room(inbox, id - 40), 7, 0, id))?;
+    }
+    called("cancel_tagged_recv", bed.at(B).cancel_tagged_recv(link.b, 40))?;
+    let got = bed.expect(B, link.b, 40, (Opcode::TaggedRecv, Status::Cancelled))?;
+    same("bytes of a receive that was given back", &got.bytes, &0)?;
+    bed.post(A, link.a, 1, message(7))?;
+    bed.expect(B, link.b, 41, (Opcode::TaggedRecv, Status::Success))?;
+    same("data", &received(bed, inbox, 1, 5), &vec![9, 8, 7, 6, 5])?;
+    same("memory of the receive that was given back", &received(bed, inbox, 0, 5), &vec![0; 5])?;
+    // One that has completed is not looked for, and the queue pair goes on.
+    called("cancel_tagged_recv", bed.at(B).cancel_tagged_recv(link.b, 41))?;
+    called("post_tagged_recv", bed.at(B).post_tagged_recv(link.b, room(inbox, 2), 8, 0, 42))?;
+    bed.post(A, link.a, 2, message(8))?;
+    bed.expect(B, link.b, 42, (Opcode::TaggedRecv, Status::Success))?;
+    Ok(())
+}

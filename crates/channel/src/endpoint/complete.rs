@@ -1,0 +1,86 @@
+//! Completions of the fabric, back to the connections.
+
+use stentor_fabric::{Completion, Fabric, Opcode, Status};
+
+use super::post::of_imm;
+use super::{BATCH, Endpoint, NOTHING};
+use crate::layout::load_words;
+use crate::{Kind, Op, Outcome, Scheme, Way};
+
+impl<F: Fabric> Endpoint<F> {
+    /// Polls once; returns how many completions there were.
+    pub(super) fn poll(&mut self) -> usize {
+        let mut completions = [NOTHING; BATCH];
+        let count = self.fabric.poll(&mut completions);
+        for completion in &completions[..count] {
+            self.take(completion);
+        }
+        count
+    }
+
+    fn take(&mut self, completion: &Completion) {
+        let Some(place) = self.link_of(completion.qp) else { return };
+        let sent = matches!(completion.opcode, Opcode::TaggedSend | Opcode::Write | Opcode::Send);
+        if sent {
+            self.links[place].sends -= 1;
+            self.sends -= 1;
+        }
+        if !sent && self.config.channel.scheme == Scheme::Counted {
+            self.take_written(place, completion);
+            return;
+        }
+        let (index, op) = ((completion.id >> 32) as u32, Op::of(completion.id as u32));
+        let Some(op) = op else { return };
+        let Some(entry) = self.entries.get(index as usize).and_then(Option::as_ref) else { return };
+        let area = u32::from(entry.area);
+        let outcome = match completion.status {
+            Status::Success if op.way == Way::Send => Outcome::Sent,
+            Status::Success => self.received(place, (area, op), completion.tag as u32, completion.bytes),
+            Status::Cancelled => Outcome::GivenBack,
+            status => Outcome::Failed(status),
+        };
+        self.complete(index, op, &outcome);
+    }
+
+    /// A receive was used by a WRITE_WITH_IMM: the immediate says what was written.
+    fn take_written(&mut self, place: usize, completion: &Completion) {
+        let link = &mut self.links[place];
+        link.recvs = link.recvs.saturating_sub(1);
+        if completion.status != Status::Success {
+            return;
+        }
+        let Some((number, kind, slot)) = completion.imm.and_then(of_imm) else { return };
+        // Something of a connection that failed.
+        let Some(index) = link.numbers.get(&number).copied() else { return };
+        let Some(entry) = self.entries[index as usize].as_ref() else { return };
+        let op = Op { way: Way::Recv, kind, place: slot };
+        if !entry.connection.has_posted(op) {
+            self.entries[index as usize].as_mut().into_iter().for_each(|entry| entry.connection.surprised(op));
+            self.drive(index);
+            return;
+        }
+        link.recvs_needed -= 1;
+        let sequence = entry.connection.sequence_at(kind, slot);
+        let outcome = self.received(place, (u32::from(entry.area), op), sequence, completion.bytes);
+        self.complete(index, op, &outcome);
+    }
+
+    fn received(&self, link: usize, (area, op): (u32, Op), sequence: u32, bytes: u32) -> Outcome {
+        let mut words = [0; 8];
+        let memory = self.fabric.memory(self.links[link].inbox);
+        let offset = self.layout.offset(area, op.kind, op.place);
+        match op.kind {
+            Kind::Length if bytes >= 8 => load_words(memory, offset, &mut words[..1]),
+            Kind::Control if bytes >= 64 => load_words(memory, offset, &mut words),
+            _ => {}
+        }
+        Outcome::Received { sequence, bytes, words }
+    }
+
+    fn complete(&mut self, index: u32, op: Op, outcome: &Outcome) {
+        if let Some(entry) = &mut self.entries[index as usize] {
+            entry.connection.completed(op, outcome);
+            self.drive(index);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The queue pair with one peer, and the memory that its connections use.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+
+use stentor_fabric::{ProcessId, QpId, RegionId};
+
+/// The queue pair with one peer.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) peer: ProcessId,
+    pub(super) qp: QpId,
+    /// Where messages are received.
+    pub(super) inbox: RegionId,
+    /// Where they are sent from.
+    pub(super) outbox: RegionId,
+    pub(super) is_connected: bool,
+    /// Areas that no connection uses.
+    pub(super) free: Vec<u16>,
+    /// Areas that the peer may still write into, until the queue pair is connected anew.
+    pub(super) withheld: Vec<u16>,
+    /// Open connections, by number.
+    pub(super) numbers: HashMap<u32, u32>,
+    /// Numbers under which something may still be under way.
+    pub(super) spent: HashSet<u32>,
+    /// Requests that the fabric has not completed.
+    pub(super) sends: u32,
+    /// Receives that any WRITE_WITH_IMM may use, as they were posted and used.
+    pub(super) recvs: u32,
+    /// As many as connections need.
+    pub(super) recvs_needed: u32,
+}
+
+impl Link {
+    /// Takes an area: with places that the peer must know, the one of the number.
+    pub(super) fn take_area(&mut self, wanted: Option<u16>) -> Option<u16> {
+        match wanted {
+            None => self.free.pop(),
+            Some(area) => {
+                let place = self.free.iter().position(|free| *free == area)?;
+                Some(self.free.swap_remove(place))
+            }
+        }
+    }
+
+    /// The queue pair begins anew: nothing is under way any more.
+    pub(super) fn begin_anew(&mut self) {
+        self.spent.clear();
+        self.sends = 0;
+        self.recvs = 0;
+        self.recvs_needed = 0;
+    }
+}

@@ -1,0 +1,464 @@
+//! Connections on a fabric: one queue pair with each peer, many connections on it.
+
+mod complete;
+mod link;
+mod post;
+
+use std::collections::VecDeque;
+
+use stentor_fabric::{
+    Access, AccessError, Completion, ConnectError, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId,
+    RegionSpec, RegisterError, Service, Status,
+};
+use thiserror::Error;
+
+use crate::config::CONTROLS;
+use crate::layout::{Layout, load};
+use crate::{Config, ConfigError, Connection, Incoming, MAX_CONNECTIONS, Notice, Scheme, WriteError, planted};
+use link::Link;
+
+/// How many completions are polled at a time.
+const BATCH: usize = 64;
+
+/// How a process meets its peers; the same at all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndpointConfig {
+    /// Parameters of every connection.
+    pub channel: Config,
+    /// Connections with one peer at a time.
+    pub connections: u16,
+    /// Requests in the send queue of one queue pair.
+    pub send_depth: u32,
+    /// The queue pairs' service.
+    pub service: Service,
+    /// The first of as many purposes as there are processes, twice.
+    pub first_purpose: Purpose,
+}
+
+impl EndpointConfig {
+    /// For connections with these parameters, a few at a time.
+    #[must_use]
+    pub fn new(channel: Config) -> Self {
+        EndpointConfig { channel, connections: 4, send_depth: 128, service: Service(40), first_purpose: Purpose(4000) }
+    }
+
+    /// Receives of one connection.
+    fn recvs(&self) -> u32 {
+        self.channel.lengths + self.channel.pieces + CONTROLS
+    }
+
+    /// Bytes that are registered for each peer.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        2 * Layout::new(&self.channel).area_bytes() * u64::from(self.connections)
+    }
+}
+
+/// Why an endpoint was not made.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum EndpointError {
+    /// Impossible parameters.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The fabric cannot do what the parameters ask for.
+    #[error("{what}: {asked} asked for, `{fabric}` has {limit}; {remedy}")]
+    TooMuch {
+        /// What there is too little of.
+        what: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// What there is.
+        limit: u64,
+        /// The fabric.
+        fabric: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Memory was refused.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Access was refused.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// A queue pair was refused.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// Why a connection was not opened.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum OpenError {
+    /// Not one of the peers that the endpoint was made for.
+    #[error("{0} is not one of the peers")]
+    UnknownPeer(ProcessId),
+    /// No such number.
+    #[error("connection {number}: numbers are below {limit}")]
+    Number {
+        /// What was asked for.
+        number: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// It is open already, or not closed yet.
+    #[error("connection {number} with {peer} is open")]
+    InUse {
+        /// Which.
+        number: u32,
+        /// With whom.
+        peer: ProcessId,
+    },
+    /// It failed, and something of it may still be under way.
+    #[error(
+        "connection {number} with {peer} failed, and its number is free when the link has been reset; take another"
+    )]
+    Spent {
+        /// Which.
+        number: u32,
+        /// With whom.
+        peer: ProcessId,
+    },
+    /// As many as there may be.
+    #[error("{limit} connections with {peer} are open or closing; close one, or ask for more of them")]
+    TooMany {
+        /// With whom.
+        peer: ProcessId,
+        /// How many there may be.
+        limit: u16,
+    },
+}
+
+/// An open connection of an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Handle {
+    index: u32,
+    generation: u32,
+}
+
+#[derive(Debug)]
+struct Entry {
+    connection: Connection,
+    link: u32,
+    area: u16,
+    generation: u32,
+}
+
+/// One process's end of all its connections, on any fabric.
+pub struct Endpoint<F: Fabric> {
+    fabric: F,
+    config: EndpointConfig,
+    layout: Layout,
+    links: Vec<Link>,
+    /// The link of a queue pair.
+    by_qp: Vec<Option<u32>>,
+    entries: Vec<Option<Entry>>,
+    generations: u32,
+    notices: VecDeque<(Handle, Notice)>,
+    /// Requests that may be outstanding on all queue pairs together.
+    most_sends: u32,
+    sends: u32,
+}
+
+impl<F: Fabric> Endpoint<F> {
+    /// Registers memory for each peer and connects to all of them.
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub fn new(mut fabric: F, config: EndpointConfig, peers: &[ProcessId]) -> Result<Self, EndpointError> {
+        let most_sends = check(&fabric, &config, peers.len() as u64)?;
+        let layout = Layout::new(&config.channel);
+        let me = fabric.me();
+        let counted = config.channel.scheme == Scheme::Counted;
+        let recv_depth = config.recvs() * u32::from(config.connections);
+        let mut links = Vec::new();
+        let mut by_qp = Vec::new();
+        for peer in peers {
+            let bytes = layout.area_bytes() * u64::from(config.connections);
+            let purpose = |which: u16| Purpose(config.first_purpose.0 + 2 * peer.0 + which);
+            let writer = if counted { *peer } else { me };
+            let inbox = fabric.register(RegionSpec { purpose: purpose(0), writer, bytes })?;
+            let outbox = fabric.register(RegionSpec { purpose: purpose(1), writer: me, bytes })?;
+            if counted {
+                fabric.grant(inbox, *peer, Access::Write)?;
+            }
+            let qp = fabric.connect(*peer, config.service, QpConfig::reliable(config.send_depth, recv_depth))?;
+            by_qp.resize(by_qp.len().max(qp.index() + 1), None);
+            by_qp[qp.index()] = Some(links.len() as u32);
+            links.push(Link {
+                peer: *peer,
+                qp,
+                inbox,
+                outbox,
+                is_connected: false,
+                free: (0..config.connections).rev().collect(),
+                withheld: Vec::new(),
+                numbers: std::collections::HashMap::new(),
+                spent: std::collections::HashSet::new(),
+                sends: 0,
+                recvs: 0,
+                recvs_needed: 0,
+            });
+        }
+        Ok(Endpoint {
+            fabric,
+            config,
+            layout,
+            links,
+            by_qp,
+            entries: Vec::new(),
+            generations: 0,
+            notices: VecDeque::new(),
+            most_sends,
+            sends: 0,
+        })
+    }
+
+    /// The fabric.
+    pub fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    /// The fabric, to wait on.
+    pub fn fabric_mut(&mut self) -> &mut F {
+        &mut self.fabric
+    }
+
+    /// Opens this end of a connection. The peer opens its own under the same number; messages may be handed over at once.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(&mut self, peer: ProcessId, number: u32) -> Result<Handle, OpenError> {
+        let counted = self.config.channel.scheme == Scheme::Counted;
+        let limit = if counted { u32::from(self.config.connections) } else { MAX_CONNECTIONS };
+        if number >= limit {
+            return Err(OpenError::Number { number, limit });
+        }
+        let place = self.links.iter().position(|link| link.peer == peer).ok_or(OpenError::UnknownPeer(peer))?;
+        let link = &mut self.links[place];
+        if link.numbers.contains_key(&number) {
+            return Err(OpenError::InUse { number, peer });
+        }
+        if link.spent.contains(&number) {
+            return Err(OpenError::Spent { number, peer });
+        }
+        let area = link.take_area(counted.then_some(number as u16));
+        let area = area.ok_or(OpenError::TooMany { peer, limit: self.config.connections })?;
+        let index = self.entries.iter().position(Option::is_none).unwrap_or(self.entries.len());
+        if index == self.entries.len() {
+            self.entries.push(None);
+        }
+        link.numbers.insert(number, index as u32);
+        self.generations += 1;
+        let connection = Connection::new(&self.config.channel, peer, number);
+        let generation = self.generations;
+        self.entries[index] = Some(Entry { connection, link: place as u32, area, generation });
+        let handle = Handle { index: index as u32, generation };
+        self.drive(handle.index);
+        Ok(handle)
+    }
+
+    fn entry(&self, handle: Handle) -> Option<&Entry> {
+        let entry = self.entries.get(handle.index as usize)?.as_ref()?;
+        (entry.generation == handle.generation).then_some(entry)
+    }
+
+    fn connection(&mut self, handle: Handle) -> Option<&mut Connection> {
+        let entry = self.entries.get_mut(handle.index as usize)?.as_mut()?;
+        (entry.generation == handle.generation).then_some(&mut entry.connection)
+    }
+
+    /// Begins to write a message of so many bytes; returns its number on the connection.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn begin(&mut self, handle: Handle, bytes: u64) -> Result<u64, WriteError> {
+        self.connection(handle).ok_or(WriteError::Closed)?.begin(bytes)
+    }
+
+    /// Hands over as much of the message that was begun as may be sent now. `message` is all of it, every time. Whether
+    /// all of it is handed over.
+    ///
+    /// # Panics
+    /// If `message` has another length than it was begun with.
+    pub fn hand_over(&mut self, handle: Handle, message: &[u8]) -> bool {
+        while self.connection(handle).is_some_and(|connection| connection.left().is_some()) {
+            if !self.send_part(handle.index, message) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How much of the message that is being written is not handed over yet.
+    #[must_use]
+    pub fn left(&self, handle: Handle) -> Option<u64> {
+        self.entry(handle)?.connection.left()
+    }
+
+    /// The message that is to be read next, once its length has arrived.
+    #[must_use]
+    pub fn incoming(&self, handle: Handle) -> Option<Incoming> {
+        self.entry(handle)?.connection.incoming()
+    }
+
+    /// Appends what has arrived of the message that is being read. Whether the message is whole now; the next call begins
+    /// with the next one.
+    pub fn read(&mut self, handle: Handle, message: &mut Vec<u8>) -> bool {
+        let layout = self.layout;
+        let Some(entry) = self.entries.get_mut(handle.index as usize).and_then(Option::as_mut) else { return false };
+        if entry.generation != handle.generation {
+            return false;
+        }
+        let inbox = self.links[entry.link as usize].inbox;
+        let mut whole = false;
+        while !whole && let Some(piece) = entry.connection.piece() {
+            let offset = layout.offset(u32::from(entry.area), piece.op.kind, piece.op.place) + u64::from(piece.at);
+            load(self.fabric.memory(inbox), offset, piece.bytes, message);
+            entry.connection.consume(&piece);
+            whole = piece.last;
+        }
+        self.drive(handle.index);
+        whole
+    }
+
+    /// Whether the peer has finished and everything was read.
+    #[must_use]
+    pub fn has_ended(&self, handle: Handle) -> bool {
+        self.entry(handle).is_none_or(|entry| entry.connection.has_ended())
+    }
+
+    /// Whether the connection is open, closing or failing: not yet over.
+    #[must_use]
+    pub fn is_alive(&self, handle: Handle) -> bool {
+        self.entry(handle).is_some()
+    }
+
+    /// Nothing more will be written; see [`Connection::finish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish(&mut self, handle: Handle) -> Result<(), WriteError> {
+        self.connection(handle).ok_or(WriteError::Closed)?.finish()?;
+        self.drive(handle.index);
+        Ok(())
+    }
+
+    /// Nothing more will be written or read; see [`Connection::close`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close(&mut self, handle: Handle) -> Result<(), WriteError> {
+        self.connection(handle).ok_or(WriteError::Closed)?.close()?;
+        self.drive(handle.index);
+        Ok(())
+    }
+
+    /// Gives the connection up at once; see [`Connection::abort`].
+    pub fn abort(&mut self, handle: Handle) {
+        if let Some(connection) = self.connection(handle) {
+            connection.abort();
+            self.drive(handle.index);
+        }
+    }
+
+    /// What there is to tell next.
+    pub fn next_notice(&mut self) -> Option<(Handle, Notice)> {
+        self.notices.pop_front()
+    }
+
+    /// Takes completions and does what follows from them. Whether there were any.
+    pub fn step(&mut self) -> bool {
+        let count = self.poll();
+        self.fabric.flush();
+        count > 0
+    }
+
+    /// Takes events of the fabric and does what follows: call it while connecting, and every few milliseconds afterwards.
+    /// Whether there were any.
+    pub fn housekeep(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(event) = self.fabric.next_event() {
+            worked = true;
+            match event {
+                Event::Connected { qp, .. } => self.connected(qp),
+                Event::Disconnected { qp, .. } => self.disconnected(qp),
+                Event::Revoked { .. } => {}
+            }
+        }
+        worked
+    }
+
+    fn link_of(&self, qp: QpId) -> Option<usize> {
+        self.by_qp.get(qp.index()).copied().flatten().map(|place| place as usize)
+    }
+
+    fn connected(&mut self, qp: QpId) {
+        let Some(place) = self.link_of(qp) else { return };
+        let link = &mut self.links[place];
+        link.is_connected = true;
+        let withheld = std::mem::take(&mut link.withheld);
+        link.free.extend(withheld);
+        self.drive_link(place);
+    }
+
+    /// A queue pair broke: its connections fail, and it is made anew.
+    fn disconnected(&mut self, qp: QpId) {
+        let Some(place) = self.link_of(qp) else { return };
+        while self.poll() > 0 {}
+        self.links[place].is_connected = false;
+        for index in 0..self.entries.len() {
+            if let Some(entry) = self.entries[index].as_mut().filter(|entry| entry.link as usize == place) {
+                if self.config.channel.scheme == Scheme::Counted {
+                    entry.connection.give_back_receives();
+                }
+                entry.connection.broken();
+                self.drive(index as u32);
+            }
+        }
+        self.sends -= self.links[place].sends;
+        self.links[place].begin_anew();
+        // What is refused here is refused for good: connections that are opened wait, as for a peer that never comes.
+        let _ = self.fabric.reset(qp);
+    }
+
+    fn drive_link(&mut self, place: usize) {
+        for index in 0..self.entries.len() {
+            if self.entries[index].as_ref().is_some_and(|entry| entry.link as usize == place) {
+                self.drive(index as u32);
+            }
+        }
+    }
+
+    /// Bytes that are registered for all peers.
+    #[must_use]
+    pub fn registered_bytes(&self) -> u64 {
+        self.config.memory_bytes() * self.links.len() as u64
+    }
+}
+
+/// Whether the fabric can do it; returns how many sends may be outstanding.
+fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: u64) -> Result<u32, EndpointError> {
+    config.channel.check()?;
+    let has = fabric.capabilities();
+    let (fabric, scheme) = (has.name, config.channel.scheme);
+    if scheme != Scheme::Counted && !has.tagged {
+        return Err(ConfigError::NoTags { scheme: scheme.name(), fabric }.into());
+    }
+    let too_much = |what, asked, limit, remedy| {
+        if asked <= limit { Ok(()) } else { Err(EndpointError::TooMuch { what, asked, limit, fabric, remedy }) }
+    };
+    let recvs = u64::from(config.recvs()) * u64::from(config.connections);
+    let longest = u64::from(config.channel.piece_bytes.max(config.channel.eager_bytes + 8));
+    too_much("bytes of one message", longest, has.max_message_bytes, "ask for shorter pieces")?;
+    let fewer = "ask for fewer connections, or for fewer lengths and pieces in flight";
+    too_much("receives posted at a time", recvs, u64::from(has.max_recv_depth), fewer)?;
+    too_much("requests in a send queue", u64::from(config.send_depth), u64::from(has.max_send_depth), "ask for fewer")?;
+    let (most, all) = (u64::from(has.max_completions), recvs * peers);
+    let overrun = planted!(config.channel.plant, QueueOverrun);
+    if !overrun {
+        too_much("operations outstanding", all + 1, most, fewer)?;
+    }
+    Ok(if overrun { u32::MAX } else { (most - all).min(u64::from(u32::MAX)) as u32 })
+}
+
+const NOTHING: Completion =
+    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };

@@ -1,0 +1,220 @@
+//! What connections want posted goes to the fabric.
+
+use stentor_fabric::{Fabric, PostError, RemoteSpan, Source, Span, Verb, WorkRequest};
+
+use super::{Endpoint, Handle};
+use crate::layout::store;
+use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Send, Tag, What, planted};
+
+/// The longest that is copied while posting, bytes, if the fabric takes as much.
+const INLINE_BYTES: usize = 256;
+
+/// Which operation of which connection: 32 bits each.
+pub(super) fn id_of(index: u32, op: Op) -> u64 {
+    u64::from(index) << 32 | u64::from(op.bits())
+}
+
+/// What tells a receiver which place was written: 16 bits connection, 2 kind, 14 place.
+pub(super) fn imm_of(number: u32, op: Op) -> u32 {
+    number << 16 | (op.kind as u32) << 14 | u32::from(op.place)
+}
+
+/// The connection, kind and place of an immediate.
+pub(super) fn of_imm(imm: u32) -> Option<(u32, Kind, u16)> {
+    let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == imm >> 14 & 3)?;
+    Some((imm >> 16, kind, (imm & 0x3fff) as u16))
+}
+
+impl<F: Fabric> Endpoint<F> {
+    /// Does all that follows for a connection: receives, what it has to say, what it wants back, what it has to tell.
+    pub(super) fn drive(&mut self, index: u32) {
+        while let Some(entry) = &mut self.entries[index as usize] {
+            let recv = entry.connection.next_recv();
+            match recv {
+                Some(recv) => self.post_recv(index, &recv),
+                None => break,
+            }
+        }
+        while self.may_send(index) {
+            let Some(entry) = &mut self.entries[index as usize] else { return };
+            let Some(send) = entry.connection.next_control() else { break };
+            self.post_send(index, &send, &[]);
+        }
+        while let Some(entry) = &mut self.entries[index as usize] {
+            let Some(op) = entry.connection.next_cancel() else { break };
+            self.cancel(index, op);
+        }
+        self.tell(index);
+    }
+
+    fn tell(&mut self, index: u32) {
+        while let Some(entry) = &mut self.entries[index as usize] {
+            let Some(notice) = entry.connection.next_notice() else { return };
+            self.notices.push_back((Handle { index, generation: entry.generation }, notice));
+            if notice == Notice::Closed {
+                self.forget(index);
+            }
+        }
+    }
+
+    /// A connection is over: what it used is free, unless something may still be on its way there.
+    fn forget(&mut self, index: u32) {
+        let Some(entry) = self.entries[index as usize].take() else { return };
+        let link = &mut self.links[entry.link as usize];
+        let number = entry.connection.number();
+        link.numbers.remove(&number);
+        let failed = entry.connection.error().is_some();
+        let written = failed && self.config.channel.scheme == Scheme::Counted;
+        let areas = if written { &mut link.withheld } else { &mut link.free };
+        areas.push(entry.area);
+        if failed {
+            link.spent.insert(number);
+        }
+    }
+
+    fn may_send(&self, index: u32) -> bool {
+        let Some(entry) = &self.entries[index as usize] else { return false };
+        let link = &self.links[entry.link as usize];
+        link.is_connected && link.sends < self.config.send_depth && self.sends < self.most_sends
+    }
+
+    /// Sends the next part of a message, if that may be. Whether it was.
+    pub(super) fn send_part(&mut self, index: u32, message: &[u8]) -> bool {
+        if !self.may_send(index) {
+            return false;
+        }
+        let Some(entry) = &mut self.entries[index as usize] else { return false };
+        let Some(send) = entry.connection.next_part() else { return false };
+        let data = match send.what {
+            What::Length { bytes, inline } => {
+                assert_eq!(bytes, message.len() as u64, "the message that was begun");
+                &message[..inline as usize]
+            }
+            What::Payload { offset, bytes } => &message[offset as usize..][..bytes as usize],
+            What::Control(_) => &[],
+        };
+        self.post_send(index, &send, data);
+        true
+    }
+
+    fn post_send(&mut self, index: u32, send: &Send, data: &[u8]) {
+        let mut short = [0; INLINE_BYTES];
+        let words: &[u64] = match &send.what {
+            What::Length { bytes, .. } => &[*bytes],
+            What::Payload { .. } => &[],
+            What::Control(words) => words,
+        };
+        let head = words.len() * 8;
+        let whole = head + data.len();
+        let padded = whole.next_multiple_of(8);
+        let counted = self.config.channel.scheme == Scheme::Counted;
+        let bytes = if counted { padded } else { whole };
+        let inline = padded <= INLINE_BYTES.min(self.fabric.capabilities().inline_bytes as usize);
+        for (to, word) in short.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        let Some(entry) = &self.entries[index as usize] else { return };
+        let link = &self.links[entry.link as usize];
+        let (outbox, area) = (link.outbox, u32::from(entry.area));
+        let place = if planted!(self.config.channel.plant, SendPlaceReused) { 0 } else { send.op.place };
+        let source = if inline {
+            short[head..whole].copy_from_slice(data);
+            Source::Inline(&short[..bytes])
+        } else {
+            let offset = self.layout.offset(area, send.op.kind, place);
+            let memory = self.fabric.memory(outbox);
+            store(memory, offset, &short[..head]);
+            store(memory, offset + head as u64, data);
+            Source::Region(Span { region: outbox, offset, bytes: bytes as u32 })
+        };
+        let posted = self.hand_to_fabric(index, send, source);
+        self.posted(index, send.op, posted);
+    }
+
+    fn hand_to_fabric(&mut self, index: u32, send: &Send, source: Source<'_>) -> Result<(), PostError> {
+        let Some(entry) = &self.entries[index as usize] else { return Ok(()) };
+        let link = &self.links[entry.link as usize];
+        let (qp, peer) = (link.qp, link.peer);
+        let verb = if self.config.channel.scheme == Scheme::Counted {
+            // Both ends have the same areas: that of the connection's number.
+            let area = u32::from(entry.area);
+            let number = entry.connection.number();
+            let me = self.fabric.me();
+            let purpose = stentor_fabric::Purpose(self.config.first_purpose.0 + 2 * me.0);
+            let state = self.fabric.state(qp);
+            let region = self.fabric.resolve(peer, purpose).ok_or(PostError::NotReady { qp, state })?;
+            let offset = self.layout.offset(area, send.op.kind, send.op.place);
+            Verb::WriteImm { source, target: RemoteSpan { region, offset }, imm: imm_of(number, send.op) }
+        } else {
+            Verb::TaggedSend { source, tag: send.tag.bits() }
+        };
+        self.fabric.post(qp, WorkRequest { id: id_of(index, send.op), verb, signalled: true })
+    }
+
+    fn posted(&mut self, index: u32, op: Op, posted: Result<(), PostError>) {
+        let Some(entry) = &mut self.entries[index as usize] else { return };
+        match posted {
+            Ok(()) => {
+                self.links[entry.link as usize].sends += 1;
+                self.sends += 1;
+            }
+            Err(error) => entry.connection.refused(op, error),
+        }
+    }
+
+    fn post_recv(&mut self, index: u32, recv: &Recv) {
+        let Some(entry) = &mut self.entries[index as usize] else { return };
+        let link = &mut self.links[entry.link as usize];
+        let posted = if self.config.channel.scheme == Scheme::Counted {
+            link.recvs_needed += 1;
+            // One that another connection did not use will do.
+            if link.recvs >= link.recvs_needed {
+                return;
+            }
+            link.recvs += 1;
+            let nowhere = Span { region: link.inbox, offset: 0, bytes: 0 };
+            self.fabric.post_recv(link.qp, nowhere, 0)
+        } else {
+            let bytes = match recv.op.kind {
+                Kind::Length => LENGTH_BYTES + self.config.channel.eager_bytes,
+                Kind::Payload => self.config.channel.piece_bytes,
+                Kind::Control => CONTROL_BYTES,
+            };
+            let offset = self.layout.offset(u32::from(entry.area), recv.op.kind, recv.op.place);
+            let local = Span { region: link.inbox, offset, bytes };
+            let ignore = if recv.any { Tag::ANY_SEQUENCE } else { 0 };
+            self.fabric.post_tagged_recv(link.qp, local, recv.tag.bits(), ignore, id_of(index, recv.op))
+        };
+        if let Err(error) = posted {
+            entry.connection.refused(recv.op, error);
+        }
+    }
+
+    fn cancel(&mut self, index: u32, op: Op) {
+        let Some(entry) = &mut self.entries[index as usize] else { return };
+        let link = &mut self.links[entry.link as usize];
+        if self.config.channel.scheme == Scheme::Counted {
+            // The receive stays posted, for whoever needs one next.
+            link.recvs_needed -= 1;
+            entry.connection.completed(op, &Outcome::GivenBack);
+            return;
+        }
+        // A queue pair that is broken gives everything back by itself.
+        let _ = self.fabric.cancel_tagged_recv(link.qp, id_of(index, op));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Way;
+
+    #[test]
+    fn an_immediate_says_which_place() {
+        for kind in Kind::ALL {
+            let op = Op { way: Way::Send, kind, place: 4095 };
+            assert_eq!(of_imm(imm_of(65_535, op)), Some((65_535, kind, 4095)));
+        }
+        assert_eq!(of_imm(3 << 14), None);
+    }
+}

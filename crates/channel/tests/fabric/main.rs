@@ -1,0 +1,5 @@
+//! Connections on fabrics.
+
+mod bed;
+mod shm;
+mod sim;

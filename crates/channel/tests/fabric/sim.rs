@@ -1,0 +1,116 @@
+//! On simulated NICs, with completions in any order.
+
+use stentor_channel::{Cause, Config, ConfigError, Endpoint, EndpointConfig, EndpointError, OpenError, Scheme};
+use stentor_fabric::{Disorder, Disorders, ProcessId};
+use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, SimFabric, World};
+
+use crate::bed::{OTHER, Process, small};
+
+type Disordered = Process<Disorder<SimFabric>>;
+
+impl Actor for Disordered {
+    fn step(&mut self, _: u64) -> bool {
+        let worked = Process::step(self);
+        let wait = std::time::Duration::from_micros(20);
+        worked | (self.endpoint.fabric_mut().wait_for(wait))
+    }
+}
+
+trait WaitFor {
+    fn wait_for(&mut self, time: std::time::Duration) -> bool;
+}
+
+impl<F: stentor_fabric::Fabric> WaitFor for F {
+    fn wait_for(&mut self, time: std::time::Duration) -> bool {
+        self.wait(time) == Ok(stentor_fabric::Wake::Notified)
+    }
+}
+
+fn world(seed: u64, scheme: Scheme) -> World {
+    let model = NetworkModel { tagged: scheme != Scheme::Counted, ..NetworkModel::adversarial() };
+    World::new(SimConfig::new(2, seed, model))
+}
+
+fn processes(
+    world: &World,
+    config: EndpointConfig,
+    disorders: Disorders,
+    lengths: &[usize],
+) -> Vec<Option<Disordered>> {
+    let make = |me| Process::new(Disorder::new(world.fabric(ProcessId(me)), disorders), config, lengths);
+    vec![Some(make(0)), Some(make(1))]
+}
+
+const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 2000, 7];
+
+#[test]
+fn messages_of_all_lengths_in_every_scheme() {
+    for scheme in Scheme::ALL {
+        for seed in 0..30 {
+            let world = world(seed, scheme);
+            let arrivals = seed % 2 == 1;
+            let disorders = Disorders { arrivals, ..Disorders::completions(seed) };
+            let mut actors = processes(&world, small(scheme), disorders, &LENGTHS);
+            let mut done = [false; 2];
+            let finished = world.run(&mut actors, 100_000_000, |who, process| {
+                done[who.index()] = process.is_done();
+                done == [true; 2]
+            });
+            assert!(finished, "{scheme:?}, seed {seed}: not done at {} ns", world.now_ns());
+            actors.iter().flatten().for_each(Process::assert_ok);
+            let overtaken: u64 = actors.iter().flatten().map(|process| process.endpoint.fabric().overtaken()).sum();
+            assert!(overtaken > 0, "completions came in their order");
+        }
+    }
+}
+
+/// A process that is killed at any time: the other fails with its name, and has everything back.
+#[test]
+fn a_peer_that_is_killed() {
+    for scheme in Scheme::ALL {
+        for seed in 0..20 {
+            let world = world(seed, scheme);
+            let mut actors = processes(&world, small(scheme), Disorders::completions(seed), &LENGTHS);
+            let mut steps = 0;
+            world.run(&mut actors, 100_000_000, |_, _| {
+                steps += 1;
+                steps > 60 + seed * 5
+            });
+            world.crash(ProcessId(1));
+            actors[1] = None;
+            let finished = world.run(&mut actors, 200_000_000, |_, process| process.is_done());
+            assert!(finished, "{scheme:?}, seed {seed}");
+            let process = actors[0].as_ref().expect("alive");
+            for talk in process.talks.iter().filter(|talk| talk.failed.is_some()) {
+                let error = talk.failed.expect("one that failed");
+                assert_eq!(error.peer, OTHER[0]);
+                assert!(matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
+                assert!(!process.endpoint.is_alive(talk.handle));
+            }
+            assert!(process.talks.iter().any(|talk| talk.failed.is_some()), "it was killed after the end");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let world = world(1, Scheme::Counted);
+    let peers = [ProcessId(1)];
+    let make = |config| Endpoint::new(world.fabric(ProcessId(0)), config, &peers).map(|_| ()).unwrap_err();
+    let no_tags = make(small(Scheme::Eager));
+    assert!(matches!(no_tags, EndpointError::Config(ConfigError::NoTags { scheme: "eager", fabric: "sim" })));
+    let many = EndpointConfig { connections: 4000, ..small(Scheme::Counted) };
+    assert!(make(many).to_string().contains("receives posted at a time"), "{}", make(many));
+    let bad =
+        EndpointConfig { channel: Config { pieces: 0, ..small(Scheme::Counted).channel }, ..small(Scheme::Counted) };
+    assert!(make(bad).to_string().contains("pieces in flight is 0"));
+
+    let mut endpoint = Endpoint::new(world.fabric(ProcessId(0)), small(Scheme::Counted), &peers).unwrap();
+    assert_eq!(endpoint.open(ProcessId(5), 0), Err(OpenError::UnknownPeer(ProcessId(5))));
+    assert_eq!(endpoint.open(ProcessId(1), 3), Err(OpenError::Number { number: 3, limit: 3 }));
+    let handle = endpoint.open(ProcessId(1), 0).unwrap();
+    assert_eq!(endpoint.open(ProcessId(1), 0), Err(OpenError::InUse { number: 0, peer: ProcessId(1) }));
+    endpoint.abort(handle);
+    assert!(!endpoint.is_alive(handle), "nobody was greeted, nothing was posted that is not back");
+    assert_eq!(endpoint.open(ProcessId(1), 0), Err(OpenError::Spent { number: 0, peer: ProcessId(1) }));
+}

@@ -1,0 +1,173 @@
+//! The wrapper that permutes completions: what the contract promises stays true, and it does permute.
+
+mod common;
+
+use common::{SimBed, bed};
+use stentor_fabric::conformance::{Testbed, suite};
+use stentor_fabric::{
+    Completion, Disorder, Disorders, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, RegionId, RegionSpec,
+    Service, Source, Span, Status, Verb, WorkRequest,
+};
+use stentor_fabric_sim::{NetworkModel, SimFabric};
+
+struct Disordered {
+    bed: SimBed,
+    disorders: Disorders,
+    fabrics: Vec<Disorder<SimFabric>>,
+}
+
+fn disordered(processes: usize, seed: u64, model: &NetworkModel) -> Disordered {
+    let mut bed = bed(processes, seed, model);
+    let disorders = Disorders { hold_polls: 3, ..Disorders::completions(seed) };
+    let fabrics = bed.fabrics.drain(..).map(|fabric| Disorder::new(fabric, disorders)).collect();
+    Disordered { bed, disorders, fabrics }
+}
+
+impl Testbed for Disordered {
+    type F = Disorder<SimFabric>;
+
+    fn processes(&self) -> usize {
+        self.fabrics.len()
+    }
+
+    fn fabric(&mut self, process: ProcessId) -> &mut Self::F {
+        &mut self.fabrics[process.index()]
+    }
+
+    fn advance(&mut self) {
+        self.bed.world.advance(300);
+    }
+
+    fn crash(&mut self, process: ProcessId) {
+        self.bed.world.crash(process);
+    }
+
+    fn restart(&mut self, process: ProcessId) {
+        self.fabrics[process.index()] = Disorder::new(self.bed.world.restart(process), self.disorders);
+    }
+
+    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
+        self.bed.world.cut_one_way(from, to);
+        true
+    }
+
+    fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        self.bed.world.heal_one_way(from, to);
+    }
+}
+
+#[test]
+fn the_suite_holds_whatever_order_completions_come_in() {
+    for seed in 0..5 {
+        let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
+        let report = suite(|processes| disordered(processes, seed, &model));
+        // These count on completions in the order of posts.
+        let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
+        let failed: Vec<_> = report.failed().into_iter().filter(|case| !ordered.contains(case)).collect();
+        assert!(failed.is_empty(), "seed {seed}:\n{report}");
+    }
+}
+
+struct Sent {
+    bed: Disordered,
+    qps: [QpId; 2],
+    inbox: RegionId,
+}
+
+/// Two processes, one of which has posted 16 receives for one tag, and the other 16 messages.
+fn sixteen(disorders: Disorders) -> Sent {
+    let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
+    let mut bed = disordered(2, 1, &model);
+    bed.disorders = disorders;
+    bed.fabrics = bed.fabrics.drain(..).map(|fabric| Disorder::new(fabric.into_inner(), disorders)).collect();
+    let connect = |bed: &mut Disordered, me: usize| {
+        bed.fabrics[me].connect(ProcessId(1 - me as u16), Service(1), QpConfig::reliable(16, 16)).unwrap()
+    };
+    let qps = [connect(&mut bed, 0), connect(&mut bed, 1)];
+    let mut connected = 0;
+    while connected < 2 {
+        bed.advance();
+        for fabric in &mut bed.fabrics {
+            while let Some(event) = fabric.next_event() {
+                connected += u32::from(matches!(event, Event::Connected { .. }));
+            }
+        }
+    }
+    let spec = RegionSpec { purpose: Purpose(1), writer: ProcessId(1), bytes: 1024 };
+    let inbox = bed.fabrics[1].register(spec).unwrap();
+    for id in 0..16 {
+        let place = Span { region: inbox, offset: id * 64, bytes: 64 };
+        bed.fabrics[1].post_tagged_recv(qps[1], place, 0, 0xff, id).unwrap();
+    }
+    for id in 0..16_u64 {
+        let verb = Verb::TaggedSend { source: Source::Inline(&id.to_le_bytes()), tag: id };
+        bed.fabrics[0].post(qps[0], WorkRequest { id, verb, signalled: true }).unwrap();
+    }
+    Sent { bed, qps, inbox }
+}
+
+/// What is told at both ends: ids of sends; ids and tags of receives.
+fn told(sent: &mut Sent, rounds: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
+    let none = Completion {
+        qp: sent.qps[0],
+        id: 0,
+        opcode: Opcode::Write,
+        status: Status::Success,
+        bytes: 0,
+        imm: None,
+        tag: 0,
+    };
+    let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        sent.bed.advance();
+        for me in 0..2 {
+            let mut out = [none; 64];
+            let count = sent.bed.fabrics[me].poll(&mut out);
+            for completion in &out[..count] {
+                assert_eq!((completion.status, completion.qp), (Status::Success, sent.qps[me]));
+                match completion.opcode {
+                    Opcode::TaggedSend => sends.push(completion.id),
+                    Opcode::TaggedRecv => recvs.push((completion.id, completion.tag)),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+    (sends, recvs)
+}
+
+#[test]
+fn completions_are_permuted_and_arrivals_are_not() {
+    let disorders = Disorders::completions(7);
+    let mut run = sixteen(disorders);
+    let (mut sends, mut recvs) = told(&mut run, 40);
+    assert!(!sends.is_sorted() && !recvs.is_sorted(), "{sends:?} {recvs:?}");
+    assert!(run.bed.fabrics.iter().all(|fabric| fabric.overtaken() > 0 && fabric.lost() == 0));
+    assert!(recvs.iter().all(|(recv, tag)| recv == tag), "send-after-send: {recvs:?}");
+    let again = told(&mut sixteen(disorders), 40);
+    assert_eq!(again, (sends.clone(), recvs.clone()), "one seed, one order");
+    sends.sort_unstable();
+    recvs.sort_unstable();
+    assert_eq!((sends, recvs.len()), ((0..16).collect::<Vec<_>>(), 16), "each once");
+    let memory = run.bed.fabrics[1].memory(run.inbox);
+    let first: Vec<u64> = (0..16).map(|place| memory[place * 8].load(std::sync::atomic::Ordering::Acquire)).collect();
+    assert_eq!(first, (0..16).map(u64::from_le).collect::<Vec<_>>());
+}
+
+#[test]
+fn arrivals_are_permuted_where_that_is_asked_for() {
+    let mut run = sixteen(Disorders { arrivals: true, ..Disorders::completions(7) });
+    let (sends, recvs) = told(&mut run, 60);
+    assert_eq!((sends.len(), recvs.len()), (16, 16));
+    assert!(recvs.iter().any(|(recv, tag)| recv != tag), "{recvs:?}");
+}
+
+#[test]
+fn a_queue_that_is_not_protected_loses_what_is_too_much() {
+    let mut run = sixteen(Disorders { max_completions: 5, ..Disorders::completions(7) });
+    assert_eq!(run.bed.fabrics[0].capabilities().max_completions, 5);
+    let (sends, recvs) = told(&mut run, 60);
+    assert!(sends.len() < 16 && recvs.len() < 16, "{sends:?} {recvs:?}");
+    let lost: u64 = run.bed.fabrics.iter().map(Disorder::lost).sum();
+    assert_eq!(sends.len() + recvs.len() + lost as usize, 32);
+}
