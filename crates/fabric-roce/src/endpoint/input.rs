@@ -161,13 +161,21 @@ impl Endpoint {
     }
 }
 
+#[inline]
 fn is_intact(arrival: &Arrival<'_>, icrc: u32, places: &mut Places) -> bool {
+    let computed = arrival.envelope.icrc(arrival.transport);
+    let is_right = computed == icrc;
+    if is_right && (arrival.check != Check::RunId || places.are_straight()) {
+        return true;
+    }
+    is_intact_otherwise(arrival, (computed, icrc), places)
+}
+
+#[cold]
+fn is_intact_otherwise(arrival: &Arrival<'_>, (computed, icrc): (u32, u32), places: &mut Places) -> bool {
     let known: &Envelope = &arrival.envelope;
-    let computed = known.icrc(arrival.transport);
     match (arrival.check, known.ip) {
-        (Check::UnknownId, IpRepr::V4(_)) => {
-            computed == icrc || icrc::solve_ip_id(known, arrival.transport, icrc).is_some()
-        }
+        (Check::UnknownId, IpRepr::V4(_)) => icrc::solve_ip_id(known, arrival.transport, icrc).is_some(),
         (Check::RunId, IpRepr::V4(ip)) => {
             places.fits(known.ip.source(), arrival.transport.len(), ip.id, (computed, icrc))
         }

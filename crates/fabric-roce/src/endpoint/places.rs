@@ -36,24 +36,15 @@ struct Way {
 }
 
 impl Places {
-    /// Whether a packet came as it was sent. `place` is the identification that it should have by its place, `computed` its
-    /// ICRC with that, `icrc` the one that it has.
+    /// Whether every packet is what its place says.
     #[inline]
-    pub(super) fn fits(
-        &mut self,
-        from: IpAddr,
-        transport_bytes: usize,
-        place: u16,
-        (computed, icrc): (u32, u32),
-    ) -> bool {
-        if self.ways.is_empty() && computed == icrc {
-            return true;
-        }
-        self.fits_on_its_way(from, transport_bytes, place, (computed, icrc))
+    pub(super) fn are_straight(&self) -> bool {
+        self.ways.is_empty()
     }
 
-    #[cold]
-    fn fits_on_its_way(
+    /// Whether a packet came as it was sent. `place` is the identification that it should have by its place, `computed` its
+    /// ICRC with that, `icrc` the one that it has.
+    pub(super) fn fits(
         &mut self,
         from: IpAddr,
         transport_bytes: usize,
