@@ -29,19 +29,10 @@ fn reference(ip_packet: &[u8]) -> u32 {
     !register
 }
 
-fn with_headers(random: &mut Random) -> (stentor_wire::Envelope, Repr, Vec<u8>) {
-    let envelope = random.envelope();
-    let (repr, transport) = random.packet(&envelope);
-    let mut bytes = vec![0; envelope.header_bytes()];
-    envelope.emit(&mut bytes, transport.len()).unwrap();
-    bytes.extend_from_slice(&transport);
-    (envelope, repr, bytes)
-}
-
 proptest! {
     #[test]
     fn what_is_emitted_parses_to_the_same(seed: u64) {
-        let (envelope, repr, bytes) = with_headers(&mut Random(seed));
+        let (envelope, repr, bytes) = common::with_headers(&mut Random(seed));
         let packet = IpPacket::new_checked(&bytes).unwrap();
         prop_assert_eq!(packet.envelope, envelope);
         prop_assert_eq!(Repr::parse(&packet.packet).unwrap(), repr);
@@ -51,7 +42,7 @@ proptest! {
 
     #[test]
     fn whatever_is_cut_off_is_noticed(seed: u64, keep: u16) {
-        let (envelope, _, bytes) = with_headers(&mut Random(seed));
+        let (envelope, _, bytes) = common::with_headers(&mut Random(seed));
         let keep = usize::from(keep) % bytes.len();
         prop_assert!(IpPacket::new_checked(&bytes[..keep]).is_err());
         // Behind the IP packet there may be anything.
@@ -62,7 +53,7 @@ proptest! {
 
     #[test]
     fn one_changed_bit_is_noticed_unless_it_is_masked(seed: u64, bit: u32) {
-        let (_, _, mut bytes) = with_headers(&mut Random(seed));
+        let (_, _, mut bytes) = common::with_headers(&mut Random(seed));
         let bit = bit as usize % (bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
         let Ok(packet) = IpPacket::new_checked(&bytes) else { return Ok(()) };
@@ -122,7 +113,7 @@ proptest! {
     #[test]
     fn the_icrc_follows_a_change_of_the_headers(seed: u64, qp: u32, psn: u32, va: u64, rkey: u32) {
         let random = &mut Random(seed);
-        let (envelope, repr, bytes) = with_headers(random);
+        let (envelope, repr, bytes) = common::with_headers(random);
         let mut other = random.envelope();
         while other.header_bytes() != envelope.header_bytes() {
             other = random.envelope();
@@ -147,7 +138,7 @@ proptest! {
     #[test]
     fn the_identification_is_found_and_damage_is_not_taken_for_one(seed: u64, bit: u32) {
         let random = &mut Random(seed);
-        let (envelope, _, bytes) = with_headers(random);
+        let (envelope, _, bytes) = common::with_headers(random);
         let stentor_wire::IpRepr::V4(ip) = envelope.ip else { return Ok(()) };
         let mut transport = bytes[envelope.header_bytes()..].to_vec();
         let icrc = Packet::new_checked(&transport[..]).unwrap().icrc();

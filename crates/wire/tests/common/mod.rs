@@ -170,3 +170,13 @@ impl Random {
         (repr, bytes)
     }
 }
+
+/// A packet in its IP packet.
+pub(crate) fn with_headers(random: &mut Random) -> (Envelope, Repr, Vec<u8>) {
+    let envelope = random.envelope();
+    let (repr, transport) = random.packet(&envelope);
+    let mut bytes = vec![0; envelope.header_bytes()];
+    envelope.emit(&mut bytes, transport.len()).unwrap();
+    bytes.extend_from_slice(&transport);
+    (envelope, repr, bytes)
+}

@@ -1,0 +1,135 @@
+//! An endpoint and an adversary on the network who knows every number: no packet makes it panic or reach memory that was
+//! not granted, alone or in a run.
+//!
+//! Inputs that did something that no other did are kept in `tests/corpus`, are replayed, and are what mutations begin with.
+//! `STENTOR_FUZZ_SECONDS` says for how long (1 second unless told). A failure writes the input to a file, which
+//! `STENTOR_FUZZ_INPUT` plays again. To extend the corpus: `STENTOR_FUZZ_SECONDS=600 cargo test -p stentor-fabric-roce
+//! --test fuzz -- --ignored grow`.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod corpus;
+mod generate;
+mod script;
+mod sockets;
+mod victim;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use common::Random;
+use generate::Known;
+use script::Script;
+use stentor_fabric_roce::endpoint::Counters;
+use victim::Outcome;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))
+}
+
+/// Runs an input; one that fails is written down.
+fn run(script: &Script) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| victim::run(script))).unwrap_or_else(|cause| {
+        let file = std::env::temp_dir().join(format!("stentor-fuzz-{}.bin", std::process::id()));
+        std::fs::write(&file, script.emit()).expect("a folder for temporary files");
+        eprintln!("REPRODUCE WITH: STENTOR_FUZZ_INPUT={}", file.display());
+        resume_unwind(cause)
+    })
+}
+
+/// What a second of it came to.
+#[derive(Default)]
+struct Sums {
+    inputs: u64,
+    packets: u64,
+    wrote: u64,
+    refused: u64,
+}
+
+/// Mutates until the time is over; everything new joins the population. Each input must be sound.
+fn fuzz(population: &mut Vec<Script>, seen: &mut BTreeSet<u64>, shorten: bool) -> Sums {
+    let time = Duration::from_secs(number("STENTOR_FUZZ_SECONDS", 1));
+    let mut random = Random(number("STENTOR_FUZZ_SEED", 0));
+    let (known, mut sums, since) = (Known::new(), Sums::default(), Instant::now());
+    // A busy machine may give no time at all.
+    while since.elapsed() < time || sums.inputs < 500 {
+        let fresh = population.is_empty() || random.once_in(3);
+        let script = match fresh {
+            true => generate::script(&mut random, &known),
+            false => generate::mutate(&mut random, &known, population),
+        };
+        let outcome = run(&script);
+        sums.inputs += 1;
+        sums.packets += outcome.packets;
+        sums.wrote += u64::from(outcome.wrote);
+        sums.refused += u64::from(outcome.counters.access_errors > 0);
+        if !outcome.features.is_subset(seen) {
+            population.push(if shorten { corpus::shorten(script, seen) } else { script });
+            seen.extend(outcome.features);
+        }
+    }
+    sums
+}
+
+#[test]
+fn an_adversary_reaches_only_what_was_granted() {
+    if let Some(file) = std::env::var_os("STENTOR_FUZZ_INPUT") {
+        run(&Script::parse(&std::fs::read(&file).expect("STENTOR_FUZZ_INPUT: a file")));
+        return;
+    }
+    let mut population: Vec<_> = corpus::load().iter().map(|bytes| Script::parse(bytes)).collect();
+    let mut seen: BTreeSet<_> = population.iter().flat_map(|script| run(script).features).collect();
+    let before = seen.len();
+    let Sums { inputs, packets, wrote, refused } = fuzz(&mut population, &mut seen, false);
+    println!(
+        "{packets} packets in {inputs} inputs; {before} things happened in the corpus, {} more",
+        seen.len() - before
+    );
+    assert!(wrote > 0 && refused > 0, "the packets are not good enough: {wrote} wrote, {refused} were refused");
+}
+
+#[test]
+fn the_corpus_holds_and_has_every_kind_of_packet_and_every_cause() {
+    let inputs = corpus::load();
+    let bytes: usize = inputs.iter().map(Vec::len).sum();
+    assert!((1..=corpus::MOST_BYTES).contains(&bytes), "{bytes} bytes in {} inputs", inputs.len());
+    let (mut opcodes, mut totals, mut runs) = (BTreeSet::new(), vec![0; Counters::default().list().len()], 0);
+    for (n, bytes) in inputs.iter().enumerate() {
+        let script = Script::parse(bytes);
+        assert_eq!(script.emit(), *bytes, "input {n} is not as it is written");
+        runs += script.datagrams.iter().filter(|datagram| datagram.packets().len() > 1).count();
+        let outcome = run(&script);
+        opcodes.extend(outcome.opcodes);
+        outcome.counters.list().iter().zip(&mut totals).for_each(|((_, count), total)| *total += count);
+    }
+    let of_rc_and_uc = (0..=0x14_u8).chain([0x16, 0x17]).chain(0x20..=0x2b).chain([0x81]);
+    let absent: Vec<_> = of_rc_and_uc.filter(|opcode| !opcodes.contains(opcode)).collect();
+    assert!(absent.is_empty(), "no packet with {absent:02x?}");
+    let names = Counters::default().list();
+    let zero = names.iter().zip(&totals).filter(|(_, total)| **total == 0).map(|((name, _), _)| *name);
+    // That takes memory that the victim itself gave up, which is not the adversary's to do.
+    let never: Vec<_> = zero.filter(|name| *name != "operational_errors").collect();
+    assert!(never.is_empty(), "never counted: {never:?}");
+    assert!(runs > 20, "only {runs} datagrams are runs");
+}
+
+#[test]
+#[ignore = "changes the corpus: see the top of the file"]
+fn grow() {
+    let mut population: Vec<_> = corpus::load().iter().map(|bytes| Script::parse(bytes)).collect();
+    population.extend(corpus::seeds(&Known::new()));
+    let mut seen = BTreeSet::new();
+    population.retain(|script| corpus::adds(script, &mut seen));
+    let (begun, known) = (population.len(), seen.len());
+    let sums = fuzz(&mut population, &mut seen, true);
+    let chosen = corpus::choose(population);
+    let bytes: usize = chosen.iter().map(|script| script.emit().len()).sum();
+    println!(
+        "{begun} inputs did {known} things; {} more inputs, now {}; kept: {} inputs, {bytes} bytes",
+        sums.inputs,
+        seen.len(),
+        chosen.len()
+    );
+    corpus::save(&chosen);
+}

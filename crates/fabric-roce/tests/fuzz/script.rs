@@ -1,0 +1,75 @@
+//! An input: what an adversary sends to one victim, as bytes.
+//!
+//! The first byte says what the victim is (bit 0: an unreliable connection, bit 1: path MTU 1024 instead of 256). Then come
+//! datagrams: flags, length of the packets that it is cut into (0: it is one), its own length (two little-endian bytes
+//! each), and its bytes. What is cut off at the end is left out, so that any bytes are an input.
+
+/// What is done with a datagram.
+pub(crate) mod flags {
+    /// How the ICRC is checked: 0 and 3 whole, 1 as in a run, 2 with an unknown identification.
+    pub(crate) const CHECK: u8 = 3;
+    /// From an address that is not the peer's.
+    pub(crate) const STRANGE: u8 = 4;
+    /// It met congestion.
+    pub(crate) const CONGESTED: u8 = 8;
+    /// The adversary computes the ICRC of each packet in it.
+    pub(crate) const SEALED: u8 = 16;
+    /// Time passes before, until something is due.
+    pub(crate) const LATE: u8 = 32;
+    /// Each packet is sealed as the first of a run, whatever its place.
+    pub(crate) const MOVED: u8 = 64;
+    /// Nothing is sent before all of it was taken in.
+    pub(crate) const BURST: u8 = 128;
+}
+
+pub(crate) const UNRELIABLE: u8 = 1;
+pub(crate) const LARGE_MTU: u8 = 2;
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Datagram {
+    pub(crate) flags: u8,
+    pub(crate) segment: u16,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Datagram {
+    /// The packets in it, as the driver cuts them (`driver/sys.rs`): the last one may be shorter, and of nothing there is one.
+    pub(crate) fn packets(&self) -> Vec<Vec<u8>> {
+        let segment = if self.segment == 0 { self.bytes.len() } else { self.segment.into() };
+        let packets = self.bytes.chunks(segment.max(1)).map(<[u8]>::to_vec);
+        let nothing = self.bytes.is_empty().then(Vec::new);
+        packets.chain(nothing).collect()
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Script {
+    pub(crate) victim: u8,
+    pub(crate) datagrams: Vec<Datagram>,
+}
+
+impl Script {
+    pub(crate) fn parse(bytes: &[u8]) -> Script {
+        let (victim, mut rest) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
+        let mut datagrams = Vec::new();
+        while let [flags, s0, s1, l0, l1, body @ ..] = rest {
+            let length = usize::from(u16::from_le_bytes([*l0, *l1])).min(body.len());
+            let (bytes, behind) = body.split_at(length);
+            let segment = u16::from_le_bytes([*s0, *s1]);
+            datagrams.push(Datagram { flags: *flags, segment, bytes: bytes.to_vec() });
+            rest = behind;
+        }
+        Script { victim, datagrams }
+    }
+
+    pub(crate) fn emit(&self) -> Vec<u8> {
+        let mut bytes = vec![self.victim];
+        for datagram in &self.datagrams {
+            bytes.push(datagram.flags);
+            bytes.extend(datagram.segment.to_le_bytes());
+            bytes.extend((datagram.bytes.len() as u16).to_le_bytes());
+            bytes.extend(&datagram.bytes);
+        }
+        bytes
+    }
+}

@@ -1,0 +1,111 @@
+//! The same adversary over real sockets that take runs: whole datagrams of packets, cut by the kernel or not at all, with
+//! wrong lengths and cut ends. What the kernel says of them and where the driver cuts is its own.
+#![allow(unsafe_code)]
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::Access;
+use stentor_fabric::memory::Ordering;
+use stentor_fabric_roce::driver::Mode;
+use stentor_fabric_roce::peer::{DOMAIN, Destination, Peer, PeerConfig};
+
+use crate::common::{Random, VA};
+use crate::generate::{self, Known};
+use crate::number;
+use crate::script::Datagram;
+use crate::victim::{PATTERN, SETUP};
+
+/// Packets that the kernel cuts one datagram into, at most.
+const MOST_PACKETS: usize = 64;
+/// Datagrams to one victim; most victims' queue pairs break sooner or later.
+const EACH: usize = 60;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn address(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 214, (std::process::id() % 251) as u8, last)
+}
+
+/// Sends a datagram that the kernel is to cut into packets of so many bytes; 0: into none. False if it does not.
+fn send(socket: &UdpSocket, datagram: &Datagram) -> bool {
+    let bytes = libc::c_int::from(datagram.segment);
+    let at = (&raw const bytes).cast::<libc::c_void>();
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `at` points to a c_int, whose size is given, and the descriptor is the socket's.
+    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, at, size) };
+    assert_eq!(set, 0, "Linux 4.18 and later");
+    socket.send_to(&datagram.bytes, (address(2), 4791)).is_ok()
+}
+
+#[test]
+fn runs_from_a_stranger_are_counted_packet_by_packet_and_reach_only_what_was_granted() {
+    let time = Duration::from_secs(number("STENTOR_FUZZ_SECONDS", 1));
+    let seed = number("STENTOR_FUZZ_SEED", 0);
+    let mut random = Random(seed);
+    let (since, mut victims, mut packets, mut runs, mut written) = (Instant::now(), 0_u64, 0, 0_u64, 0_u64);
+    // A victim that is written to is rare: most of the queue pairs break before.
+    while since.elapsed() < time || runs < 50 || written == 0 && victims < 10_000 {
+        victims += 1;
+        let config = PeerConfig { mode: Some(Mode::Plain), runs: true, ..PeerConfig::new(address(2).into()) };
+        let mut peer = Peer::open(PeerConfig { mtu: SETUP.mtu, ..config }, 16).expect("sockets");
+        assert!(peer.pump.port().takes_runs(), "Linux 5.0 and later");
+        let memory = peer.endpoint.memory_mut();
+        let (shared, guard) = (memory.register(64, VA), memory.register(64, VA));
+        let grant = |memory: &mut stentor_fabric_roce::endpoint::Memory, region, access| {
+            memory.grant(region, DOMAIN, access, 5).expect("a key")
+        };
+        let (own, readable) = (grant(memory, shared, Access::Atomic), grant(memory, guard, Access::Read));
+        let pattern = u64::from_ne_bytes([PATTERN; 8]);
+        memory.words(guard).iter().for_each(|word| word.store(pattern, Ordering::Relaxed));
+        let known = Known::of(peer.destination().number, [own, readable, own ^ 1 << 16]);
+        let told = Destination { lid: 0, number: 77, psn: SETUP.psn_b, address: address(1).into() };
+        peer.connect(&told).expect("connects");
+        let socket = UdpSocket::bind((address(1), 0)).expect("a socket");
+        let mut envelope = stentor_wire::Envelope::plain(
+            address(1).into(),
+            socket.local_addr().expect("bound").port(),
+            address(2).into(),
+        )
+        .expect("one family");
+        for n in 0..EACH {
+            let mut datagram = generate::datagram(&mut random, &known, n as u32 / 3);
+            if !random.once_in(10) {
+                seal(&mut datagram, &mut envelope);
+            }
+            let count = datagram.packets().len();
+            if count > MOST_PACKETS || !send(&socket, &datagram) {
+                continue;
+            }
+            runs += u64::from(count > 1);
+            packets += count as u64;
+            let expected = peer.endpoint.counters().received + count as u64;
+            let sent = Instant::now();
+            while peer.endpoint.counters().received < expected {
+                peer.drive().expect("drives");
+                while peer.endpoint.poll().is_some() {}
+                let what = || format!("of {count} packets not all came, seed {seed}: {}", peer.counters());
+                assert!(sent.elapsed() < PATIENCE, "{}", what());
+            }
+            assert_eq!(peer.endpoint.counters().received, expected, "packet by packet, seed {seed}");
+        }
+        peer.drive().expect("drives");
+        assert!(!peer.drive().expect("drives"), "more came than was sent, seed {seed}");
+        let words = |region| peer.endpoint.memory().words(region).iter().map(|word| word.load(Ordering::Relaxed));
+        assert!(words(guard).all(|word| word == pattern), "victim {victims} of seed {seed}");
+        written += u64::from(words(shared).any(|word| word != 0));
+    }
+    println!("{packets} packets to {victims} victims, in {runs} runs and alone; {written} were written to");
+    assert!(runs > 20 && written > 0, "{runs} runs, {written} victims written to: not good enough");
+}
+
+/// Gives each packet in it the ICRC that it must have at its place.
+fn seal(datagram: &mut Datagram, envelope: &mut stentor_wire::Envelope) {
+    let mut packets = datagram.packets();
+    for (n, packet) in packets.iter_mut().enumerate().filter(|(_, packet)| packet.len() >= 4) {
+        let stentor_wire::IpRepr::V4(ip) = &mut envelope.ip else { unreachable!("IPv4") };
+        ip.id = n as u16;
+        envelope.seal(packet);
+    }
+    datagram.bytes = packets.concat();
+}
