@@ -70,17 +70,40 @@ fn every_operation(kind: QpKind, pcap: &mut Pcap, expected: &mut Vec<String>) {
         let local = a.span(0, 8);
         a.post(1, Request::FetchAdd { local, remote, add: 1 });
         a.post(2, Request::CompareSwap { local, remote, expected: 1, new: 2 });
-        // Without a receive, and with a key that is none: both kinds of negative acknowledgement.
-        settle(100, &mut a, &mut b, pcap, expected);
-        for _ in 0..10 {
-            a.post(3, common::inline_send(b"x"));
-        }
-        settle(100, &mut a, &mut b, pcap, expected);
-        let mut marked = a.packets(100);
-        a.post(4, common::inline_write(b"x", stentor_fabric_roce::endpoint::Remote { va: 0, rkey: 1 }));
-        marked.extend(a.packets(100));
         settle(100, &mut a, &mut b, pcap, expected);
     }
+}
+
+/// Every reason to refuse a request, each on a connection of its own that it ends.
+fn refusals(pcap: &mut Pcap, expected: &mut Vec<String>) {
+    // The memory of the posted receive is gone: remote operational error.
+    let (mut a, mut b) = pair(&Setup::default());
+    let span = b.span(0, 64);
+    b.endpoint.post_receive(b.qp, span, 1).unwrap();
+    let region = b.local;
+    b.endpoint.memory_mut().deregister(region);
+    a.post(1, common::inline_send(b"x"));
+    settle(0, &mut a, &mut b, pcap, expected);
+    // Longer than the posted receive: invalid request.
+    let (mut a, mut b) = pair(&Setup::default());
+    let span = b.span(0, 64);
+    b.endpoint.post_receive(b.qp, span, 1).unwrap();
+    a.post(1, common::inline_send(&[1; 100]));
+    settle(0, &mut a, &mut b, pcap, expected);
+    // No receive is posted: receiver not ready, as often as the other side asks.
+    let (mut a, mut b) = pair(&Setup { rnr_retries: 1, ..Setup::default() });
+    a.post(1, common::inline_send(b"x"));
+    settle(0, &mut a, &mut b, pcap, expected);
+    // A key that is none: remote access error.
+    let (mut a, mut b) = pair(&Setup::default());
+    a.post(1, common::inline_write(b"x", stentor_fabric_roce::endpoint::Remote { va: 0, rkey: 1 }));
+    settle(0, &mut a, &mut b, pcap, expected);
+    // The first of three packets is lost: sequence error.
+    let (mut a, mut b) = pair(&Setup::default());
+    let remote = b.remote(0);
+    a.post(1, common::inline_write(&[1; 700], remote));
+    a.packets(0)[1..].iter().for_each(|packet| b.take(0, packet));
+    settle(0, &mut a, &mut b, pcap, expected);
 }
 
 fn notification(pcap: &mut Pcap, expected: &mut Vec<String>) {
@@ -111,6 +134,7 @@ fn the_dissector_reads_every_operation_as_we_mean_it() {
     let mut expected = Vec::new();
     every_operation(QpKind::Reliable, &mut pcap, &mut expected);
     every_operation(QpKind::Unreliable, &mut pcap, &mut expected);
+    refusals(&mut pcap, &mut expected);
     notification(&mut pcap, &mut expected);
     pcap.finish().unwrap();
     let fields = ["opcode", "destqp", "psn", "a"].map(|name| format!("infiniband.bth.{name}"));
@@ -130,7 +154,7 @@ fn the_dissector_reads_every_operation_as_we_mean_it() {
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), expected.len(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut opcodes = std::collections::BTreeSet::new();
+    let (mut opcodes, mut syndromes) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     for (n, (line, expected)) in lines.iter().zip(&expected).enumerate() {
         let (complaints, fields) = line.split_at(line.char_indices().filter(|(_, c)| *c == '|').nth(1).unwrap().0 + 1);
         assert_eq!(complaints, "||", "packet {n}: {line}");
@@ -140,7 +164,12 @@ fn the_dissector_reads_every_operation_as_we_mean_it() {
         };
         let fields: Vec<String> = fields.split('|').map(number).collect();
         assert_eq!(fields.join("|"), *expected, "packet {n}");
-        opcodes.insert(fields[0].clone());
+        opcodes.insert(fields[0].parse::<u8>().unwrap());
+        syndromes.extend(fields[5].parse::<u8>());
     }
-    assert!(opcodes.len() >= 34, "opcodes: {opcodes:?}");
+    // All of RC but SEND with invalidate, all of UC, and congestion notifications: no other is ever sent.
+    let all: Vec<u8> = (0..=0x14).chain(0x20..=0x2b).chain([0x81]).collect();
+    assert_eq!(opcodes.into_iter().collect::<Vec<_>>(), all, "opcodes");
+    // Acknowledged, receiver not ready, and the four reasons to refuse.
+    assert_eq!(syndromes.into_iter().collect::<Vec<_>>(), [0x1f, 0x21, 0x60, 0x61, 0x62, 0x63], "syndromes");
 }
