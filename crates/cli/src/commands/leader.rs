@@ -2,6 +2,8 @@
 
 mod report;
 
+use std::io::ErrorKind;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,24 @@ pub(super) fn run(command: &LeaderCommand, output: Output) -> Result<Verdict, Fa
     }
 }
 
+/// What comes of a question.
+enum Heard<T> {
+    Answer(T),
+    /// No process is there.
+    Nobody,
+    /// A process is there and says nothing: it is stopped, or very busy.
+    Silence,
+}
+
+impl<T> Heard<T> {
+    fn answer(self) -> Option<T> {
+        match self {
+            Heard::Answer(answer) => Some(answer),
+            Heard::Nobody | Heard::Silence => None,
+        }
+    }
+}
+
 /// A cluster whose processes run, or do not.
 struct Cluster<'a> {
     plan: Plan,
@@ -45,24 +65,51 @@ impl<'a> Cluster<'a> {
         Ok(Cluster { plan, config: &place.config, directory, meeting, spread })
     }
 
-    /// `None`: it does not run.
+    /// `None`: it does not run, or is silent.
     fn ask(&self, process: ProcessId, question: &Question) -> Result<Option<Answer>, Failure> {
-        let name = self.plan.name(process);
-        let paths = ShmFabric::all_beside(&self.directory, &self.meeting, process)
-            .map_err(|error| unstarted(error.into(), self.config))?;
-        ask(&paths, question).map_err(|error| {
-            let what = format_args!("`{name}` does not answer as it should: {error}");
-            Failure::run(what, self.directory.display(), "look at what it says; stop it and start it again")
+        Ok(match self.hear(process, question)? {
+            Heard::Answer(answer) => Some(answer),
+            Heard::Nobody | Heard::Silence => None,
         })
     }
 
-    fn standing(&self, process: ProcessId) -> Result<Option<Standing>, Failure> {
-        match self.ask(process, &Question::Show)? {
-            None => Ok(None),
-            Some(Answer::Standing(standing)) => Ok(Some(standing)),
-            Some(Answer::Moving) => Err(self.refused(process, "it answered another question")),
-            Some(Answer::Refused(why)) => Err(self.refused(process, &why)),
+    fn hear(&self, process: ProcessId, question: &Question) -> Result<Heard<Answer>, Failure> {
+        let name = self.plan.name(process);
+        let paths = ShmFabric::all_beside(&self.directory, &self.meeting, process)
+            .map_err(|error| unstarted(error.into(), self.config))?;
+        match ask(&paths, question) {
+            Ok(Some(answer)) => Ok(Heard::Answer(answer)),
+            Ok(None) => Ok(Heard::Nobody),
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Ok(Heard::Silence),
+            Err(error) => {
+                let what = format_args!("`{name}` does not answer as it should: {error}");
+                Err(Failure::run(what, self.directory.display(), "look at what it says; stop it and start it again"))
+            }
         }
+    }
+
+    /// How a member stands, as it says.
+    fn look(&self, process: ProcessId) -> Result<Heard<Standing>, Failure> {
+        match self.hear(process, &Question::Show)? {
+            Heard::Nobody => Ok(Heard::Nobody),
+            Heard::Silence => Ok(Heard::Silence),
+            Heard::Answer(Answer::Standing(standing)) => Ok(Heard::Answer(standing)),
+            Heard::Answer(Answer::Moving) => Err(self.refused(process, "it answered another question")),
+            Heard::Answer(Answer::Refused(why)) => Err(self.refused(process, &why)),
+        }
+    }
+
+    /// The same of several at once: those that are silent take their time together.
+    fn look_at(&self, processes: &[ProcessId]) -> Result<Vec<Heard<Standing>>, Failure> {
+        std::thread::scope(|scope| {
+            let looks: Vec<_> = processes.iter().map(|process| scope.spawn(|| self.look(*process))).collect();
+            looks.into_iter().map(|look| look.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
+    }
+
+    /// `None`: it does not run, or is silent.
+    fn standing(&self, process: ProcessId) -> Result<Option<Standing>, Failure> {
+        Ok(self.look(process)?.answer())
     }
 
     fn refused(&self, process: ProcessId, why: &str) -> Failure {
@@ -81,8 +128,9 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     let mut shown = Shown::new(cluster.spread, cluster.plan.config().election_times().max);
     for group in groups {
         let name = cluster.plan.config().groups()[usize::from(group.0)].id();
-        for process in cluster.plan.topology().members(group) {
-            shown.add(name, cluster.plan.name(process), cluster.standing(process)?);
+        let members: Vec<_> = cluster.plan.topology().members(group).collect();
+        for (process, heard) in members.iter().zip(cluster.look_at(&members)?) {
+            shown.add(name, cluster.plan.name(*process), heard);
         }
     }
     output.report(&shown)?;
@@ -140,15 +188,16 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
 fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
     let mut leader: Option<(ProcessId, Standing)> = None;
     let (mut up, mut heard, mut remember) = (0, None, Vec::new());
-    for process in cluster.plan.topology().members(group) {
-        let Some(standing) = cluster.standing(process)? else { continue };
+    let members: Vec<_> = cluster.plan.topology().members(group).collect();
+    for (process, said) in members.iter().zip(cluster.look_at(&members)?) {
+        let Some(standing) = said.answer() else { continue };
         up += 1;
         if !standing.joining {
             remember.push(standing.id.clone());
         }
         heard = heard.max(Some((standing.epoch, standing.leader.clone())));
         if standing.leads && leader.as_ref().is_none_or(|(_, other)| other.epoch < standing.epoch) {
-            leader = Some((process, standing));
+            leader = Some((*process, standing));
         }
     }
     leader.ok_or_else(|| {

@@ -95,6 +95,12 @@ impl Running {
         child.wait().unwrap().code()
     }
 
+    /// It goes on, or waits to.
+    fn interrupt(&self, name: &str, signal: Signal) {
+        let (_, child) = self.nodes.iter().find(|(n, _)| n == name).expect("it was started");
+        kill_process(Pid::from_child(child), signal).unwrap();
+    }
+
     fn cast(&self, input: &[u8], more: &[&str]) -> Ran {
         let mut command = stentor();
         command.arg("cast").args(self.meeting()).args(more);
@@ -419,6 +425,23 @@ fn the_leadership_moves_on_request_without_a_timeout() {
     }
     let shown = run(["leader", "show"].map(str::to_owned).into_iter().chain(running.meeting()));
     assert!(shown.code == 0 && shown.stdout.contains("g1.1") && shown.stdout.contains("leads"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_member_that_is_stopped_is_shown_as_silent_and_the_others_as_they_are() {
+    let running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
+    assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
+    let leader = led(&running).pop().expect("somebody leads");
+    let other = ["g1.1", "g1.2", "g1.3"].into_iter().find(|name| *name != leader).unwrap();
+    running.interrupt(other, Signal::STOP);
+    let shown = run(["leader", "show", "--json"].map(str::to_owned).into_iter().chain(running.meeting()));
+    running.interrupt(other, Signal::CONT);
+    let document = shown.document("leader-show");
+    let states: Vec<_> = document["members"].as_array().unwrap().iter().map(|member| &member["state"]).collect();
+    assert_eq!(states.iter().filter(|state| **state == "silent").count(), 1, "{document}");
+    // A busy machine may have its leader replaced meanwhile.
+    let says = |state: &str| ["leads", "follows", "campaigns"].contains(&state);
+    assert_eq!(states.iter().filter(|state| state.as_str().is_some_and(says)).count(), 2, "{document}");
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Heard;
+
 use crate::live::Standing;
 use crate::output::Human;
 use crate::style::{Style, columns};
@@ -14,7 +16,8 @@ use crate::style::{Style, columns};
 struct Member {
     id: String,
     group: String,
-    /// `leads`, `follows`, `campaigns`, `joins`, `down`, or `unknown`: not on this host, or down.
+    /// `leads`, `follows`, `campaigns`, `joins`, `silent`: there, and does not answer; `down`, or `unknown`: not on this
+    /// host, or down.
     state: &'static str,
     /// What it says, if it runs.
     standing: Option<Standing>,
@@ -37,15 +40,17 @@ impl Shown {
         Shown { members: Vec::new(), spread, timeout_ms: timeout.as_millis() as u64 }
     }
 
-    pub(super) fn add(&mut self, group: &str, id: &str, standing: Option<Standing>) {
-        let state = match &standing {
-            None if self.spread => "unknown",
-            None => "down",
-            Some(standing) if standing.joining => "joins",
-            Some(standing) if standing.leads => "leads",
-            Some(standing) if standing.campaigns => "campaigns",
-            Some(_) => "follows",
+    pub(super) fn add(&mut self, group: &str, id: &str, heard: Heard<Standing>) {
+        let state = match &heard {
+            Heard::Silence => "silent",
+            Heard::Nobody if self.spread => "unknown",
+            Heard::Nobody => "down",
+            Heard::Answer(standing) if standing.joining => "joins",
+            Heard::Answer(standing) if standing.leads => "leads",
+            Heard::Answer(standing) if standing.campaigns => "campaigns",
+            Heard::Answer(_) => "follows",
         };
+        let standing = heard.answer();
         self.members.push(Member { id: id.to_owned(), group: group.to_owned(), state, standing });
     }
 
@@ -100,6 +105,9 @@ impl Human for Shown {
         let mut text = columns(&table);
         if self.members.iter().any(|member| member.state == "unknown") {
             text += "unknown: not on this host, or not running; each host tells of its own\n";
+        }
+        if self.members.iter().any(|member| member.state == "silent") {
+            text += "silent: its process is there and does not answer; it is stopped, or its host is very busy\n";
         }
         for ((group, leader), heard) in self.elsewhere() {
             text += &match heard {
@@ -160,9 +168,9 @@ mod tests {
 
     fn shown(heard: [Option<u64>; 2]) -> Shown {
         let mut shown = Shown::new(true, Duration::from_millis(2000));
-        shown.add("g1", "g1.1", None);
-        shown.add("g1", "g1.2", Some(follower("g1.2", "g1.1", heard[0])));
-        shown.add("g1", "g1.3", Some(follower("g1.3", "g1.1", heard[1])));
+        shown.add("g1", "g1.1", Heard::Nobody);
+        shown.add("g1", "g1.2", Heard::Answer(follower("g1.2", "g1.1", heard[0])));
+        shown.add("g1", "g1.3", Heard::Answer(follower("g1.3", "g1.1", heard[1])));
         shown
     }
 
@@ -177,8 +185,8 @@ mod tests {
         assert!(deaf.ok() && text(&deaf).contains("is not known here"), "an election by servers does not listen");
         // On one host whoever does not answer is down, whatever was heard.
         let mut here = Shown::new(false, Duration::from_millis(2000));
-        here.add("g1", "g1.1", None);
-        here.add("g1", "g1.2", Some(follower("g1.2", "g1.1", Some(1))));
+        here.add("g1", "g1.1", Heard::Nobody);
+        here.add("g1", "g1.2", Heard::Answer(follower("g1.2", "g1.1", Some(1))));
         assert!(!here.ok() && !text(&here).contains("heard"));
     }
 }
