@@ -178,6 +178,8 @@ impl Pump {
         let longest = match &self.port {
             port if port.holds_more() => Duration::ZERO,
             port if port.is_full() => longest.min(FULL_PAUSE),
+            // Only so many batches go before something is taken in; nothing that comes need wake who sends the rest.
+            _ if endpoint.has_more() => Duration::ZERO,
             _ => longest,
         };
         let held = self.injectors.iter().flat_map(|both| both.iter()).filter_map(Injector::next);

@@ -157,6 +157,13 @@ impl Endpoint {
                 self.qps[index as usize].listed = false;
             }
         }
+        self.has_more()
+    }
+
+    /// Whether there may be packets to make now.
+    #[inline]
+    #[must_use]
+    pub fn has_more(&self) -> bool {
         !self.listed.is_empty() || !self.notices.is_empty()
     }
 

@@ -1,0 +1,38 @@
+//! How long who waits may sleep: not while it has something to send.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use stentor_fabric::Span;
+use stentor_fabric_roce::driver::Mode;
+use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
+use stentor_fabric_roce::peer::{Destination, Peer, PeerConfig};
+
+/// More packets than leave before something is taken in: nothing that comes needs to wake who sends the rest, and an
+/// unreliable connection hears of nothing at all.
+#[test]
+fn who_has_more_to_send_does_not_sleep() {
+    const BYTES: u32 = 1 << 20;
+    let address = |last| Ipv4Addr::new(127, 213, (std::process::id() % 251) as u8, last);
+    let mut config = PeerConfig::new(address(1).into());
+    (config.mtu, config.mode, config.window) = (256, Some(Mode::Plain), 1 << 16);
+    let mut peer = Peer::open(config, 4).expect("sockets");
+    let region = peer.endpoint.memory_mut().register(BYTES as usize / 8, 0);
+    // Nobody is there.
+    peer.connect(&Destination { lid: 0, number: 77, psn: 1, address: address(2).into() }).expect("connects");
+    let data = Data::Local(Span { region, offset: 0, bytes: BYTES });
+    let request = Request::Write { data, remote: Remote::default(), imm: None };
+    peer.endpoint.post_send(peer.qp, &Work::signalled(1, request)).expect("posts");
+    let longest = Duration::from_secs(60);
+    loop {
+        let before = peer.endpoint.counters().sent;
+        peer.pump.send(&mut peer.endpoint);
+        let sent = peer.endpoint.counters().sent;
+        assert!(sent > before || peer.pump.port().counters().full > 0);
+        if sent >= u64::from(BYTES / 256) {
+            break;
+        }
+        let idle = peer.pump.idle(&peer.endpoint, longest);
+        assert!(idle < Duration::from_millis(1), "{sent} packets are gone, and it sleeps for {idle:?}");
+    }
+}
