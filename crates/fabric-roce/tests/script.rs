@@ -115,6 +115,31 @@ fn receiver_not_ready_without_end_is_7() {
     assert_eq!(b.completions()[0].bytes, 5);
 }
 
+/// Each lost word of a receiver that is not ready costs a timeout, but not one of those in a row: the peer lives.
+#[test]
+fn timeouts_between_words_of_a_receiver_that_is_not_ready_are_not_in_a_row() {
+    let (mut a, mut b) = pair(&Setup { retries: 1, timeout: 10, ..Setup::default() });
+    a.post(1, inline_send(b"hello"));
+    let (mut now, mut lost) = (0, 0);
+    while a.endpoint.counters().timeouts < 4 {
+        assert_eq!(statuses(&mut a), []);
+        a.packets(now).iter().for_each(|packet| b.take(now, packet));
+        // Every other one is lost.
+        for answer in b.packets(now) {
+            lost += 1;
+            if lost % 2 == 0 {
+                a.take(now, &answer);
+            }
+        }
+        now = a.endpoint.next_deadline().unwrap();
+        a.endpoint.tick(now);
+    }
+    let span = b.span(0, 64);
+    b.endpoint.post_receive(b.qp, span, 7).unwrap();
+    settle(now, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(1, Status::Success)]);
+}
+
 #[test]
 fn an_atomic_that_is_repeated_gives_its_old_answer() {
     let (mut a, mut b) = pair(&Setup::default());

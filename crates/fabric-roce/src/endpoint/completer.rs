@@ -96,6 +96,8 @@ impl Requester {
         if before != self.una {
             self.progress(hearing.now);
         }
+        // Whoever says so lives: timeouts before and behind this are not in a row.
+        self.retries = self.sending.retries;
         if self.timers.rnr.is_some() {
             return Ok(());
         }
