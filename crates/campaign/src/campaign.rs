@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use stentor_fabric_sim::FaultCounts;
 use stentor_multicast::{NodeError, Plant};
 
+use crate::channel;
 use crate::neb;
 use crate::nemesis::{NemesisCounts, Profile};
 use crate::run::run_seed;
@@ -106,6 +107,13 @@ impl CampaignReport {
     pub fn unseen_neb_claims(&self, severity: neb::Severity) -> Vec<&'static str> {
         let counted = [self.faults.named(), self.more.clone()].concat();
         crate::scenario::unseen(&neb::Scenario::claims_under(severity), self.seeds, &counted)
+    }
+
+    /// The same for a campaign of channels.
+    #[must_use]
+    pub fn unseen_channel_claims(&self) -> Vec<&'static str> {
+        let counted = [self.faults.named(), self.more.clone()].concat();
+        crate::scenario::unseen(channel::Scenario::claims(), self.seeds, &counted)
     }
 
     fn add(&mut self, seed: u64, run: &Ran, until: Option<&str>) -> bool {
@@ -211,6 +219,44 @@ impl NebCampaign {
                 deliveries: run.deliveries,
                 steps: run.steps,
                 writes: run.writes,
+                faults: run.faults,
+                nemesis: NemesisCounts::default(),
+                recovery_steps: 0,
+            })
+        };
+        Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
+    }
+}
+
+/// Seeds of channels to run.
+#[derive(Clone, Debug)]
+pub struct ChannelCampaign {
+    /// The seeds.
+    pub seeds: Range<u64>,
+    /// A planted bug.
+    pub plant: stentor_channel::Plant,
+    /// As [`Campaign::until`].
+    pub until: Option<&'static str>,
+    /// Threads; 0: one per core.
+    pub threads: usize,
+}
+
+impl ChannelCampaign {
+    /// As [`Campaign::run`].
+    ///
+    /// # Errors
+    /// [`EndpointError`](stentor_channel::EndpointError), if a scenario was impossible.
+    pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_channel::EndpointError> {
+        let one = |seed| {
+            let run = channel::run_seed(seed, self.plant)?;
+            Ok(Ran {
+                properties: run.violated().collect(),
+                more: run.counts(),
+                counter_example: run.report.counter_example,
+                messages: run.writes,
+                deliveries: run.reads,
+                steps: run.steps,
+                writes: run.posts,
                 faults: run.faults,
                 nemesis: NemesisCounts::default(),
                 recovery_steps: 0,

@@ -2,12 +2,13 @@
 //!
 //! One `u64` seed decides everything: the cluster ([`Scenario`]), the messages, every delay and every fault.
 //! [`run_seed`] runs one; [`Campaign`] runs many on all cores and keeps the lowest seed that failed. The same for the
-//! broadcast: [`neb::run_seed`], [`NebCampaign`].
+//! broadcast, [`neb::run_seed`], [`NebCampaign`], and for channels, [`channel::run_seed`], [`ChannelCampaign`].
 #![forbid(unsafe_code)]
 
 mod actor;
 mod campaign;
 mod chance;
+pub mod channel;
 mod counts;
 mod history;
 pub mod neb;
@@ -18,7 +19,7 @@ mod report;
 mod run;
 mod scenario;
 
-pub use campaign::{Campaign, CampaignReport, NebCampaign, Violation};
+pub use campaign::{Campaign, CampaignReport, ChannelCampaign, NebCampaign, Violation};
 pub use counts::{RoleCounts, count_writes};
 pub use nemesis::{Fault, Nemesis, NemesisCounts, Planned, Profile, Target, Told};
 pub use ordeal::RECOVERY_STEPS;

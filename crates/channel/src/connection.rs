@@ -6,7 +6,7 @@ use stentor_fabric::{PostError, ProcessId, Status};
 
 use crate::command::{Notice, Op, Outcome, Recv, Send, Way, What};
 use crate::config::CONTROLS;
-use crate::control::{Controls, Snapshot};
+use crate::control::{Controls, Snapshot, check_size};
 use crate::error::{PostErrorKind, Reason, Violation};
 use crate::inbound::{Inbound, Incoming, Piece};
 use crate::outbound::Outbound;
@@ -32,13 +32,17 @@ pub struct Connection {
     config: Config,
     peer: ProcessId,
     number: u32,
+    /// How often its number was opened, this time included.
+    life: u32,
     phase: Phase,
     outbound: Outbound,
     inbound: Inbound,
     controls: Controls,
     /// What was granted to the peer as far as it was told.
     told: [u64; 2],
-    /// The other end has greeted.
+    /// A receive for the other end's greeting was posted; we have greeted; the other end has.
+    listens: bool,
+    has_greeted: bool,
     is_known: bool,
     finishing: bool,
     discarding: bool,
@@ -50,7 +54,7 @@ pub struct Connection {
     /// To be told to the peer before all is over.
     gives_up: Option<Reason>,
     /// Receives that the fabric has, by kind and place.
-    posted: [Box<[bool]>; 3],
+    posted: [Box<[bool]>; 4],
     /// Receives to ask back.
     to_cancel: VecDeque<Op>,
     sends_lent: u32,
@@ -68,23 +72,26 @@ struct ToTell {
 }
 
 impl Connection {
-    /// One end of connection `number` with `peer`.
+    /// One end of connection `number` with `peer`, which both ends have opened `life` times, this time included.
     ///
     /// # Panics
     /// If [`Config::check`] would refuse the parameters.
     #[must_use]
-    pub fn new(config: &Config, peer: ProcessId, number: u32) -> Self {
+    pub fn new(config: &Config, peer: ProcessId, number: u32, life: u32) -> Self {
         assert_eq!(config.check(), Ok(()), "parameters that were not checked");
         let posted = |places: u32| vec![false; places as usize].into();
         Connection {
             config: *config,
             peer,
             number,
+            life,
             phase: Phase::Open,
             outbound: Outbound::new(config),
             inbound: Inbound::new(config),
             controls: Controls::new(),
             told: [0; 2],
+            listens: false,
+            has_greeted: false,
             is_known: false,
             finishing: false,
             discarding: false,
@@ -93,7 +100,7 @@ impl Connection {
             said_last: false,
             peer_last: None,
             gives_up: None,
-            posted: [posted(config.lengths), posted(config.pieces), posted(CONTROLS)],
+            posted: [posted(config.lengths), posted(config.pieces), posted(CONTROLS), posted(1)],
             to_cancel: VecDeque::new(),
             sends_lent: 0,
             recvs_lent: 0,
@@ -166,13 +173,17 @@ impl Connection {
         if self.phase != Phase::Open || self.said_last {
             return None;
         }
-        let (op, sequence) = match self.controls.next_recv() {
-            Some(op) => (op, 0),
-            None => self.inbound.next_recv()?,
+        let (op, sequence) = if !std::mem::replace(&mut self.listens, true) {
+            (Op { way: Way::Recv, kind: Kind::Greeting, place: 0 }, self.life)
+        } else if let Some(op) = self.controls.next_recv() {
+            (op, 0)
+        } else {
+            self.inbound.next_recv()?
         };
         self.posted[op.kind.index()][usize::from(op.place)] = true;
         self.recvs_lent += 1;
-        Some(Recv { op, tag: self.tag(op.kind, sequence), any: op.kind != Kind::Payload })
+        let any = matches!(op.kind, Kind::Length | Kind::Control);
+        Some(Recv { op, tag: self.tag(op.kind, sequence), any })
     }
 
     /// The next message to send, if one may be sent: a control message, or a part of the message that is being written.
@@ -182,10 +193,29 @@ impl Connection {
 
     /// The next control message to send, if one is due.
     pub fn next_control(&mut self) -> Option<Send> {
-        let snapshot = self.due()?;
-        let (op, sequence) = self.controls.take(&self.config);
+        // Who gives up before it greets says that.
+        let (op, sequence, snapshot) = if self.has_greeted || self.phase != Phase::Open {
+            let snapshot = self.due()?;
+            let (op, sequence) = self.controls.take(&self.config);
+            (op, sequence, snapshot)
+        } else {
+            (Op { way: Way::Send, kind: Kind::Greeting, place: 0 }, self.life, self.greet()?)
+        };
         self.sends_lent += 1;
         Some(Send { op, tag: self.tag(op.kind, sequence), what: What::Control(snapshot.words(&self.config)) })
+    }
+
+    /// What to say first, when all receives are posted.
+    fn greet(&mut self) -> Option<Snapshot> {
+        let windows = [self.config.lengths_ahead(), self.config.pieces].map(u64::from);
+        let granted = self.inbound.granted();
+        let ready = self.listens && (0..2).all(|which| granted[which] >= windows[which]);
+        if self.phase != Phase::Open || !ready {
+            return None;
+        }
+        self.has_greeted = true;
+        self.told = granted;
+        Some(Snapshot { granted, ..Snapshot::default() })
     }
 
     /// The next part of the message that is being written, if it may be sent.
@@ -205,13 +235,14 @@ impl Connection {
     pub fn sequence_at(&self, kind: Kind, place: u16) -> u32 {
         match kind {
             Kind::Control => self.controls.sequence_at(&self.config, place),
+            Kind::Greeting => self.life,
             kind => self.inbound.sequence_at(kind, place),
         }
     }
 
     /// What the peer must be told now, if anything.
     fn due(&mut self) -> Option<Snapshot> {
-        if !self.controls.has_room(self.gives_up.is_some()) || self.said_last {
+        if !self.is_known || !self.controls.has_room() || self.said_last {
             return None;
         }
         if self.phase != Phase::Open {
@@ -220,14 +251,12 @@ impl Connection {
         }
         let snapshot = self.snapshot();
         let windows = [self.config.lengths_ahead(), self.config.pieces].map(u64::from);
-        let ready = (0..2).all(|which| self.inbound.granted()[which] >= windows[which]);
-        let first = self.controls.sent() == 0;
         let all_came = self.peer_finished.is_some_and(|total| self.inbound.has_all(total));
         let batch = |which: usize| (windows[which] / 2).max(1);
         let credit = !all_came && (0..2).any(|which| snapshot.granted[which] - self.told[which] >= batch(which));
         let finished = snapshot.finished.is_some() && !self.said_finished;
         let last = snapshot.last.is_some();
-        if !(if first { ready } else { credit || finished || last || self.controls.owes_an_answer() }) {
+        if !(credit || finished || last || self.controls.owes_an_answer()) {
             return None;
         }
         self.told = snapshot.granted;
@@ -241,7 +270,7 @@ impl Connection {
         let finished = (self.finishing && self.outbound.is_staged()).then(|| self.outbound.sent());
         // Nothing will be said after this: the peer has sent everything, so it needs no credits.
         let all_came = self.peer_finished.is_some_and(|total| self.inbound.has_all(total));
-        let last = (self.is_known && finished.is_some() && all_came).then(|| self.controls.sent() as u32 + 1);
+        let last = (finished.is_some() && all_came).then(|| self.controls.sent() as u32 + 1);
         Snapshot { granted: self.inbound.granted(), finished, last, seen: self.controls.seen(), gave_up: None }
     }
 
@@ -271,6 +300,8 @@ impl Connection {
             if let Err(cause) = result {
                 self.fail(self.operation(op), cause);
             }
+        } else if op.kind == Kind::Greeting && matches!(outcome, Outcome::Received { .. }) {
+            self.is_known = true;
         }
         self.advance();
     }
@@ -278,6 +309,7 @@ impl Connection {
     fn sent(&mut self, op: Op) -> Result<(), Violation> {
         let known = match op.kind {
             Kind::Control => self.controls.done(op.place),
+            Kind::Greeting => self.has_greeted,
             kind => self.outbound.done(kind, op.place),
         };
         assert!(known || self.config.plant != crate::Plant::None, "{op:?} completed, and was not posted");
@@ -302,6 +334,12 @@ impl Connection {
                 self.controls.came(&self.config, op.place, sequence, size)?;
                 self.heard(&Snapshot::read(words, &self.config)?)?;
             }
+            Kind::Greeting => {
+                self.is_known = true;
+                check_size(size)?;
+                self.heard(&Snapshot::read(words, &self.config)?)?;
+                self.to_tell.opened = true;
+            }
         }
         let more = self.peer_finished.is_some_and(|total| self.inbound.has_more_than(total));
         if more { Err(Cause::Nonsense("it sent more than it says")) } else { Ok(()) }
@@ -312,8 +350,6 @@ impl Connection {
         if let Some(reason) = snapshot.gave_up {
             return Err(Cause::PeerGaveUp(reason));
         }
-        self.to_tell.opened |= !self.is_known;
-        self.is_known = true;
         self.controls.peer_saw(snapshot.seen)?;
         if !self.outbound.grant(snapshot.granted) && self.config.plant == crate::Plant::None {
             return Err(Cause::Nonsense("it grants more than its window"));
@@ -330,7 +366,7 @@ impl Connection {
 
     fn operation(&self, op: Op) -> Operation {
         match (op.kind, op.way) {
-            (Kind::Control, _) if !self.is_known => Operation::Open,
+            (Kind::Greeting, _) => Operation::Open,
             (Kind::Control, _) => Operation::Control,
             (kind, Way::Send) => Operation::Write(self.outbound.message_at(kind, op.place)),
             (_, Way::Recv) => Operation::Read(self.inbound.number()),
@@ -392,7 +428,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives the connection up at once, and says so to the peer. Over when the fabric has given everything back.
+    /// Gives the connection up at once, and says so to the peer. Over when the fabric has given everything back; and if the
+    /// peer was greeted and is not there yet, when it comes and is told, or its queue pair breaks.
     pub fn abort(&mut self) {
         self.fail(Operation::Close, Cause::Aborted);
         self.advance();
@@ -459,7 +496,9 @@ impl Connection {
         for kind in Kind::ALL {
             let posted = self.posted[kind.index()].iter().enumerate().filter(|(_, posted)| **posted);
             let ops = posted.map(|(place, _)| Op { way: Way::Recv, kind, place: place as u16 });
-            self.to_cancel.extend(ops);
+            // Whom we have greeted is told that we gave up when it greets back.
+            let awaited = kind == Kind::Greeting && self.may_still_say();
+            self.to_cancel.extend(ops.filter(|_| !awaited));
         }
     }
 
@@ -487,8 +526,8 @@ impl Connection {
     }
 
     fn may_still_say(&self) -> bool {
-        // Whom nobody has greeted has nothing to be told.
-        self.gives_up.is_some() && self.controls.sent() > 0 && !self.said_last && self.controls.has_room(true)
+        let to_say = self.gives_up.is_some() && !self.said_last;
+        to_say && if self.is_known { self.controls.has_room() } else { self.has_greeted }
     }
 
     /// What the owner is to be told next.

@@ -89,6 +89,12 @@ impl Snapshot {
     }
 }
 
+/// A control message or a greeting has one size.
+pub(crate) fn check_size(size: u32) -> Result<(), Violation> {
+    let expected = u64::from(CONTROL_BYTES);
+    if size == CONTROL_BYTES { Ok(()) } else { Err(Cause::Size { kind: "control", bytes: u64::from(size), expected }) }
+}
+
 fn sequence_of(config: &Config, number: u64) -> u32 {
     config.first_sequence.wrapping_add(number as u32)
 }
@@ -127,11 +133,9 @@ impl Controls {
         Some(Op { way: Way::Recv, kind: Kind::Control, place })
     }
 
-    /// Whether one may be sent: the peer has a receive for it, and its place is free. The peer is known to have posted
-    /// its receives when anything of it has arrived; until then one message greets it, and one may take that back.
-    pub(crate) fn has_room(&self, gives_up: bool) -> bool {
-        let receives = if self.count == 0 { 1 + u64::from(gives_up) } else { u64::from(CONTROLS) };
-        self.sent < self.peer_seen + receives && self.sent < self.flight.done() + self.flight.size()
+    /// Whether one may be sent: the peer, which has greeted, has a receive for it, and its place is free.
+    pub(crate) fn has_room(&self) -> bool {
+        self.sent < self.peer_seen + u64::from(CONTROLS) && self.sent < self.flight.done() + self.flight.size()
     }
 
     /// Takes the next one: its operation and sequence.
@@ -176,9 +180,7 @@ impl Controls {
     /// One of the peer's arrived in this place, which is free again.
     pub(crate) fn came(&mut self, config: &Config, place: u16, sequence: u32, size: u32) -> Result<(), Violation> {
         self.free.push_back(place);
-        if size != CONTROL_BYTES {
-            return Err(Cause::Size { kind: "control", bytes: u64::from(size), expected: u64::from(CONTROL_BYTES) });
-        }
+        check_size(size)?;
         let (expected, window) = (self.arrived.done(), self.arrived.size());
         let number = number_of(sequence, config.first_sequence, expected, window);
         if number.is_some_and(|number| self.arrived.mark(number)) {

@@ -9,20 +9,25 @@ use crate::{Config, Kind};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Bytes of a place, by kind.
-    strides: [u64; 3],
+    strides: [u64; 4],
     /// Where the places of a kind begin in the area.
-    begins: [u64; 3],
+    begins: [u64; 4],
     area: u64,
 }
 
 impl Layout {
     pub(crate) fn new(config: &Config) -> Self {
         let line = |bytes: u32| u64::from(bytes).next_multiple_of(LINE as u64);
-        let strides = [line(LENGTH_BYTES + config.eager_bytes), line(config.piece_bytes), line(CONTROL_BYTES)];
-        let counts = [config.lengths, config.pieces, CONTROLS];
-        let mut begins = [0; 3];
+        let strides = [
+            line(LENGTH_BYTES + config.eager_bytes),
+            line(config.piece_bytes),
+            line(CONTROL_BYTES),
+            line(CONTROL_BYTES),
+        ];
+        let counts = [config.lengths, config.pieces, CONTROLS, 1];
+        let mut begins = [0; 4];
         let mut area = 0;
-        for kind in 0..3 {
+        for kind in 0..4 {
             begins[kind] = area;
             area += strides[kind] * u64::from(counts[kind]);
         }
@@ -91,7 +96,9 @@ mod tests {
         let layout = Layout::new(&config);
         let mut places = Vec::new();
         for area in 0..2 {
-            for (kind, count, bytes) in [(Kind::Length, 3, 16), (Kind::Payload, 2, 128), (Kind::Control, 16, 64)] {
+            for (kind, count, bytes) in
+                [(Kind::Length, 3, 16), (Kind::Payload, 2, 128), (Kind::Control, 16, 64), (Kind::Greeting, 1, 64)]
+            {
                 places.extend((0..count).map(|place| (layout.offset(area, kind, place), bytes)));
             }
         }

@@ -16,6 +16,9 @@
 //! [`Scheme::Eager`] short messages go with their length, one message of the fabric instead of two, and lengths and
 //! pieces are numbered apart. [`Scheme::Counted`] is the same for fabrics without tags.
 //!
+//! [`Endpoint`] puts connections on a fabric. [`Hub`] and [`Channel`] are what applications use: futures for any runtime,
+//! and calls that block.
+//!
 //! # States and invariants
 //! A connection is *open*, then *draining*, then *over*. It drains when both ends have finished and read, when something
 //! fails, or when its owner gives up. While it drains nothing is posted and every receive is asked back; it is over when
@@ -31,8 +34,10 @@
 //!    none is needed that a later one follows. An end sends at most [`CONTROLS`] that the peer has not said it saw.
 //! 5. Messages are handed over and written messages are reported from the front of their window only (C1, C2).
 //! 6. An end's last control message says how many there were, and is sent when the peer has finished and all of it has
-//!    arrived. Who has sent its own and has all of the peer's knows that nothing is under way in either direction: the
-//!    number can be used again at once. After a failure it cannot, until the queue pair has been reset.
+//!    arrived. Who has sent its own and has all of the peer's knows that nothing is under way in either direction.
+//! 7. The peer may still have receives out then, so the number's next life begins with a greeting that only this life's
+//!    receive takes ([`Kind::Greeting`]), and nothing else is sent before the greeting of the peer's same life has come:
+//!    then its old receives are gone. After a failure a number is not used again until the queue pair has been reset.
 //!
 //! Invariant 2 makes the window a constant of the two ends, which refuse each other if they differ in any parameter.
 #![forbid(unsafe_code)]
@@ -48,6 +53,7 @@ mod layout;
 mod outbound;
 mod plant;
 mod sequence;
+mod surface;
 mod tag;
 mod window;
 
@@ -60,4 +66,5 @@ pub use error::{Cause, ChannelError, Operation, PostErrorKind, Reason, Refusal, 
 pub use inbound::{Incoming, Piece};
 pub use plant::Plant;
 pub(crate) use plant::planted;
+pub use surface::{CallError, Channel, Hub};
 pub use tag::{Kind, MAX_CONNECTIONS, Tag};

@@ -20,11 +20,14 @@ pub enum Kind {
     Payload,
     /// What the two ends tell each other about themselves. The notes have nothing of the kind; both bits are set.
     Control,
+    /// What each end says first. The notes have nothing of the kind; neither bit is set, and the sequence says which life
+    /// of the connection's number it is.
+    Greeting,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Length, Kind::Payload, Kind::Control];
+    pub const ALL: [Kind; 4] = [Kind::Length, Kind::Payload, Kind::Control, Kind::Greeting];
 
     /// Its number, from 0.
     #[inline]
@@ -38,6 +41,7 @@ impl Kind {
             Kind::Length => LENGTH,
             Kind::Payload => PAYLOAD,
             Kind::Control => LENGTH | PAYLOAD,
+            Kind::Greeting => 0,
         }
     }
 }
@@ -64,17 +68,17 @@ impl Tag {
         u64::from(self.connection) << CONNECTION_SHIFT | self.kind.bits() | u64::from(self.sequence)
     }
 
-    /// The tag of these bits; `None` if neither bit 32 nor 33 is set.
+    /// The tag of these bits.
     #[inline]
     #[must_use]
-    pub fn of(bits: u64) -> Option<Tag> {
+    pub fn of(bits: u64) -> Tag {
         let kind = match bits & (LENGTH | PAYLOAD) {
             LENGTH => Kind::Length,
             PAYLOAD => Kind::Payload,
-            0 => return None,
+            0 => Kind::Greeting,
             _ => Kind::Control,
         };
-        Some(Tag { connection: (bits >> CONNECTION_SHIFT) as u32, kind, sequence: bits as u32 })
+        Tag { connection: (bits >> CONNECTION_SHIFT) as u32, kind, sequence: bits as u32 }
     }
 }
 
@@ -100,10 +104,9 @@ mod tests {
             for kind in Kind::ALL {
                 for sequence in [0, 1, u32::MAX] {
                     let tag = Tag { connection, kind, sequence };
-                    assert_eq!(Tag::of(tag.bits()), Some(tag));
+                    assert_eq!(Tag::of(tag.bits()), tag);
                 }
             }
         }
-        assert_eq!(Tag::of(5), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::broadcasts::Broadcasts;
 use crate::chain::chains;
+use crate::channels::Channels;
 use crate::cluster::Cluster;
 use crate::event::{Event, EventKind};
 use crate::log::{Log, Origin};
@@ -20,6 +21,7 @@ pub struct Checker {
     cluster: Cluster,
     log: Log,
     broadcasts: Broadcasts,
+    channels: Channels,
     genuineness: Genuineness,
     memory: MemoryBounds,
     sources: Vec<String>,
@@ -34,6 +36,7 @@ impl Checker {
             cluster,
             log: Log::default(),
             broadcasts: Broadcasts::default(),
+            channels: Channels::default(),
             genuineness: Genuineness::default(),
             memory: MemoryBounds::default(),
             sources: Vec::new(),
@@ -81,13 +84,10 @@ impl Checker {
             EventKind::Memory { .. } => self.memory.observe(event, origin, &self.cluster),
             _ => {
                 self.broadcasts.record(event, origin);
+                self.channels.record(event, origin);
                 self.log.record(event, origin);
             }
         }
-    }
-
-    pub(crate) fn add_unchecked(&mut self, events: u64) {
-        self.counts.unchecked += events;
     }
 
     /// Judges. `complete` vouches that the run had come to rest: what was not delivered by now never will be.
@@ -105,7 +105,7 @@ impl Checker {
             complete,
             sources: &self.sources,
         };
-        let verdicts = properties::check(&view, &self.broadcasts, &self.genuineness, &self.memory);
+        let verdicts = properties::check(&view, &self.broadcasts, &self.channels, &self.genuineness, &self.memory);
         let counts = Counts {
             messages: self.log.sent_order.len() as u64,
             deliveries: self.log.deliveries.len() as u64,
@@ -114,6 +114,8 @@ impl Checker {
             broadcast_deliveries: self.broadcasts.deliveries.len() as u64,
             equivocations: self.broadcasts.evidence.len() as u64,
             skips: self.broadcasts.skips.len() as u64,
+            sends: self.channels.sends,
+            receptions: self.channels.recvs,
             ..self.counts
         };
         Report::new(verdicts, counts, complete)

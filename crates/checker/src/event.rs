@@ -140,6 +140,69 @@ pub enum EventKind {
         /// The first index that is not delivered any more.
         upto: u64,
     },
+    /// A message is about to be written on a connection; recorded before the first post.
+    Send {
+        /// The connection: one name at both ends, and of one life only.
+        channel: Label,
+        /// Its number at this end, from 0.
+        index: u64,
+        /// Length, bytes.
+        len: u32,
+        /// xxh3-64 of it.
+        hash: u64,
+    },
+    /// The application heard that a message was sent.
+    Sent {
+        /// The connection.
+        channel: Label,
+        /// Its number.
+        index: u64,
+    },
+    /// A message of a connection was handed to the application.
+    Recv {
+        /// The connection.
+        channel: Label,
+        /// Its number, as the protocol has it.
+        index: u64,
+        /// Length, bytes.
+        len: u32,
+        /// xxh3-64 of it.
+        hash: u64,
+    },
+    /// How much was sent on a connection, and how much the other end had receives for.
+    InFlight {
+        /// The connection.
+        channel: Label,
+        /// Messages of the fabric.
+        count: u64,
+        /// Receives.
+        limit: u64,
+    },
+    /// The fabric reported an error for an operation of a connection, or its owner gave it up.
+    Fault {
+        /// The connection.
+        channel: Label,
+        /// What it reported.
+        what: Label,
+    },
+    /// The application heard that a connection failed.
+    Failed {
+        /// The connection.
+        channel: Label,
+        /// What was being done.
+        operation: Label,
+        /// With whom.
+        peer: Process,
+        /// Why it failed.
+        cause: Label,
+    },
+    /// The application heard that a connection is over.
+    Closed {
+        /// The connection.
+        channel: Label,
+        /// Operations that the fabric had not given back.
+        lent: u64,
+    },
     /// Memory in use by regions and queues.
     Memory {
         /// Bytes in use.
@@ -169,7 +232,29 @@ impl EventKind {
             EventKind::Equivocation { .. } => "equivocation",
             EventKind::Skip { .. } => "skip",
             EventKind::Removed { .. } => "removed",
+            EventKind::Send { .. } => "send",
+            EventKind::Sent { .. } => "sent",
+            EventKind::Recv { .. } => "recv",
+            EventKind::InFlight { .. } => "in_flight",
+            EventKind::Fault { .. } => "fault",
+            EventKind::Failed { .. } => "failed",
+            EventKind::Closed { .. } => "closed",
             EventKind::Memory { .. } => "memory",
+        }
+    }
+
+    /// The connection that it is about.
+    #[must_use]
+    pub fn connection(&self) -> Option<Label> {
+        match self {
+            EventKind::Send { channel, .. }
+            | EventKind::Sent { channel, .. }
+            | EventKind::Recv { channel, .. }
+            | EventKind::InFlight { channel, .. }
+            | EventKind::Fault { channel, .. }
+            | EventKind::Failed { channel, .. }
+            | EventKind::Closed { channel, .. } => Some(*channel),
+            _ => None,
         }
     }
 }

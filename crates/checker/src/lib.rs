@@ -47,8 +47,14 @@
 //! | B6 bounded memory | rings are used again, and memory stays below what was printed | `b6_memory.rs` | Stentor's own |
 //! | B7 evidence | an equivocation is reported with both values, and proven only against a sender that lied | `b7_evidence.rs` | Stentor's own |
 //!
-//! The B properties are checked where there are events of the broadcast, the others where there are events of the
-//! multicast.
+//! | C1 delivery | every message once, in the order sent, whole, on the connection it was sent on | `c1_delivery.rs` | the notes on EFA; reliable FIFO links (Cachin, Guerraoui and Rodrigues 2011, 2.4 and 3.9) |
+//! | C2 callback order | writes are reported, and messages handed over, in the order of operations | `c2_callback_order.rs` | the notes on EFA |
+//! | C3 credits | no more in flight than there are receives for | `c3_credits.rs` | Stentor's own |
+//! | C4 closing | closed when the fabric has given everything back, and then nothing more | `c4_closing.rs` | Stentor's own |
+//! | C5 errors | an error is told, and names operation, peer and cause | `c5_errors.rs` | Stentor's own |
+//!
+//! The B properties are checked where there are events of the broadcast, the C properties where there are events of
+//! channels, the others where there are events of the multicast.
 //!
 //! [Défago et al. 2004]: https://doi.org/10.1145/1041680.1041682
 //! [Guerraoui and Schiper 2001]: https://doi.org/10.1016/S0304-3975(99)00161-9
@@ -64,6 +70,7 @@
 
 mod broadcasts;
 mod chain;
+mod channels;
 mod checker;
 mod cluster;
 mod event;

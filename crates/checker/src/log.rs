@@ -151,7 +151,14 @@ impl Log {
             | EventKind::Bdeliver(_)
             | EventKind::Equivocation { .. }
             | EventKind::Skip { .. }
-            | EventKind::Removed { .. } => {
+            | EventKind::Removed { .. }
+            | EventKind::Send { .. }
+            | EventKind::Sent { .. }
+            | EventKind::Recv { .. }
+            | EventKind::InFlight { .. }
+            | EventKind::Fault { .. }
+            | EventKind::Failed { .. }
+            | EventKind::Closed { .. } => {
                 self.life(event);
             }
             EventKind::Carry { m, group, ballot } => {

@@ -65,18 +65,20 @@ pub struct Counts {
     pub equivocations: u64,
     /// Reported ranges that were skipped.
     pub skips: u64,
+    /// Messages written on channels.
+    pub sends: u64,
+    /// Messages read from channels.
+    pub receptions: u64,
     /// Crashes.
     pub crashes: u64,
     /// Remote operations.
     pub remote_ops: u64,
-    /// Events of other protocols, which were not checked.
-    pub unchecked: u64,
 }
 
 /// The result for one history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// By name: M1 … M11, R1, and B1 … B7.
+    /// By name: M1 … M11, R1, B1 … B7, and C1 … C5.
     pub properties: BTreeMap<&'static str, Verdict>,
     /// The smallest of all counter-examples, with the name of its property; `None` if there is none.
     pub counter_example: Option<String>,

@@ -18,6 +18,8 @@ const MOST_SECONDS: f64 = 60.0;
 const FAILURE_SEEDS: u64 = 300;
 /// Seeds of the broadcast's campaign without planted bugs.
 const NEB_SEEDS: u64 = 300;
+/// Seeds of the channels' campaign without planted bugs.
+const CHANNEL_SEEDS: u64 = 300;
 /// Kinds of fault that it must claim, whatever else: one that is not counted was lost.
 const FAILURES: [&str; 11] = [
     "member_crashes_at_a_post",
@@ -33,7 +35,7 @@ const FAILURES: [&str; 11] = [
     "clients_superseded",
 ];
 /// Planted bugs of each protocol, at least: fewer means that some were lost.
-const PLANTS: [(&str, usize); 2] = [("multicast", 8), ("neb", 18)];
+const PLANTS: [(&str, usize); 3] = [("multicast", 8), ("neb", 18), ("channel", 12)];
 /// Seeds of which traces are compared.
 const TRACED: [u64; 3] = [1, 2, 3];
 
@@ -100,6 +102,17 @@ pub(crate) fn campaign_neb(context: &Context) -> Result<Outcome> {
         println!("{profile}: {} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
         ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
     }
+    Ok(Outcome::Passed)
+}
+
+/// The same for channels, with completions in any order.
+pub(crate) fn campaign_channel(context: &Context) -> Result<Outcome> {
+    let seeds = format!("0..{CHANNEL_SEEDS}");
+    let (good, found): (_, Campaign) = stentor(context, &[], &["sim", "channel", "--seeds", &seeds, "--json"])?;
+    sound(&found, CHANNEL_SEEDS)?;
+    ensure!(good, "the campaign found nothing but failed");
+    println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
+    ensure!(found.wall_seconds <= MOST_SECONDS, "the campaign took {:.1} s", found.wall_seconds);
     Ok(Outcome::Passed)
 }
 

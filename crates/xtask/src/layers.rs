@@ -26,6 +26,7 @@ pub(crate) const MAP: &[Place] = &[
         on: &[
             "stentor",
             "stentor-campaign",
+            "stentor-channel",
             "stentor-checker",
             "stentor-election",
             "stentor-election-zookeeper",
@@ -55,6 +56,7 @@ pub(crate) const MAP: &[Place] = &[
     Place {
         name: "stentor-campaign",
         on: &[
+            "stentor-channel",
             "stentor-checker",
             "stentor-election",
             "stentor-fabric",

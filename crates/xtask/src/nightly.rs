@@ -21,6 +21,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: campaign_neb,
     },
     Step {
+        name: "campaign-channel",
+        what: "20000 simulated seeds of channels: every property holds, every fault happens",
+        run: campaign_channel,
+    },
+    Step {
         name: "roce-speed",
         what: "RoCEv2 beside plain sockets and a bare CRC: fails below the bars",
         run: roce_speed,
@@ -84,6 +89,12 @@ fn campaign_neb(context: &Context) -> Result<Outcome> {
             ["run", "--release", "-p", "stentor-cli", "--", "sim", "neb", "--seeds", "0..10000", "--profile", profile];
         run(&mut context.cargo(sim))?;
     }
+    Ok(Outcome::Passed)
+}
+
+fn campaign_channel(context: &Context) -> Result<Outcome> {
+    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "channel", "--seeds", "0..20000"];
+    run(&mut context.cargo(sim))?;
     Ok(Outcome::Passed)
 }
 

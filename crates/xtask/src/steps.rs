@@ -44,6 +44,11 @@ pub(crate) const TEST: &[Step] = &[
         what: "300 simulated seeds of the broadcast, with processes that lie: every property holds, every fault happens",
         run: campaign::campaign_neb,
     },
+    Step {
+        name: "campaign-channel",
+        what: "300 simulated seeds of channels, with completions in any order: every property holds",
+        run: campaign::campaign_channel,
+    },
     Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
     Step { name: "demo", what: "real processes, a real text, every property", run: campaign::demo },

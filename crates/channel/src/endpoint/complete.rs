@@ -5,7 +5,7 @@ use stentor_fabric::{Completion, Fabric, Opcode, Status};
 use super::post::of_imm;
 use super::{BATCH, Endpoint, NOTHING};
 use crate::layout::load_words;
-use crate::{Kind, Op, Outcome, Scheme, Way};
+use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Way};
 
 impl<F: Fabric> Endpoint<F> {
     /// Polls once; returns how many completions there were.
@@ -30,7 +30,6 @@ impl<F: Fabric> Endpoint<F> {
             return;
         }
         let (index, op) = ((completion.id >> 32) as u32, Op::of(completion.id as u32));
-        let Some(op) = op else { return };
         let Some(entry) = self.entries.get(index as usize).and_then(Option::as_ref) else { return };
         let area = u32::from(entry.area);
         let outcome = match completion.status {
@@ -49,20 +48,50 @@ impl<F: Fabric> Endpoint<F> {
         if completion.status != Status::Success {
             return;
         }
-        let Some((number, kind, slot)) = completion.imm.and_then(of_imm) else { return };
-        // Something of a connection that failed.
-        let Some(index) = link.numbers.get(&number).copied() else { return };
-        let Some(entry) = self.entries[index as usize].as_ref() else { return };
+        let Some((number, kind, slot)) = completion.imm.map(of_imm) else { return };
         let op = Op { way: Way::Recv, kind, place: slot };
+        let index = link.numbers.get(&number).copied();
+        let entry = index.and_then(|index| self.entries[index as usize].as_mut());
+        if kind == Kind::Greeting {
+            let listens = entry.is_some_and(|entry| entry.connection.has_posted(op));
+            self.take_greeting(place, number, index.filter(|_| listens), completion.bytes);
+            return;
+        }
+        // Of a connection that failed there may be more.
+        let (Some(index), Some(entry)) = (index, entry) else { return };
         if !entry.connection.has_posted(op) {
-            self.entries[index as usize].as_mut().into_iter().for_each(|entry| entry.connection.surprised(op));
+            entry.connection.surprised(op);
             self.drive(index);
             return;
         }
         link.recvs_needed -= 1;
         let sequence = entry.connection.sequence_at(kind, slot);
-        let outcome = self.received(place, (u32::from(entry.area), op), sequence, completion.bytes);
+        let area = u32::from(entry.area);
+        let outcome = self.received(place, (area, op), sequence, completion.bytes);
         self.complete(index, op, &outcome);
+    }
+
+    /// A greeting was written: for this life of its number, or for the next one if this end has not opened that yet.
+    fn take_greeting(&mut self, place: usize, number: u32, index: Option<u32>, bytes: u32) {
+        self.top_up(place);
+        let op = Op { way: Way::Recv, kind: Kind::Greeting, place: 0 };
+        if number >= u32::from(self.config.connections) {
+            return;
+        }
+        // Areas are those of the numbers.
+        let Outcome::Received { words, .. } = self.received(place, (number, op), 0, bytes) else { return };
+        match index {
+            Some(index) => self.greeted(index, words),
+            None => {
+                self.links[place].early.insert(number, words);
+            }
+        }
+    }
+
+    /// The other end has greeted.
+    pub(super) fn greeted(&mut self, index: u32, words: [u64; 8]) {
+        let op = Op { way: Way::Recv, kind: Kind::Greeting, place: 0 };
+        self.complete(index, op, &Outcome::Received { sequence: 0, bytes: CONTROL_BYTES, words });
     }
 
     fn received(&self, link: usize, (area, op): (u32, Op), sequence: u32, bytes: u32) -> Outcome {
@@ -71,7 +100,7 @@ impl<F: Fabric> Endpoint<F> {
         let offset = self.layout.offset(area, op.kind, op.place);
         match op.kind {
             Kind::Length if bytes >= 8 => load_words(memory, offset, &mut words[..1]),
-            Kind::Control if bytes >= 64 => load_words(memory, offset, &mut words),
+            Kind::Control | Kind::Greeting if bytes >= 64 => load_words(memory, offset, &mut words),
             _ => {}
         }
         Outcome::Received { sequence, bytes, words }

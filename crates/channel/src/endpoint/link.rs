@@ -23,6 +23,10 @@ pub(super) struct Link {
     pub(super) numbers: HashMap<u32, u32>,
     /// Numbers under which something may still be under way.
     pub(super) spent: HashSet<u32>,
+    /// How often numbers were opened.
+    pub(super) lives: HashMap<u32, u32>,
+    /// Greetings of lives that this end has not opened yet, where places are written, by number.
+    pub(super) early: HashMap<u32, [u64; 8]>,
     /// Requests that the fabric has not completed.
     pub(super) sends: u32,
     /// Receives that any WRITE_WITH_IMM may use, as they were posted and used.
@@ -46,6 +50,8 @@ impl Link {
     /// The queue pair begins anew: nothing is under way any more.
     pub(super) fn begin_anew(&mut self) {
         self.spent.clear();
+        self.lives.clear();
+        self.early.clear();
         self.sends = 0;
         self.recvs = 0;
         self.recvs_needed = 0;

@@ -44,7 +44,7 @@ impl EndpointConfig {
 
     /// Receives of one connection.
     fn recvs(&self) -> u32 {
-        self.channel.lengths + self.channel.pieces + CONTROLS
+        self.channel.lengths + self.channel.pieces + CONTROLS + 1
     }
 
     /// Bytes that are registered for each peer.
@@ -140,6 +140,8 @@ struct Entry {
     link: u32,
     area: u16,
     generation: u32,
+    /// It is among those that wait for a place in a send queue.
+    is_starved: bool,
 }
 
 /// One process's end of all its connections, on any fabric.
@@ -153,6 +155,8 @@ pub struct Endpoint<F: Fabric> {
     entries: Vec<Option<Entry>>,
     generations: u32,
     notices: VecDeque<(Handle, Notice)>,
+    /// Connections that may have something to say and found no place in a send queue.
+    starved: Vec<u32>,
     /// Requests that may be outstanding on all queue pairs together.
     most_sends: u32,
     sends: u32,
@@ -193,12 +197,14 @@ impl<F: Fabric> Endpoint<F> {
                 withheld: Vec::new(),
                 numbers: std::collections::HashMap::new(),
                 spent: std::collections::HashSet::new(),
+                lives: std::collections::HashMap::new(),
+                early: std::collections::HashMap::new(),
                 sends: 0,
                 recvs: 0,
                 recvs_needed: 0,
             });
         }
-        Ok(Endpoint {
+        let mut endpoint = Endpoint {
             fabric,
             config,
             layout,
@@ -207,9 +213,20 @@ impl<F: Fabric> Endpoint<F> {
             entries: Vec::new(),
             generations: 0,
             notices: VecDeque::new(),
+            starved: Vec::new(),
             most_sends,
             sends: 0,
-        })
+        };
+        (0..endpoint.links.len()).for_each(|place| endpoint.await_greetings(place));
+        Ok(endpoint)
+    }
+
+    /// Where places are written, a peer may greet before this end is open, or open again: a receive for each number.
+    fn await_greetings(&mut self, place: usize) {
+        if self.config.channel.scheme == Scheme::Counted {
+            self.links[place].recvs_needed += u32::from(self.config.connections);
+            self.top_up(place);
+        }
     }
 
     /// The fabric.
@@ -248,11 +265,17 @@ impl<F: Fabric> Endpoint<F> {
         }
         link.numbers.insert(number, index as u32);
         self.generations += 1;
-        let connection = Connection::new(&self.config.channel, peer, number);
+        let life = link.lives.entry(number).or_default();
+        *life += 1;
+        let connection = Connection::new(&self.config.channel, peer, number, *life);
+        let early = link.early.remove(&number);
         let generation = self.generations;
-        self.entries[index] = Some(Entry { connection, link: place as u32, area, generation });
+        self.entries[index] = Some(Entry { connection, link: place as u32, area, generation, is_starved: false });
         let handle = Handle { index: index as u32, generation };
         self.drive(handle.index);
+        if let Some(words) = early {
+            self.greeted(handle.index, words);
+        }
         Ok(handle)
     }
 
@@ -368,8 +391,22 @@ impl<F: Fabric> Endpoint<F> {
     /// Takes completions and does what follows from them. Whether there were any.
     pub fn step(&mut self) -> bool {
         let count = self.poll();
+        if count > 0 {
+            self.feed_starved();
+        }
         self.fabric.flush();
         count > 0
+    }
+
+    /// Places are free again: first for those who found none. Each has its turn.
+    fn feed_starved(&mut self) {
+        for _ in 0..self.starved.len() {
+            let index = self.starved.remove(0);
+            if let Some(entry) = &mut self.entries[index as usize] {
+                entry.is_starved = false;
+                self.drive(index);
+            }
+        }
     }
 
     /// Takes events of the fabric and does what follows: call it while connecting, and every few milliseconds afterwards.
@@ -418,6 +455,8 @@ impl<F: Fabric> Endpoint<F> {
         self.links[place].begin_anew();
         // What is refused here is refused for good: connections that are opened wait, as for a peer that never comes.
         let _ = self.fabric.reset(qp);
+        self.await_greetings(place);
+        self.feed_starved();
     }
 
     fn drive_link(&mut self, place: usize) {

@@ -20,9 +20,8 @@ pub(super) fn imm_of(number: u32, op: Op) -> u32 {
 }
 
 /// The connection, kind and place of an immediate.
-pub(super) fn of_imm(imm: u32) -> Option<(u32, Kind, u16)> {
-    let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == imm >> 14 & 3)?;
-    Some((imm >> 16, kind, (imm & 0x3fff) as u16))
+pub(super) fn of_imm(imm: u32) -> (u32, Kind, u16) {
+    (imm >> 16, Kind::ALL[(imm >> 14 & 3) as usize], (imm & 0x3fff) as u16)
 }
 
 impl<F: Fabric> Endpoint<F> {
@@ -39,6 +38,12 @@ impl<F: Fabric> Endpoint<F> {
             let Some(entry) = &mut self.entries[index as usize] else { return };
             let Some(send) = entry.connection.next_control() else { break };
             self.post_send(index, &send, &[]);
+        }
+        if !self.may_send(index)
+            && let Some(entry) = &mut self.entries[index as usize]
+            && !std::mem::replace(&mut entry.is_starved, true)
+        {
+            self.starved.push(index);
         }
         while let Some(entry) = &mut self.entries[index as usize] {
             let Some(op) = entry.connection.next_cancel() else { break };
@@ -164,21 +169,21 @@ impl<F: Fabric> Endpoint<F> {
 
     fn post_recv(&mut self, index: u32, recv: &Recv) {
         let Some(entry) = &mut self.entries[index as usize] else { return };
-        let link = &mut self.links[entry.link as usize];
-        let posted = if self.config.channel.scheme == Scheme::Counted {
-            link.recvs_needed += 1;
-            // One that another connection did not use will do.
-            if link.recvs >= link.recvs_needed {
-                return;
+        let place = entry.link as usize;
+        if self.config.channel.scheme == Scheme::Counted {
+            // Those for greetings are posted, whether a connection is open or not.
+            if recv.op.kind != Kind::Greeting {
+                self.links[place].recvs_needed += 1;
+                self.top_up(place);
             }
-            link.recvs += 1;
-            let nowhere = Span { region: link.inbox, offset: 0, bytes: 0 };
-            self.fabric.post_recv(link.qp, nowhere, 0)
-        } else {
+            return;
+        }
+        let link = &self.links[place];
+        let posted = {
             let bytes = match recv.op.kind {
                 Kind::Length => LENGTH_BYTES + self.config.channel.eager_bytes,
                 Kind::Payload => self.config.channel.piece_bytes,
-                Kind::Control => CONTROL_BYTES,
+                Kind::Control | Kind::Greeting => CONTROL_BYTES,
             };
             let offset = self.layout.offset(u32::from(entry.area), recv.op.kind, recv.op.place);
             let local = Span { region: link.inbox, offset, bytes };
@@ -190,12 +195,25 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
+    /// Posts receives that any WRITE_WITH_IMM may use, as many as are needed. One that is refused is missed by a peer that
+    /// writes: the queue pair breaks, and says so.
+    pub(super) fn top_up(&mut self, place: usize) {
+        let link = &mut self.links[place];
+        while link.recvs < link.recvs_needed {
+            let nowhere = Span { region: link.inbox, offset: 0, bytes: 0 };
+            if self.fabric.post_recv(link.qp, nowhere, 0).is_err() {
+                return;
+            }
+            link.recvs += 1;
+        }
+    }
+
     fn cancel(&mut self, index: u32, op: Op) {
         let Some(entry) = &mut self.entries[index as usize] else { return };
         let link = &mut self.links[entry.link as usize];
         if self.config.channel.scheme == Scheme::Counted {
             // The receive stays posted, for whoever needs one next.
-            link.recvs_needed -= 1;
+            link.recvs_needed -= u32::from(op.kind != Kind::Greeting);
             entry.connection.completed(op, &Outcome::GivenBack);
             return;
         }
@@ -213,8 +231,7 @@ mod tests {
     fn an_immediate_says_which_place() {
         for kind in Kind::ALL {
             let op = Op { way: Way::Send, kind, place: 4095 };
-            assert_eq!(of_imm(imm_of(65_535, op)), Some((65_535, kind, 4095)));
+            assert_eq!(of_imm(imm_of(65_535, op)), (65_535, kind, 4095));
         }
-        assert_eq!(of_imm(3 << 14), None);
     }
 }

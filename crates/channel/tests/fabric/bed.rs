@@ -8,7 +8,15 @@ use stentor_fabric::{Fabric, ProcessId};
 pub(crate) const OTHER: [ProcessId; 2] = [ProcessId(1), ProcessId(0)];
 
 pub(crate) fn small(scheme: Scheme) -> EndpointConfig {
-    let channel = Config { lengths: 4, pieces: 3, piece_bytes: 256, eager_bytes: 64, ..Config::with(scheme) }.normal();
+    let channel = Config {
+        message_bytes: 4096,
+        lengths: 4,
+        pieces: 3,
+        piece_bytes: 256,
+        eager_bytes: 64,
+        ..Config::with(scheme)
+    }
+    .normal();
     EndpointConfig { connections: 3, ..EndpointConfig::new(channel) }
 }
 

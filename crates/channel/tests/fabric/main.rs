@@ -3,3 +3,4 @@
 mod bed;
 mod shm;
 mod sim;
+mod surface;

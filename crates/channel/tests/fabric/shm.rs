@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use stentor_channel::{Config, EndpointConfig, Scheme};
+use stentor_channel::{Config, Endpoint, EndpointConfig, Hub, Scheme};
 use stentor_fabric::{Backoff, ProcessId, WaitMode};
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 
@@ -73,4 +73,47 @@ fn long_messages_of_many_pieces() {
     let channel = Config::with(Scheme::Counted);
     let config = EndpointConfig { connections: 2, ..EndpointConfig::new(channel) };
     both("long", config, &[8 << 20, 0, 3, 4096, 4097, 1 << 20]);
+}
+
+/// Calls that block, in two threads: one asks, the other answers.
+#[test]
+fn questions_and_answers_that_block() {
+    let directory = Directory::new("blocking");
+    let config = small(Scheme::Counted);
+    let hub = |me: u16| {
+        let endpoint = Endpoint::new(fabric(&directory, me), config, &[ProcessId(1 - me)]).unwrap();
+        Hub::new(endpoint)
+    };
+    std::thread::scope(|scope| {
+        let answering = scope.spawn(|| {
+            let hub = hub(1);
+            let mut channel = hub.open(ProcessId(0), 2).unwrap();
+            let answer = async {
+                let mut answered = 0;
+                while let Some(question) = channel.read().await {
+                    let mut question = question.unwrap();
+                    question.reverse();
+                    channel.write(&question).await.unwrap();
+                    answered += 1;
+                }
+                channel.close().await.unwrap();
+                answered
+            };
+            hub.block_on(WaitMode::ADAPTIVE, answer).unwrap()
+        });
+        let hub = hub(0);
+        let mut channel = hub.open(ProcessId(1), 2).unwrap();
+        let ask = async {
+            for n in 0..500_usize {
+                let question: Vec<u8> = (0..n * 3 % 1000).map(|at| (at + n) as u8).collect();
+                assert_eq!(channel.write(&question).await, Ok(n as u64));
+                let mut answer = channel.read().await.expect("an answer").unwrap();
+                answer.reverse();
+                assert_eq!(answer, question);
+            }
+            channel.close().await
+        };
+        assert_eq!(hub.block_on(WaitMode::ADAPTIVE, ask).unwrap(), Ok(()));
+        assert_eq!(answering.join().unwrap(), 500);
+    });
 }

@@ -90,7 +90,7 @@ impl Pair {
 
     pub(crate) fn of(configs: [Config; 2], messages: [&[u64]; 2], ordered: bool) -> Pair {
         let end = |which: usize| End {
-            connection: Connection::new(&configs[which], ProcessId(1 - which as u16), 5),
+            connection: Connection::new(&configs[which], ProcessId(1 - which as u16), 5, 1),
             posted: Vec::new(),
             unexpected: Vec::new(),
             completed: Vec::new(),
@@ -274,7 +274,7 @@ impl Pair {
             }
             Action::Tell(which, place) => {
                 let (op, outcome) = &self.ends[which].completed[place];
-                op.kind == Kind::Control || *outcome == Outcome::GivenBack
+                matches!(op.kind, Kind::Control | Kind::Greeting) || *outcome == Outcome::GivenBack
             }
             Action::Read(_) | Action::Break(..) | Action::Abort(_) => false,
         }
@@ -373,7 +373,7 @@ impl End {
                 self.receive(posted.op, flying);
             }
             None => {
-                let greeting = !self.opened && matches!(flying.content, Content::Control(_));
+                let greeting = Tag::of(flying.tag).kind == Kind::Greeting;
                 self.unexpected.push(flying);
                 // What is on its way to an end that failed stays with the fabric.
                 let failed = self.connection.error().is_some();
@@ -395,7 +395,7 @@ impl End {
     }
 
     fn receive(&mut self, op: Op, flying: Flying) {
-        let tag = Tag::of(flying.tag).expect("a tag of ours");
+        let tag = Tag::of(flying.tag);
         let (bytes, words) = match flying.content {
             Content::Length { bytes, inline, .. } => (8 + inline, [bytes, 0, 0, 0, 0, 0, 0, 0]),
             Content::Piece { bytes, .. } => (bytes, [0; 8]),

@@ -15,7 +15,7 @@ fn small(scheme: Scheme) -> Config {
 
 /// What another end says first.
 fn greeting(scheme: Scheme) -> [u64; 8] {
-    let mut other = Connection::new(&small(scheme), ProcessId(0), 5);
+    let mut other = Connection::new(&small(scheme), ProcessId(0), 5, 1);
     while other.next_recv().is_some() {}
     match other.next_send().expect("a greeting").what {
         What::Control(words) => words,
@@ -25,18 +25,18 @@ fn greeting(scheme: Scheme) -> [u64; 8] {
 
 /// What an end sends that was greeted and hears nothing more.
 fn tags(scheme: Scheme, messages: &[u64]) -> Vec<(Kind, u32)> {
-    let mut end = Connection::new(&small(scheme), ProcessId(1), 5);
+    let mut end = Connection::new(&small(scheme), ProcessId(1), 5, 1);
     while end.next_recv().is_some() {}
     let words = greeting(scheme);
-    let first = Op { way: Way::Recv, kind: Kind::Control, place: 0 };
-    end.completed(first, &Outcome::Received { sequence: 0, bytes: 64, words });
+    let first = Op { way: Way::Recv, kind: Kind::Greeting, place: 0 };
+    end.completed(first, &Outcome::Received { sequence: 1, bytes: 64, words });
     assert_eq!(end.next_notice(), Some(Notice::Opened));
     let mut tags = Vec::new();
     for bytes in messages {
         end.begin(*bytes).expect("the one before was handed over");
         tags.extend(std::iter::from_fn(|| end.next_send()).map(|send| (send.tag.kind, send.tag.sequence)));
     }
-    tags.retain(|(kind, _)| *kind != Kind::Control);
+    tags.retain(|(kind, _)| matches!(kind, Kind::Length | Kind::Payload));
     tags
 }
 
@@ -58,19 +58,19 @@ fn a_short_message_is_one_message_of_the_fabric() {
 
 #[test]
 fn several_receives_are_posted_ahead_before_anything_is_said() {
-    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0);
+    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0, 1);
     assert_eq!(end.next_send(), None, "credits stand for receives that are posted");
     let recvs: Vec<_> = std::iter::from_fn(|| end.next_recv()).collect();
     let count = |kind| recvs.iter().filter(|recv| recv.op.kind == kind).count();
     assert_eq!((count(Kind::Length), count(Kind::Payload), count(Kind::Control)), (4, 4, 16));
-    assert!(recvs.iter().all(|recv| recv.any == (recv.op.kind != Kind::Payload)));
+    assert!(recvs.iter().all(|recv| recv.any == matches!(recv.op.kind, Kind::Length | Kind::Control)));
     assert!(matches!(end.next_send().map(|send| send.what), Some(What::Control(_))));
-    assert_eq!(end.lent(), 25);
+    assert_eq!(end.lent(), 26);
 }
 
 #[test]
 fn nothing_is_sent_without_credits() {
-    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0);
+    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0, 1);
     while end.next_recv().is_some() {}
     assert!(end.next_send().is_some(), "the greeting");
     assert_eq!(end.begin(5), Ok(0));
@@ -81,7 +81,7 @@ fn nothing_is_sent_without_credits() {
 
 #[test]
 fn a_message_beyond_the_limit_is_not_taken() {
-    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0);
+    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0, 1);
     let limit = 1 << 20;
     assert_eq!(end.begin(limit + 1), Err(WriteError::TooLong { bytes: limit + 1, limit }));
     assert_eq!(end.begin(limit), Ok(0));
@@ -89,7 +89,7 @@ fn a_message_beyond_the_limit_is_not_taken() {
 
 #[test]
 fn what_the_fabric_refuses_fails_by_name() {
-    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(3), 9);
+    let mut end = Connection::new(&small(Scheme::Eager), ProcessId(3), 9, 1);
     let recv = end.next_recv().expect("a receive");
     end.refused(recv.op, PostError::UnknownQp(QpId(7)));
     let Some(Notice::Failed(error)) = end.next_notice() else { panic!("no failure") };

@@ -62,6 +62,14 @@ pub(super) struct Line<'a> {
     pub(super) other: Option<Hex>,
     pub(super) proven: Option<bool>,
     pub(super) limit: Option<u64>,
+    #[serde(borrow)]
+    pub(super) c: Option<Name<'a>>,
+    #[serde(borrow)]
+    pub(super) op: Option<Name<'a>>,
+    #[serde(borrow)]
+    pub(super) peer: Option<Name<'a>>,
+    #[serde(borrow)]
+    pub(super) cause: Option<Name<'a>>,
 }
 
 /// The first line.

@@ -8,10 +8,7 @@ use super::line::{ClusterLine, Line, Name, To};
 use super::{Fault, HistoryError, MAX_LINE_BYTES, VERSION};
 use crate::cluster::Cluster;
 use crate::event::{Broadcast, Deliver, Event, EventKind, Multicast};
-use crate::ids::{Ballot, Group, GroupSet, MessageId, Process, Timestamp};
-
-/// Events of the schema that belong to other protocols: accepted, not looked into.
-const OTHER_PROTOCOLS: [&str; 2] = ["send", "recv"];
+use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
 
 /// Reads one file of a history, one event at a time; memory does not grow with the file.
 #[derive(Debug)]
@@ -23,7 +20,6 @@ pub struct Reader<R> {
     seen: Vec<Option<Seen>>,
     lives: Vec<Lived>,
     complete: bool,
-    unchecked: u64,
     tolerate_cut: bool,
     cut: bool,
 }
@@ -61,7 +57,6 @@ impl<R: BufRead> Reader<R> {
             seen: Vec::new(),
             lives: Vec::new(),
             complete: false,
-            unchecked: 0,
             tolerate_cut: false,
             cut: false,
         };
@@ -87,7 +82,6 @@ impl<R: BufRead> Reader<R> {
                 Ok(Step::Event(event)) => return Ok(Some(event)),
                 Ok(Step::End) => return Ok(None),
                 Ok(Step::Complete) => self.complete = true,
-                Ok(Step::OtherProtocol) => self.unchecked += 1,
                 Err(Fault::Truncated) if self.tolerate_cut => self.cut = true,
                 Err(fault) => return Err(self.error(fault)),
             }
@@ -113,12 +107,6 @@ impl<R: BufRead> Reader<R> {
     #[must_use]
     pub fn was_cut_off(&self) -> bool {
         self.cut
-    }
-
-    /// Events of other protocols that were read and not checked.
-    #[must_use]
-    pub fn unchecked_events(&self) -> u64 {
-        self.unchecked
     }
 
     /// The name used in errors.
@@ -234,7 +222,6 @@ fn check_progress(seen: &mut Vec<Option<Seen>>, event: &Event, cluster: &Cluster
 enum Step {
     Event(Event),
     Complete,
-    OtherProtocol,
     End,
 }
 
@@ -365,6 +352,41 @@ impl Fields<'_, '_> {
         Ok(EventKind::Skip { sender, from, to })
     }
 
+    fn label(&mut self, field: &'static str, name: Option<&Name<'_>>) -> Result<Label, Fault> {
+        Ok(self.cluster.label(&self.need(field, name)?.0))
+    }
+
+    fn channel(&mut self) -> Result<EventKind, Fault> {
+        let line = self.line;
+        let channel = self.label("c", line.c.as_ref())?;
+        let message = |fields: &Self| {
+            let (index, len) = (fields.need("k", line.k)?, fields.len()?);
+            Ok::<_, Fault>((index, fields.need("len", len)?, fields.hash()?))
+        };
+        Ok(match self.event {
+            "send" => {
+                let (index, len, hash) = message(self)?;
+                EventKind::Send { channel, index, len, hash }
+            }
+            "recv" => {
+                let (index, len, hash) = message(self)?;
+                EventKind::Recv { channel, index, len, hash }
+            }
+            "sent" => EventKind::Sent { channel, index: self.need("k", line.k)? },
+            "in_flight" => {
+                let (count, limit) = (self.need("n", line.n)?, self.need("limit", line.limit)?);
+                EventKind::InFlight { channel, count, limit }
+            }
+            "fault" => EventKind::Fault { channel, what: self.label("what", line.what.as_ref())? },
+            "failed" => {
+                let operation = self.label("op", line.op.as_ref())?;
+                let peer = self.process(self.need("peer", line.peer.as_ref())?)?;
+                EventKind::Failed { channel, operation, peer, cause: self.label("cause", line.cause.as_ref())? }
+            }
+            _ => EventKind::Closed { channel, lent: self.need("n", line.n)? },
+        })
+    }
+
     fn removed(&mut self) -> Result<EventKind, Fault> {
         Ok(EventKind::Removed { sender: self.stream()?, upto: self.need("k", self.line.k)? })
     }
@@ -401,7 +423,7 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
         "removed" => fields.removed()?,
         "complete" => return Ok(Step::Complete),
         "cluster" => return Err(Fault::SecondCluster),
-        other if OTHER_PROTOCOLS.contains(&other) => return Ok(Step::OtherProtocol),
+        "send" | "sent" | "recv" | "in_flight" | "fault" | "failed" | "closed" => fields.channel()?,
         other => return Err(Fault::UnknownEvent(other.to_owned())),
     };
     let t = fields.need("t", line.t)?;

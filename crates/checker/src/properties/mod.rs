@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::broadcasts::Broadcasts;
+use crate::channels::Channels;
 use crate::report::Verdict;
 use crate::view::View;
 
@@ -13,6 +14,11 @@ mod b4_fifo;
 mod b5_partition_safety;
 mod b6_memory;
 mod b7_evidence;
+mod c1_delivery;
+mod c2_callback_order;
+mod c3_credits;
+mod c4_closing;
+mod c5_errors;
 mod completeness;
 mod m10_fencing;
 mod m11_rejoin;
@@ -31,18 +37,20 @@ mod sequence;
 const INCOMPLETE: &str = "the history is not marked complete: what is missing may still come";
 const NO_DELIVERIES: &str = "nothing was delivered";
 const NO_BROADCASTS: &str = "nothing was broadcast";
+const NO_CHANNELS: &str = "nothing was sent on a channel";
 const NO_MESSAGES: &str = "nothing was multicast";
 
 /// Checks everything that the history is about.
 pub(crate) fn check(
     view: &View<'_>,
     broadcasts: &Broadcasts,
+    channels: &Channels,
     genuineness: &m7_genuineness::Genuineness,
     memory: &m8_memory::MemoryBounds,
 ) -> BTreeMap<&'static str, Verdict> {
     let mut verdicts = BTreeMap::new();
     let multicasts = !view.log.sent_order.is_empty() || !view.log.deliveries.is_empty();
-    if multicasts || broadcasts.is_empty() {
+    if multicasts || broadcasts.is_empty() && channels.is_empty() {
         verdicts.extend([
             ("M1", m1_integrity::check(view)),
             ("M2", m2_agreement::check(view)),
@@ -67,6 +75,15 @@ pub(crate) fn check(
             ("B5", b5_partition_safety::check(view, broadcasts)),
             ("B6", b6_memory::check(view, broadcasts, memory)),
             ("B7", b7_evidence::check(view, broadcasts)),
+        ]);
+    }
+    if !channels.is_empty() {
+        verdicts.extend([
+            ("C1", c1_delivery::check(view, channels)),
+            ("C2", c2_callback_order::check(view, channels)),
+            ("C3", c3_credits::check(view, channels)),
+            ("C4", c4_closing::check(view, channels)),
+            ("C5", c5_errors::check(view, channels)),
         ]);
     }
     verdicts

@@ -13,6 +13,8 @@ pub(crate) enum SimCommand {
     Multicast(SimMulticast),
     /// The broadcast: processes that lie, crash, are cut off and suspected, under every ordering fault of the contract
     Neb(SimNeb),
+    /// Channels: completions and arrivals in any order, crashes, cuts, connections given up
+    Channel(SimSeeds),
 }
 
 #[derive(Args, Debug)]

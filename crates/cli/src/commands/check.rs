@@ -41,11 +41,12 @@ struct Counts {
     broadcast_deliveries: u64,
     equivocations: u64,
     skips: u64,
-    unchecked_events: u64,
+    sends: u64,
+    receptions: u64,
 }
 
 /// The properties in words.
-const TITLES: [(&str, &str); 19] = [
+const TITLES: [(&str, &str); 24] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),
@@ -53,6 +54,11 @@ const TITLES: [(&str, &str); 19] = [
     ("B5", "partition safety"),
     ("B6", "bounded memory"),
     ("B7", "evidence"),
+    ("C1", "delivery"),
+    ("C2", "callback order"),
+    ("C3", "credits"),
+    ("C4", "closing"),
+    ("C5", "errors"),
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),
@@ -156,7 +162,8 @@ impl From<Report> for Judgement {
                 broadcast_deliveries: counts.broadcast_deliveries,
                 equivocations: counts.equivocations,
                 skips: counts.skips,
-                unchecked_events: counts.unchecked,
+                sends: counts.sends,
+                receptions: counts.receptions,
             },
             counter_example: report.counter_example,
         }
@@ -174,7 +181,7 @@ impl Human for Judgement {
             };
             let _ = writeln!(text, "{name:3} {:22} {state}", title(name));
         }
-        let Counts { events, messages, deliveries, crashes, unchecked_events, .. } = self.counts;
+        let Counts { events, messages, deliveries, crashes, sends, receptions, .. } = self.counts;
         let rest = if self.complete { "complete" } else { "not known to be complete" };
         let _ =
             writeln!(text, "{events} events, {messages} messages, {deliveries} deliveries, {crashes} crashes; {rest}");
@@ -186,8 +193,8 @@ impl Human for Judgement {
                  reported, {skips} skips"
             );
         }
-        if unchecked_events > 0 {
-            let _ = writeln!(text, "{unchecked_events} events of other protocols were not checked");
+        if sends + receptions > 0 {
+            let _ = writeln!(text, "{sends} messages written on channels, {receptions} read");
         }
         for (name, example) in &self.counter_examples {
             let _ = writeln!(text, "\n{} {name}: {example}", style.bad("counter-example"));

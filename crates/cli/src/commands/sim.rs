@@ -1,5 +1,6 @@
 //! `stentor sim`: simulation campaigns, and single seeds.
 
+mod channel;
 mod multicast;
 mod neb;
 mod report;
@@ -12,6 +13,7 @@ pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failu
     match command {
         SimCommand::Multicast(args) => multicast::run(args, output),
         SimCommand::Neb(args) => neb::run(args, output),
+        SimCommand::Channel(args) => channel::run(args, output),
     }
 }
 

@@ -58,6 +58,16 @@ fn a_profile_makes_things_fail_and_is_named_in_what_is_told() {
 }
 
 #[test]
+fn channels_are_simulated_too() {
+    let document = run(["sim", "channel", "--seeds", "0..8", "--json"]).document("sim");
+    assert_eq!((&document["ok"], &document["violations"]), (&true.into(), &0.into()), "{document:#}");
+    assert!(document["counts"]["completions told before earlier ones"].as_u64().unwrap() > 0, "{document:#}");
+    let one = run(["sim", "channel", "--seed", "1", "--json"]).document("sim");
+    assert!(one["scenario"]["scheme"].is_string() && one["properties"]["C1"] == "ok", "{one:#}");
+    assert!(run(["sim", "channel", "--seed", "1"]).stdout.contains("callback order"));
+}
+
+#[test]
 fn bad_seeds_and_places_are_refused() {
     for (args, part) in [
         (vec!["--seeds", "9..3"], "has no seeds"),

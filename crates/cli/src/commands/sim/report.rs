@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use stentor_campaign::{CampaignReport, FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, neb};
+use stentor_campaign::{CampaignReport, FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, channel, neb};
 
 use super::Planted;
 use crate::commands::check::{in_order, title};
@@ -83,6 +83,40 @@ pub(super) struct One {
 pub(super) enum About {
     Multicast(Cluster),
     Neb(Society),
+    Channel(Talk),
+}
+
+/// The connections of a seed of channels.
+#[derive(Serialize)]
+pub(super) struct Talk {
+    scheme: &'static str,
+    processes: u16,
+    connections: u16,
+    messages_per_end: u64,
+    longest_bytes: u64,
+    lengths: u32,
+    pieces: u32,
+    piece_bytes: u32,
+    eager_bytes: u32,
+    trouble: String,
+}
+
+impl Talk {
+    pub(super) fn of(scenario: &channel::Scenario) -> Self {
+        let config = &scenario.endpoint.channel;
+        Talk {
+            scheme: config.scheme.name(),
+            processes: scenario.processes,
+            connections: scenario.endpoint.connections,
+            messages_per_end: scenario.messages,
+            longest_bytes: scenario.longest,
+            lengths: config.lengths,
+            pieces: config.pieces,
+            piece_bytes: config.piece_bytes,
+            eager_bytes: config.eager_bytes,
+            trouble: format!("{:?}", scenario.trouble).to_lowercase(),
+        }
+    }
 }
 
 /// The processes of a seed of the broadcast.
@@ -301,6 +335,14 @@ impl Human for One {
                 format!(
                     "groups of {sizes}, {clients} clients with {messages_per_client} messages each, window {window}, \
                      {variant}"
+                )
+            }
+            About::Channel(Talk {
+                scheme, processes, connections, messages_per_end, lengths, pieces, trouble, ..
+            }) => {
+                format!(
+                    "{scheme}: {processes} processes, {connections} connections with each, {messages_per_end} messages \
+                     each way, {lengths} lengths and {pieces} pieces in flight, trouble: {trouble}"
                 )
             }
             About::Neb(Society { profile, processes, mode, faults, quorum, liars, window, .. }) => {

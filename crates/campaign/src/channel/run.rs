@@ -1,0 +1,199 @@
+//! One seed of the channel.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stentor_channel::{Endpoint, EndpointError, Plant};
+use stentor_checker::Report;
+use stentor_fabric::{Disorder, ProcessId};
+use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
+
+use super::actor::{Process, Shared, Task};
+use super::history::History;
+use super::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
+use super::watch::{Ledger, Watched};
+use crate::chance::Chance;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct RunReport {
+    /// The verdicts.
+    pub report: Report,
+    /// Messages written.
+    pub writes: u64,
+    /// Messages read.
+    pub reads: u64,
+    /// Ends of connections that failed.
+    pub failed: u64,
+    /// Ends that were closed by both.
+    pub closed: u64,
+    /// Ends that were given up.
+    pub given_up: u64,
+    /// Completions that were told before one that had come earlier.
+    pub overtaken: u64,
+    /// Completions that were lost because too many waited.
+    pub lost: u64,
+    /// Whether everything came to its end.
+    pub finished: bool,
+    /// Steps of all processes.
+    pub steps: u64,
+    /// Virtual time, ns.
+    pub virtual_ns: u64,
+    /// What went wrong, as planned.
+    pub faults: FaultCounts,
+    /// Requests posted.
+    pub posts: u64,
+}
+
+impl RunReport {
+    /// What is counted besides, by name.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("completions told before earlier ones", self.overtaken),
+            ("completions lost", self.lost),
+            ("connections that failed", self.failed),
+            ("connections closed by both ends", self.closed),
+            ("connections given up", self.given_up),
+        ]
+    }
+
+    /// The names of violated properties; `C1` also if something did not come to its end.
+    pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let stuck = !self.finished && !self.report.violated().any(|property| property == "C1");
+        self.report.violated().chain(stuck.then_some("C1"))
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// [`EndpointError`], if the scenario is impossible; the drawn ones are not.
+pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, EndpointError> {
+    run_scenario(seed, &Scenario::draw(seed, plant))
+}
+
+/// Runs a seed of a scenario that was not drawn.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, EndpointError> {
+    Ok(run(seed, scenario, false)?.0)
+}
+
+/// Runs a seed and returns its trace as well: Chrome trace JSON, for `ui.perfetto.dev`.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn trace_seed(seed: u64, plant: Plant) -> Result<(RunReport, String), EndpointError> {
+    run(seed, &Scenario::draw(seed, plant), true)
+}
+
+fn run(seed: u64, scenario: &Scenario, trace: bool) -> Result<(RunReport, String), EndpointError> {
+    let world = World::new(SimConfig {
+        faults: scenario.plan.clone(),
+        trace,
+        ..SimConfig::new(usize::from(scenario.processes), seed, scenario.network.clone())
+    });
+    let ledger = Rc::new(RefCell::new(Ledger::default()));
+    let history = RefCell::new(History::new(scenario.processes));
+    let shared = Rc::new(Shared { world, history, ledger });
+    let mut actors = Vec::new();
+    for me in (0..scenario.processes).map(ProcessId) {
+        actors.push(Some(process(me, seed, scenario, &shared)?));
+    }
+    let (finished, steps) = drive(&shared, &mut actors);
+    Ok(judge(&shared, &actors, scenario, finished, steps))
+}
+
+fn process(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -> Result<Process, EndpointError> {
+    let mut disorders = scenario.disorders;
+    disorders.seed = disorders.seed.wrapping_mul(31) + u64::from(me.0);
+    let fabric = Watched::new(Disorder::new(shared.world.fabric(me), disorders), Rc::clone(&shared.ledger));
+    let peers: Vec<ProcessId> = (0..scenario.processes).map(ProcessId).filter(|peer| *peer != me).collect();
+    let endpoint = Endpoint::new(fabric, scenario.endpoint, &peers)?;
+    let task = Task {
+        peers,
+        connections: scenario.endpoint.connections,
+        messages: scenario.messages,
+        longest: scenario.longest,
+        rounds: scenario.rounds,
+        pause_ns: scenario.pause_ns,
+        gives_up_ns: scenario.gives_up.filter(|(who, _)| *who == me).map(|(_, at)| at),
+    };
+    Ok(Process::new(me, endpoint, Rc::clone(shared), Chance::new(seed, 1 + u64::from(me.0)), &task))
+}
+
+/// Runs until everything is over, or time is. Whether everything is, and how many steps it took.
+fn drive(shared: &Shared, actors: &mut [Option<Process>]) -> (bool, u64) {
+    let mut steps = 0;
+    while let Some(due) = shared.world.next(DEADLINE_NS) {
+        match due {
+            Due::Step { process, now_ns } => {
+                let Some(actor) = &mut actors[process.index()] else { continue };
+                let worked = actor.step(now_ns);
+                shared.world.stepped(process, worked);
+                steps += 1;
+                if !worked && actors.iter().flatten().all(Process::is_done) {
+                    return (true, steps);
+                }
+                if steps > MOST_STEPS {
+                    return (false, steps);
+                }
+            }
+            Due::Crashed(process) => {
+                shared.history.borrow_mut().crashed(shared.world.now_ns(), process);
+                actors[process.index()] = None;
+            }
+            Due::Restart(_) => {}
+        }
+    }
+    (actors.iter().flatten().all(Process::is_done), steps)
+}
+
+fn judge(
+    shared: &Rc<Shared>,
+    actors: &[Option<Process>],
+    scenario: &Scenario,
+    finished: bool,
+    steps: u64,
+) -> (RunReport, String) {
+    let now = shared.world.now_ns();
+    let mut history = shared.history.replace(History::new(scenario.processes));
+    let faults = shared.world.fault_counts();
+    let ledger = shared.ledger.borrow();
+    for (end, count, granted) in &ledger.beyond {
+        history.in_flight(now, *end, *count, *granted);
+    }
+    // Where receives belong to no connection, somebody who found none had to wait.
+    let first = (ProcessId(0), ProcessId(1), 0, 1);
+    history.in_flight(now, first, faults.rnr_retries, 0);
+    let mut run = RunReport {
+        report: history.finish(),
+        writes: 0,
+        reads: 0,
+        failed: 0,
+        closed: 0,
+        given_up: 0,
+        overtaken: 0,
+        lost: 0,
+        finished,
+        steps,
+        virtual_ns: now,
+        faults,
+        posts: 0,
+    };
+    for process in actors.iter().flatten() {
+        run.writes += process.counts.writes;
+        run.reads += process.counts.reads;
+        run.failed += process.counts.failed;
+        run.closed += process.counts.closed;
+        run.given_up += process.counts.given_up;
+        run.overtaken += process.endpoint.fabric().inner.overtaken();
+        run.lost += process.endpoint.fabric().inner.lost();
+    }
+    let processes = scenario.processes;
+    let counts = |process| shared.world.process_counts(ProcessId(process));
+    run.posts = (0..processes).map(|process| counts(process).total().posts()).sum();
+    (run, shared.world.trace_json())
+}

@@ -1,0 +1,49 @@
+//! C1 delivery: every message once, in the order sent, whole, to the connection it was sent on. In a complete history, and
+//! where nothing was wrong with the fabric, every message.
+
+use super::NO_CHANNELS;
+use crate::channels::{Channels, EndLog, transfer};
+use crate::report::Verdict;
+use crate::view::View;
+
+pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
+    let nobody = EndLog::default();
+    for (end, log) in &channels.ends {
+        let (name, connection) = (view.name(end.1), view.cluster.label_word(end.0));
+        let other = channels.other(*end);
+        let sends = other.map_or(&nobody, |(_, log)| log).sends.as_slice();
+        for (place, recv) in log.recvs.iter().enumerate() {
+            let content = |kept| transfer(kept).map(|transfer| (transfer.len, transfer.hash));
+            let send = sends.get(place);
+            if send.and_then(content) == content(recv) {
+                continue;
+            }
+            let index = transfer(recv).map_or(0, |transfer| transfer.index);
+            let what = match sends.iter().position(|send| content(send) == content(recv)) {
+                Some(sent) => format!("message {sent} when {place} was next"),
+                None if send.is_some() => format!("message {index} with other bytes than were sent"),
+                None => format!("message {index}, which nobody sent there"),
+            };
+            let mut example = view.example(format!("{name} received on {connection} {what}"));
+            if let Some(send) = send {
+                example = example.event(&send.event, send.origin);
+            }
+            return example.event(&recv.event, recv.origin).violated();
+        }
+        let disturbed = channels.is_disturbed(view, end.0);
+        if disturbed {
+            continue;
+        }
+        if let Some(failed) = &log.failed {
+            let summary = format!("{connection} failed at {name}, and nothing was wrong with the fabric");
+            return view.example(summary).event(&failed.event, failed.origin).violated();
+        }
+        if view.complete
+            && let Some(lost) = sends.get(log.recvs.len())
+        {
+            let summary = format!("{name} never received message {} of {connection}", log.recvs.len());
+            return view.example(summary).event(&lost.event, lost.origin).violated();
+        }
+    }
+    if channels.recvs == 0 && !view.complete { Verdict::NotChecked(NO_CHANNELS) } else { Verdict::Ok }
+}

@@ -1,0 +1,42 @@
+//! C2 callbacks: what was written is reported, and what comes is handed over, in the order of operations, whatever order
+//! completions come in; in a complete history every write that nothing disturbed.
+
+use super::NO_CHANNELS;
+use crate::channels::Channels;
+use crate::event::EventKind;
+use crate::log::Kept;
+use crate::report::Verdict;
+use crate::view::View;
+
+pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
+    for ((connection, process), log) in &channels.ends {
+        let (name, connection_name) = (view.name(*process), view.cluster.label_word(*connection));
+        for (calls, what) in [(&log.sent, "heard of the write of"), (&log.recvs, "was handed")] {
+            let mut last: Option<&Kept> = None;
+            for (next, kept) in calls.iter().enumerate() {
+                let index = match kept.event.kind {
+                    EventKind::Sent { index, .. } | EventKind::Recv { index, .. } => index,
+                    _ => continue,
+                };
+                if index != next as u64 {
+                    let summary = format!("{name} {what} message {index} of {connection_name} when {next} was next");
+                    let mut example = view.example(summary);
+                    if let Some(last) = last {
+                        example = example.event(&last.event, last.origin);
+                    }
+                    return example.event(&kept.event, kept.origin).violated();
+                }
+                last = Some(kept);
+            }
+        }
+        let disturbed = channels.is_disturbed(view, *connection) || log.failed.is_some();
+        if view.complete
+            && !disturbed
+            && let Some(lost) = log.sends.get(log.sent.len())
+        {
+            let summary = format!("{name} never heard of the write of message {} of {connection_name}", log.sent.len());
+            return view.example(summary).event(&lost.event, lost.origin).violated();
+        }
+    }
+    if channels.sends == 0 { Verdict::NotChecked(NO_CHANNELS) } else { Verdict::Ok }
+}

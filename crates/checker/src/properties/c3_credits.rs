@@ -1,0 +1,18 @@
+//! C3 credits: no more is in flight than was granted: nothing that arrives has to wait for a receive.
+
+use crate::channels::Channels;
+use crate::event::EventKind;
+use crate::report::Verdict;
+use crate::view::View;
+
+pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
+    for ((connection, process), log) in &channels.ends {
+        let Some(kept) = &log.beyond else { continue };
+        let EventKind::InFlight { count, limit, .. } = kept.event.kind else { continue };
+        let (name, connection) = (view.name(*process), view.cluster.label_word(*connection));
+        let summary = format!("{name} had sent {count} on {connection} where {limit} were granted");
+        return view.example(summary).event(&kept.event, kept.origin).violated();
+    }
+    let counted = channels.ends.values().any(|log| log.counted);
+    if counted { Verdict::Ok } else { Verdict::NotChecked("nobody counted what was in flight") }
+}

@@ -1,0 +1,40 @@
+//! C5 errors: what goes wrong is told, and names the operation, the peer and the cause.
+
+use crate::channels::Channels;
+use crate::event::EventKind;
+use crate::report::Verdict;
+use crate::view::View;
+
+pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
+    let mut any = false;
+    for ((connection, process), log) in &channels.ends {
+        let (name, connection_name) = (view.name(*process), view.cluster.label_word(*connection));
+        if let Some(failed) = &log.failed
+            && let EventKind::Failed { operation, peer, cause, .. } = failed.event.kind
+        {
+            any = true;
+            let unnamed = [operation, cause].into_iter().any(|label| view.cluster.label_word(label).is_empty());
+            let stranger = channels.other((*connection, *process)).is_some_and(|(other, _)| other != peer);
+            if unnamed || stranger {
+                let what = if stranger { "another peer" } else { "no operation or no cause" };
+                let summary = format!("the error of {connection_name} at {name} names {what}");
+                return view.example(summary).event(&failed.event, failed.origin).violated();
+            }
+        }
+        if let Some(fault) = log.faults.first() {
+            any = true;
+            // Who crashed tells nobody; what was over may break.
+            let told = log.failed.is_some() || log.closed.as_ref().is_some_and(|kept| kept.origin < fault.origin);
+            if view.complete && view.log.is_up(*process) && !told {
+                let summary = format!("{name} was not told that {connection_name} failed");
+                return view.example(summary).event(&fault.event, fault.origin).violated();
+            }
+            if let Some(sent) = log.sent.iter().find(|sent| sent.origin > fault.origin && !told) {
+                let summary = format!("{name} heard of a write on {connection_name} after an error");
+                let example = view.example(summary).event(&fault.event, fault.origin);
+                return example.event(&sent.event, sent.origin).violated();
+            }
+        }
+    }
+    if any { Verdict::Ok } else { Verdict::NotChecked("nothing went wrong") }
+}
