@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use stentor_channel::{Endpoint, Handle, Notice};
+use stentor_channel::{Cause, Endpoint, Handle, Notice};
 use stentor_fabric::{Fabric, ProcessId, Wake};
 use stentor_fabric_sim::{Actor, World};
 
@@ -213,6 +213,13 @@ impl Process {
                 Notice::Opened => self.talks[place].opened = true,
                 Notice::Written(index) => history.sent(t, end, index),
                 Notice::Failed(error) => {
+                    if error.cause == Cause::Aborted {
+                        history.fault(t, end, "given up");
+                        self.counts.given_up += 1;
+                    }
+                    if let Some(status) = self.shared.ledger.borrow_mut().broken.remove(&end) {
+                        history.fault(t, end, &format!("{status:?}"));
+                    }
                     history.failed(t, end, &error);
                     self.talks[place].failed = true;
                     self.counts.failed += 1;
@@ -237,9 +244,7 @@ impl Process {
             let talk = &self.talks[place];
             // Who is given up before it was there hears nothing of it.
             let Some(handle) = talk.handle.filter(|_| talk.opened && !talk.failed) else { continue };
-            self.shared.history.borrow_mut().fault(t, self.end(place), "given up");
             self.endpoint.abort(handle);
-            self.counts.given_up += 1;
         }
     }
 }

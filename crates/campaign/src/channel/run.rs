@@ -162,6 +162,9 @@ fn judge(
     let mut history = shared.history.replace(History::new(scenario.processes));
     let faults = shared.world.fault_counts();
     let ledger = shared.ledger.borrow();
+    for (end, status) in &ledger.broken {
+        history.fault(now, *end, &format!("{status:?}"));
+    }
     for (end, count, granted) in &ledger.beyond {
         history.in_flight(now, *end, *count, *granted);
     }

@@ -50,6 +50,8 @@ pub struct Scenario {
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 /// No run takes more steps, all processes together.
 pub(crate) const MOST_STEPS: u64 = 1_000_000;
+/// By then all queue pairs are connected, virtual time, ns.
+const CONNECTED_NS: u64 = 50_000;
 /// Receives for control messages of a connection, besides that for the greeting.
 const CONTROLS: u32 = stentor_channel::CONTROLS;
 
@@ -109,7 +111,8 @@ impl Scenario {
         let victim = ProcessId(chance.between(0, u64::from(processes) - 1) as u16);
         let mut plan = FaultPlan::new();
         match trouble {
-            Trouble::Crash => plan.push((at, Fault::Crash(victim))),
+            // Who was never there is waited for: nobody is told of it.
+            Trouble::Crash => plan.push((CONNECTED_NS + at, Fault::Crash(victim))),
             Trouble::Cut => {
                 let to = ProcessId((victim.0 + 1) % processes);
                 plan.push((at, Fault::Cut { from: victim, to, for_ns: 2 * network.retry_ns }));
@@ -120,7 +123,7 @@ impl Scenario {
             processes,
             endpoint,
             messages: chance.between(0, 40),
-            longest: chance.pick(&[8, 64, 600, 4096]),
+            longest: chance.pick(&[8, 64, 600, 4096]).min(16 * u64::from(channel.piece_bytes)),
             rounds: if trouble == Trouble::None { 2 } else { 1 },
             pause_ns: chance.pick(&[0, 0, 3_000]),
             disorders,

@@ -2,7 +2,7 @@
 //! the protocol's own numbers are not taken for granted.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ pub(crate) struct Ledger {
     pub(crate) faults: Vec<(EndLife, Status)>,
     /// How many of them are in the history.
     pub(crate) told: usize,
+    /// Ends whose queue pair broke, where receives belong to no connection, and that neither failed nor closed yet: what
+    /// was over but for the closing need not fail.
+    pub(crate) broken: BTreeMap<EndLife, Status>,
     /// Ends that are closed.
     closed: HashSet<EndLife>,
     /// More sent than there were receives for.
@@ -46,6 +49,7 @@ impl Ledger {
     /// An end was closed.
     pub(crate) fn closed(&mut self, end: EndLife) {
         self.closed.insert(end);
+        self.broken.remove(&end);
     }
 
     /// A receive that belongs to no connection came back unused: all connections with that peer are broken.
@@ -53,8 +57,8 @@ impl Ledger {
         let lives = self.lives.iter().filter(|((of, with, _), _)| (*of, *with) == (me, peer));
         let mut ends: Vec<EndLife> = lives.map(|((.., number), life)| (me, peer, *number, *life)).collect();
         ends.sort_unstable();
-        ends.retain(|end| !self.closed.contains(end) && self.faults.iter().all(|(other, _)| other != end));
-        self.faults.extend(ends.into_iter().map(|end| (end, status)));
+        ends.retain(|end| !self.closed.contains(end) && !self.broken.contains_key(end));
+        self.broken.extend(ends.into_iter().map(|end| (end, status)));
     }
 
     fn life(&self, me: ProcessId, peer: ProcessId, number: u32) -> EndLife {
