@@ -13,6 +13,8 @@ mod records;
 mod removal;
 mod scan;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::store;

@@ -116,6 +116,7 @@ impl<F: Fabric> Node<F> {
             return false;
         }
         let (mut worked, mut everywhere) = (false, next);
+        let ordered = end.fabric.capabilities().ordered_writes;
         for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me) {
             let posted = &mut own.posted[link.peer.index()];
             if *posted == next {
@@ -125,9 +126,13 @@ impl<F: Fabric> Node<F> {
             if !link.ready {
                 continue;
             }
-            // What is more than a window old lies in no slot any more.
+            // What is more than a window old lies in no slot any more. Where writes are not ordered, what is on its way comes
+            // first: it could land on a later one of its slot.
             let window = u64::from(end.config.window);
             if *posted + window < next {
+                if !ordered && *posted != own.stream.written_at(link.peer) {
+                    continue;
+                }
                 *posted = next - window;
                 own.stream.written(link.peer, *posted);
             }
@@ -140,7 +145,7 @@ impl<F: Fabric> Node<F> {
                 let count = own.records.run(slot, until - *posted);
                 let source = own.records.source(slot, count, Span { region: end.staging, offset, bytes: 0 });
                 let upto = *posted + count;
-                let done = (upto == until || !link.has_room(2)).then_some(Done::Broadcast { upto });
+                let done = (!ordered || upto == until || !link.has_room(2)).then_some(Done::Broadcast { upto });
                 if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
                     break;
                 }

@@ -74,8 +74,11 @@ fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Strea
     }
     let Some(region) = link.resolve(&mut end.fabric, Layout::registers(end.me)) else { return 0 };
     let next = stream.replay.next();
-    // What is more than a window old has an outcome here and lies in no slot any more.
-    if let Some(oldest) = next.checked_sub(window).filter(|oldest| *oldest > stream.at[host.index()].posted) {
+    let (ordered, posted) = (end.fabric.capabilities().ordered_writes, stream.at[host.index()].posted);
+    // What is more than a window old has an outcome here and lies in no slot any more. What is on its way comes first, where
+    // writes are not ordered: it could land on a later one of its slot, which counts as complete then.
+    let may_skip = ordered || posted == stream.replay.published_at(host);
+    if let Some(oldest) = next.checked_sub(window).filter(|oldest| may_skip && *oldest > posted) {
         stream.at[host.index()].posted = oldest;
         stream.replay.published(host, oldest);
     }
@@ -91,7 +94,7 @@ fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Strea
         let near = until.min(index + RUN_RECORDS + 1);
         let there = (index..near).take_while(|index| stream.replay.has_register(*index)).count() as u64;
         if there == 0 {
-            // Lost here, so there is no register for it.
+            // Lost here, or too old, so there is no register for it.
             if complete < index {
                 break;
             }
@@ -109,8 +112,8 @@ fn post_to<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Strea
         let offset = end.layout.register_offset(sender, index);
         let staging = Span { region: end.staging, offset: end.layout.staged_registers() + offset, bytes: 0 };
         let source = stream.records.source(end.layout.slot(index), count, staging);
-        let done =
-            (count == there || !link.has_room(4)).then_some(Done::Register { stream: sender, upto: index + count });
+        let tell = !ordered || count == there || !link.has_room(4);
+        let done = tell.then_some(Done::Register { stream: sender, upto: index + count });
         if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
             break;
         }
