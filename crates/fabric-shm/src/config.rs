@@ -37,6 +37,9 @@ pub struct ShmConfig {
     pub rnr_timeout: Duration,
     /// Touch all memory while registering it, so that no page is missing later.
     pub populate: bool,
+    /// Whether a process that is started again is refused by those who knew its last life: for protocols in which nobody may
+    /// forget. Lives are told apart by their process ids.
+    pub one_life: bool,
     /// Keep a `/bin/sh` that removes this process's socket when it is killed. Without it the next process of the cluster
     /// with the same id does.
     pub janitor: bool,
@@ -59,6 +62,7 @@ impl ShmConfig {
             message_bytes: 256 << 10,
             rnr_timeout: Duration::from_secs(1),
             populate: false,
+            one_life: false,
             janitor: true,
         }
     }

@@ -62,6 +62,8 @@ pub(crate) struct PeerOffer {
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) link: Option<Link>,
+    /// Its process id, the first time that it was let in.
+    pub(crate) first_pid: Option<i32>,
     /// Its generations.
     pub(crate) control: Option<Arc<ReadMapping>>,
     pub(crate) offers: HashMap<Service, PeerOffer>,

@@ -318,6 +318,14 @@ impl ShmFabric {
             let remedy = "give each process an id of its own";
             return Err(format!("{theirs}, pid {pid}, is connected to {me} already as pid {other}; {remedy}"));
         }
+        let (me, pid) = (&self.control.identity, newcomer.link.pid);
+        let first = self.control.peers[theirs.process.index()].first_pid;
+        if let Some(first) = first.filter(|first| self.config.one_life && *first != pid) {
+            return Err(format!(
+                "{theirs}, pid {pid}, was started again, and {me} knew it as pid {first}: it has forgotten what it must not; \
+                 stop all processes and start them anew"
+            ));
+        }
         newcomer.identity = Some(theirs);
         let welcome = Message::Welcome { control_words: self.control.control_words };
         newcomer.link.send(&welcome, &self.control.pages);
@@ -333,6 +341,7 @@ impl ShmFabric {
         }
         let link = newcomer.link.take();
         let known = &mut self.control.peers[peer.index()];
+        known.first_pid.get_or_insert(link.pid);
         (known.link, known.control, known.refused) = (Some(link), Some(Arc::new(admitted.control)), None);
         self.data.bells[peer.index()] = Some(admitted.bell);
         for region in (0..self.data.regions.len()).map(|index| RegionId(index as u32)) {

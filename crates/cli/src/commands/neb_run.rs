@@ -1,5 +1,6 @@
 //! `stentor neb run`: one process of the broadcast that `cluster.toml` describes.
 
+use std::collections::VecDeque;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,7 +118,15 @@ fn serve<F: Hosted>(
     output.note(&format!("{}: {}, quorum {}", args.id, neb.config().mode, neb.config().quorum()));
     // Only now: another process with this id may be writing that file.
     let history = args.history.as_deref().map(|path| history(path, group.id(), &names, &node));
-    let mut serving = Serving { node, history: history.transpose()?, waiting: None, refusal: String::new(), operator };
+    let mut serving = Serving {
+        node,
+        history: history.transpose()?,
+        waiting: None,
+        refusals: VecDeque::new(),
+        operator,
+        begun: false,
+        enough_since: None,
+    };
     let served = serving.run(&names, &interrupt, |text| output.note(&format!("{}: {text}", args.id)));
     // What was recorded until it failed is worth having, too.
     if let Some(trouble) = serving.node.fabric_mut().next_trouble(true) {
@@ -176,6 +185,8 @@ fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) ->
         directory: live::directory(args.directory.as_ref()),
         fingerprint: config.fingerprint(),
         max_bytes: 2 * sized.memory_bytes() + (64 << 20),
+        // Registers are written once: a process without its memory would split what others have agreed on.
+        one_life: true,
         ..ShmConfig::new(&name, me, &args.id, sized.processes as u16)
     };
     ShmFabric::start(shm).map_err(|error| failed(&error))
@@ -188,9 +199,13 @@ struct Serving<F: Hosted> {
     /// A line that was read and could not go out yet.
     waiting: Option<Vec<u8>>,
     /// What was said last of who is not let in.
-    refusal: String,
+    refusals: VecDeque<String>,
     /// Where operators ask.
     operator: Option<Listening>,
+    /// Whether broadcasts go out.
+    begun: bool,
+    /// Since when as many are there as have to be.
+    enough_since: Option<u64>,
 }
 
 impl<F: Hosted> Serving<F> {
@@ -235,12 +250,16 @@ impl<F: Hosted> Serving<F> {
         out.flush().map_err(failed)
     }
 
-    /// Says who was not let in: a process of another cluster, or with another configuration. Nothing twice in a row.
+    /// Says who was not let in: a process of another cluster, or with another configuration. None of the last ones
+    /// twice.
     fn refusals(&mut self, say: impl Fn(&str)) {
         while let Some(refusal) = self.node.fabric_mut().next_refusal() {
-            if refusal != self.refusal {
+            if !self.refusals.contains(&refusal) {
                 say(&format!("refused a connection: {refusal}"));
-                self.refusal = refusal;
+                self.refusals.push_back(refusal);
+                if self.refusals.len() > 16 {
+                    self.refusals.pop_front();
+                }
             }
         }
         if let Some(trouble) = self.node.fabric_mut().next_trouble(false) {
@@ -267,14 +286,31 @@ impl<F: Hosted> Serving<F> {
     }
 
     /// Broadcasts the line that waits, or the next one. Whether there was one that could go.
+    /// Everybody is waited for at the start, so that nobody misses anything: where some may stop for good, for as long as
+    /// patience lasts. Later, who is gone holds up nobody: flow control says what may go out.
+    fn has_begun(&mut self, now_ns: u64) -> bool {
+        if self.begun || self.node.is_connected() {
+            self.begun = true;
+            return true;
+        }
+        let config = *self.node.config();
+        if self.node.connected_others() < config.must_credit() {
+            self.enough_since = None;
+            return false;
+        }
+        let since = *self.enough_since.get_or_insert(now_ns);
+        self.begun = config.mode != Mode::All && now_ns.saturating_sub(since) >= config.patience_ns;
+        self.begun
+    }
+
     fn broadcast(&mut self, lines: &Lines) -> Result<bool, Failure> {
-        if !self.node.is_connected() {
+        let now = now_ns();
+        if !self.has_begun(now) {
             return Ok(false);
         }
         if self.waiting.is_none() {
             self.waiting = next_line(lines, self.node.config().payload_bytes)?;
         }
-        let now = now_ns();
         let Some(line) = self.waiting.take_if(|_| self.node.has_room(now)) else { return Ok(false) };
         if let Some(history) = &mut self.history {
             // Out of this process's hands before anybody gets it: if this process is killed next, others may deliver it.

@@ -182,6 +182,38 @@ fn four_processes_broadcast_what_they_read_as_the_configuration_says() {
 }
 
 #[test]
+fn a_process_that_was_killed_and_started_again_is_not_let_in_and_the_others_go_on() {
+    use std::io::{BufRead, BufReader, Write};
+    let scratch = Scratch::new();
+    let (file, secrets) = four(&scratch);
+    let start = |n: usize| process(&scratch, &file, n, &secrets[n - 1]).spawn().unwrap();
+    let mut children: Vec<_> = (1..=4).map(start).collect();
+    let mut told = BufReader::new(children[1].stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut line = |text: &str, from: &mut std::process::Child| {
+        writeln!(from.stdin.as_mut().unwrap(), "{text}").unwrap();
+        assert!(told.next().unwrap().contains(text));
+    };
+    line("before", &mut children[0]);
+    line("of the one that dies", &mut children[3]);
+    let mut dead = children.remove(3);
+    dead.kill().unwrap();
+    dead.wait().unwrap();
+    // It has forgotten the registers that others count on.
+    let mut again = start(4);
+    let said = BufReader::new(again.stderr.take().unwrap());
+    let refusal = said.lines().map(Result::unwrap).find(|line| line.contains("refused a connection")).unwrap();
+    for part in ["g1.4", "was started again", "stop all processes and start them anew"] {
+        assert!(refusal.contains(part), "`{part}` is not in: {refusal}");
+    }
+    line("after", &mut children[0]);
+    children.push(again);
+    for child in &mut children {
+        signal("-TERM", child.id());
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
 fn what_cannot_broadcast_is_refused() {
     let scratch = Scratch::new();
     let (file, secrets) = four(&scratch);

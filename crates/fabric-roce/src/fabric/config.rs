@@ -45,6 +45,9 @@ pub struct RoceConfig {
     pub chances: Chances,
     /// See `chances`.
     pub seed: u64,
+    /// Whether a process that is started again is refused by those who knew its last life: for protocols in which nobody may
+    /// forget.
+    pub one_life: bool,
     /// About how long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
     pub rnr_timeout: Duration,
 }
@@ -69,6 +72,7 @@ impl RoceConfig {
             pcap: None,
             chances: Chances::default(),
             seed: 1,
+            one_life: false,
             rnr_timeout: Duration::from_millis(250),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpKind, QpState, Service, Status};
 use stentor_wire::{Psn, RnrTimer};
 
-use super::control::{Heard, nonce};
+use super::control::{Heard, nonce, started_again};
 use super::message::{Message, Offer};
 use super::regions::domain;
 use super::{DEPTH_LIMIT, RoceFabric};
@@ -222,6 +222,11 @@ impl RoceFabric {
             Message::Taken => {
                 let me = self.config.me;
                 self.control.refuse(format!("{peer} says that another process is connected as {me}"));
+            }
+            Message::Again => {
+                let me = self.config.me;
+                self.control.peers[peer.index()].dial_later();
+                self.control.refuse(format!("{peer} knew {me} before it was started again: {}", started_again()));
             }
             Message::Offer(offer) => {
                 self.control.peers[peer.index()].offers.insert(offer.service, offer);

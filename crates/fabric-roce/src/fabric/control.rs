@@ -41,6 +41,8 @@ struct Newcomer {
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     link: Option<(Link, Session)>,
+    /// The first that it was known by.
+    first_life: Option<u64>,
     /// Where its packets come from.
     pub(super) address: Option<IpAddr>,
     pub(super) offers: HashMap<Service, Offer>,
@@ -48,6 +50,13 @@ pub(super) struct Peer {
     pub(super) taken: bool,
     next_dial: Option<Instant>,
     pause: Duration,
+}
+
+impl Peer {
+    /// It will say the same again.
+    pub(super) fn dial_later(&mut self) {
+        self.next_dial = Some(Instant::now() + DIAL_PAUSE.1);
+    }
 }
 
 /// What the control plane heard.
@@ -64,6 +73,7 @@ pub(super) enum Heard {
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) me: Hello,
+    one_life: bool,
     key: Vec<u8>,
     addresses: Vec<Option<SocketAddr>>,
     listener: TcpListener,
@@ -74,11 +84,17 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new(me: Hello, key: Vec<u8>, addresses: Vec<Option<SocketAddr>>, listener: TcpListener) -> Control {
+    pub(super) fn new(
+        me: Hello,
+        one_life: bool,
+        key: Vec<u8>,
+        addresses: Vec<Option<SocketAddr>>,
+        listener: TcpListener,
+    ) -> Control {
         let peers = (0..addresses.len()).map(|_| Peer::default()).collect();
         let newcomers = Vec::new();
         let (events, refusals) = (VecDeque::new(), VecDeque::new());
-        Control { me, key, addresses, listener, newcomers, peers, events, refusals }
+        Control { me, one_life, key, addresses, listener, newcomers, peers, events, refusals }
     }
 
     /// Whether a peer that could be there is not.
@@ -188,6 +204,7 @@ impl Control {
                 Some((hello, session)) => {
                     let peer = &mut self.peers[hello.process.index()];
                     peer.link = Some((newcomer.link, session));
+                    peer.first_life.get_or_insert(hello.life);
                     (peer.address, peer.pause) = (Some(hello.address), DIAL_PAUSE.0);
                     heard.push(Heard::Joined(hello.process));
                 }
@@ -222,12 +239,20 @@ impl Control {
         let known = Hello::decode(theirs).map_err(|_| String::new())?;
         self.compare(&known)?;
         let mut session = Session::new(&self.key, dialled, hellos);
-        if self.is_linked(known.process) {
-            let taken = Message::Taken.encode();
-            let tag = session.seal(&taken);
-            newcomer.link.send(&[&taken, &tag]);
-            let (them, me) = (known.process, me);
+        let them = known.process;
+        let mut end = |message: Message| {
+            let bytes = message.encode();
+            let tag = session.seal(&bytes);
+            newcomer.link.send(&[&bytes, &tag]);
+        };
+        if self.is_linked(them) {
+            end(Message::Taken);
             return Err(format!("{them} is connected to {me} already: give each process an id of its own"));
+        }
+        let first = self.peers[them.index()].first_life;
+        if self.one_life && first.is_some_and(|first| first != known.life) {
+            end(Message::Again);
+            return Err(format!("{them} was started again: {}", started_again()));
         }
         Ok(Some((known, session)))
     }
@@ -278,6 +303,11 @@ impl Control {
             heard.push(Heard::Lost(peer));
         }
     }
+}
+
+/// Why who is started again is not let in, and what to do.
+pub(super) fn started_again() -> &'static str {
+    "it has forgotten what it must not; stop all processes and start them anew"
 }
 
 /// From this process's own address: on a host with several, others may only let that one in.

@@ -14,7 +14,7 @@ use super::message::{Garbage, Reader};
 
 const MAGIC: &[u8; 8] = b"stentorR";
 /// Version of these bytes.
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 /// Bytes of the HMAC behind a message.
 pub(crate) const TAG: usize = 16;
 /// Bytes of a proof.
@@ -32,6 +32,8 @@ pub(crate) struct Hello {
     /// Where its packets come from.
     pub(crate) address: IpAddr,
     pub(crate) nonce: [u8; 32],
+    /// Another one each time that the process is started.
+    pub(crate) life: u64,
     pub(crate) cluster: String,
 }
 
@@ -50,6 +52,7 @@ impl Hello {
         };
         to.extend(wide.octets());
         to.extend(self.nonce);
+        to.extend(self.life.to_be_bytes());
         to.extend(self.cluster.as_bytes());
         to
     }
@@ -62,10 +65,10 @@ impl Hello {
         let (version, fingerprint) = (from.u16()?, u64::from_be_bytes(*from.take()?));
         let (process, processes) = (ProcessId(from.u16()?), from.u16()?);
         let wide = Ipv6Addr::from(*from.take::<16>()?);
-        let nonce = *from.take()?;
+        let (nonce, life) = (*from.take()?, u64::from_be_bytes(*from.take()?));
         let cluster = std::str::from_utf8(from.0).map_err(|_| Garbage)?.to_owned();
         let address = wide.to_ipv4_mapped().map_or(IpAddr::V6(wide), IpAddr::V4);
-        Ok(Hello { version, fingerprint, process, processes, address, nonce, cluster })
+        Ok(Hello { version, fingerprint, process, processes, address, nonce, life, cluster })
     }
 }
 
@@ -139,6 +142,7 @@ mod tests {
             processes: 4,
             address: [127, 0, 0, 1].into(),
             nonce: [process as u8; 32],
+            life: u64::MAX - 1,
             cluster: "c".repeat(64),
         }
     }

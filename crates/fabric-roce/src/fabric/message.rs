@@ -17,6 +17,8 @@ pub(crate) enum Message {
     Revoke { purpose: Purpose, key: u32 },
     /// Another process with the peer's id is connected; this connection ends here.
     Taken,
+    /// The peer was started again, and must not be; this connection ends here.
+    Again,
 }
 
 /// One end of a connection to be.
@@ -71,6 +73,7 @@ impl Message {
                 to.extend(key.to_be_bytes());
             }
             Message::Taken => to.push(6),
+            Message::Again => to.push(7),
         }
         to
     }
@@ -102,6 +105,7 @@ impl Message {
             },
             5 => Message::Revoke { purpose: Purpose(from.u16()?), key: from.u32()? },
             6 => Message::Taken,
+            7 => Message::Again,
             _ => return Err(Garbage),
         };
         if from.0.is_empty() { Ok(message) } else { Err(Garbage) }
@@ -151,6 +155,7 @@ mod tests {
             Message::Grant { purpose: Purpose(1), key: 5, bytes: 1 << 40, access: Access::Atomic },
             Message::Revoke { purpose: Purpose(1), key: 5 },
             Message::Taken,
+            Message::Again,
         ] {
             let bytes = message.encode();
             assert!(bytes.len() <= MAX_MESSAGE);

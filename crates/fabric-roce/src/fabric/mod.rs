@@ -100,11 +100,12 @@ impl RoceFabric {
             processes: config.addresses.len() as u16,
             address: address.ip(),
             nonce: [0; 32],
+            life: u64::from_be_bytes(nonce()),
             cluster: config.cluster.clone(),
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| StartError::System { what: "make an epoll instance", source: error.into() })?;
-        let control = Control::new(me, config.key.clone(), config.addresses.clone(), listener);
+        let control = Control::new(me, config.one_life, config.key.clone(), config.addresses.clone(), listener);
         let mut fabric = RoceFabric {
             capabilities: capabilities(&config),
             endpoint: Endpoint::new(),

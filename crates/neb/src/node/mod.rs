@@ -216,6 +216,12 @@ impl<F: Fabric> Node<F> {
         self.end.links.iter().flatten().all(|link| link.ready || link.closed)
     }
 
+    /// How many others are connected.
+    #[must_use]
+    pub fn connected_others(&self) -> usize {
+        self.end.links.iter().flatten().filter(|link| link.ready && link.peer != self.end.me).count()
+    }
+
     /// How often the queue pair to a peer broke.
     #[must_use]
     pub fn suspicions(&self, peer: ProcessId) -> u64 {

@@ -64,7 +64,9 @@ impl Plan {
         own.set_ip(seat.bind.unwrap_or(own.ip()));
         let (most, longest) = (neb.config().memory_bytes(), neb.config().payload_bytes as u32);
         let name = format!("{}.neb", self.config().cluster());
-        seat.start(self.config(), most, longest, RoceConfig::new(&name, me, addresses))
+        // Registers are written once: a process without its memory would split what others have agreed on.
+        let process = RoceConfig { one_life: true, ..RoceConfig::new(&name, me, addresses) };
+        seat.start(self.config(), most, longest, process)
     }
 }
 
