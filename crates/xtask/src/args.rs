@@ -17,6 +17,8 @@ pub(crate) enum Request {
         /// Names of steps.
         only: Vec<String>,
     },
+    /// Writes `fabric-verbs`' bindings anew.
+    Bindings,
     /// The usage.
     Help,
 }
@@ -27,6 +29,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Request, String> {
     match command.as_str() {
         "test" => Ok(Request::Test { only: only(rest, TEST)? }),
         "nightly" => Ok(Request::Nightly { only: only(rest, NIGHTLY)? }),
+        "bindings" if rest.is_empty() => Ok(Request::Bindings),
         "help" | "--help" | "-h" => Ok(Request::Help),
         other => Err(format!("there is no command `{other}`")),
     }
@@ -50,7 +53,9 @@ fn only(rest: &[String], steps: &[Step]) -> Result<Vec<String>, String> {
 
 /// The usage, with every step and what it is for.
 pub(crate) fn usage() -> String {
-    let mut text = String::from("Usage: cargo xtask test|nightly [--only STEP[,STEP…]]…\n");
+    let mut text = String::from(
+        "Usage: cargo xtask test|nightly [--only STEP[,STEP…]]…\n       cargo xtask bindings   writes fabric-verbs' bindings anew\n",
+    );
     for (title, steps) in [("test", TEST), ("nightly", NIGHTLY)] {
         let _ = write!(text, "\nSteps of `{title}`:\n");
         for step in steps {
@@ -71,6 +76,7 @@ mod tests {
     #[test]
     fn commands_and_steps_are_found() {
         assert_eq!(parsed(""), Ok(Request::Help));
+        assert_eq!(parsed("bindings"), Ok(Request::Bindings));
         assert_eq!(parsed("test"), Ok(Request::Test { only: vec![] }));
         let both = Request::Test { only: vec!["clippy".into(), "docs".into()] };
         assert_eq!(parsed("test --only clippy,docs"), Ok(both));

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bindings;
 mod campaign;
 mod cargo;
 mod failover;
@@ -29,6 +30,15 @@ fn main() -> ExitCode {
     let (title, list, only) = match args::parse(&arguments) {
         Ok(Request::Test { only }) => ("test", steps::TEST, only),
         Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, only),
+        Ok(Request::Bindings) => {
+            return match bindings::write(&Context::new()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("error: {error:#}");
+                    ExitCode::FAILURE
+                }
+            };
+        }
         Ok(Request::Help) => {
             print!("{}", args::usage());
             return ExitCode::SUCCESS;

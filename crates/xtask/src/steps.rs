@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::cargo::{Context, run};
 use crate::runner::{Outcome, Step};
 use crate::workspace::Workspace;
-use crate::{campaign, failover, layers, lengths, licences, loom, purity, roce, unsafety, zookeeper};
+use crate::{bindings, campaign, failover, layers, lengths, licences, loom, purity, roce, unsafety, zookeeper};
 
 /// Everything that must hold before a change is merged. Quick ones first.
 pub(crate) const TEST: &[Step] = &[
@@ -76,6 +76,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
     Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
+    Step { name: "bindings", what: "fabric-verbs' bindings are what rdma-core's headers say", run: bindings::step },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
     Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
 ];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::{Ipv4Addr, UdpSocket};
 
 use serde::Serialize;
 
@@ -28,7 +29,7 @@ struct FabricState {
 pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
     let findings = machine::findings();
     let fabrics = fabrics(&findings);
-    let usable = fabrics.values().all(|fabric| fabric.available || fabric.why == ABSENT);
+    let usable = fabrics["shm"].available;
     output.report(&Diagnosis { findings, fabrics })?;
     Ok(Verdict::of(usable))
 }
@@ -36,13 +37,27 @@ pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
 const ABSENT: &str = "not in this version";
 
 fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
-    let absent = || FabricState { available: false, path: None, why: ABSENT.to_owned() };
-    let sim = FabricState {
-        available: true,
-        path: Some("one thread, no input or output".to_owned()),
-        why: "needs nothing".to_owned(),
+    let state = |available: bool, path: Option<&str>, why: String| FabricState {
+        available,
+        path: path.map(str::to_owned),
+        why,
     };
-    BTreeMap::from([("sim", sim), ("shm", shm(findings)), ("roce", absent()), ("verbs", absent()), ("ofi", absent())])
+    let sim = state(true, Some("one thread, no input or output"), "needs nothing".to_owned());
+    let ofi = state(false, None, ABSENT.to_owned());
+    let verbs = state(false, None, format!("{ABSENT}; {}", machine::verbs_would_take()));
+    BTreeMap::from([("sim", sim), ("shm", shm(findings)), ("roce", roce()), ("verbs", verbs), ("ofi", ofi)])
+}
+
+/// Each process takes the port at an address of its own, which only its configuration names: here any port is tried.
+fn roce() -> FabricState {
+    match UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
+        Ok(_) => FabricState {
+            available: true,
+            path: Some("UDP sockets, port 4791 at the address of each process".to_owned()),
+            why: "a UDP socket was made here".to_owned(),
+        },
+        Err(error) => FabricState { available: false, path: None, why: format!("no UDP socket can be made: {error}") },
+    }
 }
 
 fn shm(findings: &[Finding]) -> FabricState {

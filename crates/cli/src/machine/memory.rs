@@ -41,7 +41,7 @@ fn sealed() -> Result<(), Errno> {
 
 pub(super) fn memlock() -> Finding {
     let what = "locked memory limit";
-    let remedy = "nothing to do on shm and sim; for RDMA cards raise `memlock` in /etc/security/limits.conf";
+    let remedy = "nothing to do on shm, roce and sim; for RDMA devices raise `memlock` in /etc/security/limits.conf";
     match getrlimit(Resource::Memlock).current {
         None => Finding::ok(what, "unlimited"),
         Some(limit) => Finding::info(what, bytes(limit), remedy),

@@ -1,13 +1,16 @@
 //! What this machine can do, found by trying it where that is possible.
 
+mod container;
 mod memory;
 mod processor;
 mod shm;
 mod system;
+mod verbs;
 
 use serde::Serialize;
 
 pub(crate) use shm::runtime_directory;
+pub(crate) use verbs::would_take as verbs_would_take;
 
 /// How a finding is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -58,9 +61,9 @@ impl Finding {
     }
 }
 
-/// Everything, in the order in which it is told. Takes a few milliseconds and leaves nothing behind.
+/// Everything, in the order in which it is told. Takes some milliseconds and leaves nothing behind.
 pub(crate) fn findings() -> Vec<Finding> {
-    vec![
+    let mut findings = vec![
         processor::count(),
         processor::clock(),
         memory::memfd(),
@@ -70,5 +73,8 @@ pub(crate) fn findings() -> Vec<Finding> {
         system::open_files(),
         memory::memlock(),
         memory::huge_pages(),
-    ]
+        container::limits(),
+    ];
+    findings.extend(verbs::findings());
+    findings
 }

@@ -1,0 +1,92 @@
+//! Limits that a container or a service manager has set: control groups, version 2.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Finding;
+use crate::style::bytes;
+
+pub(super) fn limits() -> Finding {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    finding(Path::new("/sys/fs/cgroup"), &groups)
+}
+
+fn finding(root: &Path, groups: &str) -> Finding {
+    let what = "container limits";
+    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::")) else {
+        return Finding::info(
+            what,
+            "not known: no control groups of version 2",
+            "nothing to do, unless a cluster does not start",
+        );
+    };
+    let limits: Vec<_> = above(root, group).iter().flat_map(|folder| of(folder)).collect();
+    if limits.is_empty() {
+        return Finding::ok(what, "none");
+    }
+    Finding::info(
+        what,
+        limits.join(", "),
+        "nothing to do, unless a cluster does not fit: raise them where the container is started",
+    )
+}
+
+/// The group's folder and those around it: the limits of each hold.
+fn above(root: &Path, group: &str) -> Vec<PathBuf> {
+    let folder = root.join(group.trim_start_matches('/'));
+    folder.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
+}
+
+fn of(folder: &Path) -> Vec<String> {
+    let line = |file: &str| {
+        let text = fs::read_to_string(folder.join(file)).ok()?;
+        let text = text.trim().to_owned();
+        (!text.is_empty() && !text.starts_with("max")).then_some(text)
+    };
+    let memory = line("memory.max").map(|n| format!("memory {}", n.parse().map_or(n.clone(), bytes)));
+    let processes = line("pids.max").map(|n| format!("{n} tasks"));
+    let processor = line("cpu.max").and_then(|text| {
+        let (quota, period) = text.split_once(' ')?;
+        Some(format!("{:.1} processors", quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?))
+    });
+    let rdma = line("rdma.max")
+        .map(|text| text.lines().filter(|l| is_limited(l)).map(|l| format!("RDMA {l}")).collect::<Vec<_>>());
+    memory.into_iter().chain(processes).chain(processor).chain(rdma.into_iter().flatten()).collect()
+}
+
+/// As in `mlx5_0 hca_handle=2 hca_object=max`.
+fn is_limited(device: &str) -> bool {
+    device.split_whitespace().skip(1).any(|limit| !limit.ends_with("=max"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn limits_of_the_group_and_of_those_around_it_are_told() {
+        let root = std::env::temp_dir().join(format!("stentor-cgroup-{}", std::process::id()));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        for (file, text) in [
+            ("a/b/memory.max", "8589934592\n"),
+            ("a/b/cpu.max", "150000 100000\n"),
+            ("a/b/pids.max", "max\n"),
+            ("a/pids.max", "512\n"),
+            ("a/rdma.max", "mlx5_0 hca_handle=2 hca_object=max\nmlx5_1 hca_handle=max hca_object=max\n"),
+        ] {
+            fs::write(root.join(file), text).unwrap();
+        }
+        let found = finding(&root, "1:name=systemd:/x\n0::/a/b\n");
+        let none = finding(&root.join("a/none"), "0::/\n");
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found.detail, "memory 8.0 GiB, 1.5 processors, 512 tasks, RDMA mlx5_0 hca_handle=2 hca_object=max");
+        assert_eq!((none.state, none.detail.as_str()), (State::Ok, "none"));
+    }
+
+    #[test]
+    fn an_older_kernel_says_that_it_is_not_known() {
+        let found = finding(Path::new("/nonexistent"), "3:cpu:/x\n");
+        assert!(found.state == State::Info && found.detail.starts_with("not known"));
+    }
+}

@@ -1,0 +1,192 @@
+//! What RDMA there is: the library, the kernel's modules, devices with their ports and GIDs.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::thread::sched_getcpu;
+use stentor_fabric_verbs::device::{self, Choice, Device, Port, Wanted};
+use stentor_fabric_verbs::{Context, PortNumber, Verbs};
+
+use super::Finding;
+use crate::style::bytes;
+
+/// What the remedies of this file begin with, as long as no cluster can choose `verbs`.
+const OTHERS: &str = "nothing to do on shm, roce and sim; for RDMA devices";
+
+/// Access by processes; then drivers: in software over Ethernet, and of cards.
+const MODULES: [&str; 11] = [
+    "ib_uverbs",
+    "rdma_rxe",
+    "siw",
+    "mlx5_ib",
+    "mlx4_ib",
+    "bnxt_re",
+    "irdma",
+    "efa",
+    "qedr",
+    "hns_roce_hw_v2",
+    "erdma",
+];
+
+/// The library, the modules, then each device followed by its ports.
+pub(super) fn findings() -> Vec<Finding> {
+    let root = Path::new(device::ROOT);
+    let devices = device::devices(root);
+    let mut findings = vec![library(), modules(root)];
+    if devices.is_empty() {
+        let remedy = format!("{OTHERS} load the card's driver, or: rdma link add rxe0 type rxe netdev INTERFACE");
+        findings.push(Finding::info("RDMA devices", "none", remedy));
+    }
+    for device in &devices {
+        let context = Verbs::load().ok().map(|verbs| Context::open(verbs, &device.name));
+        findings.push(device_finding(device, context.as_ref()));
+        let context = context.and_then(Result::ok);
+        findings.extend(device.ports.iter().map(|port| port_finding(device, port, context.as_deref())));
+    }
+    findings
+}
+
+/// What the fabric `verbs` would take here, and why; or what it lacks.
+pub(crate) fn would_take() -> String {
+    if let Err(error) = Verbs::load() {
+        return error.to_string();
+    }
+    let root = Path::new(device::ROOT);
+    let wanted = Wanted { numa_node: numa_node(root, sched_getcpu()), ..Wanted::default() };
+    match device::choose(&device::devices(root), &wanted) {
+        Ok(Choice { device, port, gid, why }) => format!("it would take {device} port {port}, {gid} ({why})"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn library() -> Finding {
+    let what = "libibverbs";
+    match Verbs::load() {
+        Ok(verbs) => {
+            let path = verbs.path().map_or(String::new(), |path| format!(" ({})", path.display()));
+            Finding::ok(what, format!("version {}{path}", verbs.version().unwrap_or("unknown")))
+        }
+        Err(error) => Finding::info(what, error.to_string(), format!("{OTHERS} install rdma-core")),
+    }
+}
+
+/// What is compiled into the kernel has no directory of its own, but has made that of its class.
+fn modules(root: &Path) -> Finding {
+    let what = "RDMA modules";
+    let is_loaded = |name: &&str| root.join("module").join(name).is_dir();
+    let loaded: Vec<_> = MODULES.into_iter().filter(is_loaded).collect();
+    match (loaded.is_empty(), root.join("class/infiniband_verbs").is_dir()) {
+        (false, true) => Finding::ok(what, loaded.join(", ")),
+        (true, true) => Finding::ok(what, "ib_uverbs, in the kernel itself"),
+        (_, false) => {
+            let detail =
+                if loaded.is_empty() { "none".to_owned() } else { format!("{} without ib_uverbs", loaded.join(", ")) };
+            Finding::info(what, detail, format!("{OTHERS} modprobe ib_uverbs, and rdma_rxe or the card's driver"))
+        }
+    }
+}
+
+fn device_finding(
+    device: &Device,
+    context: Option<&Result<std::sync::Arc<Context>, stentor_fabric_verbs::OpenError>>,
+) -> Finding {
+    let what = "RDMA device";
+    let file = device.file.as_ref().map_or("no file".to_owned(), |file| file.display().to_string());
+    let node = device.numa_node.map_or(String::new(), |node| format!(", NUMA node {node}"));
+    let detail = format!("{}: {file}{node}", device.name);
+    let limits = match context {
+        None => return Finding::info(what, detail, format!("{OTHERS} install rdma-core to see more")),
+        Some(Ok(context)) => context.limits().map_err(|error| error.to_string()),
+        Some(Err(error)) => Err(error.to_string()),
+    };
+    match limits {
+        Ok(most) => {
+            let atomics = if most.atomics { "atomics" } else { "no atomics" };
+            let most = format!(
+                "at most {} queue pairs of {} requests, {} completion queues of {}, {} regions of {}, {} READs at a time, {atomics}",
+                most.queue_pairs,
+                most.queue_depth,
+                most.completion_queues,
+                most.completions,
+                most.regions,
+                bytes(most.region_bytes),
+                most.reads_asked,
+            );
+            Finding::ok(what, format!("{detail}; {most}"))
+        }
+        Err(error) => Finding::info(what, format!("{detail}; {error}"), format!("{OTHERS} as it says")),
+    }
+}
+
+fn port_finding(device: &Device, port: &Port, context: Option<&Context>) -> Finding {
+    let what = "RDMA port";
+    let mtu = context.and_then(|context| context.port(PortNumber(port.number)).ok()?.mtu);
+    let mtu = mtu.map_or(String::new(), |mtu| format!(", MTU {}", mtu.bytes()));
+    let gids: Vec<_> = port.gids.iter().map(ToString::to_string).collect();
+    let gids = if gids.is_empty() { "no GID".to_owned() } else { gids.join("; ") };
+    let Port { number, link, state, rate, .. } = port;
+    let detail = format!("{} port {number}: {state}, {link}, {rate}{mtu}; {gids}", device.name);
+    if !port.is_active() {
+        let remedy = format!("{OTHERS} connect the cable and set the network interface up, or start a subnet manager");
+        return Finding::info(what, detail, remedy);
+    }
+    if port.gids.is_empty() {
+        return Finding::info(what, detail, format!("{OTHERS} give the network interface an address"));
+    }
+    Finding::ok(what, detail)
+}
+
+/// The NUMA node of a processor.
+fn numa_node(root: &Path, processor: usize) -> Option<u32> {
+    let entries = fs::read_dir(root.join(format!("devices/system/cpu/cpu{processor}"))).ok()?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use stentor_fabric_verbs::device::{Gid, GidKind, Link};
+
+    use super::super::State;
+    use super::*;
+
+    fn rxe(state: &str, gids: Vec<Gid>) -> Device {
+        let port = Port { number: 1, link: Link::Ethernet, state: state.into(), rate: "10 Gb/sec".into(), gids };
+        let file = Some(PathBuf::from("/dev/infiniband/uverbs0"));
+        Device { name: "rxe0".into(), file, numa_node: Some(0), firmware: String::new(), ports: vec![port] }
+    }
+
+    #[test]
+    fn a_port_is_told_with_its_gids_and_their_kinds() {
+        let gid = Gid {
+            index: 1,
+            bytes: "::ffff:10.0.0.1".parse().unwrap(),
+            kind: GidKind::RoceV2,
+            interface: Some("eth0".into()),
+        };
+        let device = rxe("ACTIVE", vec![gid]);
+        let finding = port_finding(&device, &device.ports[0], None);
+        assert_eq!(finding.state, State::Ok);
+        assert_eq!(finding.detail, "rxe0 port 1: ACTIVE, Ethernet, 10 Gb/sec; GID 1 RoCE v2 10.0.0.1 on eth0");
+    }
+
+    #[test]
+    fn a_port_that_cannot_be_used_has_a_remedy() {
+        for (state, word) in [("DOWN", "cable"), ("ACTIVE", "address")] {
+            let device = rxe(state, vec![]);
+            let finding = port_finding(&device, &device.ports[0], None);
+            assert_eq!(finding.state, State::Info);
+            assert!(finding.remedy.unwrap().contains(word));
+        }
+    }
+
+    #[test]
+    fn a_machine_without_rdma_is_told_what_to_load() {
+        let finding = modules(Path::new("/nonexistent"));
+        assert_eq!((finding.state, finding.detail.as_str()), (State::Info, "none"));
+        assert!(finding.remedy.unwrap().contains("modprobe ib_uverbs"));
+        assert_eq!(numa_node(Path::new("/nonexistent"), 0), None);
+    }
+}

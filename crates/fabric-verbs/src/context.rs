@@ -1,0 +1,287 @@
+//! An open device.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::Errno;
+use crate::load::Verbs;
+use crate::sys;
+
+/// An object of libibverbs. Its functions may be called from any thread.
+#[derive(Debug)]
+pub(crate) struct Handle<T>(pub(crate) NonNull<T>);
+
+// SAFETY: libibverbs promises that verbs may be called from any thread; objects are not tied to the one that made them.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: it also promises that verbs on one object may be called from several threads at once; providers lock. What ends
+// an object takes it by `&mut` (in `Drop`).
+unsafe impl<T> Sync for Handle<T> {}
+
+impl<T> Handle<T> {
+    /// From what a verb returned: a null pointer means that it failed.
+    pub(crate) fn new(raw: *mut T) -> Result<Self, Errno> {
+        NonNull::new(raw).map(Handle).ok_or_else(Errno::last)
+    }
+
+    pub(crate) fn raw(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+}
+
+/// Why a device could not be opened.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// libibverbs cannot ask the kernel.
+    #[error("libibverbs cannot list devices: {errno}; {}", remedy(*errno))]
+    List {
+        /// What it says.
+        errno: Errno,
+    },
+    /// libibverbs does not show it.
+    #[error(
+        "libibverbs does not know {name}: install the provider of this device (Debian: ibverbs-providers); in a container, pass \
+             /dev/infiniband in"
+    )]
+    Unknown {
+        /// The device.
+        name: String,
+    },
+    /// It shows it, and cannot open it.
+    #[error("{name} cannot be opened: {errno}; {}", remedy(*errno))]
+    Refused {
+        /// The device.
+        name: String,
+        /// Why.
+        errno: Errno,
+    },
+}
+
+fn remedy(errno: Errno) -> &'static str {
+    match errno {
+        Errno::ACCESS | Errno::NOT_PERMITTED => "allow this user /dev/infiniband/uverbs*",
+        Errno::NO_MEMORY => "raise the limit of locked memory (ulimit -l)",
+        Errno::NO_DEVICE => "the device is gone: load its driver again",
+        _ => "modprobe ib_uverbs; in a container, pass /dev/infiniband in",
+    }
+}
+
+/// Why a device does not answer a question.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{device} does not tell its {what}: {errno}")]
+pub struct QueryError {
+    /// The device.
+    pub device: String,
+    /// What was asked for.
+    pub what: &'static str,
+    /// Why not.
+    pub errno: Errno,
+}
+
+/// A port of a device, counted from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PortNumber(pub u8);
+
+/// The largest payload of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Mtu {
+    /// 256 bytes.
+    B256 = 1,
+    /// 512 bytes.
+    B512 = 2,
+    /// 1024 bytes: what fits into Ethernet's 1500.
+    B1024 = 3,
+    /// 2048 bytes.
+    B2048 = 4,
+    /// 4096 bytes.
+    B4096 = 5,
+}
+
+impl Mtu {
+    /// All of them.
+    pub const ALL: [Mtu; 5] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
+
+    /// Bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        128 << self as u8
+    }
+
+    fn from_raw(raw: sys::ibv_mtu) -> Option<Mtu> {
+        Mtu::ALL.into_iter().find(|mtu| sys::ibv_mtu::from(*mtu as u8) == raw)
+    }
+}
+
+/// What a port says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortAttributes {
+    /// Whether packets go through.
+    pub active: bool,
+    /// The MTU that is in force; none if the port says nothing that makes sense.
+    pub mtu: Option<Mtu>,
+    /// Entries of its GID table.
+    pub gids: u32,
+    /// Its address on InfiniBand; 0 on Ethernet.
+    pub lid: u16,
+    /// The longest message, bytes.
+    pub message_bytes: u32,
+}
+
+/// What a device can do at most.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Queue pairs.
+    pub queue_pairs: u32,
+    /// Work requests in one queue.
+    pub queue_depth: u32,
+    /// Completion queues.
+    pub completion_queues: u32,
+    /// Entries of one.
+    pub completions: u32,
+    /// Memory regions.
+    pub regions: u32,
+    /// Bytes of one.
+    pub region_bytes: u64,
+    /// Protection domains.
+    pub domains: u32,
+    /// READs and atomics from peers that one queue pair answers at a time.
+    pub reads_answered: u8,
+    /// READs and atomics that one queue pair has under way at a time.
+    pub reads_asked: u8,
+    /// Whether it has atomics.
+    pub atomics: bool,
+}
+
+/// An open device.
+pub struct Context {
+    verbs: &'static Verbs,
+    raw: Handle<sys::ibv_context>,
+    name: String,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// Opens a device by its name.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(verbs: &'static Verbs, name: &str) -> Result<Arc<Context>, OpenError> {
+        let symbols = &verbs.symbols;
+        let mut count = 0;
+        // SAFETY: `count` is written during the call. The list is freed below; an open device keeps itself alive.
+        let list = Handle::new(unsafe { symbols.ibv_get_device_list(&raw mut count) });
+        let list = list.map_err(|errno| OpenError::List { errno })?;
+        // SAFETY: the list has as many pointers as the call said, and none is written by anybody.
+        let devices = unsafe { std::slice::from_raw_parts(list.raw(), usize::try_from(count).unwrap_or(0)) };
+        let is_named = |device: &&*mut sys::ibv_device| {
+            // SAFETY: it is a device of a list that was not freed yet.
+            let its = unsafe { symbols.ibv_get_device_name(**device) };
+            // SAFETY: a string inside the device.
+            unsafe { CStr::from_ptr(its) }.to_bytes() == name.as_bytes()
+        };
+        // SAFETY: as before: the list was not freed yet.
+        let open = |device: &*mut sys::ibv_device| Handle::new(unsafe { symbols.ibv_open_device(*device) });
+        let opened = devices.iter().find(is_named).map(open);
+        // SAFETY: it is the list that came, and nobody looks at it again.
+        unsafe { symbols.ibv_free_device_list(list.raw()) };
+        match opened {
+            None => Err(OpenError::Unknown { name: name.to_owned() }),
+            Some(Err(errno)) => Err(OpenError::Refused { name: name.to_owned(), errno }),
+            Some(Ok(raw)) => Ok(Arc::new(Context { verbs, raw, name: name.to_owned() })),
+        }
+    }
+
+    /// The device's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a port says of itself, now.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn port(&self, port: PortNumber) -> Result<PortAttributes, QueryError> {
+        let mut raw = sys::ibv_port_attr::default();
+        // SAFETY: the context is open while `self` lives.
+        let returned = unsafe { sys::query_port(&self.verbs.symbols, self.raw.raw(), port.0, &mut raw) };
+        self.answered(returned, "port")?;
+        Ok(PortAttributes {
+            active: raw.state == sys::IBV_PORT_ACTIVE,
+            mtu: Mtu::from_raw(raw.active_mtu),
+            gids: number(raw.gid_tbl_len),
+            lid: raw.lid,
+            message_bytes: raw.max_msg_sz,
+        })
+    }
+
+    /// What the device can do.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn limits(&self) -> Result<Limits, QueryError> {
+        let mut raw = sys::ibv_device_attr::default();
+        // SAFETY: the context is open while `self` lives; the structure is written during the call.
+        let returned = unsafe { self.verbs.symbols.ibv_query_device(self.raw.raw(), &raw mut raw) };
+        self.answered(returned, "limits")?;
+        let depth = |most: i32| u8::try_from(number(most)).unwrap_or(u8::MAX);
+        Ok(Limits {
+            queue_pairs: number(raw.max_qp),
+            queue_depth: number(raw.max_qp_wr),
+            completion_queues: number(raw.max_cq),
+            completions: number(raw.max_cqe),
+            regions: number(raw.max_mr),
+            region_bytes: raw.max_mr_size,
+            domains: number(raw.max_pd),
+            reads_answered: depth(raw.max_qp_rd_atom),
+            reads_asked: depth(raw.max_qp_init_rd_atom),
+            atomics: raw.atomic_cap != sys::IBV_ATOMIC_NONE,
+        })
+    }
+
+    fn answered(&self, returned: i32, what: &'static str) -> Result<(), QueryError> {
+        Errno::check(returned).map_err(|errno| QueryError { device: self.name.clone(), what, errno })
+    }
+}
+
+/// The C interface has its counts as `int`.
+fn number(count: i32) -> u32 {
+    u32::try_from(count).unwrap_or(0)
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: everything that was made with it holds an `Arc` of it, so nothing is left; nobody closes it twice.
+        unsafe { self.verbs.symbols.ibv_close_device(self.raw.raw()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mtus_are_those_of_the_headers() {
+        assert_eq!(Mtu::from_raw(sys::IBV_MTU_256), Some(Mtu::B256));
+        assert_eq!(Mtu::from_raw(sys::IBV_MTU_4096), Some(Mtu::B4096));
+        assert_eq!(Mtu::ALL.map(Mtu::bytes), [256, 512, 1024, 2048, 4096]);
+        assert_eq!((Mtu::from_raw(0), Mtu::from_raw(6)), (None, None));
+    }
+
+    /// Where libibverbs is installed; elsewhere there is nothing to ask.
+    #[test]
+    fn a_device_that_is_not_there_is_told() {
+        if let Ok(verbs) = Verbs::load() {
+            let error = Context::open(verbs, "nowhere0").unwrap_err();
+            assert!(matches!(error, OpenError::Unknown { .. } | OpenError::List { .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Which device, port and GID to use.
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+
+use super::{Device, Gid, GidKind, Port};
+
+/// What is configured; the rest is chosen.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Wanted {
+    /// The device's name.
+    pub device: Option<String>,
+    /// The port's number.
+    pub port: Option<u8>,
+    /// The GID's place in the port's table.
+    pub gid_index: Option<u32>,
+    /// The address by which peers know this process: the GID that stands for it, and so its interface.
+    pub address: Option<IpAddr>,
+    /// The NUMA node that this process runs on: its device, if there are several that would do.
+    pub numa_node: Option<u32>,
+}
+
+/// What to use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// The device's name.
+    pub device: String,
+    /// The port's number.
+    pub port: u8,
+    /// The GID.
+    pub gid: Gid,
+    /// What decided, for people.
+    pub why: String,
+}
+
+/// Why there is nothing to use.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChooseError {
+    /// The machine has none, or the container shows none.
+    #[error(
+        "there is no RDMA device: load the card's driver, or make one in software: rdma link add rxe0 type rxe netdev eth0"
+    )]
+    NoDevice,
+    /// The configured one is not there.
+    #[error("there is no RDMA device {wanted}; there are: {present}")]
+    NoSuchDevice {
+        /// As configured.
+        wanted: String,
+        /// The names of those that are.
+        present: String,
+    },
+    /// The kernel's module for access by processes does not serve it.
+    #[error("{device} cannot be reached by processes: modprobe ib_uverbs; in a container, pass /dev/infiniband in")]
+    NoFile {
+        /// The device.
+        device: String,
+    },
+    /// The configured one is not there.
+    #[error("no device has a port {wanted}; there are: {present}")]
+    NoSuchPort {
+        /// As configured.
+        wanted: u8,
+        /// Devices with their ports.
+        present: String,
+    },
+    /// No packets go through any port.
+    #[error(
+        "no port is active ({present}): connect the cable, set the network interface up, or on InfiniBand start a subnet manager"
+    )]
+    PortDown {
+        /// Ports with their states.
+        present: String,
+    },
+    /// The configured entry is empty.
+    #[error("there is no GID {wanted}; there are: {present}")]
+    NoSuchGid {
+        /// As configured.
+        wanted: u32,
+        /// The GIDs that are set.
+        present: String,
+    },
+    /// The ports have none at all.
+    #[error("no port has a GID ({present}): give the network interface an address")]
+    NoGid {
+        /// The ports.
+        present: String,
+    },
+    /// None stands for the address.
+    #[error(
+        "no GID stands for {wanted}; there are: {present}. Give the address to the interface of an RDMA device, make a device for \
+             its interface (rdma link add rxe0 type rxe netdev INTERFACE), or name device and GID"
+    )]
+    NoGidForAddress {
+        /// The address.
+        wanted: IpAddr,
+        /// The GIDs that are set.
+        present: String,
+    },
+}
+
+/// One GID, with where it is.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    device: &'a Device,
+    port: &'a Port,
+    gid: &'a Gid,
+}
+
+/// Chooses among devices: what is configured; of that the GID of the address, on an InfiniBand port, where addresses have
+/// none, any; RoCE v2 before v1; an address that routers know before one that only neighbours know; the device next to the
+/// process's processors; then the first by name, port and index.
+///
+/// # Errors
+/// See [`ChooseError`].
+pub fn choose(devices: &[Device], wanted: &Wanted) -> Result<Choice, ChooseError> {
+    let ports = usable_ports(devices, wanted)?;
+    let all = candidates(&ports);
+    if all.is_empty() {
+        return Err(ChooseError::NoGid { present: listed(ports.iter().map(|port| at(*port))) });
+    }
+    let present = || listed(all.iter().map(|c| format!("{} {}", at((c.device, c.port)), c.gid)));
+    let mut left = all.clone();
+    if let Some(index) = wanted.gid_index {
+        left.retain(|candidate| candidate.gid.index == index);
+        if left.is_empty() {
+            return Err(ChooseError::NoSuchGid { wanted: index, present: present() });
+        }
+    }
+    if let Some(address) = wanted.address.filter(|address| !address.is_unspecified()) {
+        let exact = left.iter().any(|candidate| candidate.gid.address() == address);
+        left.retain(|c| if exact { c.gid.address() == address } else { c.gid.kind == GidKind::Ib });
+        if left.is_empty() {
+            return Err(ChooseError::NoGidForAddress { wanted: address, present: present() });
+        }
+    }
+    let is_far = |device: &Device| wanted.numa_node.is_some() && device.numa_node != wanted.numa_node;
+    let best = left.iter().min_by_key(|c| (c.gid.kind, Reverse(!c.gid.is_link_local()), is_far(c.device)));
+    let best = best.expect("whatever leaves nothing was refused above");
+    let (device, port) = (best.device.name.clone(), best.port.number);
+    Ok(Choice { device, port, gid: best.gid.clone(), why: why(best, wanted, left.len()) })
+}
+
+/// The ports that are configured and active, of devices that processes can reach.
+fn usable_ports<'a>(devices: &'a [Device], wanted: &Wanted) -> Result<Vec<(&'a Device, &'a Port)>, ChooseError> {
+    if devices.is_empty() {
+        return Err(ChooseError::NoDevice);
+    }
+    let names = || listed(devices.iter().map(|device| device.name.clone()));
+    let named: Vec<_> = devices.iter().filter(|d| wanted.device.as_ref().is_none_or(|name| *name == d.name)).collect();
+    if let (Some(name), true) = (&wanted.device, named.is_empty()) {
+        return Err(ChooseError::NoSuchDevice { wanted: name.clone(), present: names() });
+    }
+    let reachable: Vec<_> = named.iter().copied().filter(|device| device.file.is_some()).collect();
+    if reachable.is_empty() {
+        return Err(ChooseError::NoFile { device: named[0].name.clone() });
+    }
+    let all: Vec<_> = reachable.iter().flat_map(|d| d.ports.iter().map(|port| (*d, port))).collect();
+    let numbered: Vec<_> = all.iter().copied().filter(|(_, p)| wanted.port.is_none_or(|n| n == p.number)).collect();
+    if let (Some(number), true) = (wanted.port, numbered.is_empty()) {
+        return Err(ChooseError::NoSuchPort { wanted: number, present: listed(all.into_iter().map(at)) });
+    }
+    let active: Vec<_> = numbered.iter().copied().filter(|(_, port)| port.is_active()).collect();
+    if active.is_empty() {
+        let state = |(device, port): &(&Device, &Port)| format!("{} is {}", at((device, port)), port.state);
+        return Err(ChooseError::PortDown { present: listed(numbered.iter().map(state)) });
+    }
+    Ok(active)
+}
+
+fn candidates<'a>(ports: &[(&'a Device, &'a Port)]) -> Vec<Candidate<'a>> {
+    let of = |(device, port): &(&'a Device, &'a Port)| {
+        let (device, port) = (*device, *port);
+        port.gids.iter().map(move |gid| Candidate { device, port, gid })
+    };
+    ports.iter().flat_map(of).collect()
+}
+
+fn why(best: &Candidate<'_>, wanted: &Wanted, left: usize) -> String {
+    let mut reasons = Vec::new();
+    if wanted.gid_index.is_some() {
+        reasons.push("configured".to_owned());
+    }
+    if let Some(address) = wanted.address.filter(|address| best.gid.address() == *address) {
+        reasons.push(format!("stands for {address}"));
+    }
+    if left > 1 {
+        let node = wanted.numa_node.filter(|_| best.device.numa_node == wanted.numa_node);
+        let near = node.map_or(String::new(), |node| format!(", on NUMA node {node}"));
+        let reach = if best.gid.is_link_local() { "link-local only" } else { "an address that can be routed" };
+        reasons.push(format!("of {left} the best: {}, {reach}{near}", best.gid.kind));
+    }
+    if reasons.is_empty() { "the only one".to_owned() } else { reasons.join("; ") }
+}
+
+fn at((device, port): (&Device, &Port)) -> String {
+    format!("{} port {}", device.name, port.number)
+}
+
+fn listed(names: impl Iterator<Item = String>) -> String {
+    let names: Vec<_> = names.collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::Link;
+    use super::*;
+
+    fn gid(index: u32, bytes: &str, kind: GidKind) -> Gid {
+        Gid { index, bytes: bytes.parse().unwrap(), kind, interface: None }
+    }
+
+    fn device(name: &str, numa_node: u32, gids: Vec<Gid>) -> Device {
+        let link = if gids.iter().any(|gid| gid.kind == GidKind::Ib) { Link::InfiniBand } else { Link::Ethernet };
+        let port = Port { number: 1, link, state: "ACTIVE".into(), rate: String::new(), gids };
+        let file = Some(PathBuf::from("/dev/infiniband/uverbs0"));
+        Device { name: name.into(), file, numa_node: Some(numa_node), firmware: String::new(), ports: vec![port] }
+    }
+
+    /// As a card with one IPv4 address shows itself.
+    fn card(name: &str, numa_node: u32, host: u8) -> Device {
+        let (local, address) = (format!("fe80::{host}"), format!("::ffff:10.0.0.{host}"));
+        let gids = vec![
+            gid(0, &local, GidKind::RoceV1),
+            gid(1, &local, GidKind::RoceV2),
+            gid(2, &address, GidKind::RoceV1),
+            gid(3, &address, GidKind::RoceV2),
+        ];
+        device(name, numa_node, gids)
+    }
+
+    fn chosen(devices: &[Device], wanted: &Wanted) -> (String, u32) {
+        let choice = choose(devices, wanted).unwrap();
+        (choice.device, choice.gid.index)
+    }
+
+    fn refused(devices: &[Device], wanted: &Wanted) -> String {
+        choose(devices, wanted).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn roce_v2_with_a_routable_address_comes_first() {
+        assert_eq!(chosen(&[card("a", 0, 1)], &Wanted::default()), ("a".into(), 3));
+        let v1_only = device("a", 0, vec![gid(0, "fe80::1", GidKind::RoceV1), gid(5, "fd00::1", GidKind::RoceV1)]);
+        assert_eq!(chosen(&[v1_only], &Wanted::default()), ("a".into(), 5));
+        let v2_local = device("a", 0, vec![gid(0, "fd00::1", GidKind::RoceV1), gid(1, "fe80::1", GidKind::RoceV2)]);
+        assert_eq!(chosen(&[v2_local], &Wanted::default()), ("a".into(), 1));
+    }
+
+    #[test]
+    fn the_address_decides_before_the_node_and_the_node_before_the_name() {
+        let cards = [card("a", 0, 1), card("b", 1, 2), card("c", 1, 3)];
+        assert_eq!(chosen(&cards, &Wanted::default()), ("a".into(), 3));
+        let near = Wanted { numa_node: Some(1), ..Wanted::default() };
+        assert_eq!(chosen(&cards, &near), ("b".into(), 3));
+        let address = Wanted { address: Some("10.0.0.1".parse().unwrap()), ..near.clone() };
+        assert_eq!(chosen(&cards, &address), ("a".into(), 3));
+        assert!(choose(&cards, &near).unwrap().why.contains("NUMA node 1"));
+        let far = Wanted { numa_node: Some(7), ..Wanted::default() };
+        assert_eq!(chosen(&cards, &far), ("a".into(), 3), "a far device is better than none");
+    }
+
+    #[test]
+    fn what_is_configured_is_taken_even_if_it_is_worse() {
+        let cards = [card("a", 0, 1), card("b", 1, 2)];
+        let wanted = Wanted { device: Some("b".into()), port: Some(1), gid_index: Some(0), ..Wanted::default() };
+        assert_eq!(chosen(&cards, &wanted), ("b".into(), 0));
+    }
+
+    #[test]
+    fn an_address_on_infiniband_is_not_in_a_gid() {
+        let ib = device("ib", 0, vec![gid(0, "fe80::2:c903:31:7c91", GidKind::Ib)]);
+        let wanted = Wanted { address: Some("10.1.0.1".parse().unwrap()), ..Wanted::default() };
+        assert_eq!(chosen(&[card("a", 0, 1), ib], &wanted), ("ib".into(), 0));
+    }
+
+    #[test]
+    fn whatever_is_not_there_is_told_with_what_is_and_what_to_do() {
+        let cards = [card("a", 0, 1)];
+        assert!(refused(&[], &Wanted::default()).contains("rdma link add"));
+        assert!(refused(&cards, &Wanted { device: Some("x".into()), ..Wanted::default() }).ends_with("there are: a"));
+        assert!(refused(&cards, &Wanted { port: Some(2), ..Wanted::default() }).ends_with("there are: a port 1"));
+        assert!(
+            refused(&cards, &Wanted { gid_index: Some(9), ..Wanted::default() }).contains("GID 3 RoCE v2 10.0.0.1")
+        );
+        let text = refused(&cards, &Wanted { address: Some("10.9.9.9".parse().unwrap()), ..Wanted::default() });
+        assert!(text.contains("10.9.9.9") && text.contains("rdma link add"), "{text}");
+        let mut bad = cards.clone();
+        bad[0].ports[0].state = "DOWN".into();
+        assert!(refused(&bad, &Wanted::default()).contains("a port 1 is DOWN"));
+        let mut bad = cards.clone();
+        bad[0].ports[0].gids.clear();
+        assert!(refused(&bad, &Wanted::default()).contains("give the network interface an address"));
+        let mut bad = cards;
+        bad[0].file = None;
+        assert!(refused(&bad, &Wanted::default()).contains("modprobe ib_uverbs"));
+    }
+
+    #[test]
+    fn any_address_is_no_address() {
+        let wanted = Wanted { address: Some("0.0.0.0".parse().unwrap()), ..Wanted::default() };
+        assert_eq!(chosen(&[card("a", 0, 1)], &wanted), ("a".into(), 3));
+    }
+}

@@ -1,0 +1,170 @@
+//! Reads `/sys/class/infiniband`.
+
+use std::fs;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use super::{Device, Gid, GidKind, Link, Port};
+
+/// Where the kernel shows everything.
+pub const ROOT: &str = "/sys";
+
+/// All devices below the kernel's tree (`/sys`), in the order of their names. Empty without the kernel's RDMA modules, or
+/// where a container hides them.
+#[must_use]
+pub fn devices(root: &Path) -> Vec<Device> {
+    names(&root.join("class/infiniband")).into_iter().map(|name| device(root, name)).collect()
+}
+
+fn device(root: &Path, name: String) -> Device {
+    let path = root.join("class/infiniband").join(&name);
+    let mut ports: Vec<_> = names(&path.join("ports")).iter().filter_map(|number| port(&path, number)).collect();
+    ports.sort_by_key(|port| port.number);
+    Device {
+        file: file(root, &name),
+        numa_node: numa_node(root, &path),
+        firmware: line(&path.join("fw_ver")).unwrap_or_default(),
+        ports,
+        name,
+    }
+}
+
+/// The character device that `ib_uverbs` made for it.
+fn file(root: &Path, name: &str) -> Option<PathBuf> {
+    let class = root.join("class/infiniband_verbs");
+    let is_its = |entry: &String| line(&class.join(entry).join("ibdev")).is_some_and(|device| device == name);
+    names(&class).into_iter().find(is_its).map(|entry| Path::new("/dev/infiniband").join(entry))
+}
+
+/// A card's own; for a device in software that of the network card under it. The kernel says -1 where it does not know.
+fn numa_node(root: &Path, path: &Path) -> Option<u32> {
+    let under = || line(&path.join("parent")).map(|parent| root.join("class/net").join(parent));
+    let of = |path: &Path| line(&path.join("device/numa_node"))?.parse().ok();
+    of(path).or_else(|| of(&under()?))
+}
+
+fn port(device: &Path, number: &str) -> Option<Port> {
+    let path = device.join("ports").join(number);
+    let state = line(&path.join("state")).unwrap_or_default();
+    let link = if line(&path.join("link_layer"))? == "InfiniBand" { Link::InfiniBand } else { Link::Ethernet };
+    let mut gids: Vec<_> = names(&path.join("gids")).iter().filter_map(|index| gid(&path, link, index)).collect();
+    gids.sort_by_key(|gid| gid.index);
+    Some(Port {
+        number: number.parse().ok()?,
+        link,
+        // As in `4: ACTIVE`.
+        state: state.rsplit(": ").next().unwrap_or_default().to_owned(),
+        rate: line(&path.join("rate")).unwrap_or_default(),
+        gids,
+    })
+}
+
+/// An entry that is set.
+fn gid(port: &Path, link: Link, index: &str) -> Option<Gid> {
+    let bytes: Ipv6Addr = line(&port.join("gids").join(index))?.parse().ok()?;
+    if bytes.is_unspecified() {
+        return None;
+    }
+    let kind = match (line(&port.join("gid_attrs/types").join(index)).as_deref(), link) {
+        (Some("RoCE v2"), _) => GidKind::RoceV2,
+        (_, Link::InfiniBand) => GidKind::Ib,
+        // `IB/RoCE v1`, and what kernels before 4.5 had on Ethernet.
+        (_, Link::Ethernet) => GidKind::RoceV1,
+    };
+    let interface = line(&port.join("gid_attrs/ndevs").join(index));
+    Some(Gid { index: index.parse().ok()?, bytes, kind, interface })
+}
+
+/// The one line of a file that has something in it.
+fn line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// What is in a directory, in order.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree like the kernel's, gone at the end.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+            let root = std::env::temp_dir().join(format!("stentor-sys-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join("class").join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, format!("{text}\n")).unwrap();
+            }
+            Tree(root)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const RXE: [(&str, &str); 14] = [
+        ("infiniband/rxe0/fw_ver", ""),
+        ("infiniband/rxe0/parent", "eth0"),
+        ("net/eth0/device/numa_node", "1"),
+        ("infiniband/rxe0/ports/1/state", "4: ACTIVE"),
+        ("infiniband/rxe0/ports/1/link_layer", "Ethernet"),
+        ("infiniband/rxe0/ports/1/rate", "2.5 Gb/sec (1X SDR)"),
+        ("infiniband/rxe0/ports/1/gids/0", "fe80:0000:0000:0000:10d4:77ff:fef9:10de"),
+        ("infiniband/rxe0/ports/1/gid_attrs/types/0", "RoCE v2"),
+        ("infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth0"),
+        ("infiniband/rxe0/ports/1/gids/10", "0000:0000:0000:0000:0000:ffff:0a00:0001"),
+        ("infiniband/rxe0/ports/1/gid_attrs/types/10", "IB/RoCE v1"),
+        ("infiniband/rxe0/ports/1/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000"),
+        ("infiniband_verbs/uverbs0/ibdev", "rxe0"),
+        ("infiniband_verbs/abi_version", "6"),
+    ];
+
+    #[test]
+    fn a_device_is_read_with_its_ports_and_the_gids_that_are_set() {
+        let tree = Tree::new("rxe", &RXE);
+        let found = devices(&tree.0);
+        assert_eq!(found.len(), 1);
+        let Device { name, file, numa_node, ports, .. } = &found[0];
+        assert_eq!((name.as_str(), *numa_node), ("rxe0", Some(1)));
+        assert_eq!(file.as_deref(), Some(Path::new("/dev/infiniband/uverbs0")));
+        assert!(ports.len() == 1 && ports[0].is_active() && ports[0].link == Link::Ethernet, "{ports:?}");
+        let gids: Vec<_> = ports[0].gids.iter().map(ToString::to_string).collect();
+        assert_eq!(gids, ["GID 0 RoCE v2 fe80::10d4:77ff:fef9:10de on eth0", "GID 10 RoCE v1 10.0.0.1"]);
+    }
+
+    #[test]
+    fn a_card_knows_its_node_and_an_infiniband_port_its_kind() {
+        let tree = Tree::new(
+            "mlx",
+            &[
+                ("infiniband/mlx5_0/device/numa_node", "-1"),
+                ("infiniband/mlx5_0/ports/1/state", "1: DOWN"),
+                ("infiniband/mlx5_0/ports/1/link_layer", "InfiniBand"),
+                ("infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0031:7c91"),
+                ("infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1"),
+            ],
+        );
+        let found = devices(&tree.0);
+        assert_eq!((found[0].numa_node, found[0].file.clone()), (None, None));
+        assert_eq!(found[0].ports[0].gids[0].kind, GidKind::Ib);
+        assert!(!found[0].ports[0].is_active());
+    }
+
+    #[test]
+    fn a_machine_without_rdma_has_no_devices() {
+        assert_eq!(devices(Path::new("/nonexistent")), []);
+    }
+}

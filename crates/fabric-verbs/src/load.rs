@@ -1,0 +1,142 @@
+//! libibverbs, found at run time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::sys::Symbols;
+
+/// What it is called in every distribution.
+const NAME: &str = "libibverbs.so.1";
+
+/// Why there are no verbs.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The library is not there, or something that it needs.
+    #[error(
+        "{name} cannot be loaded ({why}): install rdma-core (Debian: libibverbs1 ibverbs-providers), or use another fabric"
+    )]
+    Absent {
+        /// What was looked for.
+        name: String,
+        /// What the loader says.
+        why: String,
+    },
+    /// It lacks a function that every libibverbs since rdma-core 15 has.
+    #[error("{name} is not a libibverbs that can be used ({why}): install rdma-core 15 or newer")]
+    Incompatible {
+        /// What was loaded.
+        name: String,
+        /// The function.
+        why: String,
+    },
+}
+
+/// libibverbs with all its functions that are called here.
+#[derive(Debug)]
+pub struct Verbs {
+    pub(crate) symbols: Symbols,
+    path: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Symbols {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Symbols")
+    }
+}
+
+impl Verbs {
+    /// The library, loaded and resolved when this is first called. It stays loaded: its providers do not support being
+    /// unloaded.
+    ///
+    /// # Errors
+    /// See [`LoadError`]; the same each time.
+    pub fn load() -> Result<&'static Verbs, LoadError> {
+        static LOADED: OnceLock<Result<Verbs, LoadError>> = OnceLock::new();
+        LOADED.get_or_init(|| Verbs::open(NAME)).as_ref().map_err(Clone::clone)
+    }
+
+    fn open(name: &str) -> Result<Verbs, LoadError> {
+        // SAFETY: what runs on loading is libibverbs' own initialisation, which asks for nothing but to be loaded; whoever may
+        // put another library of this name on the loader's path can make this process do anything anyway.
+        let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
+        let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: said(&error) })?;
+        // SAFETY: functions of these names have the types of the headers, as the library's name promises (soname 1), and
+        // `Symbols` keeps the library.
+        let symbols = unsafe { Symbols::from_library(library) };
+        let symbols = symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: said(&error) })?;
+        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        Ok(Verbs { symbols, path: mapped(&maps, name) })
+    }
+
+    /// The file that was loaded, with its full version in its name; none if /proc does not tell.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The version of libibverbs: interface and rdma-core's release (`1.14.44.0` is of rdma-core 44).
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.path.as_deref()?.file_name()?.to_str()?.strip_prefix("libibverbs.so.")
+    }
+}
+
+/// The loader's own words, without those of the crate around it.
+fn said(error: &libloading::Error) -> String {
+    match error {
+        libloading::Error::DlOpen { desc } | libloading::Error::DlSym { desc } => {
+            format!("{desc:?}").trim_matches('"').to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The file among a process's mappings that is this library, or another version of it.
+fn mapped(maps: &str, name: &str) -> Option<PathBuf> {
+    let stem = name.split(".so").next()?;
+    let files = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+    let of =
+        |path: &&Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&format!("{stem}.so")));
+    files.into_iter().find(of).map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_absent_is_one_clear_line() {
+        let error = Verbs::open("libibverbs-of-nowhere.so.1").unwrap_err();
+        assert!(matches!(error, LoadError::Absent { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("libibverbs-of-nowhere.so.1") && text.contains("install rdma-core"), "{text}");
+        assert!(!text.contains('\n'), "{text}");
+    }
+
+    #[test]
+    fn a_library_without_verbs_is_told_apart() {
+        let error = Verbs::open("libc.so.6").unwrap_err();
+        assert!(matches!(&error, LoadError::Incompatible { why, .. } if why.contains("ibv_")), "{error}");
+    }
+
+    #[test]
+    fn the_version_is_in_the_name_of_the_file() {
+        let maps = "7f00-7f01 r--p 00000000 08:01 42 /usr/lib/x86_64-linux-gnu/libc.so.6\n\
+                    7f02-7f03 r--p 00000000 08:01 43                         /usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.44.0\n";
+        let path = mapped(maps, NAME).unwrap();
+        assert_eq!(path, Path::new("/usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.44.0"));
+        assert_eq!(mapped("7f00-7f01 r--p 00000000 08:01 42 /usr/lib/libc.so.6\n", NAME), None);
+    }
+
+    /// Whichever way it goes here, it goes the same way each time.
+    #[test]
+    fn loading_twice_gives_the_same() {
+        match (Verbs::load(), Verbs::load()) {
+            (Ok(a), Ok(b)) => assert!(std::ptr::eq(a, b) && a.version().is_some_and(|v| v.starts_with("1."))),
+            (a, b) => assert_eq!(a.err(), b.err()),
+        }
+    }
+}
