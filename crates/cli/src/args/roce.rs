@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
+use stentor_fabric_roce::peer::PATH_MTUS;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RoceCommand {
@@ -38,10 +39,10 @@ pub(crate) struct Pingpong {
     #[arg(short, long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) size: u32,
     /// Path MTU: 256, 512, 1024, 2048 or 4096
-    #[arg(short, long, value_name = "BYTES", default_value_t = 1024)]
+    #[arg(short, long, value_name = "BYTES", default_value_t = 1024, value_parser = mtu)]
     pub(crate) mtu: u16,
     /// TCP port of the handshake
-    #[arg(short, long, value_name = "PORT", default_value_t = 18515)]
+    #[arg(short, long, value_name = "PORT", default_value_t = 18515, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
     /// This side's address [default: the one with a route to HOST; a server must name it]
     #[arg(long, value_name = "ADDR", required_unless_present = "host")]
@@ -106,6 +107,11 @@ pub(crate) struct BadNetwork {
     /// Delay every packet, microseconds
     #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub(crate) delay: u64,
+}
+
+fn mtu(text: &str) -> Result<u16, String> {
+    let mtu = text.parse().ok().filter(|mtu| PATH_MTUS.contains(mtu));
+    mtu.ok_or_else(|| "it is one of 256, 512, 1024, 2048, 4096".to_owned())
 }
 
 fn chance(text: &str) -> Result<f64, String> {

@@ -1,6 +1,7 @@
 //! `stentor roce`: RoCEv2 in user space, with anybody.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
@@ -93,18 +94,17 @@ fn pingpong(args: &Pingpong, output: Output) -> Result<Verdict, Failure> {
     (config.mtu, config.pcap) = (args.mtu, args.network.pcap.clone());
     (config.chances, config.seed) = (args.network.bad.chances(), args.network.seed);
     let game = Game { iterations: args.iterations, bytes: args.size, peer: config };
-    let mut meeting = match &args.host {
+    let meeting = || match &args.host {
         Some(host) => meet(host, args.port, PATIENCE),
         None => listen(SocketAddr::new(address, args.port)),
-    }
-    .map_err(failed)?;
+    };
     let told = |own: &Destination, other: &Destination| {
         for (whose, it) in [("local", own), ("remote", other)] {
             let (number, psn, address) = (it.number, it.psn, it.address);
             output.note(&format!("{whose:>8} address: QPN {number:#08x}, PSN {psn:#08x}, GID {address}"));
         }
     };
-    let outcome = peer::pingpong(&game, args.host.is_some(), &mut meeting, told).map_err(failed)?;
+    let outcome = peer::pingpong(&game, args.host.is_some(), meeting, told).map_err(failed)?;
     output.report(&report(args, outcome))?;
     Ok(Verdict::Good)
 }
@@ -148,6 +148,13 @@ fn failure(error: &PeerError, place: &str) -> Failure {
             Failure::usage(error, "UDP port 4791", "choose another address with --bind, or --mode plain")
         }
         PeerError::Transition(_) => Failure::usage(error, "command line", "see stentor roce pingpong --help"),
+        PeerError::Capture { path, source } if source.kind() == ErrorKind::AlreadyExists => {
+            Failure::usage("the capture exists already; it was not changed", path.display(), "name another file")
+        }
+        PeerError::Capture { path, source } => Failure::cannot_write(path, source),
+        PeerError::Tcp { what: "listen at", place, .. } => {
+            Failure::usage(error, place, "choose an address of this host with --bind, or another port with -p")
+        }
         PeerError::Tcp { .. } | PeerError::Handshake { .. } => {
             Failure::run(error, place, "start the server first, with the same port, and ibv_rc_pingpong with -g")
         }

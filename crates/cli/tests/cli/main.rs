@@ -11,6 +11,7 @@ mod documents;
 mod neb;
 mod neb_history;
 mod neb_remove;
+mod pingpong;
 mod roce;
 mod sim;
 mod support;

@@ -17,6 +17,7 @@ use crate::endpoint::{Endpoint, Path, PostError, ProtectionDomain, Sending, Tran
 
 pub use handshake::{Destination, Meeting, listen, meet};
 pub use pingpong::{Pingpong, PingpongOutcome, pingpong};
+pub use stentor_wire::PATH_MTUS;
 
 /// The protection domain of everything here.
 pub const DOMAIN: ProtectionDomain = ProtectionDomain(1);
@@ -71,7 +72,15 @@ pub enum PeerError {
         /// What had happened, in words.
         counters: String,
     },
-    /// Two families of addresses, or a capture that cannot be written.
+    /// The capture.
+    #[error("cannot write the capture {}: {source}", path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Two families of addresses, or what else there is.
     #[error("{0}")]
     Other(String),
 }
@@ -150,7 +159,7 @@ impl Peer {
         }
         let mut pump = Pump::new(port);
         if let Some(path) = &config.pcap {
-            let failed = |error| PeerError::Other(format!("cannot write the capture {}: {error}", path.display()));
+            let failed = |source| PeerError::Capture { path: path.clone(), source };
             pump.capture(Pcap::create(path).map_err(failed)?);
         }
         pump.inject(config.chances, config.seed);

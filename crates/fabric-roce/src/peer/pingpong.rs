@@ -1,5 +1,6 @@
 //! `ibv_rc_pingpong`: a SEND there, a SEND back.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Opcode, Span};
@@ -39,14 +40,15 @@ pub struct PingpongOutcome {
     pub injected: [u64; 4],
 }
 
-/// Plays it, as client (who sends first) or as server; which of the two the meeting says.
+/// Plays it, as client (who sends first) or as server; which of the two `meet` says. That begins when everything on this side
+/// is ready, so that what is wrong here is said at once.
 ///
 /// # Errors
 /// See [`PeerError`].
 pub fn pingpong(
     what: &Pingpong,
     client: bool,
-    meeting: &mut Meeting,
+    meet: impl FnOnce() -> Result<Meeting, PeerError>,
     told: impl FnOnce(&super::Destination, &super::Destination),
 ) -> Result<PingpongOutcome, PeerError> {
     let mut peer = Peer::open(what.peer.clone(), RECEIVES + 1)?;
@@ -59,6 +61,7 @@ pub fn pingpong(
         peer.endpoint.post_receive(peer.qp, inbox, id.into())?;
     }
     let own = peer.destination();
+    let mut meeting = meet().inspect_err(|_| forget(what.peer.pcap.as_deref()))?;
     let other = meeting.exchange(&own, |other| peer.connect(other))?;
     told(&own, &other);
     let begin = Instant::now();
@@ -84,9 +87,18 @@ pub fn pingpong(
     let time = begin.elapsed();
     peer.linger(LINGER)?;
     if let Some(pcap) = peer.pump.pcap_mut() {
-        pcap.finish().map_err(|error| PeerError::Other(format!("cannot write the capture: {error}")))?;
+        let path = what.peer.pcap.clone().unwrap_or_default();
+        pcap.finish().map_err(|source| PeerError::Capture { path, source })?;
     }
     Ok(PingpongOutcome { time, mode: peer.mode, counters: peer.counters(), injected: peer.pump.injected() })
+}
+
+/// Takes away a capture in which nothing is, because nobody came: whoever tries again may name it again.
+fn forget(capture: Option<&Path>) {
+    if let Some(path) = capture.filter(|path| path.is_file()) {
+        // If it stays, the next one is told so.
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 struct Game {
