@@ -4,7 +4,7 @@
 //! thread: an event loop of the caller's, or [`Hub::block_on`]. Nothing here starts threads or needs a runtime.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ struct End {
 
 struct State<F: Fabric> {
     endpoint: Endpoint<F>,
-    ends: HashMap<Handle, End>,
+    ends: BTreeMap<Handle, End>,
     turns: u32,
 }
 
@@ -85,7 +85,7 @@ impl<F: Fabric> State<F> {
 impl<F: Fabric> Hub<F> {
     /// Takes over an endpoint.
     pub fn new(endpoint: Endpoint<F>) -> Self {
-        Hub { state: Rc::new(RefCell::new(State { endpoint, ends: HashMap::new(), turns: 0 })) }
+        Hub { state: Rc::new(RefCell::new(State { endpoint, ends: BTreeMap::new(), turns: 0 })) }
     }
 
     /// Opens this end of a connection; see [`Endpoint::open`].

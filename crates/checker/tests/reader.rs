@@ -288,3 +288,19 @@ fn encoding_into_a_warm_buffer_does_not_grow_it() {
     }
     assert_eq!((out.as_ptr(), out.capacity()), (place, capacity));
 }
+
+#[test]
+fn what_is_written_of_channels_is_read_again() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ok_channel.jsonl");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (mut reader, mut cluster) = Reader::open("h.jsonl", text.as_bytes()).unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event(&mut cluster).unwrap() {
+        events.push(event);
+    }
+    let encoder = stentor_checker::Encoder::new(&cluster);
+    let mut out = Vec::new();
+    events.iter().for_each(|event| encoder.encode(event, &mut out));
+    let lines = |text: &str| text.lines().filter(|line| line.contains("\"t\":")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(&String::from_utf8(out).unwrap()), lines(&text));
+}

@@ -1,7 +1,6 @@
 //! The queue pair with one peer, and the memory that its connections use.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stentor_fabric::{ProcessId, QpId, RegionId};
 
@@ -20,13 +19,13 @@ pub(super) struct Link {
     /// Areas that the peer may still write into, until the queue pair is connected anew.
     pub(super) withheld: Vec<u16>,
     /// Open connections, by number.
-    pub(super) numbers: HashMap<u32, u32>,
+    pub(super) numbers: BTreeMap<u32, u32>,
     /// Numbers under which something may still be under way.
-    pub(super) spent: HashSet<u32>,
+    pub(super) spent: BTreeSet<u32>,
     /// How often numbers were opened.
-    pub(super) lives: HashMap<u32, u32>,
+    pub(super) lives: BTreeMap<u32, u32>,
     /// Greetings of lives that this end has not opened yet, where places are written, by number.
-    pub(super) early: HashMap<u32, [u64; 8]>,
+    pub(super) early: BTreeMap<u32, [u64; 8]>,
     /// Requests that the fabric has not completed.
     pub(super) sends: u32,
     /// Receives that any WRITE_WITH_IMM may use, as they were posted and used.

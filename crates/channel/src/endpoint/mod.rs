@@ -4,7 +4,7 @@ mod complete;
 mod link;
 mod post;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use stentor_fabric::{
     Access, AccessError, Completion, ConnectError, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId,
@@ -128,7 +128,7 @@ pub enum OpenError {
 }
 
 /// An open connection of an endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Handle {
     index: u32,
     generation: u32,
@@ -195,10 +195,10 @@ impl<F: Fabric> Endpoint<F> {
                 is_connected: false,
                 free: (0..config.connections).rev().collect(),
                 withheld: Vec::new(),
-                numbers: std::collections::HashMap::new(),
-                spent: std::collections::HashSet::new(),
-                lives: std::collections::HashMap::new(),
-                early: std::collections::HashMap::new(),
+                numbers: BTreeMap::new(),
+                spent: BTreeSet::new(),
+                lives: BTreeMap::new(),
+                early: BTreeMap::new(),
                 sends: 0,
                 recvs: 0,
                 recvs_needed: 0,

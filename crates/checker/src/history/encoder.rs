@@ -86,36 +86,6 @@ impl Encoder {
                 self.stream(*sender, out);
                 field(b"k", *upto, out);
             }
-            EventKind::Send { channel, index, len, hash: of } | EventKind::Recv { channel, index, len, hash: of } => {
-                self.label_field(b"c", *channel, out);
-                field(b"k", *index, out);
-                field(b"len", u64::from(*len), out);
-                hash(*of, out);
-            }
-            EventKind::Sent { channel, index } => {
-                self.label_field(b"c", *channel, out);
-                field(b"k", *index, out);
-            }
-            EventKind::InFlight { channel, count, limit } => {
-                self.label_field(b"c", *channel, out);
-                field(b"n", *count, out);
-                field(b"limit", *limit, out);
-            }
-            EventKind::Fault { channel, what } => {
-                self.label_field(b"c", *channel, out);
-                self.label_field(b"what", *what, out);
-            }
-            EventKind::Failed { channel, operation, peer, cause } => {
-                self.label_field(b"c", *channel, out);
-                self.label_field(b"op", *operation, out);
-                out.extend_from_slice(b",\"peer\":");
-                self.process(*peer, out);
-                self.label_field(b"cause", *cause, out);
-            }
-            EventKind::Closed { channel, lent } => {
-                self.label_field(b"c", *channel, out);
-                field(b"n", *lent, out);
-            }
             EventKind::Memory { bytes, limit, what } => {
                 field(b"bytes", *bytes, out);
                 if let Some(limit) = limit {
@@ -123,8 +93,41 @@ impl Encoder {
                 }
                 self.label_field(b"what", *what, out);
             }
+            about_channels => self.channel(about_channels, out),
         }
         out.extend_from_slice(b"}\n");
+    }
+
+    fn channel(&self, kind: &EventKind, out: &mut Vec<u8>) {
+        let Some(channel) = kind.connection() else { return };
+        self.label_field(b"c", channel, out);
+        match kind {
+            EventKind::Send { index, len, hash: of, .. } | EventKind::Recv { index, len, hash: of, .. } => {
+                field(b"k", *index, out);
+                field(b"len", u64::from(*len), out);
+                hash(*of, out);
+            }
+            EventKind::Sent { index, .. } => {
+                field(b"k", *index, out);
+            }
+            EventKind::InFlight { count, limit, .. } => {
+                field(b"n", *count, out);
+                field(b"limit", *limit, out);
+            }
+            EventKind::Fault { what, .. } => {
+                self.label_field(b"what", *what, out);
+            }
+            EventKind::Failed { operation, peer, cause, .. } => {
+                self.label_field(b"op", *operation, out);
+                out.extend_from_slice(b",\"peer\":");
+                self.process(*peer, out);
+                self.label_field(b"cause", *cause, out);
+            }
+            EventKind::Closed { lent, .. } => {
+                field(b"n", *lent, out);
+            }
+            _ => {}
+        }
     }
 
     fn multicast(&self, multicast: &Multicast, out: &mut Vec<u8>) {
