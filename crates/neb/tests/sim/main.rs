@@ -3,5 +3,6 @@
 mod bad_input;
 mod bed;
 mod hops;
+mod late_loads;
 mod removal;
 mod runs;
