@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::Errno;
 use crate::load::Verbs;
-use crate::sys;
+use crate::sys::{self, Symbols};
 
 /// An object of libibverbs. Its functions may be called from any thread.
 #[derive(Debug)]
@@ -203,6 +203,14 @@ impl Context {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn symbols(&self) -> &'static Symbols {
+        &self.verbs.symbols
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::ibv_context {
+        self.raw.raw()
     }
 
     /// What a port says of itself, now.

@@ -19,6 +19,9 @@ impl Errno {
     /// No such device, or not any more.
     pub const NO_DEVICE: Errno = Errno(19);
 
+    /// The provider lacks a function that every one has.
+    pub const NOT_SUPPORTED: Errno = Errno(95);
+
     /// What the last call of this thread left, for those verbs that return a null pointer.
     pub(crate) fn last() -> Errno {
         Errno(io::Error::last_os_error().raw_os_error().unwrap_or_default())

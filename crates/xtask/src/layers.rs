@@ -84,7 +84,7 @@ pub(crate) const MAP: &[Place] = &[
     Place { name: "stentor-fabric-roce", on: &["stentor-fabric", "stentor-wire"], tests_on: &[] },
     Place { name: "stentor-fabric-shm", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &[] },
-    Place { name: "stentor-fabric-verbs", on: &[], tests_on: &[] },
+    Place { name: "stentor-fabric-verbs", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric", on: &[], tests_on: &[] },
     Place { name: "stentor-wire", on: &[], tests_on: &[] },
     Place { name: "xtask", on: &[], tests_on: &[] },

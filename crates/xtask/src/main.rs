@@ -17,6 +17,7 @@ mod runner;
 mod source;
 mod steps;
 mod unsafety;
+mod verbs;
 mod workspace;
 mod zookeeper;
 

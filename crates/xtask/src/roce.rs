@@ -32,7 +32,7 @@ fn has(program: &str) -> bool {
 }
 
 /// Installs what is missing, if this is root on a Debian; otherwise says what to install.
-fn programs() -> Result<()> {
+pub(crate) fn programs() -> Result<()> {
     let missing: Vec<_> = PROGRAMS.into_iter().filter(|program| !has(program)).collect();
     let header = PathBuf::from("/usr/include/infiniband/verbs.h").is_file();
     if missing.is_empty() && header {
@@ -51,7 +51,7 @@ fn programs() -> Result<()> {
 }
 
 /// The kernel with Soft-RoCE: beside the repository, or where `STENTOR_RXE` says.
-fn rxe(context: &Context) -> Result<PathBuf> {
+pub(crate) fn rxe(context: &Context) -> Result<PathBuf> {
     let beside = context.root.join("../shared/rxe");
     let folder = std::env::var_os("STENTOR_RXE").map_or(beside, PathBuf::from);
     if !folder.join("uml-run").is_file() || !folder.join("linux-uml.xz").is_file() {
@@ -71,7 +71,7 @@ struct Message {
 }
 
 /// Builds something and says where it is.
-fn executable(context: &Context, arguments: &[&str]) -> Result<PathBuf> {
+pub(crate) fn executable(context: &Context, arguments: &[&str]) -> Result<PathBuf> {
     let (good, text) = capture(context.cargo(arguments).args(["--message-format", "json-render-diagnostics"]))?;
     if !good {
         bail!("does not compile; the message is above");
@@ -97,7 +97,7 @@ fn golden(context: &Context, rxe: &Path) -> Result<()> {
     let work = work_folder("golden")?;
     let source = context.root.join("crates/fabric-roce/tests/peer/golden.c");
     run(Command::new("gcc").arg(source).args(["-O1", "-Wall"]).arg("-o").arg(work.join("golden")).arg("-libverbs"))?;
-    in_guest(context, rxe, "golden", &work, "")?;
+    in_guest(context, rxe, "crates/fabric-roce/tests/peer/golden.sh", &work, "")?;
     let test = ["test", "-p", "stentor-fabric-roce", "--test", "golden"];
     run(context.cargo(test).env("STENTOR_GOLDEN", &work))?;
     fs::remove_dir_all(&work)?;
@@ -105,20 +105,22 @@ fn golden(context: &Context, rxe: &Path) -> Result<()> {
 }
 
 /// An empty folder for a guest.
-fn work_folder(what: &str) -> Result<PathBuf> {
+pub(crate) fn work_folder(what: &str) -> Result<PathBuf> {
     let work = std::env::temp_dir().join(format!("stentor-{what}-{}", std::process::id()));
     fs::create_dir_all(&work)?;
     Ok(work)
 }
 
-/// Runs `NAME.sh` of the peer's folder in a guest, which leaves `NAME.log` in its work folder.
-fn in_guest(context: &Context, rxe: &Path, name: &str, work: &Path, more: &str) -> Result<()> {
+/// Runs a script of the repository, `NAME.sh`, in a guest, which leaves `NAME.log` in its work folder.
+pub(crate) fn in_guest(context: &Context, rxe: &Path, path: &str, work: &Path, more: &str) -> Result<()> {
     let set = format!("export WORK='{}' {more}\n", work.display());
-    let text = fs::read_to_string(context.root.join(format!("crates/fabric-roce/tests/peer/{name}.sh")))?;
+    let text = fs::read_to_string(context.root.join(path))?;
     let script = work.join("script.sh");
     fs::write(&script, set + &text)?;
     let (good, _) = capture(Command::new(rxe.join("uml-run")).arg(&script).env("UML_TIMEOUT", "300"))?;
-    print!("{}", fs::read_to_string(work.join(format!("{name}.log"))).unwrap_or_default());
+    let name = Path::new(path).with_extension("log");
+    let log = name.file_name().map(|name| work.join(name)).unwrap_or_default();
+    print!("{}", fs::read_to_string(log).unwrap_or_default());
     if good { Ok(()) } else { bail!("the guest failed") }
 }
 
@@ -135,7 +137,13 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
     let work = work_folder("beside")?;
     let compile = ["-O2", "-Wall", "-shared", "-fPIC", "-libverbs"];
     run(Command::new("gcc").arg(peer.join("shim.c")).args(compile).arg("-o").arg(work.join("shim.so")))?;
-    let ran = in_guest(context, &rxe, "beside", &work, &format!("PROGRAM='{}' ROUNDS={ROUNDS}", program.display()));
+    let ran = in_guest(
+        context,
+        &rxe,
+        "crates/fabric-roce/tests/peer/beside.sh",
+        &work,
+        &format!("PROGRAM='{}' ROUNDS={ROUNDS}", program.display()),
+    );
     fs::remove_dir_all(&work)?;
     ran.map(|()| Outcome::Passed)
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::cargo::{Context, run};
 use crate::runner::{Outcome, Step};
 use crate::workspace::Workspace;
-use crate::{bindings, campaign, failover, layers, lengths, licences, loom, purity, roce, unsafety, zookeeper};
+use crate::{bindings, campaign, failover, layers, lengths, licences, loom, purity, roce, unsafety, verbs, zookeeper};
 
 /// Everything that must hold before a change is merged. Quick ones first.
 pub(crate) const TEST: &[Step] = &[
@@ -77,6 +77,11 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
     Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
     Step { name: "bindings", what: "fabric-verbs' bindings are what rdma-core's headers say", run: bindings::step },
+    Step {
+        name: "verbs",
+        what: "queue pairs through libibverbs on the Linux kernel's Soft-RoCE, and what the doctor says there",
+        run: verbs::step,
+    },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
     Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
 ];

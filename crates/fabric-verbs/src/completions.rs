@@ -1,0 +1,195 @@
+//! Completion queues.
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+
+use stentor_fabric::Opcode;
+
+use crate::context::{Context, Handle};
+use crate::domain::MakeError;
+use crate::{Errno, sys};
+
+/// Completions that are taken in one call.
+const BATCH: usize = 16;
+
+/// How an operation ended: an `ibv_wc_status`. Not all of them have a counterpart in the fabric contract.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WorkStatus(pub u32);
+
+impl WorkStatus {
+    /// Done.
+    pub const SUCCESS: WorkStatus = WorkStatus(sys::IBV_WC_SUCCESS);
+    /// The queue pair was in the error state before the operation could start.
+    pub const FLUSHED: WorkStatus = WorkStatus(sys::IBV_WC_WR_FLUSH_ERR);
+    /// The responder refused the access.
+    pub const REMOTE_ACCESS: WorkStatus = WorkStatus(sys::IBV_WC_REM_ACCESS_ERR);
+}
+
+impl fmt::Display for WorkStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            sys::IBV_WC_SUCCESS => "success",
+            sys::IBV_WC_LOC_LEN_ERR => "local length error",
+            sys::IBV_WC_LOC_QP_OP_ERR => "local queue pair operation error",
+            sys::IBV_WC_LOC_PROT_ERR => "local protection error",
+            sys::IBV_WC_WR_FLUSH_ERR => "flushed",
+            sys::IBV_WC_LOC_ACCESS_ERR => "local access error",
+            sys::IBV_WC_REM_INV_REQ_ERR => "remote invalid request",
+            sys::IBV_WC_REM_ACCESS_ERR => "remote access error",
+            sys::IBV_WC_REM_OP_ERR => "remote operation error",
+            sys::IBV_WC_RETRY_EXC_ERR => "retries exceeded",
+            sys::IBV_WC_RNR_RETRY_EXC_ERR => "receiver-not-ready retries exceeded",
+            sys::IBV_WC_FATAL_ERR => "fatal error",
+            other => return write!(f, "work completion status {other}"),
+        })
+    }
+}
+
+impl fmt::Debug for WorkStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WorkStatus({}: {self})", self.0)
+    }
+}
+
+/// A completion, as the device says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorkCompletion {
+    /// The id given when it was posted.
+    pub id: u64,
+    /// The queue pair's number.
+    pub qp_number: u32,
+    /// How it ended.
+    pub status: WorkStatus,
+    /// What more the card says of an error; its maker knows what it means.
+    pub vendor_error: u32,
+    /// Which operation; none after an error, because the device does not say it then.
+    pub opcode: Option<Opcode>,
+    /// Bytes received.
+    pub bytes: u32,
+    /// The immediate, for receives that carry one.
+    pub imm: Option<u32>,
+}
+
+impl WorkCompletion {
+    fn from_raw(raw: &sys::ibv_wc) -> Self {
+        let status = WorkStatus(raw.status);
+        let opcode = match raw.opcode {
+            _ if status != WorkStatus::SUCCESS => None,
+            sys::IBV_WC_SEND => Some(Opcode::Send),
+            sys::IBV_WC_RDMA_WRITE => Some(Opcode::Write),
+            sys::IBV_WC_RDMA_READ => Some(Opcode::Read),
+            sys::IBV_WC_COMP_SWAP | sys::IBV_WC_FETCH_ADD => Some(Opcode::Atomic),
+            sys::IBV_WC_RECV => Some(Opcode::Recv),
+            sys::IBV_WC_RECV_RDMA_WITH_IMM => Some(Opcode::RecvWriteImm),
+            _ => None,
+        };
+        let received = matches!(opcode, Some(Opcode::Recv | Opcode::RecvWriteImm));
+        let has_imm = received && raw.wc_flags & sys::IBV_WC_WITH_IMM != 0;
+        // SAFETY: both fields of the union are a number of 32 bits; with this flag it is the immediate.
+        let imm = unsafe { raw.__bindgen_anon_1.imm_data };
+        WorkCompletion {
+            id: raw.wr_id,
+            qp_number: raw.qp_num,
+            status,
+            vendor_error: raw.vendor_err,
+            opcode,
+            bytes: if received { raw.byte_len } else { 0 },
+            imm: has_imm.then(|| u32::from_be(imm)),
+        }
+    }
+}
+
+/// A completion queue.
+pub struct CompletionQueue {
+    context: Arc<Context>,
+    raw: Handle<sys::ibv_cq>,
+    poll: unsafe extern "C" fn(*mut sys::ibv_cq, i32, *mut sys::ibv_wc) -> i32,
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue").field("context", &self.context).finish_non_exhaustive()
+    }
+}
+
+impl CompletionQueue {
+    /// A queue for so many completions at least. Who lets more come than it holds breaks it.
+    ///
+    /// # Errors
+    /// See [`MakeError`].
+    pub fn new(context: &Arc<Context>, entries: u32) -> Result<Arc<CompletionQueue>, MakeError> {
+        let failed = |errno| MakeError::new(context, format!("completion queue of {entries} entries"), errno);
+        let count = i32::try_from(entries).map_err(|_| failed(Errno::INVALID))?;
+        // SAFETY: the context is open.
+        let poll = unsafe { (*context.raw()).ops.poll_cq }.ok_or_else(|| failed(Errno::NOT_SUPPORTED))?;
+        // SAFETY: the context is open while the `Arc` lives, which the queue keeps; no channel and no value of ours are given.
+        let raw = unsafe { context.symbols().ibv_create_cq(context.raw(), count, ptr::null_mut(), ptr::null_mut(), 0) };
+        let raw = Handle::new(raw).map_err(failed)?;
+        Ok(Arc::new(CompletionQueue { context: Arc::clone(context), raw, poll }))
+    }
+
+    /// Takes completions: returns how many were written to `out`.
+    ///
+    /// # Errors
+    /// What the provider says when the queue is broken.
+    pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Errno> {
+        let mut taken = 0;
+        while taken < out.len() {
+            let mut raw = [sys::ibv_wc::default(); BATCH];
+            let room = BATCH.min(out.len() - taken);
+            // SAFETY: the queue lives, and there is room for as many as are asked for.
+            let count = unsafe { (self.poll)(self.raw.raw(), room as i32, raw.as_mut_ptr()) };
+            let count = usize::try_from(count).map_err(|_| Errno(count.abs()))?;
+            for (to, from) in out[taken..].iter_mut().zip(&raw[..count]) {
+                *to = WorkCompletion::from_raw(from);
+            }
+            taken += count;
+            if count < room {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::ibv_cq {
+        self.raw.raw()
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        // SAFETY: queue pairs hold an `Arc` of their queues, so none is left; nobody ends it twice.
+        unsafe { self.context.symbols().ibv_destroy_cq(self.raw.raw()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(opcode: sys::ibv_wc_opcode, status: sys::ibv_wc_status, flags: u32) -> WorkCompletion {
+        let mut raw = sys::ibv_wc { opcode, status, wc_flags: flags, byte_len: 9, ..sys::ibv_wc::default() };
+        raw.__bindgen_anon_1.imm_data = 7_u32.to_be();
+        WorkCompletion::from_raw(&raw)
+    }
+
+    #[test]
+    fn an_immediate_is_there_only_where_the_device_says_so() {
+        assert_eq!(raw(sys::IBV_WC_RECV, 0, sys::IBV_WC_WITH_IMM).imm, Some(7));
+        assert_eq!(raw(sys::IBV_WC_RECV, 0, 0).imm, None);
+        assert_eq!(raw(sys::IBV_WC_RECV_RDMA_WITH_IMM, 0, sys::IBV_WC_WITH_IMM).bytes, 9);
+        assert_eq!((raw(sys::IBV_WC_SEND, 0, 0).bytes, raw(sys::IBV_WC_SEND, 0, 0).opcode), (0, Some(Opcode::Send)));
+    }
+
+    #[test]
+    fn after_an_error_nothing_but_the_id_and_the_status_is_believed() {
+        let failed = raw(sys::IBV_WC_RECV, sys::IBV_WC_WR_FLUSH_ERR, sys::IBV_WC_WITH_IMM);
+        assert_eq!((failed.opcode, failed.imm, failed.bytes), (None, None, 0));
+        assert_eq!((failed.status, failed.status.to_string().as_str()), (WorkStatus::FLUSHED, "flushed"));
+    }
+}

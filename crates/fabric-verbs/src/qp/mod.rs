@@ -1,0 +1,156 @@
+//! Queue pairs: made, brought up, used.
+
+mod attributes;
+mod blame;
+mod transition;
+mod work;
+
+use std::fmt;
+use std::sync::Arc;
+
+use stentor_fabric::QpKind;
+
+pub use attributes::{Endpoint, Own, State, Tuning};
+pub use transition::TransitionError;
+pub use work::{Data, Local, Remote, Work, WorkError};
+
+use crate::completions::CompletionQueue;
+use crate::context::Handle;
+use crate::domain::{Domain, MakeError};
+use crate::{Errno, sys};
+
+/// What is asked of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Size {
+    /// Reliable or not.
+    pub kind: QpKind,
+    /// Work requests that may be outstanding.
+    pub send_depth: u32,
+    /// Receives that may be posted.
+    pub recv_depth: u32,
+    /// Bytes of inline data that one would like; [`QueuePair::inline_bytes`] says what there is.
+    pub inline_bytes: u32,
+}
+
+/// A queue pair.
+pub struct QueuePair {
+    domain: Arc<Domain>,
+    /// Its completion queues stay as long as it does.
+    _queues: [Arc<CompletionQueue>; 2],
+    raw: Handle<sys::ibv_qp>,
+    kind: QpKind,
+    inline_bytes: u32,
+    post_send: work::PostSend,
+    post_recv: work::PostRecv,
+}
+
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("QueuePair");
+        it.field("number", &self.number()).field("kind", &self.kind).field("inline_bytes", &self.inline_bytes);
+        it.finish_non_exhaustive()
+    }
+}
+
+/// What to ask for, if a device refuses so many bytes: half of it, at last none.
+fn lower(inline_bytes: u32) -> Option<u32> {
+    (inline_bytes > 0).then_some(inline_bytes / 2)
+}
+
+impl QueuePair {
+    /// A queue pair in the state RESET. No device says how much inline data it takes: more and more of it is given up until
+    /// one can be made.
+    ///
+    /// # Errors
+    /// See [`MakeError`]; completion queues of another device are refused, too.
+    pub fn new(
+        domain: &Arc<Domain>,
+        send: &Arc<CompletionQueue>,
+        recv: &Arc<CompletionQueue>,
+        size: Size,
+    ) -> Result<QueuePair, MakeError> {
+        let context = domain.context();
+        let Size { kind, send_depth, recv_depth, .. } = size;
+        let failed = |errno| {
+            let what = format!("queue pair of {send_depth} requests and {recv_depth} receives");
+            MakeError::new(context, what, errno)
+        };
+        if [send, recv].iter().any(|queue| !Arc::ptr_eq(queue.context(), context)) {
+            return Err(failed(Errno::INVALID));
+        }
+        // SAFETY: the context is open.
+        let ops = unsafe { &(*context.raw()).ops };
+        let (Some(post_send), Some(post_recv)) = (ops.post_send, ops.post_recv) else {
+            return Err(failed(Errno::NOT_SUPPORTED));
+        };
+        let mut inline_bytes = size.inline_bytes;
+        loop {
+            match make(domain, send, recv, Size { inline_bytes, ..size }) {
+                Ok((raw, inline_bytes)) => {
+                    let (domain, _queues) = (Arc::clone(domain), [Arc::clone(send), Arc::clone(recv)]);
+                    return Ok(QueuePair { domain, _queues, raw, kind, inline_bytes, post_send, post_recv });
+                }
+                Err(errno) => inline_bytes = lower(inline_bytes).ok_or_else(|| failed(errno))?,
+            }
+        }
+    }
+
+    /// Its number, by which the peer addresses it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        // SAFETY: the queue pair lives, and its number does not change.
+        unsafe { (*self.raw.raw()).qp_num }
+    }
+
+    /// Bytes that may be posted inline: what the device granted.
+    #[must_use]
+    pub fn inline_bytes(&self) -> u32 {
+        self.inline_bytes
+    }
+}
+
+/// The queue pair, with the bytes of inline data that it really has.
+fn make(
+    domain: &Domain,
+    send: &CompletionQueue,
+    recv: &CompletionQueue,
+    size: Size,
+) -> Result<(Handle<sys::ibv_qp>, u32), Errno> {
+    let qp_type = match size.kind {
+        QpKind::Reliable => sys::IBV_QPT_RC,
+        QpKind::Unreliable => sys::IBV_QPT_UC,
+    };
+    let mut init = sys::ibv_qp_init_attr { send_cq: send.raw(), recv_cq: recv.raw(), qp_type, ..Default::default() };
+    init.cap = sys::ibv_qp_cap {
+        max_send_wr: size.send_depth,
+        max_recv_wr: size.recv_depth,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: size.inline_bytes,
+    };
+    // SAFETY: domain and completion queues live, as they do for as long as the queue pair that keeps them; they are of one
+    // device, which the caller has checked. What is granted is written to `init` during the call.
+    let raw = Handle::new(unsafe { domain.context().symbols().ibv_create_qp(domain.raw(), &raw mut init) })?;
+    Ok((raw, init.cap.max_inline_data))
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // SAFETY: nobody ends it twice, and nobody posts to it any more. Receives that are posted end with it.
+        unsafe { self.domain.context().symbols().ibv_destroy_qp(self.raw.raw()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inline_data_is_given_up_by_halves_down_to_none() {
+        let mut asked = vec![200];
+        while let Some(less) = lower(asked[asked.len() - 1]) {
+            asked.push(less);
+        }
+        assert_eq!(asked, [200, 100, 50, 25, 12, 6, 3, 1, 0]);
+    }
+}

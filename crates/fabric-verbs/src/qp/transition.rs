@@ -1,0 +1,218 @@
+//! RESET → INIT → RTR → RTS, and back.
+
+use std::path::Path;
+
+use stentor_fabric::{Access, QpKind};
+
+use super::QueuePair;
+use super::attributes::{Endpoint, Own, State, Tuning};
+use super::blame::{self, Known};
+use crate::context::PortNumber;
+use crate::{Errno, device, domain, sys};
+
+/// Why a queue pair is not in another state.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{device}: queue pair {qp_number} does not go from {from} to {to}{}{}; {remedy}", said(*errno), at(attribute.as_ref()))]
+pub struct TransitionError {
+    /// The device.
+    pub device: String,
+    /// The queue pair.
+    pub qp_number: u32,
+    /// Where it is.
+    pub from: State,
+    /// Where it should be.
+    pub to: State,
+    /// What the device says; none if it was not asked, because the attribute cannot be right.
+    pub errno: Option<Errno>,
+    /// The attribute that is to blame, by its name in rdma-core's headers, with its value; none if none is known to be.
+    pub attribute: Option<(&'static str, String)>,
+    /// What to do.
+    pub remedy: String,
+}
+
+fn said(errno: Option<Errno>) -> String {
+    errno.map_or(String::new(), |errno| format!(" ({errno})"))
+}
+
+fn at(attribute: Option<&(&'static str, String)>) -> String {
+    attribute.map_or(String::new(), |(name, value)| format!(", because of {name} = {value}"))
+}
+
+impl QueuePair {
+    /// RESET → INIT: the port, and what peers may do that have a region's key, too; `None` is nothing.
+    ///
+    /// # Errors
+    /// See [`TransitionError`].
+    pub fn init(&self, port: PortNumber, peers: Option<Access>) -> Result<(), TransitionError> {
+        let mut attr = sys::ibv_qp_attr { port_num: port.0, ..Default::default() };
+        // READs and atomics do not exist on unreliable connections, and some devices refuse a queue pair that allows them.
+        attr.qp_access_flags = match self.kind {
+            QpKind::Reliable => domain::flags(peers),
+            QpKind::Unreliable => domain::flags(peers) & sys::IBV_ACCESS_REMOTE_WRITE,
+        };
+        self.go(State::Init, port, attr, sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT | sys::IBV_QP_ACCESS_FLAGS)
+    }
+
+    /// INIT → RTR: the other end, and the way to it. What it sends is taken from now on.
+    ///
+    /// # Errors
+    /// See [`TransitionError`].
+    pub fn ready_to_receive(&self, own: Own, peer: &Endpoint, tuning: &Tuning) -> Result<(), TransitionError> {
+        let mut attr = sys::ibv_qp_attr {
+            path_mtu: u32::from(peer.mtu as u8),
+            dest_qp_num: peer.qp_number,
+            rq_psn: peer.psn & 0xff_ffff,
+            max_dest_rd_atomic: tuning.reads_answered,
+            min_rnr_timer: tuning.rnr_timer,
+            ..Default::default()
+        };
+        attr.ah_attr.port_num = own.port.0;
+        attr.ah_attr.dlid = peer.lid;
+        attr.ah_attr.sl = tuning.service_level;
+        attr.ah_attr.is_global = 1;
+        attr.ah_attr.grh.dgid = sys::ibv_gid { raw: peer.gid.octets() };
+        attr.ah_attr.grh.sgid_index = own.gid_index;
+        attr.ah_attr.grh.hop_limit = tuning.hop_limit;
+        attr.ah_attr.grh.traffic_class = tuning.traffic_class;
+        let mut mask = sys::IBV_QP_AV | sys::IBV_QP_PATH_MTU | sys::IBV_QP_DEST_QPN | sys::IBV_QP_RQ_PSN;
+        if self.kind == QpKind::Reliable {
+            mask |= sys::IBV_QP_MAX_DEST_RD_ATOMIC | sys::IBV_QP_MIN_RNR_TIMER;
+        }
+        self.go(State::Rtr, own.port, attr, mask)
+    }
+
+    /// RTR → RTS: the number of the first packet, 24 bits, and how long to be patient.
+    ///
+    /// # Errors
+    /// See [`TransitionError`].
+    pub fn ready_to_send(&self, own: Own, psn: u32, tuning: &Tuning) -> Result<(), TransitionError> {
+        let attr = sys::ibv_qp_attr {
+            sq_psn: psn & 0xff_ffff,
+            timeout: tuning.timeout,
+            retry_cnt: tuning.retries,
+            rnr_retry: tuning.rnr_retries,
+            max_rd_atomic: tuning.reads_asked,
+            ..Default::default()
+        };
+        let mut mask = sys::IBV_QP_SQ_PSN;
+        if self.kind == QpKind::Reliable {
+            mask |= sys::IBV_QP_TIMEOUT | sys::IBV_QP_RETRY_CNT | sys::IBV_QP_RNR_RETRY | sys::IBV_QP_MAX_QP_RD_ATOMIC;
+        }
+        self.go(State::Rts, own.port, attr, mask)
+    }
+
+    /// Any state → RESET: both queues are empty; what was posted completes never.
+    ///
+    /// # Errors
+    /// See [`TransitionError`].
+    pub fn reset(&self) -> Result<(), TransitionError> {
+        self.go(State::Reset, PortNumber(0), sys::ibv_qp_attr::default(), 0)
+    }
+
+    /// Any state → ERR: what was posted is flushed.
+    ///
+    /// # Errors
+    /// See [`TransitionError`].
+    pub fn fail(&self) -> Result<(), TransitionError> {
+        self.go(State::Error, PortNumber(0), sys::ibv_qp_attr::default(), 0)
+    }
+
+    /// Where it is, as the device says.
+    ///
+    /// # Errors
+    /// What the device says instead.
+    pub fn state(&self) -> Result<State, Errno> {
+        let (mut attr, mut init) = (sys::ibv_qp_attr::default(), sys::ibv_qp_init_attr::default());
+        let symbols = self.domain.context().symbols();
+        let mask = sys::IBV_QP_STATE.cast_signed();
+        // SAFETY: the queue pair lives; both structures are written during the call.
+        let returned = unsafe { symbols.ibv_query_qp(self.raw.raw(), &raw mut attr, mask, &raw mut init) };
+        Errno::check(returned)?;
+        State::from_raw(attr.qp_state).ok_or(Errno::INVALID)
+    }
+
+    fn go(
+        &self,
+        to: State,
+        port: PortNumber,
+        mut attr: sys::ibv_qp_attr,
+        mask: sys::ibv_qp_attr_mask,
+    ) -> Result<(), TransitionError> {
+        let context = self.domain.context();
+        let error = |from, errno, blame: Option<blame::Blame>| TransitionError {
+            device: context.name().to_owned(),
+            qp_number: self.number(),
+            from,
+            to,
+            errno,
+            remedy: match &blame {
+                Some(blame) => blame.remedy.clone(),
+                None => blame::remedy(errno.unwrap_or(Errno::INVALID)).to_owned(),
+            },
+            attribute: blame.map(|blame| (blame.attribute, blame.value)),
+        };
+        let from = self.state().map_err(|errno| error(State::Error, Some(errno), None))?;
+        let (port_attributes, limits) = (context.port(port).ok(), context.limits().ok());
+        let reliable = self.kind == QpKind::Reliable;
+        let known = Known { from, to, reliable, port: port_attributes.as_ref(), limits: limits.as_ref() };
+        if let Some(blame) = blame::before(&attr, &known) {
+            return Err(error(from, None, Some(blame)));
+        }
+        attr.qp_state = raw_state(to);
+        let mask = (mask | sys::IBV_QP_STATE).cast_signed();
+        // SAFETY: the queue pair lives; the attributes are read during the call, and what the mask names is set.
+        let returned = unsafe { context.symbols().ibv_modify_qp(self.raw.raw(), &raw mut attr, mask) };
+        Errno::check(returned).map_err(|errno| {
+            let gid = has_gid(context.name(), port, attr.ah_attr.grh.sgid_index);
+            error(from, Some(errno), blame::after(&attr, &known, errno, gid))
+        })
+    }
+}
+
+fn raw_state(state: State) -> sys::ibv_qp_state {
+    match state {
+        State::Reset => sys::IBV_QPS_RESET,
+        State::Init => sys::IBV_QPS_INIT,
+        State::Rtr => sys::IBV_QPS_RTR,
+        State::Rts => sys::IBV_QPS_RTS,
+        State::Drained => sys::IBV_QPS_SQD,
+        State::SendError => sys::IBV_QPS_SQE,
+        State::Error => sys::IBV_QPS_ERR,
+    }
+}
+
+/// Whether an entry of a port's table is set.
+fn has_gid(name: &str, port: PortNumber, index: u8) -> bool {
+    let devices = device::devices(Path::new(device::ROOT));
+    let port = devices.iter().filter(|device| device.name == name).flat_map(|d| &d.ports).find(|p| p.number == port.0);
+    port.is_some_and(|port| port.gids.iter().any(|gid| gid.index == u32::from(index)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_transition_the_attribute_and_the_remedy_in_one_line() {
+        let error = TransitionError {
+            device: "rxe0".into(),
+            qp_number: 17,
+            from: State::Init,
+            to: State::Rtr,
+            errno: Some(Errno::INVALID),
+            attribute: Some(("path_mtu", "4096".into())),
+            remedy: "ask for 1024".into(),
+        };
+        let text = "rxe0: queue pair 17 does not go from INIT to RTR (Invalid argument (os error 22)), because of path_mtu = 4096; \
+                    ask for 1024";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn states_go_to_verbs_and_back() {
+        for raw in 0..7 {
+            assert_eq!(raw_state(State::from_raw(raw).unwrap()), raw);
+        }
+        assert_eq!(State::from_raw(7), None);
+    }
+}

@@ -1,0 +1,257 @@
+//! Posting work: by the provider's functions, as the headers do.
+
+use std::ptr;
+
+use stentor_fabric::QpKind;
+
+use super::QueuePair;
+use crate::domain::Region;
+use crate::{Errno, sys};
+
+pub(super) type PostSend =
+    unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *mut *mut sys::ibv_send_wr) -> i32;
+pub(super) type PostRecv =
+    unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> i32;
+
+/// A place in memory of this side.
+#[derive(Clone, Copy, Debug)]
+pub struct Local<'a> {
+    /// The memory. Should it be given back before the operation has completed, the operation fails.
+    pub region: &'a Region,
+    /// Where in it, bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u32,
+}
+
+/// A place in memory of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Remote {
+    /// Where, as the peer numbers it.
+    pub address: u64,
+    /// The key of its region.
+    pub key: u32,
+}
+
+/// What is sent or written.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// Copied while it is posted.
+    Inline(&'a [u8]),
+    /// Read later.
+    Region(Local<'a>),
+}
+
+/// An operation.
+#[derive(Clone, Copy, Debug)]
+pub enum Work<'a> {
+    /// WRITE, or WRITE_WITH_IMM.
+    Write {
+        /// What.
+        data: Data<'a>,
+        /// Where to.
+        remote: Remote,
+        /// The immediate.
+        imm: Option<u32>,
+    },
+    /// SEND, or SEND_WITH_IMM.
+    Send {
+        /// What.
+        data: Data<'a>,
+        /// The immediate.
+        imm: Option<u32>,
+    },
+    /// READ.
+    Read {
+        /// Where to.
+        local: Local<'a>,
+        /// What.
+        remote: Remote,
+    },
+    /// Writes `new` if the peer's word is `expected`; what it was comes to `local`, 8 bytes.
+    CompareSwap {
+        /// Where the old value goes.
+        local: Local<'a>,
+        /// The word.
+        remote: Remote,
+        /// What it should be.
+        expected: u64,
+        /// What it becomes.
+        new: u64,
+    },
+    /// Adds to the peer's word; what it was comes to `local`, 8 bytes.
+    FetchAdd {
+        /// Where the old value goes.
+        local: Local<'a>,
+        /// The word.
+        remote: Remote,
+        /// What is added.
+        add: u64,
+    },
+}
+
+/// Why something was not posted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkError {
+    /// The provider refuses.
+    #[error("queue pair {qp_number} does not take it: {errno}; {}", if *errno == Errno::NO_MEMORY { "its queue is full: poll completions" } else { "bring it to RTS (to INIT for receives) first" })]
+    Refused {
+        /// The queue pair.
+        qp_number: u32,
+        /// What the provider says.
+        errno: Errno,
+    },
+    /// More than the device granted when the queue pair was made.
+    #[error("{bytes} bytes of inline data, where {granted} are granted: post them from a region")]
+    InlineTooLong {
+        /// What was asked for.
+        bytes: usize,
+        /// What there is.
+        granted: u32,
+    },
+    /// Outside of the region, or not 8 bytes for an atomic.
+    #[error("{bytes} bytes at {offset} do not fit: the region has {region}, and atomics take 8")]
+    OutOfBounds {
+        /// Where it begins.
+        offset: u64,
+        /// How long it is.
+        bytes: u32,
+        /// The region's size.
+        region: u64,
+    },
+    /// READs and atomics need a reliable connection.
+    #[error("an unreliable connection has neither READs nor atomics: make a reliable one")]
+    Unreliable,
+}
+
+/// The local half of a request.
+enum Half {
+    Inline(*const u8, usize),
+    Sge(sys::ibv_sge),
+}
+
+impl Half {
+    fn of(data: Data<'_>) -> Result<Half, WorkError> {
+        match data {
+            Data::Inline(bytes) => Ok(Half::Inline(bytes.as_ptr(), bytes.len())),
+            Data::Region(local) => sge(local).map(Half::Sge),
+        }
+    }
+}
+
+fn sge(local: Local<'_>) -> Result<sys::ibv_sge, WorkError> {
+    let Local { region, offset, bytes } = local;
+    if !region.contains(offset, bytes) {
+        return Err(WorkError::OutOfBounds { offset, bytes, region: region.bytes() });
+    }
+    Ok(sys::ibv_sge { addr: region.address() + offset, length: bytes, lkey: region.local_key() })
+}
+
+fn word(local: Local<'_>) -> Result<sys::ibv_sge, WorkError> {
+    if local.bytes != 8 {
+        return Err(WorkError::OutOfBounds { offset: local.offset, bytes: local.bytes, region: local.region.bytes() });
+    }
+    sge(local)
+}
+
+fn rdma(remote: Remote) -> sys::ibv_send_wr__bindgen_ty_2 {
+    sys::ibv_send_wr__bindgen_ty_2 {
+        rdma: sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr: remote.address, rkey: remote.key },
+    }
+}
+
+fn atomic(remote: Remote, compare_add: u64, swap: u64) -> sys::ibv_send_wr__bindgen_ty_2 {
+    let Remote { address: remote_addr, key: rkey } = remote;
+    sys::ibv_send_wr__bindgen_ty_2 {
+        atomic: sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr, compare_add, swap, rkey },
+    }
+}
+
+/// A request, and what it says of this side.
+fn encode(work: &Work<'_>) -> Result<(sys::ibv_send_wr, Half), WorkError> {
+    let mut wr = sys::ibv_send_wr::default();
+    let half = match *work {
+        Work::Write { data, remote, imm } => {
+            wr.opcode = imm.map_or(sys::IBV_WR_RDMA_WRITE, |_| sys::IBV_WR_RDMA_WRITE_WITH_IMM);
+            wr.__bindgen_anon_1.imm_data = imm.unwrap_or(0).to_be();
+            wr.wr = rdma(remote);
+            Half::of(data)?
+        }
+        Work::Send { data, imm } => {
+            wr.opcode = imm.map_or(sys::IBV_WR_SEND, |_| sys::IBV_WR_SEND_WITH_IMM);
+            wr.__bindgen_anon_1.imm_data = imm.unwrap_or(0).to_be();
+            Half::of(data)?
+        }
+        Work::Read { local, remote } => {
+            wr.opcode = sys::IBV_WR_RDMA_READ;
+            wr.wr = rdma(remote);
+            Half::Sge(sge(local)?)
+        }
+        Work::CompareSwap { local, remote, expected, new } => {
+            wr.opcode = sys::IBV_WR_ATOMIC_CMP_AND_SWP;
+            wr.wr = atomic(remote, expected, new);
+            Half::Sge(word(local)?)
+        }
+        Work::FetchAdd { local, remote, add } => {
+            wr.opcode = sys::IBV_WR_ATOMIC_FETCH_AND_ADD;
+            wr.wr = atomic(remote, add, 0);
+            Half::Sge(word(local)?)
+        }
+    };
+    Ok((wr, half))
+}
+
+impl QueuePair {
+    /// Posts an operation, which the device begins at once.
+    ///
+    /// # Errors
+    /// See [`WorkError`]; nothing was done then.
+    pub fn post(&self, id: u64, work: &Work<'_>, signalled: bool) -> Result<(), WorkError> {
+        let reads = matches!(work, Work::Read { .. } | Work::CompareSwap { .. } | Work::FetchAdd { .. });
+        if reads && self.kind == QpKind::Unreliable {
+            return Err(WorkError::Unreliable);
+        }
+        let (mut wr, half) = encode(work)?;
+        wr.wr_id = id;
+        wr.send_flags = if signalled { sys::IBV_SEND_SIGNALED } else { 0 };
+        let mut sge = match half {
+            Half::Sge(sge) => sge,
+            Half::Inline(_, bytes) if bytes > self.inline_bytes as usize => {
+                return Err(WorkError::InlineTooLong { bytes, granted: self.inline_bytes });
+            }
+            Half::Inline(at, bytes) => {
+                wr.send_flags |= sys::IBV_SEND_INLINE;
+                sys::ibv_sge { addr: at.expose_provenance() as u64, length: bytes as u32, lkey: 0 }
+            }
+        };
+        wr.sg_list = &raw mut sge;
+        wr.num_sge = i32::from(sge.length > 0);
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair lives, and the request with its list until the call returns; the provider copies both, and
+        // inline data too, which `work` borrows. Other memory is reached by a key: the device itself refuses what is not
+        // registered, and `Region` stays allocated until it is not.
+        let returned = unsafe { (self.post_send)(self.raw.raw(), &raw mut wr, &raw mut bad) };
+        self.posted(returned)
+    }
+
+    /// Posts a receive; without memory for what comes with WRITE_WITH_IMM, or for empty messages.
+    ///
+    /// # Errors
+    /// See [`WorkError`]; nothing was done then.
+    pub fn post_recv(&self, id: u64, local: Option<Local<'_>>) -> Result<(), WorkError> {
+        let mut sge = local.map(sge).transpose()?;
+        let mut wr = sys::ibv_recv_wr { wr_id: id, ..Default::default() };
+        if let Some(sge) = &mut sge {
+            (wr.sg_list, wr.num_sge) = (&raw mut *sge, 1);
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: as in `post`.
+        let returned = unsafe { (self.post_recv)(self.raw.raw(), &raw mut wr, &raw mut bad) };
+        self.posted(returned)
+    }
+
+    fn posted(&self, returned: i32) -> Result<(), WorkError> {
+        Errno::check(returned).map_err(|errno| WorkError::Refused { qp_number: self.number(), errno })
+    }
+}
