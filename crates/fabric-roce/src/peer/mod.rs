@@ -183,10 +183,13 @@ impl Peer {
     /// # Errors
     /// See [`PeerError`].
     pub fn connect(&mut self, other: &Destination) -> Result<(), PeerError> {
-        let envelope = self.pump.port().envelope(other.address);
+        let (own, their) = (self.config.address, other.address);
+        let families =
+            |_| PeerError::Other(format!("{their} is there and {own} here: both have to be IPv4, or both IPv6"));
+        let envelope = self.pump.port().envelope(their).map_err(families)?;
         self.pump.port_mut().run_to(other.address, self.config.runs);
         let path = Path {
-            envelope: envelope.map_err(|error| PeerError::Other(format!("{}: {error}", other.address)))?,
+            envelope,
             dest_qp: other.number,
             expected_psn: Psn::new(other.psn),
             mtu: self.config.mtu,
@@ -221,11 +224,11 @@ impl Peer {
                     return Ok(completion);
                 }
                 let (id, status) = (completion.id, completion.status);
-                return Err(PeerError::Failed { id, status, counters: self.counters() });
+                return Err(PeerError::Failed { id, status, counters: self.story() });
             }
             if !self.drive()? {
                 if since.elapsed() > patience {
-                    return Err(PeerError::Silence { seconds: patience.as_secs(), counters: self.counters() });
+                    return Err(PeerError::Silence { seconds: patience.as_secs(), counters: self.story() });
                 }
                 // The other side may need this processor.
                 std::thread::yield_now();
@@ -244,6 +247,13 @@ impl Peer {
             std::thread::sleep(Duration::from_micros(200));
         }
         Ok(())
+    }
+
+    /// The counters, and what the kernel had against packets.
+    fn story(&mut self) -> String {
+        let notes: String =
+            std::iter::from_fn(|| self.pump.port_mut().next_note()).map(|note| format!("; {note}")).collect();
+        self.counters() + &notes
     }
 
     /// All counters that are not 0, in words: the endpoint's, and what the kernel did.
