@@ -3,7 +3,7 @@
 mod common;
 
 use common::{MS, Setup, Side, inline_send, inline_write, pair, settle};
-use stentor_fabric::{Access, Opcode, QpConfig, QpId, QpKind, Status};
+use stentor_fabric::{Access, Opcode, QpConfig, QpId, QpKind, RegionId, Span, Status};
 use stentor_fabric_roce::endpoint::{
     Data, Endpoint, PostError, ProtectionDomain, Request, State, TransitionError, Work,
 };
@@ -337,6 +337,21 @@ fn what_may_not_be_posted() {
     }
     let one = Work::signalled(1, inline_write(&[1; 8], remote));
     assert_eq!(a.endpoint.post_send(a.qp, &one), Err(PostError::SendQueueFull { qp: a.qp, depth: 128 }));
+}
+
+/// As with real NICs, where the key of an empty element is not looked at.
+#[test]
+fn an_empty_message_needs_no_region() {
+    let (mut a, mut b) = pair(&Setup::default());
+    let nowhere = Span { region: RegionId(99), offset: 8, bytes: 0 };
+    let remote = b.remote(0);
+    b.endpoint.post_receive(b.qp, nowhere, 7).unwrap();
+    a.post(1, Request::Write { data: Data::Local(nowhere), remote, imm: None });
+    a.post(2, Request::Send { data: Data::Local(nowhere), imm: Some(5) });
+    a.post(3, Request::Read { local: nowhere, remote });
+    settle(0, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [1, 2, 3].map(|id| (id, Status::Success)));
+    assert_eq!((b.completions()[0].imm, a.endpoint.counters().probes), (Some(5), 0));
 }
 
 #[test]

@@ -136,10 +136,12 @@ impl Requester {
             hearing.counters.wrong_responses += 1;
             return Ok(());
         }
-        if !data.is_empty() && !hearing.memory.contains(span) {
-            return Err(Status::LocalProtection);
+        if !data.is_empty() {
+            if !hearing.memory.contains(span) {
+                return Err(Status::LocalProtection);
+            }
+            hearing.memory.store(span.region, span.offset + u64::from(offset), data);
         }
-        hearing.memory.store(span.region, span.offset + u64::from(offset), data);
         wqe.answered += 1;
         let (answered, packets) = (wqe.answered, wqe.packets);
         if answered == packets || answered.is_multiple_of(READ_PIECE) {
