@@ -133,6 +133,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn hello(process: u16) -> Hello {
         Hello {
@@ -181,5 +182,22 @@ mod tests {
         assert!(!make(false).open(b"y", &first), "changed");
         assert!(!make(true).open(b"x", &first), "sent back");
         assert!(!make(false).open(b"x", &first[..4]), "cut short");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_hello_or_garbage(
+            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
+            length in 0..MAX_HELLO,
+        ) {
+            let mut bytes = hello(1).encode();
+            bytes.resize(length, b'c');
+            for (at, byte) in changes.iter().filter(|_| length > 0) {
+                bytes[at.index(length)] = *byte;
+            }
+            if let Ok(hello) = Hello::decode(&bytes) {
+                prop_assert_eq!(hello.encode(), bytes);
+            }
+        }
     }
 }

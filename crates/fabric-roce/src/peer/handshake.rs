@@ -40,7 +40,9 @@ impl Destination {
     fn decode(bytes: &[u8; BYTES]) -> Option<Destination> {
         let text = std::str::from_utf8(bytes).ok()?.trim_end_matches('\0');
         let mut fields = text.split(':');
-        let mut field = |digits: usize| fields.next().filter(|field| field.len() == digits);
+        // Numbers may begin with a plus sign elsewhere.
+        let is_number = |field: &&str, digits| field.len() == digits && field.bytes().all(|b| b.is_ascii_hexdigit());
+        let mut field = |digits: usize| fields.next().filter(|field| is_number(field, digits));
         let lid = u16::from_str_radix(field(4)?, 16).ok()?;
         let number = u32::from_str_radix(field(6)?, 16).ok()?;
         let psn = u32::from_str_radix(field(6)?, 16).ok()?;
@@ -138,6 +140,7 @@ impl Meeting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn lines_are_those_of_the_stock_example() {
@@ -149,5 +152,22 @@ mod tests {
         wrong[4] = b'-';
         assert_eq!(Destination::decode(&wrong), None);
         assert_eq!(Destination::decode(&[0xff; BYTES]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_line_or_nothing(
+            changes in proptest::collection::vec((0..BYTES, prop_oneof![any::<u8>(), Just(b':'), Just(b'+')]), 0..4),
+        ) {
+            let own = Destination { lid: 0, number: 0x11, psn: 0xabcdef, address: [10, 9, 0, 1].into() };
+            let mut bytes = own.encode();
+            for (at, byte) in changes {
+                bytes[at] = byte;
+            }
+            if let Some(told) = Destination::decode(&bytes) {
+                // Nothing but digits, of either case, as many as there are.
+                prop_assert_eq!(&bytes.to_ascii_lowercase()[..BYTES - 1], &told.encode()[..BYTES - 1]);
+            }
+        }
     }
 }
