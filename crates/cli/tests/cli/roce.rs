@@ -332,6 +332,34 @@ fn a_broadcast_by_hand_delivers_everywhere_and_its_histories_hold() {
 }
 
 #[test]
+fn a_process_of_the_broadcast_that_is_started_again_is_not_let_in() {
+    let mut nodes = Nodes::sized(11, "key = \"file:cluster.key\"", 4);
+    let path = nodes.scratch.path("cluster.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text + "[neb]\nmode = \"quorum\"\nfault_model = \"lying-sender\"\nfaults = 1\n").unwrap();
+    let start = |nodes: &mut Nodes, name: &str, life: &str| {
+        let mut command = stentor();
+        command.args(["neb", "run", "--id", name, "--config", &nodes.config()]);
+        nodes.spawn(life, command);
+    };
+    let names = ["g1.1", "g1.2", "g1.3", "g1.4"];
+    names.iter().for_each(|name| start(&mut nodes, name, name));
+    let line = |nodes: &mut Nodes, of: usize, text: &str| {
+        writeln!(nodes.children[of].stdin.as_mut().unwrap(), "{text}").unwrap();
+        nodes.until("g1.2.out", |out| out.contains(text));
+    };
+    line(&mut nodes, 0, "before");
+    line(&mut nodes, 3, "of the one that dies");
+    nodes.children[3].kill().unwrap();
+    nodes.children[3].wait().unwrap();
+    start(&mut nodes, "g1.4", "again");
+    // It has forgotten the registers that others count on.
+    let parts = ["refused a connection", "g1.4", "was started again", "stop all processes and start them anew"];
+    nodes.until("again.err", |err| err.lines().any(|line| parts.iter().all(|part| line.contains(part))));
+    line(&mut nodes, 0, "after");
+}
+
+#[test]
 fn who_has_no_key_or_another_one_gets_nothing() {
     let config = |nodes: &Nodes| ["node", "--id", "g1.1", "--config", &nodes.config()].map(str::to_owned);
     let unnamed = Nodes::new(2, "");
