@@ -49,6 +49,8 @@ pub(crate) struct End {
     pub(crate) failed: Option<ChannelError>,
     pub(crate) closed: bool,
     closing: bool,
+    /// It wants to close without reading what comes.
+    closes: bool,
     /// The most messages that waited for a receive; greetings do not count.
     pub(crate) most_unexpected: usize,
 }
@@ -66,6 +68,8 @@ pub(crate) enum Action {
     Break(usize, usize),
     /// The application gives up.
     Abort(usize),
+    /// The application writes and reads no more; it closes when what it is handing over is sent.
+    Close(usize),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -105,6 +109,7 @@ impl Pair {
             failed: None,
             closed: false,
             closing: false,
+            closes: false,
             most_unexpected: 0,
         };
         let lengths = messages.map(<[u64]>::to_vec);
@@ -180,8 +185,12 @@ impl Pair {
     /// Everything is written: close.
     fn finish(&mut self, which: usize) -> bool {
         let end = &mut self.ends[which];
-        let done = end.to_write.is_empty() && end.connection.left().is_none() && !end.closing;
-        if done && end.connection.finish().is_ok() {
+        let done = end.to_write.is_empty() && end.connection.left().is_none();
+        if done && std::mem::take(&mut end.closes) {
+            end.closing = end.connection.close().is_ok();
+            return true;
+        }
+        if done && !end.closing && end.connection.finish().is_ok() {
             end.closing = true;
             return true;
         }
@@ -276,7 +285,7 @@ impl Pair {
                 let (op, outcome) = &self.ends[which].completed[place];
                 matches!(op.kind, Kind::Control | Kind::Greeting) || *outcome == Outcome::GivenBack
             }
-            Action::Read(_) | Action::Break(..) | Action::Abort(_) => false,
+            Action::Read(_) | Action::Break(..) | Action::Abort(_) | Action::Close(_) => false,
         }
     }
 
@@ -302,6 +311,12 @@ impl Pair {
             Action::Break(which, place) => self.break_at(which, place),
             Action::Abort(which) => {
                 self.ends[which].connection.abort();
+                self.drive(which);
+            }
+            Action::Close(which) => {
+                let end = &mut self.ends[which];
+                end.to_write.clear();
+                end.closes = true;
                 self.drive(which);
             }
         }

@@ -106,4 +106,29 @@ proptest! {
         prop_assert!(over || other.closed, "the peer is not told");
         prop_assert_eq!(other.connection.lent(), 0);
     }
+
+    /// What comes is dropped, and its sender is not held up by that.
+    #[test]
+    fn who_closes_reads_no_more_and_both_ends_close(
+        config in config(), there in messages(), back in messages(), choices in choices(),
+        when in 0_usize..200, which in 0_usize..2,
+    ) {
+        let mut pair = Pair::new(&config, [&there, &back], false);
+        for step in 0..when {
+            let actions = pair.actions();
+            if actions.is_empty() {
+                break;
+            }
+            let choice = choices.get(step).copied().unwrap_or(step as u16);
+            pair.act(actions[usize::from(choice) % actions.len()]);
+        }
+        let lengths = [there.len() as u64, back.len() as u64];
+        pair.act(Action::Close(which));
+        run(&mut pair, &choices);
+        prop_assert_eq!(&pair.wrong, &None);
+        for end in &pair.ends {
+            prop_assert!(end.closed && end.failed.is_none() && end.connection.lent() == 0);
+        }
+        prop_assert_eq!(pair.ends[1 - which].written, lengths[1 - which], "the other end was held up");
+    }
 }
