@@ -51,6 +51,7 @@ pub(crate) struct End {
     closing: bool,
     /// It wants to close without reading what comes.
     closes: bool,
+    reads_no_more: bool,
     /// The most messages that waited for a receive; greetings do not count.
     pub(crate) most_unexpected: usize,
 }
@@ -110,6 +111,7 @@ impl Pair {
             closed: false,
             closing: false,
             closes: false,
+            reads_no_more: false,
             most_unexpected: 0,
         };
         let lengths = messages.map(<[u64]>::to_vec);
@@ -259,7 +261,7 @@ impl Pair {
             let told = |place: &usize| completed[*place].1 != Outcome::GivenBack || back == Some(*place);
             actions.extend((0..completed.len()).filter(told).map(|place| Action::Tell(which, place)));
             let mut end = self.ends[which].connection.clone();
-            if !self.eager_readers && end.piece().is_some() {
+            if !self.eager_readers && !self.ends[which].reads_no_more && end.piece().is_some() {
                 actions.push(Action::Read(which));
             }
         }
@@ -317,6 +319,7 @@ impl Pair {
                 let end = &mut self.ends[which];
                 end.to_write.clear();
                 end.closes = true;
+                end.reads_no_more = true;
                 self.drive(which);
             }
         }
