@@ -129,7 +129,7 @@ fn tests_plants(context: &Context) -> Result<Outcome> {
 
 /// Optimised, or it would take an hour.
 fn model(context: &Context) -> Result<Outcome> {
-    for (package, test) in [("stentor-multicast", "model"), ("stentor-channel", "pure")] {
+    for (package, test) in [("stentor-multicast", "model"), ("stentor-neb", "model"), ("stentor-channel", "pure")] {
         let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
         run(command.args(["--", "that_take_minutes", "--nocapture"]).env("STENTOR_MODEL", "minutes"))?;
     }
