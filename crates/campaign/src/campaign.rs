@@ -12,6 +12,7 @@ use crate::channel;
 use crate::neb;
 use crate::nemesis::{NemesisCounts, Profile};
 use crate::run::run_seed;
+use crate::switch;
 
 /// Seeds to run.
 #[derive(Clone, Debug)]
@@ -114,6 +115,12 @@ impl CampaignReport {
     pub fn unseen_channel_claims(&self) -> Vec<&'static str> {
         let counted = [self.faults.named(), self.more.clone()].concat();
         crate::scenario::unseen(channel::Scenario::claims(), self.seeds, &counted)
+    }
+
+    /// The same for a campaign of the switch.
+    #[must_use]
+    pub fn unseen_switch_claims(&self) -> Vec<&'static str> {
+        crate::scenario::unseen(switch::Scenario::claims(), self.seeds, &self.more)
     }
 
     fn add(&mut self, seed: u64, run: &Ran, until: Option<&str>) -> bool {
@@ -258,6 +265,44 @@ impl ChannelCampaign {
                 steps: run.steps,
                 writes: run.posts,
                 faults: run.faults,
+                nemesis: NemesisCounts::default(),
+                recovery_steps: 0,
+            })
+        };
+        Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
+    }
+}
+
+/// Seeds of the switch to run.
+#[derive(Clone, Debug)]
+pub struct SwitchCampaign {
+    /// The seeds.
+    pub seeds: Range<u64>,
+    /// A planted bug.
+    pub plant: stentor_switch::Plant,
+    /// As [`Campaign::until`].
+    pub until: Option<&'static str>,
+    /// Threads; 0: one per core.
+    pub threads: usize,
+}
+
+impl SwitchCampaign {
+    /// As [`Campaign::run`].
+    ///
+    /// # Errors
+    /// [`CreateError`](stentor_switch::CreateError), if a scenario was impossible.
+    pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_switch::CreateError> {
+        let one = |seed| {
+            let run = switch::run_seed(seed, self.plant)?;
+            Ok(Ran {
+                properties: run.violated().collect(),
+                more: run.counts,
+                counter_example: run.report.counter_example,
+                messages: run.posted,
+                deliveries: run.executed,
+                steps: run.steps,
+                writes: run.passes,
+                faults: FaultCounts::default(),
                 nemesis: NemesisCounts::default(),
                 recovery_steps: 0,
             })

@@ -2,7 +2,8 @@
 //!
 //! One `u64` seed decides everything: the cluster ([`Scenario`]), the messages, every delay and every fault.
 //! [`run_seed`] runs one; [`Campaign`] runs many on all cores and keeps the lowest seed that failed. The same for the
-//! broadcast, [`neb::run_seed`], [`NebCampaign`], and for channels, [`channel::run_seed`], [`ChannelCampaign`].
+//! broadcast, [`neb::run_seed`], [`NebCampaign`], for channels, [`channel::run_seed`],
+//! [`ChannelCampaign`], and for the switch, [`switch::run_seed`], [`SwitchCampaign`].
 #![forbid(unsafe_code)]
 
 mod actor;
@@ -18,8 +19,9 @@ mod progress;
 mod report;
 mod run;
 mod scenario;
+pub mod switch;
 
-pub use campaign::{Campaign, CampaignReport, ChannelCampaign, NebCampaign, Violation};
+pub use campaign::{Campaign, CampaignReport, ChannelCampaign, NebCampaign, SwitchCampaign, Violation};
 pub use counts::{RoleCounts, count_writes};
 pub use nemesis::{Fault, Nemesis, NemesisCounts, Planned, Profile, Target, Told};
 pub use ordeal::RECOVERY_STEPS;

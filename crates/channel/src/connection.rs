@@ -1,8 +1,9 @@
 //! One connection: both directions, credits, and its end. Pure.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use stentor_fabric::{PostError, ProcessId, Status};
+use stentor_fabric::{PostError, ProcessId, QpState, Status};
 
 use crate::command::{Notice, Op, Outcome, Recv, Send, Way, What};
 use crate::config::CONTROLS;
@@ -435,6 +436,18 @@ impl Connection {
         self.advance();
     }
 
+    /// The same because the owner has waited for so long, by its own clock: for a peer that never comes, for credits that it
+    /// does not give, or for messages that it does not send.
+    pub fn time_out(&mut self, waited: Duration) {
+        let operation = match (self.is_known, self.left()) {
+            (false, _) => Operation::Open,
+            (true, Some(_)) => Operation::Write(self.outbound.last()),
+            (true, None) => Operation::Read(self.inbound.number()),
+        };
+        self.fail(operation, Cause::TimedOut(waited));
+        self.advance();
+    }
+
     /// Whether the fabric has this receive.
     #[must_use]
     pub fn has_posted(&self, op: Op) -> bool {
@@ -460,7 +473,14 @@ impl Connection {
     pub fn refused(&mut self, op: Op, error: PostError) {
         let operation = self.operation(op);
         self.completed(op, &Outcome::GivenBack);
-        self.fail(operation, Cause::Refused(PostErrorKind(error)));
+        self.fail(
+            operation,
+            match error {
+                // It broke a moment ago, and the endpoint has not heard of it yet.
+                PostError::NotReady { state: QpState::Error, .. } => Cause::Broken,
+                error => Cause::Refused(PostErrorKind(error)),
+            },
+        );
         self.advance();
     }
 

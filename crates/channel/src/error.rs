@@ -1,5 +1,7 @@
 //! What goes wrong with a connection: which operation, with whom, why (C5).
 
+use std::time::Duration;
+
 use stentor_fabric::{PostError, ProcessId, Status};
 use thiserror::Error;
 
@@ -101,6 +103,9 @@ pub enum Cause {
     /// This end gave it up.
     #[error("this end gave the connection up")]
     Aborted,
+    /// This end gave it up because it had waited for so long.
+    #[error("nothing was heard for {0:?}")]
+    TimedOut(Duration),
 }
 
 /// Why the fabric did not take an operation.

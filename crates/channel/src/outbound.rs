@@ -87,6 +87,11 @@ impl Outbound {
         Ok(self.accepted - 1)
     }
 
+    /// The number of the message that was begun last.
+    pub(crate) fn last(&self) -> u64 {
+        self.accepted.saturating_sub(1)
+    }
+
     /// Bytes of the message that is being handed over that were not sent yet; `None` if there is none.
     pub(crate) fn left(&self) -> Option<u64> {
         self.current.as_ref().map(|current| current.bytes - current.offset)
@@ -157,7 +162,7 @@ impl Outbound {
         let which = kind.index();
         let number = self.flights[which].number_at(u64::from(place));
         let whose = self.unfinished.iter().find(|message| (message.from[which]..message.to[which]).contains(&number));
-        whose.map_or(self.accepted.saturating_sub(1), |message| message.number)
+        whose.map_or(self.last(), |message| message.number)
     }
 
     /// The next message that is written wholly, in the order of messages.

@@ -1,48 +1,6 @@
 //! Planted bugs of the channel: its hazards, one by one. Compiled in only with the feature `plants`.
 
-macro_rules! plants {
-    ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
-        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
-        /// [`Plant::None`], and every question about it is answered at compile time.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-        pub enum Plant {
-            /// No bug.
-            #[default]
-            None,
-            $($(#[$doc])* #[cfg(feature = "plants")] $name,)*
-        }
-
-        #[cfg(feature = "plants")]
-        impl Plant {
-            /// Every planted bug.
-            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
-
-            /// Its name on the command line.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    Plant::None => "none",
-                    $(Plant::$name => $text,)*
-                }
-            }
-
-            /// The property that it is known to break; `latency` where it only takes longer.
-            #[must_use]
-            pub fn breaks(self) -> &'static str {
-                match self {
-                    Plant::None => "nothing",
-                    $(Plant::$name => $breaks,)*
-                }
-            }
-
-            /// The plant of that name.
-            #[must_use]
-            pub fn named(name: &str) -> Option<Plant> {
-                Plant::ALL.iter().copied().find(|plant| plant.name() == name)
-            }
-        }
-    };
-}
+use stentor_fabric::plants;
 
 plants! {
     /// The connection is not part of the tag.
@@ -69,6 +27,10 @@ plants! {
     ErrorDropped, "error-dropped", "C5";
     /// Posts are not bounded by the depth of the completion queue.
     QueueOverrun, "queue-overrun", "C1";
+    /// Control messages are not signalled, and take no place among those that may be outstanding.
+    SilentUncounted, "silent-uncounted", "C1";
+    /// What is short is inline, whatever the fabric takes.
+    InlineAnyway, "inline-anyway", "C1";
     /// The receive for the next length is posted when the message before is read.
     OneAhead, "one-ahead", "latency";
     /// Every message is two, however short.
@@ -76,13 +38,6 @@ plants! {
 }
 
 impl Plant {
-    /// Whether this is `other`; false at compile time without the feature.
-    #[inline]
-    #[cfg(feature = "plants")]
-    pub(crate) fn is(self, other: Plant) -> bool {
-        self == other
-    }
-
     /// Whether what the fabric says about errors is not passed on.
     pub(crate) fn hides_errors(self) -> bool {
         #[cfg(feature = "plants")]
@@ -91,11 +46,12 @@ impl Plant {
         false
     }
 
-    /// Whether campaigns are expected to find it. What only takes longer is for the tests that count.
+    /// Whether campaigns are expected to find it. What only takes longer is for the tests that count, and what takes EFA's
+    /// restrictions to show is for those that have them.
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn is_for_campaigns(self) -> bool {
-        self.breaks() != "latency"
+        self.breaks() != "latency" && !matches!(self, Plant::SilentUncounted | Plant::InlineAnyway)
     }
 }
 
@@ -103,7 +59,7 @@ impl Plant {
 macro_rules! planted {
     ($plant:expr, $name:ident) => {{
         #[cfg(feature = "plants")]
-        let on = $plant.is($crate::Plant::$name);
+        let on = $plant == $crate::Plant::$name;
         #[cfg(not(feature = "plants"))]
         let on = {
             let _: $crate::Plant = $plant;

@@ -109,13 +109,31 @@ impl<F: Fabric> Hub<F> {
     /// # Errors
     /// See [`WaitError`]; the future is dropped then.
     pub fn block_on<T>(&self, mode: WaitMode, future: impl Future<Output = T>) -> Result<T, WaitError> {
+        let value = self.block_on_until(mode, future, || false)?;
+        Ok(value.expect("it is not given up"))
+    }
+
+    /// The same until `is_over` says that it takes too long: `None`, and the future is dropped. What its connection does not
+    /// come out of by itself, [`Channel::time_out`] ends.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn block_on_until<T>(
+        &self,
+        mode: WaitMode,
+        future: impl Future<Output = T>,
+        mut is_over: impl FnMut() -> bool,
+    ) -> Result<Option<T>, WaitError> {
         let mut future = pin!(future);
         let mut backoff = Backoff::new(mode);
         let mut context = Context::from_waker(Waker::noop());
         loop {
             let worked = self.turn();
             if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-                return Ok(value);
+                return Ok(Some(value));
+            }
+            if is_over() {
+                return Ok(None);
             }
             backoff.pause(self.state.borrow_mut().endpoint.fabric_mut(), worked, LONGEST_SLEEP)?;
         }
@@ -217,6 +235,12 @@ impl<F: Fabric> Channel<F> {
     /// See [`CallError`].
     pub fn finish(&mut self) -> Result<(), CallError> {
         Ok(self.state.borrow_mut().endpoint.finish(self.handle)?)
+    }
+
+    /// Gives the connection up because this end has waited for so long, by the caller's clock. Whatever is asked of it from
+    /// here on says so, with the peer's name.
+    pub fn time_out(&mut self, waited: Duration) {
+        self.state.borrow_mut().endpoint.time_out(self.handle, waited);
     }
 
     /// [`poll_write`](Channel::poll_write) as a future.

@@ -58,8 +58,22 @@ pub struct Cluster {
     faulty: Vec<String>,
     window: Option<u64>,
     memory_limit: Option<u64>,
-    global_clock: bool,
+    clock: Option<Clock>,
 }
+
+/// Where the times of a history come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// One clock for all processes.
+    Global,
+    /// That of a host, which has this name: times of files that name the same one can be compared.
+    Host(String),
+    /// Those of several hosts: only times of one process can be compared.
+    Hosts,
+}
+
+/// The longest name of a clock, bytes.
+pub(crate) const MAX_CLOCK_NAME: usize = 128;
 
 /// Collects a [`Cluster`].
 #[derive(Clone, Debug, Default)]
@@ -69,7 +83,7 @@ pub struct ClusterBuilder {
     faulty: Vec<String>,
     window: Option<u64>,
     memory_limit: Option<u64>,
-    global_clock: bool,
+    clock: Option<Clock>,
 }
 
 impl ClusterBuilder {
@@ -116,7 +130,15 @@ impl ClusterBuilder {
     /// Times of all processes come from one clock; then real-time order is checked.
     #[must_use]
     pub fn global_clock(mut self) -> ClusterBuilder {
-        self.global_clock = true;
+        self.clock = Some(Clock::Global);
+        self
+    }
+
+    /// Times come from a clock of this name. Where all files of a run name the same one, it is as good as
+    /// [`global_clock`](ClusterBuilder::global_clock).
+    #[must_use]
+    pub fn host_clock(mut self, name: impl Into<String>) -> ClusterBuilder {
+        self.clock = Some(Clock::Host(name.into()));
         self
     }
 
@@ -131,12 +153,8 @@ impl ClusterBuilder {
         if self.groups.len() > MAX_GROUPS {
             return Err(ClusterError::TooManyGroups(self.groups.len()));
         }
-        let mut cluster = Cluster {
-            window: self.window,
-            memory_limit: self.memory_limit,
-            global_clock: self.global_clock,
-            ..Cluster::default()
-        };
+        let mut cluster =
+            Cluster { window: self.window, memory_limit: self.memory_limit, clock: self.clock, ..Cluster::default() };
         for (id, members) in self.groups {
             cluster.add_group(id, members)?;
         }
@@ -330,7 +348,20 @@ impl Cluster {
     /// Whether all processes' times come from one clock.
     #[must_use]
     pub fn has_global_clock(&self) -> bool {
-        self.global_clock
+        matches!(self.clock, Some(Clock::Global | Clock::Host(_)))
+    }
+
+    /// Where times come from; `None` if nobody says.
+    #[must_use]
+    pub fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
+    }
+
+    /// Takes in what another file of the same run says of its clock.
+    pub(crate) fn meet_clock(&mut self, other: Option<&Clock>) {
+        if self.clock.as_ref() != other {
+            self.clock = Some(Clock::Hosts);
+        }
     }
 
     /// The first field of the cluster line in which two clusters differ.
@@ -348,10 +379,16 @@ impl Cluster {
             ("faulty", self.faulty == other.faulty),
             ("window", self.window == other.window),
             ("memory_limit", self.memory_limit == other.memory_limit),
-            ("clock", self.global_clock == other.global_clock),
+            ("clock", clocks_agree(self.clock.as_ref(), other.clock.as_ref())),
         ];
         fields.into_iter().find(|(_, same)| !same).map(|(name, _)| name)
     }
+}
+
+/// Whether files of one run may say so: hosts may have clocks of their own.
+fn clocks_agree(one: Option<&Clock>, other: Option<&Clock>) -> bool {
+    let of_hosts = |clock: Option<&Clock>| matches!(clock, Some(Clock::Host(_) | Clock::Hosts));
+    one == other || of_hosts(one) && of_hosts(other)
 }
 
 #[cfg(test)]
@@ -389,6 +426,8 @@ mod tests {
         let cluster = base.clone().build().unwrap();
         assert_eq!(cluster.difference(&cluster), None);
         assert_eq!(cluster.difference(&base.clone().global_clock().build().unwrap()), Some("clock"));
+        let hosts = ["one", "two"].map(|host| base.clone().host_clock(host).build().unwrap());
+        assert_eq!((hosts[0].difference(&hosts[1]), cluster.difference(&hosts[0])), (None, Some("clock")));
         assert_eq!(cluster.difference(&base.clone().clients(["c"]).build().unwrap()), Some("clients"));
         assert_eq!(cluster.difference(&base.group("b", ["y"]).build().unwrap()), Some("groups"));
     }

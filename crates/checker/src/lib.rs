@@ -53,6 +53,8 @@
 //! | C4 closing | closed when the fabric has given everything back, and then nothing more | `c4_closing.rs` | Stentor's own |
 //! | C5 errors | an error is told, and names operation, peer and cause | `c5_errors.rs` | Stentor's own |
 //!
+//! Multicast by a switch, S1 to S11, SL1 and SL2, is judged while it happens: see [`switch`].
+//!
 //! The B properties are checked where there are events of the broadcast, the C properties where there are events of
 //! channels, the others where there are events of the multicast.
 //!
@@ -80,10 +82,11 @@ mod log;
 mod order;
 mod properties;
 mod report;
+pub mod switch;
 mod view;
 
 pub use checker::Checker;
-pub use cluster::{Cluster, ClusterBuilder, ClusterError};
+pub use cluster::{Clock, Cluster, ClusterBuilder, ClusterError};
 pub use event::{Broadcast, Deliver, Event, EventKind, Multicast};
 pub use history::{Encoder, HistoryError, HistoryWriter, Reader, check_files, check_inputs};
 pub use ids::{Ballot, Group, GroupSet, Label, MAX_GROUPS, MessageId, Process, Timestamp};

@@ -37,7 +37,7 @@ fn the_first_line_must_be_a_possible_cluster() {
         ),
         (
             r#"{"e":"cluster","clock":"sun","groups":{"g":["a"]}}"#,
-            "h.jsonl:1: clock `sun`: write \"global\" if all times come from one clock, else leave it out",
+            "h.jsonl:1: clock `sun`: write \"global\" if all times come from one clock, \"host:\" and up to 128 bytes of a name for a host's, else leave it out",
         ),
         (
             r#"{"e":"cluster","groups":{"g":[]}}"#,
@@ -183,6 +183,36 @@ fn files_of_one_run_are_checked_together_and_others_refused() {
     assert!(report.counter_example.unwrap().contains("two:2  {\"t\":1,"));
     let error = check(inputs(&two.replace("\"b\"", "\"d\""))).unwrap_err().to_string();
     assert_eq!(error, "two:1: `groups` of the cluster differs from that in one: check files of one run together");
+}
+
+#[test]
+fn times_of_two_hosts_are_not_compared() {
+    let on = |host: &str, event: &str| {
+        format!(
+            "{{\"e\":\"cluster\",\"groups\":{{\"g\":[\"a\"]}},\"clients\":[\"c\"],\"clock\":\"{host}\"}}\n{event}\n"
+        )
+    };
+    let deliver =
+        r#"{"t":1,"p":"a","i":1,"e":"deliver","m":["c",1],"g":"g","n":1,"ts":[1,"g"],"hash":"00000000000000ff"}"#;
+    let multicast = r#"{"t":2,"p":"c","i":1,"e":"multicast","m":["c",1],"to":["g"],"len":1,"hash":"00000000000000ff"}"#;
+    let crash = r#"{"t":3,"p":"a","i":1,"e":"crash"}"#;
+    let violated = |clocks: [&str; 3]| {
+        let files = [on(clocks[0], deliver), on(clocks[1], multicast), on(clocks[2], crash)];
+        let open: Vec<_> = files.iter().map(|text| ("h".to_owned(), text.as_bytes())).collect();
+        let report = check_inputs(open, false).map_err(|error| error.to_string())?;
+        Ok::<_, String>(report.violated().collect::<Vec<_>>().join(" "))
+    };
+    let (one, other, early) = ("host:one 1", "host:other 1", Ok("M1".to_owned()));
+    assert_eq!(violated([one; 3]), early, "the delivery is before its multicast");
+    assert_eq!(violated(["global"; 3]), early);
+    for clocks in [[one, other, one], [one, one, other], [other, one, one]] {
+        assert_eq!(violated(clocks), Ok(String::new()), "{clocks:?}");
+    }
+    let differs = "h:1: `clock` of the cluster differs from that in h: check files of one run together".to_owned();
+    assert_eq!(violated([one, one, "global"]), Err(differs));
+    for bad in ["host:", &format!("host:{}", "x".repeat(129))] {
+        assert!(violated([bad; 3]).unwrap_err().contains("up to 128 bytes of a name"), "{bad}");
+    }
 }
 
 fn cluster() -> Cluster {

@@ -1,7 +1,9 @@
 //! The command line.
 
 mod bench;
+mod channel;
 mod leader;
+mod ofi;
 mod roce;
 mod run;
 mod sim;
@@ -12,12 +14,14 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 pub(crate) use bench::{
-    BenchCommand, BenchFabric, BenchFailover, BenchLength, BenchMulticast, BenchNeb, NebMode, Pinning, Protocol,
-    Victims, Waiting,
+    BenchChannel, BenchCommand, BenchFabric, BenchFailover, BenchLength, BenchMulticast, BenchNeb, MeasuredFabric,
+    NebMode, Pinning, Protocol, Victims, Waiting,
 };
+pub(crate) use channel::{ChannelCat, ChannelCommand, ChannelFabric};
 pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Where};
+pub(crate) use ofi::OnOfi;
 pub(crate) use roce::{BadNetwork, Network, Networks, Pingpong, RoceCommand, SeededNetworks, Taking};
-pub(crate) use run::{Cast, Demo, DemoFabric, Node, OnRoce, Wait};
+pub(crate) use run::{Cast, Demo, DemoFabric, LoopbackFabric, Node, OnRoce, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast, SimNeb, SimSeeds};
 
 /// Group communication at RDMA speed.
@@ -62,6 +66,9 @@ pub(crate) enum Command {
     /// Measure, each figure beside the floor that it stands against, measured in the same run
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Ordered messages from one process to another
+    #[command(subcommand)]
+    Channel(ChannelCommand),
     /// RoCEv2 in user space, with NICs, Soft-RoCE or itself
     #[command(subcommand)]
     Roce(RoceCommand),
@@ -164,7 +171,8 @@ pub(crate) struct ConfigInit {
     /// Processes in each group
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) replicas: usize,
-    /// The fabric; for roce, processes of one host with a loopback address each, to be replaced by those of real hosts
+    /// The fabric; for roce and ofi, processes of one host with a loopback address each, and for verbs, all at the address of
+    /// this host's RDMA device: to be replaced by those of real hosts
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
     /// Where to write it
@@ -173,6 +181,8 @@ pub(crate) struct ConfigInit {
     /// Overwrite a file that exists
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten, next_help_heading = "With --fabric ofi")]
+    pub(crate) ofi: OnOfi,
 }
 
 #[derive(Args, Debug)]

@@ -82,6 +82,15 @@ impl Output {
         self.bar(what, count, "{msg} {bar:30} {pos}/{len} {eta}")
     }
 
+    /// The same with the speed, over bytes of which nobody may know yet how many there are.
+    pub(crate) fn transfer(self, what: &'static str, bytes: Option<u64>) -> ProgressBar {
+        let bar = self.bar(what, bytes.unwrap_or(0), "{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+        if bytes.is_none() {
+            bar.unset_length();
+        }
+        bar
+    }
+
     fn bar(self, what: &'static str, length: u64, template: &str) -> ProgressBar {
         if self.quiet || self.json {
             return ProgressBar::hidden();

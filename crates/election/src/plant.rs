@@ -1,24 +1,6 @@
 //! Planted bugs of the election by heartbeats. Compiled in only with the feature `plants`.
 
-macro_rules! plants {
-    ($($(#[$doc:meta])* $name:ident;)*) => {
-        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
-        /// [`Plant::None`], and every question about it is answered at compile time.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-        pub enum Plant {
-            /// No bug.
-            #[default]
-            None,
-            $($(#[$doc])* #[cfg(feature = "plants")] $name,)*
-        }
-
-        #[cfg(feature = "plants")]
-        impl Plant {
-            /// Every planted bug.
-            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
-        }
-    };
-}
+use stentor_fabric::plants;
 
 plants! {
     /// Time in which this process did not poll counts as silence of the others.

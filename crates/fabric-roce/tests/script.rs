@@ -7,7 +7,7 @@ use stentor_fabric::{Access, Opcode, QpConfig, QpId, QpKind, RegionId, Span, Sta
 use stentor_fabric_roce::endpoint::{
     Data, Endpoint, PostError, ProtectionDomain, Request, State, TransitionError, Work,
 };
-use stentor_wire::{Headers, IpRepr, NakCode, Packet, Psn, Repr, Response, Syndrome};
+use stentor_wire::{Aeth, Bth, Headers, IpRepr, NakCode, Packet, Psn, Repr, Response, RnrTimer, Syndrome};
 
 fn headers(packet: &common::Flying) -> Headers {
     Repr::parse(&Packet::new_checked(&packet.1[..]).unwrap()).unwrap().headers
@@ -96,6 +96,35 @@ fn receiver_not_ready_waits_and_runs_out() {
     a.endpoint.tick(1_280_000);
     settle(1_280_000, &mut a, &mut b);
     assert_eq!(statuses(&mut a), [(1, Status::RnrRetryExceeded)]);
+}
+
+/// A peer that speaks for many may acknowledge while it is waited for: what is not sent cannot time out.
+#[test]
+fn an_acknowledgement_while_the_receiver_is_waited_for_starts_no_timeout() {
+    let (mut a, mut b) = pair(&Setup { rnr_code: 14, timeout: 5, ..Setup::default() });
+    a.post(1, inline_write(b"one", b.remote(0)));
+    a.post(2, inline_write(b"two", b.remote(8)));
+    let sent = a.packets(0);
+    b.take(0, &sent[0]);
+    let one = b.packets(0).remove(0);
+    let not_ready = |psn: u32| {
+        let aeth = Aeth { syndrome: Syndrome::RnrNak(RnrTimer::from_code(14)), msn: 0 };
+        let headers = Headers::Response(Response::Acknowledge(aeth));
+        let repr = Repr { bth: Bth::new(a.number, Psn::new(psn)), headers, payload_bytes: 0 };
+        let mut bytes = vec![0; repr.packet_bytes()];
+        repr.emit(&mut bytes).unwrap();
+        one.0.seal(&mut bytes);
+        (one.0, bytes)
+    };
+    let refusal = not_ready(Setup::default().psn_a);
+    a.take(0, &refusal);
+    a.take(0, &one);
+    assert_eq!(statuses(&mut a), [(1, Status::Success)]);
+    assert_eq!(a.endpoint.next_deadline(), Some(1_280_000), "the end of the wait and nothing before");
+    a.endpoint.tick(1_280_000);
+    settle(1_280_000, &mut a, &mut b);
+    assert_eq!(statuses(&mut a), [(2, Status::Success)]);
+    assert_eq!(a.endpoint.counters().timeouts, 0);
 }
 
 #[test]

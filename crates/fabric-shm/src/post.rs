@@ -71,7 +71,7 @@ impl Data {
         qp.admit(id)?;
         self.check(qp.config.kind, &request.verb)?;
         let qp = &mut self.qps[index];
-        let opcode = opcode(&request.verb);
+        let opcode = request.verb.opcode();
         let entry = Entry { id: request.id, number: qp.number(), opcode, signalled: request.signalled };
         if !qp.deferred.is_empty() || self.execute(index, entry, request.verb) == Outcome::Wait {
             self.defer(index, entry, request.verb);
@@ -157,14 +157,4 @@ impl Data {
 
 fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
     if (offset | bytes).is_multiple_of(WORD as u64) { Ok(()) } else { Err(PostError::Misaligned { offset, bytes }) }
-}
-
-fn opcode(verb: &Verb<'_>) -> Opcode {
-    match verb {
-        Verb::Write { .. } | Verb::WriteImm { .. } => Opcode::Write,
-        Verb::Read { .. } => Opcode::Read,
-        Verb::Send { .. } => Opcode::Send,
-        Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => Opcode::Atomic,
-        Verb::TaggedSend { .. } => Opcode::TaggedSend,
-    }
 }

@@ -5,8 +5,8 @@ mod common;
 use common::{SimBed, bed};
 use stentor_fabric::conformance::{Testbed, suite};
 use stentor_fabric::{
-    Completion, Disorder, Disorders, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, RegionId, RegionSpec,
-    Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Disorder, Disorders, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId,
+    RegionId, RegionSpec, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
@@ -170,4 +170,77 @@ fn a_queue_that_is_not_protected_loses_what_is_too_much() {
     assert!(sends.len() < 16 && recvs.len() < 16, "{sends:?} {recvs:?}");
     let lost: u64 = run.bed.fabrics.iter().map(Disorder::lost).sum();
     assert_eq!(sends.len() + recvs.len() + lost as usize, 32);
+}
+
+/// The last of 16 writes to one word.
+fn last_write(seed: u64) -> u64 {
+    let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
+    let mut bed = disordered(2, 1, &model);
+    let disorders = Disorders { inline_bytes: u32::MAX, ..Disorders::efa(seed, u32::MAX, false) };
+    bed.fabrics = bed.fabrics.drain(..).map(|fabric| Disorder::new(fabric.into_inner(), disorders)).collect();
+    let has = bed.fabrics[0].capabilities();
+    assert!(!has.ordered_writes && !has.ordered_bytes && !has.tagged);
+    let spec = RegionSpec { purpose: Purpose(1), writer: ProcessId(0), bytes: 64 };
+    let region = bed.fabrics[1].register(spec).unwrap();
+    bed.fabrics[1].grant(region, ProcessId(0), Access::Write).unwrap();
+    let config = QpConfig::reliable(16, 16);
+    let qp = bed.fabrics[0].connect(ProcessId(1), Service(1), config).unwrap();
+    bed.fabrics[1].connect(ProcessId(0), Service(1), config).unwrap();
+    let refused = bed.fabrics[1].post_tagged_recv(QpId(0), Span { region, offset: 0, bytes: 8 }, 0, 0, 0);
+    assert!(matches!(refused, Err(PostError::Unsupported(_))));
+    let (mut ready, mut done) = (false, 0);
+    while done < 16 {
+        bed.advance();
+        for me in 0..2 {
+            while let Some(event) = bed.fabrics[me].next_event() {
+                if me == 0 && matches!(event, Event::Connected { .. }) {
+                    ready = true;
+                }
+            }
+        }
+        let Some(remote) = bed.fabrics[0].resolve(ProcessId(1), Purpose(1)).filter(|_| ready) else { continue };
+        ready = false;
+        for id in 1..=16_u64 {
+            let target = RemoteSpan { region: remote, offset: 0 };
+            let verb = Verb::Write { source: Source::Inline(&id.to_ne_bytes()), target };
+            bed.fabrics[0].post(qp, WorkRequest { id, verb, signalled: true }).unwrap();
+        }
+        let none =
+            Completion { qp, id: 0, opcode: Opcode::Write, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
+        for _ in 0..200 {
+            bed.advance();
+            let mut out = [none; 16];
+            let count = bed.fabrics[0].poll(&mut out);
+            assert!(out[..count].iter().all(|completion| completion.status == Status::Success));
+            done += count;
+        }
+        assert_eq!(done, 16);
+    }
+    bed.fabrics[1].memory(region)[0].load(std::sync::atomic::Ordering::Acquire)
+}
+
+#[test]
+fn writes_have_no_order_where_efa_is_meant() {
+    let last: Vec<u64> = (0..8).map(last_write).collect();
+    assert!(last.iter().any(|value| *value != 16) && last.iter().all(|value| (1..=16).contains(value)), "{last:?}");
+}
+
+#[test]
+fn the_suite_holds_with_what_efa_leaves() {
+    for (seed, tags) in [(0, true), (1, false)] {
+        let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
+        let report = suite(|processes| {
+            let mut bed = disordered(processes, seed, &model);
+            // The suite posts short data inline.
+            let efa = Disorders::efa(seed, u32::MAX, tags);
+            bed.disorders = Disorders { hold_polls: 3, inline_bytes: u32::MAX, ..efa };
+            let disorders = bed.disorders;
+            bed.fabrics = bed.fabrics.drain(..).map(|fabric| Disorder::new(fabric.into_inner(), disorders)).collect();
+            bed
+        });
+        // These count on the order of posts without asking.
+        let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
+        let failed: Vec<_> = report.failed().into_iter().filter(|case| !ordered.contains(case)).collect();
+        assert!(failed.is_empty(), "seed {seed}:\n{report}");
+    }
 }

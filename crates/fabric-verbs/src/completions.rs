@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use stentor_fabric::Opcode;
 
+use crate::channel::CompletionChannel;
 use crate::context::{Context, Handle};
 use crate::domain::MakeError;
 use crate::{Errno, sys};
@@ -22,6 +23,20 @@ impl WorkStatus {
     pub const SUCCESS: WorkStatus = WorkStatus(sys::IBV_WC_SUCCESS);
     /// The queue pair was in the error state before the operation could start.
     pub const FLUSHED: WorkStatus = WorkStatus(sys::IBV_WC_WR_FLUSH_ERR);
+    /// What came is longer than the receive.
+    pub const LOCAL_LENGTH: WorkStatus = WorkStatus(sys::IBV_WC_LOC_LEN_ERR);
+    /// The request itself is wrong.
+    pub const LOCAL_OPERATION: WorkStatus = WorkStatus(sys::IBV_WC_LOC_QP_OP_ERR);
+    /// Memory of this side is not registered, or not for that.
+    pub const LOCAL_PROTECTION: WorkStatus = WorkStatus(sys::IBV_WC_LOC_PROT_ERR);
+    /// The responder refused the request as wrong in itself.
+    pub const REMOTE_INVALID: WorkStatus = WorkStatus(sys::IBV_WC_REM_INV_REQ_ERR);
+    /// The responder could not.
+    pub const REMOTE_OPERATION: WorkStatus = WorkStatus(sys::IBV_WC_REM_OP_ERR);
+    /// Nobody acknowledged it.
+    pub const RETRY_EXCEEDED: WorkStatus = WorkStatus(sys::IBV_WC_RETRY_EXC_ERR);
+    /// The responder had no receive for it.
+    pub const RNR_RETRY_EXCEEDED: WorkStatus = WorkStatus(sys::IBV_WC_RNR_RETRY_EXC_ERR);
     /// The responder refused the access.
     pub const REMOTE_ACCESS: WorkStatus = WorkStatus(sys::IBV_WC_REM_ACCESS_ERR);
 }
@@ -72,6 +87,17 @@ pub struct WorkCompletion {
 }
 
 impl WorkCompletion {
+    /// None: a place for one.
+    pub const NONE: WorkCompletion = WorkCompletion {
+        id: 0,
+        qp_number: 0,
+        status: WorkStatus::FLUSHED,
+        vendor_error: 0,
+        opcode: None,
+        bytes: 0,
+        imm: None,
+    };
+
     fn from_raw(raw: &sys::ibv_wc) -> Self {
         let status = WorkStatus(raw.status);
         let opcode = match raw.opcode {
@@ -103,8 +129,11 @@ impl WorkCompletion {
 /// A completion queue.
 pub struct CompletionQueue {
     context: Arc<Context>,
+    /// Stays as long as the queue.
+    _channel: Option<Arc<CompletionChannel>>,
     raw: Handle<sys::ibv_cq>,
     poll: unsafe extern "C" fn(*mut sys::ibv_cq, i32, *mut sys::ibv_wc) -> i32,
+    request: unsafe extern "C" fn(*mut sys::ibv_cq, i32) -> i32,
 }
 
 impl fmt::Debug for CompletionQueue {
@@ -119,14 +148,44 @@ impl CompletionQueue {
     /// # Errors
     /// See [`MakeError`].
     pub fn new(context: &Arc<Context>, entries: u32) -> Result<Arc<CompletionQueue>, MakeError> {
+        Self::make(context, entries, None)
+    }
+
+    /// The same, of which a channel tells.
+    ///
+    /// # Errors
+    /// See [`MakeError`].
+    pub fn with_channel(channel: &Arc<CompletionChannel>, entries: u32) -> Result<Arc<CompletionQueue>, MakeError> {
+        Self::make(channel.context(), entries, Some(Arc::clone(channel)))
+    }
+
+    fn make(
+        context: &Arc<Context>,
+        entries: u32,
+        channel: Option<Arc<CompletionChannel>>,
+    ) -> Result<Arc<CompletionQueue>, MakeError> {
         let failed = |errno| MakeError::new(context, format!("completion queue of {entries} entries"), errno);
         let count = i32::try_from(entries).map_err(|_| failed(Errno::INVALID))?;
         // SAFETY: the context is open.
-        let poll = unsafe { (*context.raw()).ops.poll_cq }.ok_or_else(|| failed(Errno::NOT_SUPPORTED))?;
-        // SAFETY: the context is open while the `Arc` lives, which the queue keeps; no channel and no value of ours are given.
-        let raw = unsafe { context.symbols().ibv_create_cq(context.raw(), count, ptr::null_mut(), ptr::null_mut(), 0) };
+        let ops = unsafe { &(*context.raw()).ops };
+        let (Some(poll), Some(request)) = (ops.poll_cq, ops.req_notify_cq) else {
+            return Err(failed(Errno::NOT_SUPPORTED));
+        };
+        let raw_channel = channel.as_ref().map_or(ptr::null_mut(), |channel| channel.raw());
+        // SAFETY: the context is open while the `Arc` lives, which the queue keeps, and so does the channel, if there is one; no
+        // value of ours is given.
+        let raw = unsafe { context.symbols().ibv_create_cq(context.raw(), count, ptr::null_mut(), raw_channel, 0) };
         let raw = Handle::new(raw).map_err(failed)?;
-        Ok(Arc::new(CompletionQueue { context: Arc::clone(context), raw, poll }))
+        Ok(Arc::new(CompletionQueue { context: Arc::clone(context), _channel: channel, raw, poll, request }))
+    }
+
+    /// Asks the channel to tell of the next completion. Poll once more after this: what came before is not told of.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub fn request_notification(&self) -> Result<(), Errno> {
+        // SAFETY: the queue lives.
+        Errno::check(unsafe { (self.request)(self.raw.raw(), 0) })
     }
 
     /// Takes completions: returns how many were written to `out`.

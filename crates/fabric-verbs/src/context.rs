@@ -2,10 +2,14 @@
 
 use std::ffi::CStr;
 use std::fmt;
+use std::fs::OpenOptions;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::Errno;
+use crate::device;
 use crate::load::Verbs;
 use crate::sys::{self, Symbols};
 
@@ -110,6 +114,12 @@ impl Mtu {
         128 << self as u8
     }
 
+    /// The largest that is not above so many bytes.
+    #[must_use]
+    pub fn at_most(bytes: u32) -> Option<Mtu> {
+        Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= bytes)
+    }
+
     fn from_raw(raw: sys::ibv_mtu) -> Option<Mtu> {
         Mtu::ALL.into_iter().find(|mtu| sys::ibv_mtu::from(*mtu as u8) == raw)
     }
@@ -194,8 +204,13 @@ impl Context {
         unsafe { symbols.ibv_free_device_list(list.raw()) };
         match opened {
             None => Err(OpenError::Unknown { name: name.to_owned() }),
-            Some(Err(errno)) => Err(OpenError::Refused { name: name.to_owned(), errno }),
-            Some(Ok(raw)) => Ok(Arc::new(Context { verbs, raw, name: name.to_owned() })),
+            Some(Err(errno)) => Err(OpenError::Refused { name: name.to_owned(), errno: closed(name).unwrap_or(errno) }),
+            Some(Ok(raw)) => {
+                let context = Context { verbs, raw, name: name.to_owned() };
+                let refused = |errno| OpenError::Refused { name: name.to_owned(), errno };
+                non_blocking(context.event_descriptor()).map_err(refused)?;
+                Ok(Arc::new(context))
+            }
         }
     }
 
@@ -207,6 +222,10 @@ impl Context {
 
     pub(crate) fn symbols(&self) -> &'static Symbols {
         &self.verbs.symbols
+    }
+
+    pub(crate) fn data_in_order(&self) -> Option<crate::load::DataInOrder> {
+        self.verbs.data_in_order
     }
 
     pub(crate) fn raw(&self) -> *mut sys::ibv_context {
@@ -260,6 +279,26 @@ impl Context {
     }
 }
 
+/// Why its file does not open, if it is there: libibverbs, which looks elsewhere after that, says that there is none.
+fn closed(name: &str) -> Option<Errno> {
+    let devices = device::devices(Path::new(device::ROOT));
+    let file = devices.into_iter().find(|device| device.name == name)?.file?;
+    let opened = OpenOptions::new().read(true).write(true).open(file);
+    opened.err()?.raw_os_error().map(Errno)
+}
+
+/// What is read from it never blocks.
+pub(crate) fn non_blocking(descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: the descriptor is open while it is borrowed; both calls change nothing but its flags.
+    let flags = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(Errno::last());
+    }
+    // SAFETY: as above.
+    let set = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) };
+    Errno::check(set)
+}
+
 /// The C interface has its counts as `int`.
 fn number(count: i32) -> u32 {
     u32::try_from(count).unwrap_or(0)
@@ -282,6 +321,10 @@ mod tests {
         assert_eq!(Mtu::from_raw(sys::IBV_MTU_4096), Some(Mtu::B4096));
         assert_eq!(Mtu::ALL.map(Mtu::bytes), [256, 512, 1024, 2048, 4096]);
         assert_eq!((Mtu::from_raw(0), Mtu::from_raw(6)), (None, None));
+        assert_eq!(
+            [255, 256, 1500, 9000].map(Mtu::at_most),
+            [None, Some(Mtu::B256), Some(Mtu::B1024), Some(Mtu::B4096)]
+        );
     }
 
     /// Where libibverbs is installed; elsewhere there is nothing to ask.

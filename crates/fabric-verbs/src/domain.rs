@@ -2,7 +2,8 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
-use std::ptr::NonNull;
+use std::mem::{self, ManuallyDrop};
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use stentor_fabric::Access;
@@ -35,8 +36,10 @@ impl MakeError {
                 "raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or ask for less"
             }
             Errno::INVALID => "ask for less: `stentor doctor` shows the device's limits",
+            // Also of memory, if nothing at all may be locked.
             Errno::NOT_PERMITTED | Errno::ACCESS => {
-                "allow this user the device, or raise rdma.max of its control group"
+                "allow this user the device, raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a service), or raise \
+                 rdma.max of its control group"
             }
             Errno::NO_DEVICE => "the device is gone: load its driver again, and start anew",
             _ => "look for the driver's reasons in the kernel's log (dmesg)",
@@ -87,20 +90,76 @@ impl Drop for Domain {
     }
 }
 
-/// Registered memory, which is zero at first. The device and, with its key, peers write to it: so it is only ever seen as words.
+/// Memory that may be registered, zero at first. Devices and, with a key, peers write to it: so it is only ever seen as words.
+pub struct Memory {
+    words: NonNull<Word>,
+    layout: Layout,
+}
+
+// SAFETY: the words are atomic, and the memory belongs to this value wherever it goes.
+unsafe impl Send for Memory {}
+// SAFETY: what `&Memory` gives are atomic words and numbers.
+unsafe impl Sync for Memory {}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// So many bytes, in pages of its own; `None` if that is no multiple of 8 above 0, or more than there is.
+    #[must_use]
+    pub fn zeroed(bytes: usize) -> Option<Arc<Memory>> {
+        if bytes == 0 || !bytes.is_multiple_of(WORD) {
+            return None;
+        }
+        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
+        // SAFETY: the size is not zero.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Arc::new(Memory { words: memory.cast(), layout }))
+    }
+
+    /// The memory.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &[Word] {
+        // SAFETY: allocated with this size, aligned, zeroed, and given back only when `self` is dropped; whoever writes to it
+        // meanwhile, a device too, does so behind atomic words.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.layout.size() / WORD) }
+    }
+
+    /// Its size.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.layout.size() as u64
+    }
+
+    /// Where it begins, as devices name it.
+    #[inline]
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.words.addr().get() as u64
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout. Every registration holds an `Arc`, and keeps it for ever if the device does not
+        // give it back, so no device knows this memory any more.
+        unsafe { dealloc(self.words.as_ptr().cast(), self.layout) };
+    }
+}
+
+/// Memory that is registered in one protection domain.
 pub struct Region {
     domain: Arc<Domain>,
     raw: Handle<sys::ibv_mr>,
-    words: NonNull<Word>,
-    layout: Layout,
+    memory: Arc<Memory>,
     local_key: u32,
     remote_key: u32,
 }
-
-// SAFETY: the words are atomic, and the memory belongs to the region wherever it goes.
-unsafe impl Send for Region {}
-// SAFETY: what `&Region` gives are atomic words and numbers.
-unsafe impl Sync for Region {}
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,55 +171,65 @@ impl fmt::Debug for Region {
 }
 
 impl Region {
-    /// Registers memory, and says what peers that have its key may do; `None` is nothing.
+    /// Registers memory of its own, and says what peers that have its key may do; `None` is nothing.
     ///
     /// # Errors
     /// See [`MakeError`].
     pub fn register(domain: &Arc<Domain>, bytes: usize, peers: Option<Access>) -> Result<Region, MakeError> {
-        let failed = |errno| MakeError::new(&domain.context, format!("memory region of {bytes} bytes"), errno);
-        let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| failed(Errno::INVALID))?;
-        if bytes == 0 || !bytes.is_multiple_of(WORD) {
-            return Err(failed(Errno::INVALID));
-        }
-        // SAFETY: the size is not zero.
-        let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| failed(Errno::NO_MEMORY))?;
+        let errno = if bytes == 0 || !bytes.is_multiple_of(WORD) { Errno::INVALID } else { Errno::NO_MEMORY };
+        let failed = || MakeError::new(&domain.context, format!("memory region of {bytes} bytes"), errno);
+        Region::over(domain, &Memory::zeroed(bytes).ok_or_else(failed)?, peers)
+    }
+
+    /// Registers memory, which may be registered elsewhere besides.
+    ///
+    /// # Errors
+    /// See [`MakeError`].
+    pub fn over(domain: &Arc<Domain>, memory: &Arc<Memory>, peers: Option<Access>) -> Result<Region, MakeError> {
+        let bytes = memory.layout.size();
         let flags = (sys::IBV_ACCESS_LOCAL_WRITE | flags(peers)).cast_signed();
         let symbols = domain.context.symbols();
         // SAFETY: the memory is there until the region is taken back (see `Drop`), and is seen as atomic words only.
-        let raw = Handle::new(unsafe { symbols.ibv_reg_mr(domain.raw(), memory.as_ptr().cast(), bytes, flags) });
-        match raw {
-            Ok(raw) => {
-                // SAFETY: it was just made; its keys do not change.
-                let (local_key, remote_key) = unsafe { ((*raw.raw()).lkey, (*raw.raw()).rkey) };
-                let domain = Arc::clone(domain);
-                Ok(Region { domain, raw, words: memory.cast(), layout, local_key, remote_key })
-            }
-            Err(errno) => {
-                // SAFETY: allocated above with this layout, and no device knows it.
-                unsafe { dealloc(memory.as_ptr(), layout) };
-                Err(failed(errno))
-            }
+        let raw = Handle::new(unsafe { symbols.ibv_reg_mr(domain.raw(), memory.words.as_ptr().cast(), bytes, flags) });
+        let failed = |errno| MakeError::new(&domain.context, format!("memory region of {bytes} bytes"), errno);
+        let raw = raw.map_err(failed)?;
+        // SAFETY: it was just made; its keys do not change.
+        let (local_key, remote_key) = unsafe { ((*raw.raw()).lkey, (*raw.raw()).rkey) };
+        Ok(Region { domain: Arc::clone(domain), raw, memory: Arc::clone(memory), local_key, remote_key })
+    }
+
+    /// Takes it back. From then on its keys are refused, and nothing that a peer sent lands any more.
+    ///
+    /// # Errors
+    /// The region, if the device does not give it back, and what the device says.
+    pub fn deregister(self) -> Result<(), (Region, Errno)> {
+        // SAFETY: `self` ends here if it worked, and nobody takes it back twice.
+        let returned = unsafe { self.domain.context.symbols().ibv_dereg_mr(self.raw.raw()) };
+        if let Err(errno) = Errno::check(returned) {
+            return Err((self, errno));
         }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so each of the two is read out of it once.
+        drop(unsafe { (ptr::read(&raw const this.memory), ptr::read(&raw const this.domain)) });
+        Ok(())
     }
 
     /// The memory.
     #[must_use]
     pub fn words(&self) -> &[Word] {
-        // SAFETY: allocated with this size, aligned, zeroed, and given back only when `self` is dropped; whoever writes to it
-        // meanwhile, the device too, does so behind atomic words.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.layout.size() / WORD) }
+        self.memory.words()
     }
 
     /// Its size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.layout.size() as u64
+        self.memory.bytes()
     }
 
     /// Where it begins, as peers name it.
     #[must_use]
     pub fn address(&self) -> u64 {
-        self.words.addr().get() as u64
+        self.memory.address()
     }
 
     /// What lets a peer use it.
@@ -194,10 +263,9 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: nobody takes it back twice. Work that is under way with it fails from now on.
         let returned = unsafe { self.domain.context.symbols().ibv_dereg_mr(self.raw.raw()) };
-        if Errno::check(returned).is_ok() {
-            // SAFETY: the device does not know this memory any more; it was allocated with this layout.
-            unsafe { dealloc(self.words.as_ptr().cast(), self.layout) };
+        if Errno::check(returned).is_err() {
+            // The device may still write to it: it must never be used for anything else.
+            mem::forget(Arc::clone(&self.memory));
         }
-        // Otherwise the device may still write to it: it must never be used for anything else.
     }
 }

@@ -16,11 +16,19 @@ impl Errno {
     pub const NOT_PERMITTED: Errno = Errno(1);
     /// The device file may not be opened.
     pub const ACCESS: Errno = Errno(13);
+    /// The device was taken away.
+    pub const IO: Errno = Errno(5);
     /// No such device, or not any more.
     pub const NO_DEVICE: Errno = Errno(19);
 
     /// The provider lacks a function that every one has.
     pub const NOT_SUPPORTED: Errno = Errno(95);
+
+    /// Whether this is what a device says that is gone, or was taken from under this process.
+    #[must_use]
+    pub fn is_gone(self) -> bool {
+        [Errno::NO_DEVICE, Errno::IO].contains(&self)
+    }
 
     /// What the last call of this thread left, for those verbs that return a null pointer.
     pub(crate) fn last() -> Errno {

@@ -1,12 +1,13 @@
 //! libibverbs, found at run time.
 
+use std::ffi::c_int;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::sys::Symbols;
+use crate::sys::{self, Symbols};
 
 /// What it is called in every distribution.
 const NAME: &str = "libibverbs.so.1";
@@ -34,10 +35,15 @@ pub enum LoadError {
     },
 }
 
+/// `ibv_query_qp_data_in_order`, since libibverbs 1.14.
+pub(crate) type DataInOrder = unsafe extern "C" fn(*mut sys::ibv_qp, sys::ibv_wr_opcode, u32) -> c_int;
+
 /// libibverbs with all its functions that are called here.
 #[derive(Debug)]
 pub struct Verbs {
     pub(crate) symbols: Symbols,
+    /// Only newer libraries have it.
+    pub(crate) data_in_order: Option<DataInOrder>,
     path: Option<PathBuf>,
 }
 
@@ -63,12 +69,16 @@ impl Verbs {
         // put another library of this name on the loader's path can make this process do anything anyway.
         let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: said(&error) })?;
+        // SAFETY: a function of this name has this type in the headers that have it; it is called only while `Symbols`, made
+        // below, keeps the library.
+        let data_in_order =
+            unsafe { library.get::<DataInOrder>(b"ibv_query_qp_data_in_order\0") }.ok().map(|symbol| *symbol);
         // SAFETY: functions of these names have the types of the headers, as the library's name promises (soname 1), and
         // `Symbols` keeps the library.
         let symbols = unsafe { Symbols::from_library(library) };
         let symbols = symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: said(&error) })?;
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        Ok(Verbs { symbols, path: mapped(&maps, name) })
+        Ok(Verbs { symbols, data_in_order, path: mapped(&maps, name) })
     }
 
     /// The file that was loaded, with its full version in its name; none if /proc does not tell.

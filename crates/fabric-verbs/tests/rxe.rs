@@ -1,123 +1,13 @@
 //! Queue pairs on the kernel's Soft-RoCE, looped back in one process. Ignored unless asked for: they need a device, which
 //! `cargo xtask test --only verbs` makes in a guest.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod common;
 
-use stentor_fabric::memory::Ordering;
+use common::{BYTES, End, INLINE_WANTED, host, pair, resources};
 use stentor_fabric::{Access, Opcode, QpKind};
-use stentor_fabric_verbs::device::{self, Choice, GidKind, Wanted};
+use stentor_fabric_verbs::device::GidKind;
 use stentor_fabric_verbs::qp::{Data, Endpoint, Local, Own, QueuePair, Remote, Size, State, Tuning, Work, WorkError};
-use stentor_fabric_verbs::{
-    CompletionQueue, Context, Domain, Errno, Mtu, PortNumber, Region, Verbs, WorkCompletion, WorkStatus,
-};
-
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The guest gives this address to the interface under Soft-RoCE.
-const ADDRESS: &str = "10.0.0.1";
-const BYTES: usize = 64 << 10;
-/// More than any device grants.
-const INLINE_WANTED: u32 = 1 << 20;
-
-/// One device, found and opened.
-struct Host {
-    context: Arc<Context>,
-    choice: Choice,
-    own: Own,
-    mtu: Mtu,
-}
-
-fn host() -> Host {
-    let verbs = Verbs::load().expect("libibverbs");
-    let wanted = Wanted { address: Some(ADDRESS.parse().unwrap()), ..Wanted::default() };
-    let choice = device::choose(&device::devices(device::ROOT.as_ref()), &wanted).expect("a device");
-    let context = Context::open(verbs, &choice.device).expect("it opens");
-    let own = Own { port: PortNumber(choice.port), gid_index: u8::try_from(choice.gid.index).unwrap() };
-    let mtu = context.port(own.port).unwrap().mtu.expect("an MTU");
-    Host { context, choice, own, mtu }
-}
-
-/// One end.
-struct End {
-    qp: QueuePair,
-    queue: Arc<CompletionQueue>,
-    memory: Region,
-}
-
-impl End {
-    fn new(host: &Host, kind: QpKind) -> End {
-        let domain = Domain::new(&host.context).unwrap();
-        let queue = CompletionQueue::new(&host.context, 64).unwrap();
-        let memory = Region::register(&domain, BYTES, Some(Access::Atomic)).unwrap();
-        let size = Size { kind, send_depth: 16, recv_depth: 16, inline_bytes: INLINE_WANTED };
-        End { qp: QueuePair::new(&domain, &queue, &queue, size).unwrap(), queue, memory }
-    }
-
-    fn endpoint(&self, host: &Host, psn: u32) -> Endpoint {
-        Endpoint { qp_number: self.qp.number(), psn, gid: host.choice.gid.bytes, lid: 0, mtu: host.mtu }
-    }
-
-    fn remote(&self, offset: u64) -> Remote {
-        Remote { address: self.memory.address() + offset, key: self.memory.remote_key() }
-    }
-
-    fn local(&self, offset: u64, bytes: u32) -> Local<'_> {
-        Local { region: &self.memory, offset, bytes }
-    }
-
-    fn word(&self, offset: usize) -> u64 {
-        self.memory.words()[offset / 8].load(Ordering::Acquire)
-    }
-
-    fn set(&self, offset: usize, value: u64) {
-        self.memory.words()[offset / 8].store(value, Ordering::Release);
-    }
-
-    fn completion(&self) -> WorkCompletion {
-        let until = Instant::now() + PATIENCE;
-        let mut out = [WorkCompletion {
-            id: 0,
-            qp_number: 0,
-            status: WorkStatus::SUCCESS,
-            vendor_error: 0,
-            opcode: None,
-            bytes: 0,
-            imm: None,
-        }];
-        while self.queue.poll(&mut out).unwrap() == 0 {
-            assert!(Instant::now() < until, "nothing completes");
-            std::thread::yield_now();
-        }
-        out[0]
-    }
-
-    /// Posts, and waits for success.
-    fn run(&self, work: Work<'_>, opcode: Opcode) {
-        self.qp.post(7, &work, true).unwrap();
-        let done = self.completion();
-        assert_eq!((done.id, done.status, done.opcode), (7, WorkStatus::SUCCESS, Some(opcode)));
-    }
-}
-
-/// Two ends, connected.
-fn pair(host: &Host, kind: QpKind) -> [End; 2] {
-    let ends = [End::new(host, kind), End::new(host, kind)];
-    // The first is about to run out of numbers.
-    let endpoints = [ends[0].endpoint(host, 0xff_fffe), ends[1].endpoint(host, 5)];
-    let tuning = Tuning::default();
-    for end in &ends {
-        end.qp.init(host.own.port, Some(Access::Atomic)).unwrap();
-        assert_eq!(end.qp.state(), Ok(State::Init));
-    }
-    for (end, peer) in [(&ends[0], &endpoints[1]), (&ends[1], &endpoints[0])] {
-        end.qp.ready_to_receive(host.own, peer, &tuning).unwrap();
-    }
-    for (end, own) in ends.iter().zip(&endpoints) {
-        end.qp.ready_to_send(host.own, own.psn, &tuning).unwrap();
-        assert_eq!(end.qp.state(), Ok(State::Rts));
-    }
-    ends
-}
+use stentor_fabric_verbs::{CompletionQueue, Context, Domain, Errno, Mtu, PortNumber, Verbs, WorkStatus};
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
@@ -267,12 +157,6 @@ fn what_cannot_be_is_refused_with_a_reason() {
     let (domain, queue) = (Domain::new(&other).unwrap(), CompletionQueue::new(&host.context, 1).unwrap());
     let size = Size { kind: QpKind::Reliable, send_depth: 1, recv_depth: 1, inline_bytes: 0 };
     assert_eq!(QueuePair::new(&domain, &queue, &queue, size).unwrap_err().errno, Errno::INVALID);
-}
-
-/// How many objects the kernel has, of each kind.
-fn resources() -> String {
-    let output = std::process::Command::new("rdma").args(["resource", "show"]).output().expect("rdma");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Drops in an order that only the `Arc`s make right, with work under way: nothing is left.

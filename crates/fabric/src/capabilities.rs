@@ -17,8 +17,9 @@ pub struct Capabilities {
     pub max_recv_depth: u32,
     /// The largest single message or write, bytes.
     pub max_message_bytes: u64,
-    /// Operations, sends and receives of all queue pairs together, whose completions are kept until they are polled. Who
-    /// has more outstanding may lose some: EFA does not protect its queue. `u32::MAX` where none are ever lost.
+    /// Operations, sends (signalled or not) and receives of all queue pairs together, whose completions are kept until they
+    /// are polled. Who has more outstanding may lose some (EFA does not protect its queue), or all, where that is noticed
+    /// ([`Status::QueueOverrun`](crate::Status::QueueOverrun)). `u32::MAX` where none are ever lost.
     pub max_completions: u32,
     /// 8-byte compare-and-swap and fetch-and-add.
     pub atomics: bool,

@@ -52,10 +52,14 @@ pub enum Status {
     /// ([`cancel_tagged_recv`](crate::Fabric::cancel_tagged_recv)). The queue pair goes on. `ibv_wc_status` has nothing of
     /// the kind; libfabric's is `FI_ECANCELED`.
     Cancelled = 125,
+    /// The completion queue had no place for a completion, this one or another: nobody knows whether the operation was done,
+    /// and no queue pair of this process works any more. `ibv_wc_status` has nothing of the kind; libfabric's is
+    /// `FI_EOVERRUN`. See [`max_completions`](crate::Capabilities::max_completions).
+    QueueOverrun = 126,
 }
 
 /// One completion.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Completion {
     /// The queue pair.
     pub qp: QpId,

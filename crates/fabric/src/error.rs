@@ -180,6 +180,16 @@ pub enum PostError {
         /// Length, bytes.
         bytes: u64,
     },
+    /// The system did not let memory of this side be used on this queue pair, which was tried when it was first used there.
+    #[error("{region:?} cannot be registered for {qp:?}: {}; raise the limit of locked memory (ulimit -l)", std::io::Error::from_raw_os_error(*errno))]
+    NotRegistered {
+        /// The queue pair.
+        qp: QpId,
+        /// The region.
+        region: RegionId,
+        /// What the system said.
+        errno: i32,
+    },
     /// The fabric does not have this operation; ask [`Capabilities`](crate::Capabilities) first.
     #[error("this fabric has no {0}")]
     Unsupported(&'static str),

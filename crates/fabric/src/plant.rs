@@ -1,21 +1,75 @@
 //! Planted bugs: proof that the tests can see. Compiled in only with the feature `plants`.
 
-/// A bug of this crate that can be switched on in a test build. Without the feature `plants` there is only
-/// [`Plant::None`], and every question about it is answered at compile time.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Plant {
-    /// No bug.
-    #[default]
-    None,
+/// Declares a crate's planted bugs: `enum Plant`, each variant with its hazard as its comment and behind the feature
+/// `plants` *of that crate*. With a name and the property that it breaks, those can be asked for, too.
+///
+/// ```
+/// mod one {
+///     stentor_fabric::plants! {
+///         /// Credits are not waited for.
+///         NoCredits, "no-credits", "C3";
+///     }
+/// }
+/// assert_eq!(one::Plant::default(), one::Plant::None);
+/// ```
+#[macro_export]
+macro_rules! plants {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
+        /// [`Plant::None`], and every question about it is answered at compile time.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub enum Plant {
+            /// No bug.
+            #[default]
+            None,
+            $($(#[$doc])* #[cfg(feature = "plants")] $name,)*
+        }
+
+        #[cfg(feature = "plants")]
+        impl Plant {
+            /// Every planted bug.
+            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
+        }
+    };
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
+        $crate::plants! { $($(#[$doc])* $name;)* }
+
+        #[cfg(feature = "plants")]
+        impl Plant {
+            /// Its name on the command line.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    Plant::None => "none",
+                    $(Plant::$name => $text,)*
+                }
+            }
+
+            /// The property that it is known to break; `latency` where it only takes longer.
+            #[must_use]
+            pub fn breaks(self) -> &'static str {
+                match self {
+                    Plant::None => "nothing",
+                    $(Plant::$name => $breaks,)*
+                }
+            }
+
+            /// The plant of that name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Plant> {
+                Plant::ALL.iter().copied().find(|plant| plant.name() == name)
+            }
+        }
+    };
+}
+
+plants! {
     /// A record is accepted when its lap is right, whatever its checksum says: torn writes are read.
-    #[cfg(feature = "plants")]
-    Unvalidated,
+    Unvalidated;
     /// The lap is neither compared nor part of the checksum: last lap's record validates again.
-    #[cfg(feature = "plants")]
-    SealWithoutLap,
+    SealWithoutLap;
     /// Credits are deltas that the writer of the ring reads and then zeroes.
-    #[cfg(feature = "plants")]
-    DeltaCredits,
+    DeltaCredits;
 }
 
 impl Plant {

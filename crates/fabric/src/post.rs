@@ -1,6 +1,6 @@
 //! Work requests.
 
-use crate::{RegionId, RemoteSpan};
+use crate::{Opcode, RegionId, RemoteSpan};
 
 /// A place in a local region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -96,6 +96,21 @@ pub enum Verb<'a> {
         /// The tag.
         tag: u64,
     },
+}
+
+impl Verb<'_> {
+    /// What its completion says.
+    #[inline]
+    #[must_use]
+    pub fn opcode(&self) -> Opcode {
+        match self {
+            Verb::Write { .. } | Verb::WriteImm { .. } => Opcode::Write,
+            Verb::Read { .. } => Opcode::Read,
+            Verb::Send { .. } => Opcode::Send,
+            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => Opcode::Atomic,
+            Verb::TaggedSend { .. } => Opcode::TaggedSend,
+        }
+    }
 }
 
 /// One entry for a send queue.

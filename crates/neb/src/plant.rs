@@ -1,48 +1,6 @@
 //! Planted bugs of the broadcast: its hazards, one by one. Compiled in only with the feature `plants`.
 
-macro_rules! plants {
-    ($($(#[$doc:meta])* $name:ident, $text:literal, $breaks:literal;)*) => {
-        /// A bug that can be switched on in a test build. Without the feature `plants` there is only
-        /// [`Plant::None`], and every question about it is answered at compile time.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-        pub enum Plant {
-            /// No bug.
-            #[default]
-            None,
-            $($(#[$doc])* #[cfg(feature = "plants")] $name,)*
-        }
-
-        #[cfg(feature = "plants")]
-        impl Plant {
-            /// Every planted bug.
-            pub const ALL: &'static [Plant] = &[$(Plant::$name,)*];
-
-            /// Its name on the command line.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    Plant::None => "none",
-                    $(Plant::$name => $text,)*
-                }
-            }
-
-            /// The property that it is known to break.
-            #[must_use]
-            pub fn breaks(self) -> &'static str {
-                match self {
-                    Plant::None => "nothing",
-                    $(Plant::$name => $breaks,)*
-                }
-            }
-
-            /// The plant of that name.
-            #[must_use]
-            pub fn named(name: &str) -> Option<Plant> {
-                Plant::ALL.iter().copied().find(|plant| plant.name() == name)
-            }
-        }
-    };
-}
+use stentor_fabric::plants;
 
 plants! {
     /// Answers are counted, conflicts are only not counted, and the threshold shrinks with every suspicion: one honest
@@ -97,13 +55,6 @@ plants! {
 }
 
 impl Plant {
-    /// Whether this is `other`; false at compile time without the feature.
-    #[inline]
-    #[cfg(feature = "plants")]
-    pub(crate) fn is(self, other: Plant) -> bool {
-        self == other
-    }
-
     /// Whether campaigns are expected to find it. The others need a coincidence that no drawn run is known to have; the
     /// model check or a script sees them (`docs/hazards.md`).
     #[cfg(feature = "plants")]
@@ -155,7 +106,7 @@ impl Plant {
 macro_rules! planted {
     ($plant:expr, $name:ident) => {{
         #[cfg(feature = "plants")]
-        let on = $plant.is($crate::Plant::$name);
+        let on = $plant == $crate::Plant::$name;
         #[cfg(not(feature = "plants"))]
         let on = {
             let _: $crate::Plant = $plant;

@@ -217,6 +217,7 @@ impl<'a> IpPacket<'a> {
     ///
     /// # Errors
     /// Any of [`Error`] but [`Error::NoRoom`].
+    #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<IpPacket<'a>, Error> {
         let truncated = |need| Error::Truncated { have: bytes.len(), need };
         let (ip, behind, length) = match bytes.first().ok_or(truncated(20))? >> 4 {
@@ -237,6 +238,7 @@ impl<'a> IpPacket<'a> {
         Ok(IpPacket { envelope, packet: Packet::new_checked(transport)? })
     }
 
+    #[inline]
     fn v4(bytes: &[u8]) -> Result<(IpRepr, &[u8], usize), Error> {
         let Some((header, behind)) = bytes.split_first_chunk::<20>() else {
             return Err(Error::Truncated { have: bytes.len(), need: 20 });

@@ -131,8 +131,12 @@ proptest! {
         let mut icrc = icrc::changed(old_icrc, before.0.as_bytes(), after.as_bytes(), icrc::Shift::by(covered - 12));
         let extension = 12..repr.header_bytes();
         let behind = icrc::Shift::by(covered - extension.end);
+        let difference: Vec<u8> = extension.clone().map(|at| before.1[at] ^ transport[at]).collect();
+        let zeroes = vec![0; random.below(40)];
+        let by = icrc::changed_by(icrc, &[zeroes, difference].concat(), behind);
         icrc = icrc::changed(icrc, &before.1[extension.clone()], &transport[extension], behind);
         prop_assert_eq!(icrc, other.icrc(&transport));
+        prop_assert_eq!(by, icrc);
     }
 
     #[test]

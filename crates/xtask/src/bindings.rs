@@ -1,4 +1,4 @@
-//! `fabric-verbs`' bindings to rdma-core: generated from its headers, committed, and compared here.
+//! Bindings to rdma-core and libfabric: generated from their headers, committed, and compared here.
 
 use std::fs;
 use std::path::Path;
@@ -9,39 +9,66 @@ use anyhow::{Context as _, Result, bail};
 use crate::cargo::{Context, capture, run};
 use crate::runner::Outcome;
 
-/// What is committed.
-const FILE: &str = "crates/fabric-verbs/src/sys/verbs.rs";
-const HEADER: &str = "/usr/include/infiniband/verbs.h";
-const PACKAGE_CONFIG: &str = "pkgconfig/libibverbs.pc";
-const INSTALL: [&str; 5] = ["install", "--yes", "--no-install-recommends", "libibverbs-dev", "libclang-dev"];
+/// One library's.
+struct Library {
+    /// As the generator knows it.
+    name: &'static str,
+    /// What is committed.
+    file: &'static str,
+    header: &'static str,
+    package_config: &'static str,
+}
+
+const LIBRARIES: [Library; 2] = [
+    Library {
+        name: "rdma-core",
+        file: "crates/fabric-verbs/src/sys/verbs.rs",
+        header: "/usr/include/infiniband/verbs.h",
+        package_config: "pkgconfig/libibverbs.pc",
+    },
+    Library {
+        name: "libfabric",
+        file: "crates/fabric-ofi/src/sys/libfabric.rs",
+        header: "/usr/include/rdma/fi_domain.h",
+        package_config: "pkgconfig/libfabric.pc",
+    },
+];
+
+const INSTALL: [&str; 6] =
+    ["install", "--yes", "--no-install-recommends", "libibverbs-dev", "libfabric-dev", "libclang-dev"];
 /// A program of its own: what generates takes longer to build than all else here.
 const GENERATOR: [&str; 6] = ["-p", "xtask", "--features", "bindings", "--bin", "bindings"];
 
 /// Generates the bindings and compares them with the committed ones.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     run(context.cargo(["clippy"]).args(GENERATOR).args(["--", "-D", "warnings"]))?;
-    let fresh = std::env::temp_dir().join(format!("stentor-bindings-{}.rs", std::process::id()));
-    let generated = generate(context, &fresh);
-    let text = generated.and_then(|()| Ok(fs::read_to_string(&fresh)?));
-    let _ = fs::remove_file(&fresh);
-    let committed = fs::read_to_string(context.root.join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
-    compare(&committed, &text?)?;
-    println!("{FILE} is what rdma-core {} says", version());
+    for library in &LIBRARIES {
+        let fresh = std::env::temp_dir().join(format!("stentor-bindings-{}.rs", std::process::id()));
+        let generated = generate(context, library, &fresh);
+        let text = generated.and_then(|()| Ok(fs::read_to_string(&fresh)?));
+        let _ = fs::remove_file(&fresh);
+        let file = library.file;
+        let committed = fs::read_to_string(context.root.join(file)).with_context(|| format!("cannot read {file}"))?;
+        compare(library, &committed, &text?)?;
+        println!("{file} is what {} {} says", library.name, library.version());
+    }
     Ok(Outcome::Passed)
 }
 
-/// Writes the committed file anew.
+/// Writes the committed files anew.
 pub(crate) fn write(context: &Context) -> Result<()> {
-    generate(context, &context.root.join(FILE))?;
-    println!("{FILE} was written from rdma-core {}", version());
+    for library in &LIBRARIES {
+        generate(context, library, &context.root.join(library.file))?;
+        println!("{} was written from {} {}", library.file, library.name, library.version());
+    }
     Ok(())
 }
 
-fn generate(context: &Context, file: &Path) -> Result<()> {
-    if !Path::new(HEADER).is_file() || !has_libclang()? {
-        install(capture(Command::new("id").arg("-u"))?.1.trim() == "0")?;
+fn generate(context: &Context, library: &Library, file: &Path) -> Result<()> {
+    if !Path::new(library.header).is_file() || !has_libclang()? {
+        install(library.header, capture(Command::new("id").arg("-u"))?.1.trim() == "0")?;
     }
-    run(context.cargo(["run", "--quiet"]).args(GENERATOR).arg("--").arg(file))
+    run(context.cargo(["run", "--quiet"]).args(GENERATOR).args(["--", library.name]).arg(file))
 }
 
 /// Where distributions put it, or where its own variable says.
@@ -59,26 +86,28 @@ fn has_libclang() -> Result<bool> {
     Ok(holds(Path::new("/usr/lib")) || holds(Path::new("/usr/lib64")) || llvm.any(|path| holds(&path.join("lib"))))
 }
 
-fn install(root: bool) -> Result<()> {
+fn install(header: &str, root: bool) -> Result<()> {
     if !root {
-        bail!("{HEADER} or libclang is missing: apt-get {}", INSTALL.join(" "));
+        bail!("{header} or libclang is missing: apt-get {}", INSTALL.join(" "));
     }
     run(Command::new("apt-get").arg("update"))?;
     run(Command::new("apt-get").args(INSTALL).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// The release whose headers are installed, as its package says.
-fn version() -> String {
-    let triplet = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    let texts =
-        [&triplet, "/usr/lib64", "/usr/lib"].map(|folder| fs::read_to_string(Path::new(folder).join(PACKAGE_CONFIG)));
-    let line = texts.into_iter().flatten().find_map(|text| {
-        text.lines().find_map(|line| line.strip_prefix("Version:").map(|version| version.trim().to_owned()))
-    });
-    line.unwrap_or_else(|| "of unknown version".to_owned())
+impl Library {
+    /// The release whose headers are installed, as its package says.
+    fn version(&self) -> String {
+        let triplet = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+        let folders = [&triplet, "/usr/lib64", "/usr/lib"];
+        let texts = folders.map(|folder| fs::read_to_string(Path::new(folder).join(self.package_config)));
+        let line = texts.into_iter().flatten().find_map(|text| {
+            text.lines().find_map(|line| line.strip_prefix("Version:").map(|version| version.trim().to_owned()))
+        });
+        line.unwrap_or_else(|| "of unknown version".to_owned())
+    }
 }
 
-fn compare(committed: &str, generated: &str) -> Result<()> {
+fn compare(library: &Library, committed: &str, generated: &str) -> Result<()> {
     let (mut ours, mut theirs) = (committed.lines(), generated.lines());
     let mut line = 0;
     loop {
@@ -87,9 +116,11 @@ fn compare(committed: &str, generated: &str) -> Result<()> {
             (None, None) => return Ok(()),
             (a, b) if a == b => {}
             (a, b) => bail!(
-                "{FILE}:{line}: `{}`, where rdma-core {} says `{}`: run `cargo xtask bindings` and look at the difference",
+                "{}:{line}: `{}`, where {} {} says `{}`: run `cargo xtask bindings` and look at the difference",
+                library.file,
                 a.unwrap_or_default(),
-                version(),
+                library.name,
+                library.version(),
                 b.unwrap_or_default()
             ),
         }
@@ -102,19 +133,21 @@ mod tests {
 
     #[test]
     fn a_line_that_differs_is_named() {
-        assert!(compare("a\nb\n", "a\nb\n").is_ok());
+        let library = &LIBRARIES[1];
+        assert!(compare(library, "a\nb\n", "a\nb\n").is_ok());
         for other in ["a\nc\n", "a\n", "a\nb\nc\n"] {
-            let error = compare("a\nb\n", other).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{FILE}:")) && error.contains("cargo xtask bindings"), "{error}");
+            let error = compare(library, "a\nb\n", other).unwrap_err().to_string();
+            assert!(
+                error.starts_with("crates/fabric-ofi/src/sys/libfabric.rs:") && error.contains("cargo xtask bindings"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn who_may_not_install_is_told_what_to_run() {
-        let error = install(false).unwrap_err().to_string();
-        assert!(
-            error.ends_with("apt-get install --yes --no-install-recommends libibverbs-dev libclang-dev"),
-            "{error}"
-        );
+        let error = install("/usr/include/x.h", false).unwrap_err().to_string();
+        let remedy = "apt-get install --yes --no-install-recommends libibverbs-dev libfabric-dev libclang-dev";
+        assert!(error.starts_with("/usr/include/x.h") && error.ends_with(remedy), "{error}");
     }
 }

@@ -30,6 +30,13 @@ impl Context {
         command
     }
 
+    /// `cargo test` of these test targets, whichever crates have them, as parts of the whole workspace: see `programs`.
+    pub(crate) fn test(&self, targets: &[&str]) -> Command {
+        let mut command = self.cargo(["test", "--workspace"]);
+        command.args(targets.iter().flat_map(|target| ["--test", target]));
+        command
+    }
+
     /// Whether a command, run silently, ends with success.
     pub(crate) fn succeeds(&self, command: &mut Command) -> bool {
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())

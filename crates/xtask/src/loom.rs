@@ -17,6 +17,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         let arguments = ["test", "--release", "--target-dir", "target/loom", "--test", "loom", "-p", &package.name];
         let mut command = context.cargo(arguments);
         command.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_RELEASE_LTO", "off");
+        command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         run(command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"))?;
     }
     Ok(Outcome::Passed)

@@ -11,6 +11,8 @@ mod lengths;
 mod licences;
 mod loom;
 mod nightly;
+mod ofi;
+mod programs;
 mod purity;
 mod roce;
 mod runner;

@@ -25,6 +25,22 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "20000 simulated seeds of channels: every property holds, every fault happens",
         run: campaign_channel,
     },
+    Step { name: "model-switch", what: "the switch's searches, all of them", run: model_switch },
+    Step {
+        name: "switch-speed",
+        what: "a pass of the switch: at most 100 ns, and n receivers as long as n times one",
+        run: switch_speed,
+    },
+    Step {
+        name: "model-channel",
+        what: "every order of four operations of a channel in flight at both ends",
+        run: model_channel,
+    },
+    Step {
+        name: "channel-long",
+        what: "a gibibyte in one message, and a gibibyte from file to file over shm and roce",
+        run: channel_long,
+    },
     Step {
         name: "roce-speed",
         what: "RoCEv2 beside plain sockets and a bare CRC: fails below the bars",
@@ -35,8 +51,28 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "RoCEv2 beside the Linux kernel's Soft-RoCE, by one program in one guest",
         run: crate::roce::beside_kernel,
     },
+    Step {
+        name: "verbs-speed",
+        what: "`bench fabric --fabric verbs` beside a plain program, in turns, on Soft-RoCE",
+        run: crate::verbs::speed,
+    },
     Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
 ];
+
+fn model_channel(context: &Context) -> Result<Outcome> {
+    let model =
+        ["test", "--profile", "release-tests", "-p", "stentor-channel", "--test", "pure", "--", "four_and_four"];
+    run(context.cargo(model).arg("--nocapture").env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn channel_long(context: &Context) -> Result<Outcome> {
+    for (package, test) in [("stentor-channel", "fabric"), ("stentor-cli", "cli")] {
+        let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
+        run(command.args(["--", "a_gibibyte", "--ignored", "--nocapture"]))?;
+    }
+    Ok(Outcome::Passed)
+}
 
 /// Measures: nothing else should run on two processors.
 fn roce_speed(context: &Context) -> Result<Outcome> {
@@ -74,6 +110,19 @@ fn model(context: &Context) -> Result<Outcome> {
 fn model_neb(context: &Context) -> Result<Outcome> {
     let model = ["test", "--release", "-p", "stentor-neb", "--test", "model", "--", "--nocapture"];
     run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn model_switch(context: &Context) -> Result<Outcome> {
+    let model = ["test", "--release", "-p", "stentor-campaign", "--test", "switch_model", "--", "--nocapture"];
+    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+/// Measures: nothing else should run.
+fn switch_speed(context: &Context) -> Result<Outcome> {
+    let speed = ["test", "--release", "-p", "stentor-switch", "--test", "speed", "--", "--ignored", "--nocapture"];
+    run(&mut context.cargo(speed))?;
     Ok(Outcome::Passed)
 }
 

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
+use anyhow::{Result, bail};
 
 use crate::cargo::{Context, capture, run};
+use crate::programs::{self, executable};
 use crate::runner::Outcome;
 
 /// What the guest runs and is built with, as Debian names it.
-const PACKAGES: [&str; 8] = [
+const PACKAGES: [&str; 9] = [
     "rdma-core",
     "ibverbs-utils",
     "ibverbs-providers",
@@ -20,13 +20,14 @@ const PACKAGES: [&str; 8] = [
     "iproute2",
     "tshark",
     "gcc",
+    "valgrind",
 ];
 /// A program of each, to see whether they are there.
-const PROGRAMS: [&str; 6] = ["rdma", "ibv_rc_pingpong", "busybox", "ip", "tshark", "gcc"];
+const PROGRAMS: [&str; 7] = ["rdma", "ibv_rc_pingpong", "busybox", "ip", "tshark", "gcc", "valgrind"];
 /// Seconds for each fuzz target.
 const FUZZ_SECONDS: &str = "15";
 
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|dir| dir.join(program).is_file())
 }
@@ -64,28 +65,11 @@ pub(crate) fn rxe(context: &Context) -> Result<PathBuf> {
     Ok(folder.canonicalize()?)
 }
 
-#[derive(Debug, Deserialize)]
-struct Message {
-    #[serde(default)]
-    executable: Option<PathBuf>,
-}
-
-/// Builds something and says where it is.
-pub(crate) fn executable(context: &Context, arguments: &[&str]) -> Result<PathBuf> {
-    let (good, text) = capture(context.cargo(arguments).args(["--message-format", "json-render-diagnostics"]))?;
-    if !good {
-        bail!("does not compile; the message is above");
-    }
-    let mut built = text.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable);
-    built.next_back().context("cargo did not say where the program is")
-}
-
 /// The stock ping-pong and a program of ours on the kernel's Soft-RoCE, as our peer.
 pub(crate) fn peer(context: &Context) -> Result<Outcome> {
     programs()?;
     let rxe = rxe(context)?;
-    let stentor = executable(context, &["build", "-p", "stentor-cli", "--bin", "stentor"])?;
-    let test = executable(context, &["test", "--no-run", "-p", "stentor-fabric-roce", "--test", "real_peer"])?;
+    let (stentor, test) = (programs::stentor(context)?, programs::test_program(context, "fabric-roce", "real_peer")?);
     let script = context.root.join("crates/fabric-roce/tests/peer/run.sh");
     run(Command::new("unshare").arg("-rn").arg(script).arg(&rxe).arg(stentor).arg(test))?;
     golden(context, &rxe)?;
@@ -98,8 +82,7 @@ fn golden(context: &Context, rxe: &Path) -> Result<()> {
     let source = context.root.join("crates/fabric-roce/tests/peer/golden.c");
     run(Command::new("gcc").arg(source).args(["-O1", "-Wall"]).arg("-o").arg(work.join("golden")).arg("-libverbs"))?;
     in_guest(context, rxe, "crates/fabric-roce/tests/peer/golden.sh", &work, "")?;
-    let test = ["test", "-p", "stentor-fabric-roce", "--test", "golden"];
-    run(context.cargo(test).env("STENTOR_GOLDEN", &work))?;
+    run(programs::test(context, "fabric-roce", "golden")?.env("STENTOR_GOLDEN", &work))?;
     fs::remove_dir_all(&work)?;
     Ok(())
 }
@@ -111,14 +94,17 @@ pub(crate) fn work_folder(what: &str) -> Result<PathBuf> {
     Ok(work)
 }
 
-/// Runs a script of the repository, `NAME.sh`, in a guest, which leaves `NAME.log` in its work folder.
+/// Runs a script of the repository, `NAME.sh`, in a guest, which leaves `NAME.log` in its work folder. It is told that
+/// folder as `WORK` and its own as `HERE`.
 pub(crate) fn in_guest(context: &Context, rxe: &Path, path: &str, work: &Path, more: &str) -> Result<()> {
-    let set = format!("export WORK='{}' {more}\n", work.display());
-    let text = fs::read_to_string(context.root.join(path))?;
+    let path = context.root.join(path);
+    let peer = path.parent().unwrap_or(Path::new("/"));
+    let set = format!("export WORK='{}' HERE='{}' {more}\n", work.display(), peer.display());
+    let text = fs::read_to_string(&path)?;
     let script = work.join("script.sh");
     fs::write(&script, set + &text)?;
     let (good, _) = capture(Command::new(rxe.join("uml-run")).arg(&script).env("UML_TIMEOUT", "300"))?;
-    let name = Path::new(path).with_extension("log");
+    let name = path.with_extension("log");
     let log = name.file_name().map(|name| work.join(name)).unwrap_or_default();
     print!("{}", fs::read_to_string(log).unwrap_or_default());
     if good { Ok(()) } else { bail!("the guest failed") }
@@ -132,7 +118,7 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
     programs()?;
     let rxe = rxe(context)?;
     let example = ["build", "--release", "-p", "stentor-fabric-roce", "--example", "beside_kernel"];
-    let program = executable(context, &example)?;
+    let program = executable(&mut context.cargo(example), "fabric-roce", "beside_kernel")?;
     let peer = context.root.join("crates/fabric-roce/tests/peer");
     let work = work_folder("beside")?;
     let compile = ["-O2", "-Wall", "-shared", "-fPIC", "-libverbs"];
@@ -154,7 +140,7 @@ const LINES: &str = "1000";
 /// A cluster in three network namespaces, on a good network and on one that loses packets.
 pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     programs()?;
-    let stentor = executable(context, &["build", "-p", "stentor-cli", "--bin", "stentor"])?;
+    let stentor = programs::stentor(context)?;
     let script = context.root.join("crates/cli/tests/namespaces/run.sh");
     for network in [&[][..], &["--drop-chance", "0.01"]] {
         run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor).arg(LINES).args(network))?;
@@ -165,7 +151,7 @@ pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
 /// Wireshark's dissector on a capture of every operation.
 pub(crate) fn tshark(context: &Context) -> Result<Outcome> {
     programs()?;
-    run(&mut context.cargo(["test", "-p", "stentor-fabric-roce", "--test", "tshark", "--", "--ignored"]))?;
+    run(context.test(&["tshark"]).args(["--", "--ignored"]))?;
     Ok(Outcome::Passed)
 }
 
@@ -176,9 +162,9 @@ pub(crate) fn fuzz(context: &Context) -> Result<Outcome> {
 
 /// So long for each of the two crates.
 pub(crate) fn fuzz_for(context: &Context, seconds: &str) -> Result<Outcome> {
-    for package in ["stentor-wire", "stentor-fabric-roce"] {
-        let mut command = context.cargo(["test", "-p", package, "--test", "fuzz", "--", "--nocapture"]);
-        run(command.env("STENTOR_FUZZ_SECONDS", seconds))?;
+    for folder in ["wire", "fabric-roce"] {
+        let mut command = programs::test(context, folder, "fuzz")?;
+        run(command.arg("--nocapture").env("STENTOR_FUZZ_SECONDS", seconds))?;
     }
     Ok(Outcome::Passed)
 }

@@ -1,11 +1,19 @@
 //! The steps of `cargo xtask test`, in the order in which they run.
 
-use anyhow::Result;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
 
 use crate::cargo::{Context, run};
 use crate::runner::{Outcome, Step};
-use crate::workspace::Workspace;
-use crate::{bindings, campaign, failover, layers, lengths, licences, loom, purity, roce, unsafety, verbs, zookeeper};
+use crate::source::rust_files;
+use crate::workspace::{Package, Workspace};
+use crate::{
+    bindings, campaign, failover, layers, lengths, licences, loom, ofi, programs, purity, roce, unsafety, verbs,
+    zookeeper,
+};
 
 /// Everything that must hold before a change is merged. Quick ones first.
 pub(crate) const TEST: &[Step] = &[
@@ -23,7 +31,7 @@ pub(crate) const TEST: &[Step] = &[
         run: purity::step,
     },
     Step { name: "tests", what: "all tests of all crates", run: tests },
-    Step { name: "tests-plants", what: "tests of the crates that have planted bugs, with them", run: tests_plants },
+    Step { name: "tests-plants", what: "the tests that mention planted bugs, with them", run: tests_plants },
     Step {
         name: "model",
         what: "every order of three messages, a leader change and a crash; of four messages of a channel",
@@ -48,6 +56,11 @@ pub(crate) const TEST: &[Step] = &[
         name: "campaign-channel",
         what: "300 simulated seeds of channels, with completions in any order: every property holds",
         run: campaign::campaign_channel,
+    },
+    Step {
+        name: "campaign-switch",
+        what: "2000 seeds of the switch with up to 32 receivers: every property holds",
+        run: campaign::campaign_switch,
     },
     Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
@@ -76,11 +89,25 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
     Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
-    Step { name: "bindings", what: "fabric-verbs' bindings are what rdma-core's headers say", run: bindings::step },
+    Step {
+        name: "bindings",
+        what: "the bindings are what the headers of rdma-core and libfabric say",
+        run: bindings::step,
+    },
     Step {
         name: "verbs",
         what: "queue pairs through libibverbs on the Linux kernel's Soft-RoCE, and what the doctor says there",
         run: verbs::step,
+    },
+    Step {
+        name: "verbs-guests",
+        what: "the demos on verbs; multicast over two and three guests, the link of one cut and restored: every property",
+        run: verbs::guests,
+    },
+    Step {
+        name: "ofi",
+        what: "libfabric's providers of one host do what fabric-ofi asks of them; channels, demos and a gibibyte over them",
+        run: ofi::step,
     },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
     Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
@@ -96,16 +123,19 @@ fn clippy(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// `-p` and `--features` for the crates that have the feature `plants`.
-fn planted(context: &Context) -> Result<Vec<String>> {
-    let workspace = Workspace::load(context)?;
-    let planted = workspace.members().filter(|package| package.features.contains_key("plants"));
-    Ok(planted.flat_map(|p| ["-p".into(), p.name.clone(), "--features".into(), format!("{}/plants", p.name)]).collect())
+/// The crates that have the feature `plants` have it; everything else as without.
+fn planted(workspace: &Workspace) -> Vec<String> {
+    let features = with_plants(workspace).flat_map(|p| ["--features".into(), format!("{}/plants", p.name)]);
+    ["--workspace".into()].into_iter().chain(features).collect()
+}
+
+fn with_plants(workspace: &Workspace) -> impl Iterator<Item = &Package> {
+    workspace.members().filter(|package| package.features.contains_key("plants"))
 }
 
 fn clippy_plants(context: &Context) -> Result<Outcome> {
     let mut command = context.cargo(["clippy", "--all-targets"]);
-    run(command.args(planted(context)?).args(["--", "-D", "warnings"]))?;
+    run(command.args(planted(&Workspace::load(context)?)).args(["--", "-D", "warnings"]))?;
     Ok(Outcome::Passed)
 }
 
@@ -122,16 +152,57 @@ fn tests(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// The command's test of that name, and the part of it in which planted bugs are met.
+const COMMAND: (&str, &str) = ("cli", "sim::");
+
+/// Those that mention planted bugs: all others have run without them.
 fn tests_plants(context: &Context) -> Result<Outcome> {
-    run(context.cargo(["test"]).args(planted(context)?))?;
+    let workspace = Workspace::load(context)?;
+    let mut tests = BTreeSet::new();
+    for target in with_plants(&workspace).flat_map(|package| &package.targets) {
+        if target.kind.iter().any(|kind| kind == "test") && mentions_plants(&target.src_path)? {
+            tests.insert(target.name.as_str());
+        }
+    }
+    ensure!(tests.remove(COMMAND.0), "the command's tests do not mention planted bugs");
+    let flags = planted(&workspace);
+    run(context.cargo(["test"]).args(&flags).args(tests.iter().flat_map(|test| ["--test", test])))?;
+    let command = || {
+        let mut command = context.cargo(["test"]);
+        command.args(&flags).args(["--test", COMMAND.0, "--", COMMAND.1]);
+        command
+    };
+    programs::ensure_some(&mut command())?;
+    run(&mut command())?;
     Ok(Outcome::Passed)
+}
+
+/// A test is a file, or `main.rs` with all beside and below it.
+fn mentions_plants(root: &Path) -> Result<bool> {
+    const FEATURE: &str = "feature = \"plants\"";
+    if root.file_name().is_some_and(|name| name == "main.rs") {
+        let folder = root.parent().unwrap_or(root);
+        return Ok(rust_files(folder, folder)?.iter().any(|source| source.text.contains(FEATURE)));
+    }
+    Ok(fs::read_to_string(root).with_context(|| root.display().to_string())?.contains(FEATURE))
 }
 
 /// Optimised, or it would take an hour.
 fn model(context: &Context) -> Result<Outcome> {
-    for (package, test) in [("stentor-multicast", "model"), ("stentor-neb", "model"), ("stentor-channel", "pure")] {
-        let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
-        run(command.args(["--", "that_take_minutes", "--nocapture"]).env("STENTOR_MODEL", "minutes"))?;
+    let searches = [
+        ("stentor-multicast", "model"),
+        ("stentor-neb", "model"),
+        ("stentor-channel", "pure"),
+        ("stentor-campaign", "switch_model"),
+    ];
+    for (package, test) in searches {
+        let command = || {
+            let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
+            command.args(["--", "that_take_minutes"]).env("STENTOR_MODEL", "minutes");
+            command
+        };
+        programs::ensure_some(&mut command())?;
+        run(command().arg("--nocapture"))?;
     }
     Ok(Outcome::Passed)
 }

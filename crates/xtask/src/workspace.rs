@@ -54,6 +54,8 @@ pub(crate) struct Dependency {
 /// A library, binary, test, example or benchmark.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Target {
+    /// Its name.
+    pub name: String,
     /// `lib`, `bin`, `proc-macro`, `test` …
     pub kind: Vec<String>,
     /// Its root file.

@@ -10,24 +10,22 @@ use crate::runner::Outcome;
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const INSTALL: [&str; 4] = ["install", "--yes", "zookeeper", "default-jre-headless"];
-/// The command with the feature, and its tests.
-const COMMAND: [&str; 4] = ["-p", "stentor-cli", "--features", "zookeeper-tests"];
-const TESTS: [&str; 4] = ["-p", "stentor-election-zookeeper", "--features", "server-tests"];
+/// Its tests, and the command with it and the tests of that.
+const FEATURES: [&str; 2] = ["--features", "stentor-election-zookeeper/server-tests,stentor-cli/zookeeper-tests"];
 
 /// Installs the package where that is possible, and runs the tests: each starts and ends servers of its own.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     if !Path::new(JAR).exists() {
         install(is_root()?)?;
     }
-    run(context.cargo(["clippy"]).args(TESTS).args(["--all-targets", "--", "-D", "warnings"]))?;
+    let mut clippy = context.cargo(["clippy", "--workspace", "--all-targets"]);
+    run(clippy.args(FEATURES).args(["--", "-D", "warnings"]))?;
     // The servers mostly wait, so more of them run than there are cores. One test makes the client panic: in two lines.
-    let mut tests = context.cargo(["test"]);
-    tests.args(TESTS).args(["--test", "server", "--", "--nocapture", "--test-threads", "4"]);
+    let mut tests = context.test(&["server"]);
+    tests.args(FEATURES).args(["--", "--nocapture", "--test-threads", "4"]);
     run(tests.env("RUST_BACKTRACE", "0"))?;
-    run(context.cargo(["clippy"]).args(COMMAND).args(["--all-targets", "--", "-D", "warnings"]))?;
     // Six members, two clients and a server at a time are enough for two cores.
-    let mut command = context.cargo(["test", "--profile", "release-tests"]);
-    run(command.args(COMMAND).args(["--test", "zookeeper", "--", "--nocapture", "--test-threads", "1"]))?;
+    run(context.test(&["zookeeper"]).args(FEATURES).args(["--", "--nocapture", "--test-threads", "1"]))?;
     Ok(Outcome::Passed)
 }
 

@@ -105,6 +105,7 @@ impl Scenario {
             hold_polls: chance.pick(&[0, 2, 8, 30]),
             arrivals: chance.between(0, 1) == 0,
             max_completions: recvs + chance.pick(&[1, 4, 64]),
+            ..Disorders::completions(seed)
         };
         let trouble = chance.pick(&[Trouble::None, Trouble::None, Trouble::Crash, Trouble::Cut, Trouble::Abort]);
         let at = chance.between(10_000, 150_000);

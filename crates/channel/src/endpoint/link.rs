@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stentor_fabric::{ProcessId, QpId, RegionId};
+use stentor_fabric::{ProcessId, QpId, RegionId, RemoteRegion};
 
 /// The queue pair with one peer.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Link {
     /// Where they are sent from.
     pub(super) outbox: RegionId,
     pub(super) is_connected: bool,
+    /// The peer's memory for what this end writes, while it is connected, where places are written.
+    pub(super) target: Option<RemoteRegion>,
     /// Areas that no connection uses.
     pub(super) free: Vec<u16>,
     /// Areas that the peer may still write into, until the queue pair is connected anew.

@@ -1,20 +1,24 @@
 //! Connections on a fabric: one queue pair with each peer, many connections on it.
 
+mod body;
 mod complete;
 mod link;
 mod post;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
+use stentor_fabric::memory::WORD;
 use stentor_fabric::{
-    Access, AccessError, Completion, ConnectError, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId,
-    RegionSpec, RegisterError, Service, Status,
+    Access, AccessError, Completion, ConnectError, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState,
+    RegionId, RegionSpec, RegisterError, Service, Status, Word,
 };
 use thiserror::Error;
 
 use crate::config::CONTROLS;
 use crate::layout::{Layout, load};
 use crate::{Config, ConfigError, Connection, Incoming, MAX_CONNECTIONS, Notice, Scheme, WriteError, planted};
+use body::Body;
 use link::Link;
 
 /// How many completions are polled at a time.
@@ -156,7 +160,9 @@ pub struct Endpoint<F: Fabric> {
     generations: u32,
     notices: VecDeque<(Handle, Notice)>,
     /// Connections that may have something to say and found no place in a send queue.
-    starved: Vec<u32>,
+    starved: VecDeque<u32>,
+    /// What is polled into.
+    completions: Box<[Completion]>,
     /// Requests that may be outstanding on all queue pairs together.
     most_sends: u32,
     sends: u32,
@@ -168,7 +174,7 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// See [`EndpointError`].
     pub fn new(mut fabric: F, config: EndpointConfig, peers: &[ProcessId]) -> Result<Self, EndpointError> {
-        let most_sends = check(&fabric, &config, peers.len() as u64)?;
+        let most_sends = check(&fabric, &config, peers)?;
         let layout = Layout::new(&config.channel);
         let me = fabric.me();
         let counted = config.channel.scheme == Scheme::Counted;
@@ -193,6 +199,7 @@ impl<F: Fabric> Endpoint<F> {
                 inbox,
                 outbox,
                 is_connected: false,
+                target: None,
                 free: (0..config.connections).rev().collect(),
                 withheld: Vec::new(),
                 numbers: BTreeMap::new(),
@@ -213,7 +220,8 @@ impl<F: Fabric> Endpoint<F> {
             entries: Vec::new(),
             generations: 0,
             notices: VecDeque::new(),
-            starved: Vec::new(),
+            starved: VecDeque::new(),
+            completions: vec![NOTHING; BATCH].into(),
             most_sends,
             sends: 0,
         };
@@ -303,6 +311,27 @@ impl<F: Fabric> Endpoint<F> {
     /// # Panics
     /// If `message` has another length than it was begun with.
     pub fn hand_over(&mut self, handle: Handle, message: &[u8]) -> bool {
+        self.hand_over_all(handle, Body::Bytes(message))
+    }
+
+    /// The same for a message in registered memory: its pieces are sent from where they are, nothing is copied. `region` is
+    /// one that was registered with [`fabric_mut`](Self::fabric_mut), for this process; the message, as long as it was begun,
+    /// is at `offset` in it. It must not change before [`Notice::Written`] of its number. Where places
+    /// are written ([`Scheme::Counted`]) the bytes up to the next multiple of 8 go along.
+    ///
+    /// A message that goes with its length is copied in any case.
+    ///
+    /// # Panics
+    /// If the message has another length than it was begun with, `offset` is no multiple of 8, or the region ends before the
+    /// next multiple of 8 behind the message.
+    pub fn hand_over_registered(&mut self, handle: Handle, region: RegionId, offset: u64, bytes: u32) -> bool {
+        let ends = offset + u64::from(bytes).next_multiple_of(8);
+        let whole = self.fabric.memory(region).len() * WORD;
+        assert!(offset.is_multiple_of(8) && ends <= whole as u64, "{bytes} bytes at {offset} of a region of {whole}");
+        self.hand_over_all(handle, Body::Registered(region, offset, bytes))
+    }
+
+    fn hand_over_all(&mut self, handle: Handle, message: Body<'_>) -> bool {
         while self.connection(handle).is_some_and(|connection| connection.left().is_some()) {
             if !self.send_part(handle.index, message) {
                 return false;
@@ -326,6 +355,12 @@ impl<F: Fabric> Endpoint<F> {
     /// Appends what has arrived of the message that is being read. Whether the message is whole now; the next call begins
     /// with the next one.
     pub fn read(&mut self, handle: Handle, message: &mut Vec<u8>) -> bool {
+        self.read_in_place(handle, |memory, bytes| load(memory, 0, bytes, message))
+    }
+
+    /// The same for who needs no copy: `take` sees each part that has arrived where the peer or its NIC has put it, as words
+    /// of which so many bytes belong to the message. It is given back when `take` returns.
+    pub fn read_in_place(&mut self, handle: Handle, mut take: impl FnMut(&[Word], u32)) -> bool {
         let layout = self.layout;
         let Some(entry) = self.entries.get_mut(handle.index as usize).and_then(Option::as_mut) else { return false };
         if entry.generation != handle.generation {
@@ -335,7 +370,9 @@ impl<F: Fabric> Endpoint<F> {
         let mut whole = false;
         while !whole && let Some(piece) = entry.connection.piece() {
             let offset = layout.offset(u32::from(entry.area), piece.op.kind, piece.op.place) + u64::from(piece.at);
-            load(self.fabric.memory(inbox), offset, piece.bytes, message);
+            let first = offset as usize / WORD;
+            let words = (piece.bytes as usize).div_ceil(WORD);
+            take(&self.fabric.memory(inbox)[first..first + words], piece.bytes);
             entry.connection.consume(&piece);
             whole = piece.last;
         }
@@ -383,6 +420,14 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
+    /// Gives the connection up because its owner has waited for so long; see [`Connection::time_out`].
+    pub fn time_out(&mut self, handle: Handle, waited: Duration) {
+        if let Some(connection) = self.connection(handle) {
+            connection.time_out(waited);
+            self.drive(handle.index);
+        }
+    }
+
     /// What there is to tell next.
     pub fn next_notice(&mut self) -> Option<(Handle, Notice)> {
         self.notices.pop_front()
@@ -401,7 +446,7 @@ impl<F: Fabric> Endpoint<F> {
     /// Places are free again: first for those who found none. Each has its turn.
     fn feed_starved(&mut self) {
         for _ in 0..self.starved.len() {
-            let index = self.starved.remove(0);
+            let Some(index) = self.starved.pop_front() else { return };
             if let Some(entry) = &mut self.entries[index as usize] {
                 entry.is_starved = false;
                 self.drive(index);
@@ -419,6 +464,12 @@ impl<F: Fabric> Endpoint<F> {
                 Event::Connected { qp, .. } => self.connected(qp),
                 Event::Disconnected { qp, .. } => self.disconnected(qp),
                 Event::Revoked { .. } => {}
+            }
+        }
+        for place in 0..self.links.len() {
+            let qp = self.links[place].qp;
+            if !self.links[place].is_connected && self.fabric.state(qp) == QpState::Error {
+                let _ = self.fabric.reset(qp);
             }
         }
         worked
@@ -442,6 +493,7 @@ impl<F: Fabric> Endpoint<F> {
         let Some(place) = self.link_of(qp) else { return };
         while self.poll() > 0 {}
         self.links[place].is_connected = false;
+        self.links[place].target = None;
         for index in 0..self.entries.len() {
             if let Some(entry) = self.entries[index].as_mut().filter(|entry| entry.link as usize == place) {
                 if self.config.channel.scheme == Scheme::Counted {
@@ -453,7 +505,7 @@ impl<F: Fabric> Endpoint<F> {
         }
         self.sends -= self.links[place].sends;
         self.links[place].begin_anew();
-        // What is refused here is refused for good: connections that are opened wait, as for a peer that never comes.
+        // Refused while something is short: it is asked for again in the next round.
         let _ = self.fabric.reset(qp);
         self.await_greetings(place);
         self.feed_starved();
@@ -475,9 +527,10 @@ impl<F: Fabric> Endpoint<F> {
 }
 
 /// Whether the fabric can do it; returns how many sends may be outstanding.
-fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: u64) -> Result<u32, EndpointError> {
+fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: &[ProcessId]) -> Result<u32, EndpointError> {
     config.channel.check()?;
     let has = fabric.capabilities();
+    let highest = peers.iter().fold(fabric.me().0, |highest, peer| highest.max(peer.0));
     let (fabric, scheme) = (has.name, config.channel.scheme);
     if scheme != Scheme::Counted && !has.tagged {
         return Err(ConfigError::NoTags { scheme: scheme.name(), fabric }.into());
@@ -485,13 +538,15 @@ fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: u64) -> Result<u
     let too_much = |what, asked, limit, remedy| {
         if asked <= limit { Ok(()) } else { Err(EndpointError::TooMuch { what, asked, limit, fabric, remedy }) }
     };
+    let last = u64::from(config.first_purpose.0) + 2 * u64::from(highest) + 1;
+    too_much("the last purpose", last, u64::from(u16::MAX), "begin with a lower one")?;
     let recvs = u64::from(config.recvs()) * u64::from(config.connections);
     let longest = u64::from(config.channel.piece_bytes.max(config.channel.eager_bytes + 8));
     too_much("bytes of one message", longest, has.max_message_bytes, "ask for shorter pieces")?;
     let fewer = "ask for fewer connections, or for fewer lengths and pieces in flight";
     too_much("receives posted at a time", recvs, u64::from(has.max_recv_depth), fewer)?;
     too_much("requests in a send queue", u64::from(config.send_depth), u64::from(has.max_send_depth), "ask for fewer")?;
-    let (most, all) = (u64::from(has.max_completions), recvs * peers);
+    let (most, all) = (u64::from(has.max_completions), recvs * peers.len() as u64);
     let overrun = planted!(config.channel.plant, QueueOverrun);
     if !overrun {
         too_much("operations outstanding", all + 1, most, fewer)?;

@@ -1,7 +1,8 @@
 //! What connections want posted goes to the fabric.
 
-use stentor_fabric::{Fabric, PostError, RemoteSpan, Source, Span, Verb, WorkRequest};
+use stentor_fabric::{Fabric, PostError, Purpose, RemoteRegion, RemoteSpan, Source, Span, Verb, WorkRequest};
 
+use super::body::Body;
 use super::{Endpoint, Handle};
 use crate::layout::store;
 use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Send, Tag, What, planted};
@@ -37,13 +38,13 @@ impl<F: Fabric> Endpoint<F> {
         while self.may_send(index) {
             let Some(entry) = &mut self.entries[index as usize] else { return };
             let Some(send) = entry.connection.next_control() else { break };
-            self.post_send(index, &send, &[]);
+            self.post_send(index, &send, Body::NONE);
         }
         if !self.may_send(index)
             && let Some(entry) = &mut self.entries[index as usize]
             && !std::mem::replace(&mut entry.is_starved, true)
         {
-            self.starved.push(index);
+            self.starved.push_back(index);
         }
         while let Some(entry) = &mut self.entries[index as usize] {
             let Some(op) = entry.connection.next_cancel() else { break };
@@ -84,7 +85,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Sends the next part of a message, if that may be. Whether it was.
-    pub(super) fn send_part(&mut self, index: u32, message: &[u8]) -> bool {
+    pub(super) fn send_part(&mut self, index: u32, message: Body<'_>) -> bool {
         if !self.may_send(index) {
             return false;
         }
@@ -92,17 +93,17 @@ impl<F: Fabric> Endpoint<F> {
         let Some(send) = entry.connection.next_part() else { return false };
         let data = match send.what {
             What::Length { bytes, inline } => {
-                assert_eq!(bytes, message.len() as u64, "the message that was begun");
-                &message[..inline as usize]
+                assert_eq!(bytes, message.bytes() as u64, "the message that was begun");
+                message.part(0, inline)
             }
-            What::Payload { offset, bytes } => &message[offset as usize..][..bytes as usize],
-            What::Control(_) => &[],
+            What::Payload { offset, bytes } => message.part(offset, bytes),
+            What::Control(_) => Body::NONE,
         };
         self.post_send(index, &send, data);
         true
     }
 
-    fn post_send(&mut self, index: u32, send: &Send, data: &[u8]) {
+    fn post_send(&mut self, index: u32, send: &Send, data: Body<'_>) {
         let mut short = [0; INLINE_BYTES];
         let words: &[u64] = match &send.what {
             What::Length { bytes, .. } => &[*bytes],
@@ -110,11 +111,12 @@ impl<F: Fabric> Endpoint<F> {
             What::Control(words) => words,
         };
         let head = words.len() * 8;
-        let whole = head + data.len();
+        let whole = head + data.bytes();
         let padded = whole.next_multiple_of(8);
         let counted = self.config.channel.scheme == Scheme::Counted;
         let bytes = if counted { padded } else { whole };
-        let inline = padded <= INLINE_BYTES.min(self.fabric.capabilities().inline_bytes as usize);
+        let fits = padded <= self.fabric.capabilities().inline_bytes as usize;
+        let inline = padded <= INLINE_BYTES && (fits || planted!(self.config.channel.plant, InlineAnyway));
         for (to, word) in short.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
@@ -122,38 +124,60 @@ impl<F: Fabric> Endpoint<F> {
         let link = &self.links[entry.link as usize];
         let (outbox, area) = (link.outbox, u32::from(entry.area));
         let place = if planted!(self.config.channel.plant, SendPlaceReused) { 0 } else { send.op.place };
-        let source = if inline {
-            short[head..whole].copy_from_slice(data);
-            Source::Inline(&short[..bytes])
-        } else {
-            let offset = self.layout.offset(area, send.op.kind, place);
-            let memory = self.fabric.memory(outbox);
-            store(memory, offset, &short[..head]);
-            store(memory, offset + head as u64, data);
-            Source::Region(Span { region: outbox, offset, bytes: bytes as u32 })
+        let source = match data {
+            // From where it is.
+            Body::Registered(region, offset, _) if head == 0 => {
+                Source::Region(Span { region, offset, bytes: bytes as u32 })
+            }
+            _ if inline => {
+                data.copy_to_bytes(&self.fabric, &mut short[head..whole]);
+                Source::Inline(&short[..bytes])
+            }
+            _ => {
+                let offset = self.layout.offset(area, send.op.kind, place);
+                let memory = self.fabric.memory(outbox);
+                store(memory, offset, &short[..head]);
+                data.copy_to_words(&self.fabric, memory, offset + head as u64);
+                Source::Region(Span { region: outbox, offset, bytes: bytes as u32 })
+            }
         };
-        let posted = self.hand_to_fabric(index, send, source);
-        self.posted(index, send.op, posted);
+        let signalled = send.op.kind != Kind::Control || !planted!(self.config.channel.plant, SilentUncounted);
+        let posted = self.hand_to_fabric(index, send, source, signalled);
+        match &mut self.entries[index as usize] {
+            Some(entry) if !signalled && posted.is_ok() => entry.connection.completed(send.op, &Outcome::Sent),
+            _ => self.posted(index, send.op, posted),
+        }
     }
 
-    fn hand_to_fabric(&mut self, index: u32, send: &Send, source: Source<'_>) -> Result<(), PostError> {
+    fn hand_to_fabric(
+        &mut self,
+        index: u32,
+        send: &Send,
+        source: Source<'_>,
+        signalled: bool,
+    ) -> Result<(), PostError> {
         let Some(entry) = &self.entries[index as usize] else { return Ok(()) };
-        let link = &self.links[entry.link as usize];
-        let (qp, peer) = (link.qp, link.peer);
+        let (place, area, number) = (entry.link as usize, u32::from(entry.area), entry.connection.number());
+        let qp = self.links[place].qp;
         let verb = if self.config.channel.scheme == Scheme::Counted {
             // Both ends have the same areas: that of the connection's number.
-            let area = u32::from(entry.area);
-            let number = entry.connection.number();
-            let me = self.fabric.me();
-            let purpose = stentor_fabric::Purpose(self.config.first_purpose.0 + 2 * me.0);
-            let state = self.fabric.state(qp);
-            let region = self.fabric.resolve(peer, purpose).ok_or(PostError::NotReady { qp, state })?;
+            let region = self.target(place)?;
             let offset = self.layout.offset(area, send.op.kind, send.op.place);
             Verb::WriteImm { source, target: RemoteSpan { region, offset }, imm: imm_of(number, send.op) }
         } else {
             Verb::TaggedSend { source, tag: send.tag.bits() }
         };
-        self.fabric.post(qp, WorkRequest { id: id_of(index, send.op), verb, signalled: true })
+        self.fabric.post(qp, WorkRequest { id: id_of(index, send.op), verb, signalled })
+    }
+
+    /// The peer's memory for what this end writes, which it granted before it connected.
+    fn target(&mut self, place: usize) -> Result<RemoteRegion, PostError> {
+        let link = &mut self.links[place];
+        if link.target.is_none() {
+            let purpose = Purpose(self.config.first_purpose.0 + 2 * self.fabric.me().0);
+            link.target = self.fabric.resolve(link.peer, purpose);
+        }
+        link.target.ok_or_else(|| PostError::NotReady { qp: link.qp, state: self.fabric.state(link.qp) })
     }
 
     fn posted(&mut self, index: u32, op: Op, posted: Result<(), PostError>) {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use stentor_channel::{ChannelError, Config, Endpoint, EndpointConfig, Handle, Notice, Scheme};
+use stentor_channel::{CONTROLS, ChannelError, Config, Endpoint, EndpointConfig, Handle, Notice, Scheme};
 use stentor_fabric::{Fabric, ProcessId};
 
 pub(crate) const OTHER: [ProcessId; 2] = [ProcessId(1), ProcessId(0)];
@@ -18,6 +18,11 @@ pub(crate) fn small(scheme: Scheme) -> EndpointConfig {
     }
     .normal();
     EndpointConfig { connections: 3, ..EndpointConfig::new(channel) }
+}
+
+/// Receives of one process with one peer: so many places of a completion queue are taken as long as all is well.
+pub(crate) fn receives(config: &EndpointConfig) -> u32 {
+    (config.channel.lengths + config.channel.pieces + CONTROLS + 1) * u32::from(config.connections)
 }
 
 /// The bytes of a message.

@@ -1,6 +1,12 @@
 //! Connections on fabrics.
 
 mod bed;
+mod efa;
+mod hosted;
+mod in_place;
+mod liar;
+mod ofi;
+mod roce;
 mod shm;
 mod sim;
 mod surface;

@@ -1,87 +1,65 @@
 //! Between two threads over shared memory, which has no tags.
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
 use stentor_channel::{Config, Endpoint, EndpointConfig, Hub, Scheme};
-use stentor_fabric::{Backoff, ProcessId, WaitMode};
-use stentor_fabric_shm::{ShmConfig, ShmFabric};
+use stentor_fabric::{Disorders, ProcessId, WaitMode};
 
-use crate::bed::{Process, small};
-
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("stentor-channel-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn fabric(directory: &Directory, me: u16) -> ShmFabric {
-    let config = ShmConfig {
-        directory: directory.0.join("sockets"),
-        max_bytes: 1 << 30,
-        janitor: false,
-        ..ShmConfig::new("channel", ProcessId(me), &format!("p{me}"), 2)
-    };
-    ShmFabric::start(config).unwrap()
-}
-
-fn run(fabric: ShmFabric, config: EndpointConfig, lengths: &[usize]) {
-    let mut process = Process::new(fabric, config, lengths);
-    let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
-    let begin = Instant::now();
-    // The other end may need what this one is still to be told.
-    let mut rest = None;
-    while rest.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(200)) {
-        let worked = process.step();
-        assert!(begin.elapsed() < Duration::from_secs(180), "stuck");
-        if process.is_done() {
-            rest.get_or_insert_with(Instant::now);
-        }
-        backoff.pause(process.endpoint.fabric_mut(), worked, Duration::from_millis(5)).unwrap();
-    }
-    process.assert_ok();
-}
-
-fn both(name: &str, config: EndpointConfig, lengths: &[usize]) {
-    let directory = Directory::new(name);
-    std::thread::scope(|scope| {
-        for me in 0..2 {
-            let directory = &directory;
-            scope.spawn(move || run(fabric(directory, me), config, lengths));
-        }
-    });
-}
+use crate::bed::{receives, small};
+use crate::hosted::{Meeting, both, both_disordered, both_under};
 
 #[test]
 fn short_and_long_messages_both_ways_on_several_connections() {
-    let lengths: Vec<usize> = (0..400).map(|n| n * 7 % 900).collect();
-    both("small", small(Scheme::Counted), &lengths);
+    let (meeting, lengths) = (Meeting::new("small"), (0..400).map(|n| n * 7 % 900).collect::<Vec<_>>());
+    both(|me| meeting.shm(me), small(Scheme::Counted), &lengths);
 }
 
 #[test]
-fn long_messages_of_many_pieces() {
+fn completions_in_any_order() {
+    let (meeting, lengths) = (Meeting::new("disorder"), (0..300).map(|n| n * 11 % 1200).collect::<Vec<_>>());
+    both_disordered(|me| meeting.shm(me), small(Scheme::Counted), &lengths, 7);
+}
+
+/// With what `efa-direct` leaves, and a completion queue in which all receives have places and eight sends besides.
+#[test]
+fn what_efa_leaves_is_enough() {
+    let (meeting, lengths) = (Meeting::new("efa"), (0..100).map(|n| n * 11 % 1200).collect::<Vec<_>>());
+    let config = small(Scheme::Counted);
+    let disorders = |me: u16| Disorders::efa(7 + u64::from(me), receives(&config) + 8, false);
+    both_under(|me| meeting.shm(me), config, &lengths, disorders);
+}
+
+fn long(lengths: &[usize]) {
+    let meeting = Meeting::new(&format!("long-{}", lengths.len()));
     let channel = Config::with(Scheme::Counted);
-    let config = EndpointConfig { connections: 2, ..EndpointConfig::new(channel) };
-    both("long", config, &[8 << 20, 0, 3, 4096, 4097, 1 << 20]);
+    let config = EndpointConfig { connections: 1, ..EndpointConfig::new(channel) };
+    both(|me| meeting.shm(me), config, lengths);
+}
+
+#[test]
+fn messages_from_nothing_to_many_pieces() {
+    long(&[0, 8 << 20, 0, 1, 3, 4096, 4097, 65_536, 65_537, (32 << 20) + 5, 1 << 20, 0]);
+}
+
+/// The longest message there is, in each direction: four gibibytes of memory.
+#[test]
+#[ignore = "four gibibytes of memory, by cargo xtask nightly --only channel-long"]
+fn messages_from_nothing_to_a_gibibyte() {
+    long(&[0, 1 << 30, 1]);
+}
+
+#[test]
+fn sixty_four_connections_at_once() {
+    let meeting = Meeting::new("many");
+    let config = EndpointConfig { connections: 64, send_depth: 64, ..small(Scheme::Counted) };
+    both(|me| meeting.shm(me), config, &[0, 5, 64, 65, 700, 1, 3000, 0, 9]);
 }
 
 /// Calls that block, in two threads: one asks, the other answers.
 #[test]
 fn questions_and_answers_that_block() {
-    let directory = Directory::new("blocking");
+    let meeting = Meeting::new("blocking");
     let config = small(Scheme::Counted);
     let hub = |me: u16| {
-        let endpoint = Endpoint::new(fabric(&directory, me), config, &[ProcessId(1 - me)]).unwrap();
+        let endpoint = Endpoint::new(meeting.shm(me), config, &[ProcessId(1 - me)]).unwrap();
         Hub::new(endpoint)
     };
     std::thread::scope(|scope| {

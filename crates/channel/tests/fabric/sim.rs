@@ -1,12 +1,12 @@
 //! On simulated NICs, with completions in any order.
 
 use stentor_channel::{Cause, Config, ConfigError, Endpoint, EndpointConfig, EndpointError, OpenError, Scheme};
-use stentor_fabric::{Disorder, Disorders, ProcessId};
+use stentor_fabric::{Disorder, Disorders, ProcessId, Purpose};
 use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, SimFabric, World};
 
 use crate::bed::{OTHER, Process, small};
 
-type Disordered = Process<Disorder<SimFabric>>;
+pub(crate) type Disordered = Process<Disorder<SimFabric>>;
 
 impl Actor for Disordered {
     fn step(&mut self, _: u64) -> bool {
@@ -31,7 +31,7 @@ fn world(seed: u64, scheme: Scheme) -> World {
     World::new(SimConfig::new(2, seed, model))
 }
 
-fn processes(
+pub(crate) fn processes(
     world: &World,
     config: EndpointConfig,
     disorders: Disorders,
@@ -41,7 +41,7 @@ fn processes(
     vec![Some(make(0)), Some(make(1))]
 }
 
-const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 2000, 7];
+pub(crate) const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 2000, 7];
 
 #[test]
 fn messages_of_all_lengths_in_every_scheme() {
@@ -70,7 +70,11 @@ fn a_peer_that_is_killed() {
     for scheme in Scheme::ALL {
         for seed in 0..20 {
             let world = world(seed, scheme);
-            let mut actors = processes(&world, small(scheme), Disorders::completions(seed), &LENGTHS);
+            let disorders = match seed % 2 {
+                0 => Disorders::completions(seed),
+                _ => Disorders::efa(seed, 100, scheme != Scheme::Counted),
+            };
+            let mut actors = processes(&world, small(scheme), disorders, &LENGTHS);
             let mut steps = 0;
             world.run(&mut actors, 100_000_000, |_, _| {
                 steps += 1;
@@ -101,6 +105,8 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(matches!(no_tags, EndpointError::Config(ConfigError::NoTags { scheme: "eager", fabric: "sim" })));
     let many = EndpointConfig { connections: 4000, ..small(Scheme::Counted) };
     assert!(make(many).to_string().contains("receives posted at a time"), "{}", make(many));
+    let late = EndpointConfig { first_purpose: Purpose(u16::MAX - 2), ..small(Scheme::Counted) };
+    assert!(make(late).to_string().contains("the last purpose: 65536 asked for"), "{}", make(late));
     let bad =
         EndpointConfig { channel: Config { pieces: 0, ..small(Scheme::Counted).channel }, ..small(Scheme::Counted) };
     assert!(make(bad).to_string().contains("pieces in flight is 0"));

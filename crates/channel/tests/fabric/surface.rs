@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use stentor_channel::{CallError, Cause, Channel, Endpoint, Hub, Scheme, WriteError};
+use stentor_channel::{CallError, Cause, Channel, Endpoint, Hub, MAX_CONNECTIONS, OpenError, Scheme, WriteError};
 use stentor_fabric::{Disorder, Disorders, ProcessId};
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
@@ -20,7 +20,9 @@ fn both(seed: u64) -> Both {
     let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
     let world = World::new(SimConfig::new(2, seed, model));
     let hub = |me: u16| {
-        let fabric = Disorder::new(world.fabric(ProcessId(me)), Disorders::completions(seed));
+        // Every other run with what EFA leaves.
+        let disorders = if seed % 2 == 1 { Disorders::efa(seed, 100, true) } else { Disorders::completions(seed) };
+        let fabric = Disorder::new(world.fabric(ProcessId(me)), disorders);
         Hub::new(Endpoint::new(fabric, small(Scheme::Eager), &[ProcessId(1 - me)]).unwrap())
     };
     let hubs = [hub(0), hub(1)];
@@ -125,4 +127,24 @@ fn who_waits_is_woken() {
     let (refused, read) = both.run(limited.write(&too_long), b.read());
     assert_eq!(read, Some(Ok(b"x".to_vec())));
     assert_eq!(refused, Err(CallError::Refused(WriteError::TooLong { bytes: 5000, limit: 4096 })));
+}
+
+/// Whatever an application asks for, it is told.
+#[test]
+fn connections_that_cannot_be_opened_are_refused_with_the_reason() {
+    let both = both(5);
+    let open = |peer, number| both.hubs[0].open(ProcessId(peer), number).map(|_| "open");
+    let kept = [7, 8, 9].map(|number| both.hubs[0].open(ProcessId(1), number).expect("three may be open"));
+    assert_eq!(open(1, 10), Err(OpenError::TooMany { peer: ProcessId(1), limit: 3 }));
+    assert_eq!(open(1, 8), Err(OpenError::InUse { number: 8, peer: ProcessId(1) }));
+    assert_eq!(open(2, 8), Err(OpenError::UnknownPeer(ProcessId(2))));
+    assert_eq!(open(1, MAX_CONNECTIONS), Err(OpenError::Number { number: MAX_CONNECTIONS, limit: MAX_CONNECTIONS }));
+    drop(kept);
+    // Their receives come back.
+    for _ in 0..1000 {
+        both.world.advance(300);
+        both.hubs[0].turn();
+    }
+    assert_eq!(open(1, 8), Err(OpenError::Spent { number: 8, peer: ProcessId(1) }));
+    assert_eq!(open(1, 10), Ok("open"));
 }

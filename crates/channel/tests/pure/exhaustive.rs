@@ -84,6 +84,16 @@ fn search(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], 
     }
 }
 
+/// The same with what arrives told at once: both ways, in every order of arrivals and completions.
+fn search_merged(scheme: Scheme, (lengths, pieces): (u32, u32), messages: [&[u64]; 2], change: impl Fn(&mut Pair)) {
+    let mut pair = Pair::new(&config(scheme, lengths, pieces), messages, false);
+    change(&mut pair);
+    let what = format!("{}, {lengths} lengths, {pieces} pieces, {messages:?}, told at once", scheme.name());
+    let begin = std::time::Instant::now();
+    let states = explore(pair.merged()).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+    println!("{what}: {states} states, {:.1} s", begin.elapsed().as_secs_f64());
+}
+
 fn prompt(pair: &mut Pair) {
     pair.prompt_controls = true;
 }
@@ -119,4 +129,27 @@ fn four_in_flight_that_take_minutes() {
     search(Scheme::LengthPayload, (2, 2), [&[65, 1], &[]], prompt);
     search(Scheme::LengthPayload, (2, 2), [&[8, 0], &[1]], prompt_and_eager);
     search(Scheme::Eager, (2, 1), [&[0, 1], &[1, 2]], prompt_and_eager);
+}
+
+/// Four operations in flight at each end, both ways.
+#[test]
+fn four_and_four_in_flight_that_take_minutes() {
+    let Ok(how) = std::env::var("STENTOR_MODEL") else {
+        println!("with STENTOR_MODEL=minutes, optimised");
+        return;
+    };
+    search_merged(Scheme::Eager, (2, 1), [&[0, 1], &[1, 2]], prompt_and_eager);
+    search_merged(Scheme::Eager, (4, 1), [&[0, 1, 2, 3], &[]], prompt);
+    search_merged(Scheme::Eager, (4, 1), [&[0, 1, 2, 3], &[1, 2]], prompt_and_eager);
+    search_merged(Scheme::LengthPayload, (2, 2), [&[8, 0], &[0, 8]], prompt_and_eager);
+    if how == "large" {
+        search_merged(Scheme::Eager, (4, 1), [&[0, 1, 2, 3], &[3, 2, 1, 0]], prompt_and_eager);
+    }
+}
+
+/// What the searches that tell at once assert of messages on their way.
+#[test]
+fn told_at_once_two_in_flight() {
+    search_merged(Scheme::Eager, (2, 1), [&[0, 8], &[1]], prompt);
+    search_merged(Scheme::LengthPayload, (1, 1), [&[8], &[0]], prompt);
 }

@@ -6,9 +6,9 @@ use stentor_fabric::Status;
 
 use crate::pair::{Action, Pair, cause};
 
-/// Runs to the end, choosing by `choices`, then by turns. Returns how many steps it took.
-pub(crate) fn run(pair: &mut Pair, choices: &[u16]) -> usize {
-    for step in 0..100_000 {
+/// Runs so many steps or to the end, choosing by `choices`, then by turns. Returns how many steps it took.
+fn run_some(pair: &mut Pair, choices: &[u16], steps: usize) -> usize {
+    for step in 0..steps {
         let actions = pair.actions();
         if actions.is_empty() || pair.wrong.is_some() {
             return step;
@@ -16,7 +16,14 @@ pub(crate) fn run(pair: &mut Pair, choices: &[u16]) -> usize {
         let choice = choices.get(step).copied().unwrap_or(step as u16);
         pair.act(actions[usize::from(choice) % actions.len()]);
     }
-    panic!("no end in sight: {pair:#?}");
+    steps
+}
+
+/// Runs to the end. Returns how many steps it took.
+pub(crate) fn run(pair: &mut Pair, choices: &[u16]) -> usize {
+    let steps = run_some(pair, choices, 100_000);
+    assert!(steps < 100_000, "no end in sight: {pair:#?}");
+    steps
 }
 
 fn config() -> impl Strategy<Value = Config> {
@@ -56,14 +63,7 @@ proptest! {
         when in 0_usize..300, which in 0_usize..2, place in 0_usize..4,
     ) {
         let mut pair = Pair::new(&config, [&there, &back], false);
-        for step in 0..when {
-            let actions = pair.actions();
-            if actions.is_empty() {
-                break;
-            }
-            let choice = choices.get(step).copied().unwrap_or(step as u16);
-            pair.act(actions[usize::from(choice) % actions.len()]);
-        }
+        run_some(&mut pair, &choices, when);
         let before = [pair.ends[0].closed, pair.ends[1].closed];
         let fails = pair.ends[which].sends() > place;
         pair.act(Action::Break(which, place));
@@ -89,14 +89,7 @@ proptest! {
         when in 0_usize..200, which in 0_usize..2,
     ) {
         let mut pair = Pair::new(&config, [&there, &back], false);
-        for step in 0..when {
-            let actions = pair.actions();
-            if actions.is_empty() {
-                break;
-            }
-            let choice = choices.get(step).copied().unwrap_or(step as u16);
-            pair.act(actions[usize::from(choice) % actions.len()]);
-        }
+        run_some(&mut pair, &choices, when);
         let over = pair.ends[which].connection.is_over();
         pair.act(Action::Abort(which));
         run(&mut pair, &choices);
@@ -114,14 +107,7 @@ proptest! {
         when in 0_usize..200, which in 0_usize..2,
     ) {
         let mut pair = Pair::new(&config, [&there, &back], false);
-        for step in 0..when {
-            let actions = pair.actions();
-            if actions.is_empty() {
-                break;
-            }
-            let choice = choices.get(step).copied().unwrap_or(step as u16);
-            pair.act(actions[usize::from(choice) % actions.len()]);
-        }
+        run_some(&mut pair, &choices, when);
         let lengths = [there.len() as u64, back.len() as u64];
         pair.act(Action::Close(which));
         run(&mut pair, &choices);

@@ -1,6 +1,7 @@
 //! Turns events into lines.
 
-use crate::cluster::Cluster;
+use super::HOST_CLOCK;
+use crate::cluster::{Clock, Cluster};
 use crate::event::{Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, Label, MessageId, Process};
 
@@ -229,8 +230,13 @@ pub(super) fn cluster_line(cluster: &Cluster) -> Vec<u8> {
     if let Some(limit) = cluster.memory_limit() {
         field(b"memory_limit", limit, &mut out);
     }
-    if cluster.has_global_clock() {
-        out.extend_from_slice(b",\"clock\":\"global\"");
+    match cluster.clock() {
+        None | Some(Clock::Hosts) => {}
+        Some(Clock::Global) => out.extend_from_slice(b",\"clock\":\"global\""),
+        Some(Clock::Host(name)) => {
+            out.extend_from_slice(b",\"clock\":");
+            out.extend_from_slice(&quoted(&format!("{HOST_CLOCK}{name}")));
+        }
     }
     out.extend_from_slice(b"}\n");
     out

@@ -50,7 +50,9 @@ pub enum Fault {
     #[error("version {0} of the schema: this program reads version {VERSION}")]
     Version(u64),
     /// A clock that is not known.
-    #[error("clock `{0}`: write \"global\" if all times come from one clock, else leave it out")]
+    #[error(
+        "clock `{0}`: write \"global\" if all times come from one clock, \"host:\" and up to 128 bytes of a name for a host's, else leave it out"
+    )]
     Clock(String),
     /// An impossible cluster.
     #[error(transparent)]

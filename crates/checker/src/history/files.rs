@@ -72,6 +72,7 @@ fn check_all<R: BufRead>(
         if let Some(field) = checker.cluster().difference(&cluster) {
             return Err(reader.error(Fault::ClusterDiffers { field, other: first_file.clone() }));
         }
+        checker.cluster_mut().meet_clock(cluster.clock());
         checker.begin_source(file);
         while let Some(event) = reader.next_event(checker.cluster_mut())? {
             checker.event_at(&event, reader.line());

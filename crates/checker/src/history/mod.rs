@@ -17,3 +17,5 @@ pub use writer::HistoryWriter;
 pub const VERSION: u64 = 1;
 /// The longest line that is read, bytes.
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
+/// What names a clock begins with when it is a host's.
+const HOST_CLOCK: &str = "host:";

@@ -5,8 +5,8 @@ use std::io::{BufRead, Read};
 use serde::Deserialize;
 
 use super::line::{ClusterLine, Line, Name, To};
-use super::{Fault, HistoryError, MAX_LINE_BYTES, VERSION};
-use crate::cluster::Cluster;
+use super::{Fault, HOST_CLOCK, HistoryError, MAX_LINE_BYTES, VERSION};
+use crate::cluster::{Cluster, MAX_CLOCK_NAME};
 use crate::event::{Broadcast, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
 
@@ -151,7 +151,10 @@ impl<R: BufRead> Reader<R> {
         match line.clock.as_deref() {
             None => {}
             Some("global") => builder = builder.global_clock(),
-            Some(other) => return Err(Fault::Clock(other.to_owned())),
+            Some(other) => match other.strip_prefix(HOST_CLOCK) {
+                Some(name) if !name.is_empty() && name.len() <= MAX_CLOCK_NAME => builder = builder.host_clock(name),
+                _ => return Err(Fault::Clock(other.chars().take(MAX_CLOCK_NAME).collect())),
+            },
         }
         Ok(builder.build()?)
     }

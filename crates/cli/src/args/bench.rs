@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use serde::{Deserialize, Serialize};
 
+use super::channel::ChannelFabric;
+use super::ofi::OnOfi;
 use super::roce::{Networks, SeededNetworks};
-use super::run::DemoFabric;
+use super::run::LoopbackFabric;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
@@ -14,6 +16,8 @@ pub(crate) enum BenchCommand {
     Fabric(BenchFabric),
     /// The atomic multicast, every member and client a process of its own
     Multicast(BenchMulticast),
+    /// Messages of a channel between two pinned processes: each way of sending them beside the fabric's own operation
+    Channel(BenchChannel),
     /// The broadcast: one process sends, all others deliver, each a process of its own
     Neb(BenchNeb),
     /// Leaders or any processes killed under load: how long nothing is delivered, with every property checked
@@ -53,15 +57,43 @@ pub(crate) struct BenchLength {
     pub(crate) rounds: u32,
 }
 
+/// Whose verbs are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum MeasuredFabric {
+    /// Shared memory
+    Shm,
+    /// RoCEv2 in user space, each process with a loopback address of its own
+    Roce,
+    /// The RDMA device of this host, both processes at its address (`stentor doctor` says which)
+    Verbs,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct BenchFabric {
     /// The fabric
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
-    pub(crate) fabric: DemoFabric,
+    pub(crate) fabric: MeasuredFabric,
     #[command(flatten)]
     pub(crate) length: BenchLength,
     #[command(flatten, next_help_heading = "With --fabric roce")]
     pub(crate) network: SeededNetworks,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchChannel {
+    /// The fabric
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: ChannelFabric,
+    /// Round trips of 8 bytes in each row, over all its rounds; rows of longer messages have fewer
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    pub(crate) iterations: Option<u64>,
+    /// Rounds: all rows take turns, and medians of rounds are told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    #[command(flatten, next_help_heading = "With --fabric roce")]
+    pub(crate) network: SeededNetworks,
+    #[command(flatten, next_help_heading = "With --fabric ofi")]
+    pub(crate) ofi: OnOfi,
 }
 
 /// What an idle process does.
@@ -115,7 +147,7 @@ pub(crate) enum NebMode {
 pub(crate) struct BenchNeb {
     /// What the processes talk over
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
-    pub(crate) fabric: DemoFabric,
+    pub(crate) fabric: LoopbackFabric,
     /// Processes; the first one sends
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=16))]
     pub(crate) processes: u16,
@@ -147,7 +179,7 @@ pub(crate) struct BenchNeb {
 pub(crate) struct BenchMulticast {
     /// What the processes talk over
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
-    pub(crate) fabric: DemoFabric,
+    pub(crate) fabric: LoopbackFabric,
     /// Groups
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) groups: u16,
@@ -191,7 +223,7 @@ pub(crate) enum Victims {
 pub(crate) struct BenchFailover {
     /// What the processes talk over
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
-    pub(crate) fabric: DemoFabric,
+    pub(crate) fabric: LoopbackFabric,
     /// Kills of real processes, one after the other; 0: none, only the simulation
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) rounds: u32,

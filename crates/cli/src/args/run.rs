@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use stentor::runtime::WaitMode;
 use stentor_neb::Lies;
 
+use super::ofi::OnOfi;
 use super::roce::{Network, SeededNetworks};
 
 /// What a process does when there is nothing to do.
@@ -55,9 +56,9 @@ pub(crate) struct Meeting {
     pub(crate) roce: OnRoce,
 }
 
-/// For clusters with `fabric = "roce"`.
+/// For clusters with `fabric = "roce"`; the address also for `fabric = "verbs"` and `"ofi"`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "With fabric = \"roce\"")]
+#[command(next_help_heading = "With fabric = \"roce\" (--bind also with \"verbs\" and \"ofi\")")]
 pub(crate) struct OnRoce {
     /// This process's IP address, for its packets and for the connections by which processes meet [default: a member's is in the configuration; a client's is the one with a route to the
     /// first member, or 127.N.255.1 and so on if that one has the loopback address 127.N.x.y]
@@ -70,6 +71,19 @@ pub(crate) struct OnRoce {
 /// What a demonstration runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum DemoFabric {
+    /// Shared memory
+    Shm,
+    /// RoCEv2 in user space, each process with a loopback address of its own
+    Roce,
+    /// The RDMA device of this host, all processes at its address (`stentor doctor` says which)
+    Verbs,
+    /// A provider of libfabric, each process with a loopback address of its own
+    Ofi,
+}
+
+/// What a bench runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum LoopbackFabric {
     /// Shared memory
     Shm,
     /// RoCEv2 in user space, each process with a loopback address of its own
@@ -152,6 +166,8 @@ pub(crate) struct Demo {
     pub(crate) fabric: DemoFabric,
     #[command(flatten, next_help_heading = "With --fabric roce")]
     pub(crate) network: SeededNetworks,
+    #[command(flatten, next_help_heading = "With --fabric ofi")]
+    pub(crate) ofi: OnOfi,
 }
 
 fn lie(text: &str) -> Result<String, String> {

@@ -15,6 +15,8 @@ pub(crate) enum SimCommand {
     Neb(SimNeb),
     /// Channels: completions and arrivals in any order, crashes, cuts, connections given up
     Channel(SimSeeds),
+    /// The switch: real endpoints around its data plane, losses, contention, leases that end, members that change
+    Switch(SimSeeds),
 }
 
 #[derive(Args, Debug)]

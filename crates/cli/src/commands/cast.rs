@@ -43,6 +43,16 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
         };
         return casting.run(&start, "on RoCEv2".to_owned());
     }
+    if plan.config().fabric() == FabricKind::Verbs {
+        live::refuse_traffic(network, config.display())?;
+        let start = |client| live::client_on_verbs(&plan, client, config, *bind);
+        return casting.run(&start, "on RDMA devices".to_owned());
+    }
+    if plan.config().fabric() == FabricKind::Ofi {
+        live::refuse_traffic(network, config.display())?;
+        let start = |client| live::client_on_ofi(&plan, client, config, *bind);
+        return casting.run(&start, "on libfabric".to_owned());
+    }
     live::refuse_network(*bind, network, config.display())?;
     let directory = live::directory(args.meeting.directory.as_ref());
     casting.run(&|client| plan.client(client, directory.clone()), format!("sockets in {}", directory.display()))
@@ -76,6 +86,8 @@ impl Casting<'_> {
             check: &|| interrupt.check(),
         };
         let joined = joining.join(asked, |text| output.note(text))?;
+        let name = plan.name(plan.topology().client_process(joined.id));
+        live::carrier_line(name, joined.client.fabric()).iter().for_each(|line| output.note(line));
         cast(args, plan, to, joined, &interrupt, output)
     }
 }

@@ -46,7 +46,7 @@ struct Counts {
 }
 
 /// The properties in words.
-const TITLES: [(&str, &str); 24] = [
+const TITLES: [(&str, &str); 37] = [
     ("B1", "agreement"),
     ("B2", "validity"),
     ("B3", "integrity"),
@@ -59,6 +59,19 @@ const TITLES: [(&str, &str); 24] = [
     ("C3", "credits"),
     ("C4", "closing"),
     ("C5", "errors"),
+    ("S1", "ack soundness"),
+    ("S2", "order at receivers"),
+    ("S3", "windows"),
+    ("S4", "progress"),
+    ("S5", "offsets"),
+    ("S6", "one holder"),
+    ("S7", "addresses"),
+    ("S8", "atomic control"),
+    ("S9", "message numbers"),
+    ("S10", "integrity"),
+    ("S11", "conservation"),
+    ("SL1", "liveness"),
+    ("SL2", "no timeouts"),
     ("M1", "integrity"),
     ("M2", "uniform agreement"),
     ("M3", "validity"),

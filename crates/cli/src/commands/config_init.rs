@@ -2,18 +2,19 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor::ClusterConfig;
-use stentor::config::{Limits, Loopback, Problem, Template};
+use stentor::config::{Ground, Limits, Problem, Template};
 
 use crate::args::{ConfigInit, DemoFabric};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
 use crate::style::Style;
 
-/// Where a cluster on RoCEv2 has its key.
+/// Where a cluster between hosts has its key.
 const KEY: &str = "file:cluster.key";
 
 #[derive(Serialize)]
@@ -32,12 +33,20 @@ impl Human for Written {
 }
 
 pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure> {
+    if args.fabric != DemoFabric::Ofi {
+        args.ofi.refuse("stentor config init")?;
+    }
     let template = Template {
         cluster: args.cluster.clone(),
         groups: args.groups,
         replicas: args.replicas,
         limits: Limits::default(),
-        roce: (args.fabric == DemoFabric::Roce).then(|| Loopback { network: 1, key: KEY.to_owned() }),
+        ground: match args.fabric {
+            DemoFabric::Shm => Ground::Shm,
+            DemoFabric::Roce => Ground::Roce { network: 1, key: KEY.to_owned() },
+            DemoFabric::Ofi => Ground::Ofi { network: 1, key: KEY.to_owned(), provider: args.ofi.provider.clone() },
+            DemoFabric::Verbs => Ground::Verbs { address: device_address(), key: KEY.to_owned() },
+        },
     };
     // What the file would be refused for is refused before it is written.
     let refuse =
@@ -49,6 +58,11 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
     let Template { cluster, groups, replicas, .. } = template;
     output.report(&Written { path: args.output.clone(), cluster, groups, replicas })?;
     Ok(Verdict::Good)
+}
+
+/// That of this host's RDMA device; on a host without one something to be replaced.
+fn device_address() -> IpAddr {
+    crate::machine::rdma_address().unwrap_or(Ipv4Addr::new(192, 0, 2, 1).into())
 }
 
 fn write(args: &ConfigInit, text: &str) -> Result<(), Failure> {

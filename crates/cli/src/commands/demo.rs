@@ -1,4 +1,4 @@
-//! `stentor demo`: real processes on shared memory or RoCEv2, a real text, every property checked.
+//! `stentor demo`: real processes on shared memory, RoCEv2, an RDMA device or libfabric, a real text, every property checked.
 
 mod cluster;
 mod drama;
@@ -37,6 +37,12 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     if args.fabric == DemoFabric::Shm {
         live::refuse_network(None, Captures::from(&args.network).asked(), "stentor demo")?;
     }
+    if args.fabric != DemoFabric::Ofi {
+        args.ofi.refuse("stentor demo")?;
+    }
+    if matches!(args.fabric, DemoFabric::Verbs | DemoFabric::Ofi) {
+        live::refuse_traffic(Captures::from(&args.network).asked(), "stentor demo")?;
+    }
     if args.neb {
         return neb::run(args, output);
     }
@@ -74,6 +80,12 @@ fn send(
     if args.fabric == DemoFabric::Roce {
         let (config, told) = (stage.config(), |name: &str| stage.captures().of(name, 1));
         return scene.send(&|client| client_on_roce(plan, client, &config, told));
+    }
+    if args.fabric == DemoFabric::Verbs {
+        return scene.send(&|client| live::client_on_verbs(plan, client, &stage.config(), None));
+    }
+    if args.fabric == DemoFabric::Ofi {
+        return scene.send(&|client| live::client_on_ofi(plan, client, &stage.config(), None));
     }
     scene.send(&|client| plan.client(client, stage.sockets()))
 }

@@ -34,8 +34,6 @@ pub(super) fn run(output: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::of(usable))
 }
 
-const ABSENT: &str = "not in this version";
-
 fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
     let state = |available: bool, path: Option<&str>, why: String| FabricState {
         available,
@@ -43,8 +41,12 @@ fn fabrics(findings: &[Finding]) -> BTreeMap<&'static str, FabricState> {
         why,
     };
     let sim = state(true, Some("one thread, no input or output"), "needs nothing".to_owned());
-    let ofi = state(false, None, ABSENT.to_owned());
-    let verbs = state(false, None, format!("{ABSENT}; {}", machine::verbs_would_take()));
+    let (ofi, why) = machine::ofi_would_take();
+    let path = "libfabric, by endpoints of a provider; TCP at the address of each process";
+    let ofi = state(ofi, ofi.then_some(path), why);
+    let (verbs, why) = machine::verbs_would_take();
+    let path = "libibverbs, by the queue pairs of an RDMA device; TCP at the address of each process";
+    let verbs = state(verbs, verbs.then_some(path), why);
     BTreeMap::from([("sim", sim), ("shm", shm(findings)), ("roce", roce()), ("verbs", verbs), ("ofi", ofi)])
 }
 

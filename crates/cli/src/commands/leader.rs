@@ -7,7 +7,6 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use stentor::config::FabricKind;
 use stentor::runtime::{GroupId, Plan, ShmFabric};
 use stentor_fabric::ProcessId;
 use stentor_multicast::Place;
@@ -60,7 +59,7 @@ struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     fn of(place: &'a Where) -> Result<Self, Failure> {
         let plan = live::plan(&place.config)?;
-        let (meeting, spread) = (live::meeting_name(&plan), plan.config().fabric() == FabricKind::Roce);
+        let (meeting, spread) = (live::meeting_name(&plan), plan.config().fabric().is_between_hosts());
         let directory = live::directory(place.directory.as_ref());
         Ok(Cluster { plan, config: &place.config, directory, meeting, spread })
     }

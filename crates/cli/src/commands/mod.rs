@@ -2,6 +2,7 @@
 
 mod bench;
 mod cast;
+mod channel;
 mod check;
 mod completions;
 mod config_check;
@@ -55,6 +56,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Check(args) => check::run(args, output),
         Command::Sim(command) => sim::run(command, output),
         Command::Bench(command) => bench::run(command, output),
+        Command::Channel(command) => channel::run(command, output),
         Command::Roce(command) => roce::run(command, output),
         Command::Neb(NebCommand::Run(args)) => neb_run::run(args, output),
         Command::Neb(NebCommand::Remove(args)) => neb_remove::run(args, output),

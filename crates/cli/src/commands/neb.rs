@@ -1,18 +1,20 @@
-//! One process of the broadcast on shared memory or RoCEv2, as a demonstration starts it: correct, or a liar.
+//! One process of the broadcast on shared memory, RoCEv2, an RDMA device or libfabric, as a demonstration starts it: correct, or a liar.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stentor::config::KeySource;
-use stentor::runtime::{RoceFabric, ShmFabric, Stop, now_ns};
+use stentor::runtime::{Hosted, OfiFabric, RoceFabric, ShmFabric, Stop, VerbsFabric, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
+use stentor_fabric_ofi::OfiConfig;
 use stentor_fabric_roce::RoceConfig;
 use stentor_fabric_shm::ShmConfig;
+use stentor_fabric_verbs::VerbsConfig;
 use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
 
 use super::neb_history::NebHistory;
@@ -53,6 +55,10 @@ pub(crate) struct Errand {
     pub(crate) patience_ms: u64,
     /// On RoCEv2 instead of shared memory.
     pub(crate) roce: Option<OnRoce>,
+    /// On an RDMA device instead.
+    pub(crate) verbs: Option<OnVerbs>,
+    /// On a provider of libfabric instead.
+    pub(crate) ofi: Option<OnOfi>,
 }
 
 /// Processes of one host on RoCEv2.
@@ -66,10 +72,32 @@ pub(crate) struct OnRoce {
     pub(crate) traffic: Network,
 }
 
+/// Processes of one host on a provider of libfabric.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OnOfi {
+    /// Addresses are 127.network.0.1 and so on, by process.
+    pub(crate) network: u8,
+    /// The file with the key.
+    pub(crate) key: PathBuf,
+    /// What is tried, and nothing else.
+    pub(crate) providers: Vec<String>,
+}
+
+/// Processes of one host on its RDMA device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OnVerbs {
+    /// The device's address, where all processes are.
+    pub(crate) address: IpAddr,
+    /// The file with the key.
+    pub(crate) key: PathBuf,
+}
+
 /// What a process says, one JSON document per line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "said", rename_all = "lowercase")]
 pub(crate) enum Said {
+    /// What carries this process's data.
+    Carried { by: String },
     /// An equivocation.
     Evidence { sender: u16, index: u64, ours: String, other: String, witness: u16, proven: bool },
     /// Everything that correct processes broadcast was delivered here.
@@ -87,15 +115,40 @@ pub(crate) enum Said {
     },
 }
 
+/// Where the processes of one host are, each at an address of its own.
+fn addresses(network: u8, processes: usize) -> Vec<Option<SocketAddr>> {
+    let address = |n| Some(SocketAddr::new(Ipv4Addr::new(127, network, 0, n).into(), PORT));
+    (1..=processes as u8).map(address).collect()
+}
+
 impl OnRoce {
     fn config(&self, me: ProcessId, processes: usize) -> Result<RoceConfig, Failure> {
-        let address = |n| Some(SocketAddr::new(Ipv4Addr::new(127, self.network, 0, n).into(), PORT));
         Ok(RoceConfig {
             key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
             pcap: self.traffic.pcap.clone(),
             chances: self.traffic.bad.chances(),
             seed: self.traffic.seed.wrapping_add(u64::from(me.0)),
-            ..RoceConfig::new(CLUSTER, me, (1..=processes as u8).map(address).collect())
+            ..RoceConfig::new(CLUSTER, me, addresses(self.network, processes))
+        })
+    }
+}
+
+impl OnOfi {
+    fn config(&self, me: ProcessId, processes: usize) -> Result<OfiConfig, Failure> {
+        Ok(OfiConfig {
+            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
+            providers: self.providers.clone(),
+            ..OfiConfig::new(CLUSTER, me, addresses(self.network, processes))
+        })
+    }
+}
+
+impl OnVerbs {
+    fn config(&self, me: ProcessId, processes: usize) -> Result<VerbsConfig, Failure> {
+        let address = |n| Some(SocketAddr::new(self.address, PORT + n));
+        Ok(VerbsConfig {
+            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
+            ..VerbsConfig::new(CLUSTER, me, (0..processes as u16).map(address).collect())
         })
     }
 }
@@ -134,6 +187,17 @@ pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
     let me = ProcessId(errand.me);
     if let Some(roce) = &errand.roce {
         let fabric = RoceFabric::start(roce.config(me, errand.processes)?).map_err(failed)?;
+        return take_part(fabric, errand);
+    }
+    if let Some(verbs) = &errand.verbs {
+        let fabric = VerbsFabric::start(verbs.config(me, errand.processes)?).map_err(failed)?;
+        return take_part(fabric, errand);
+    }
+    if let Some(ofi) = &errand.ofi {
+        let fabric = OfiFabric::start(ofi.config(me, errand.processes)?).map_err(failed)?;
+        if let Some(by) = fabric.carrier() {
+            say(&Said::Carried { by })?;
+        }
         return take_part(fabric, errand);
     }
     let shm = ShmConfig {

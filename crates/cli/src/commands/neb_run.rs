@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::{FabricKind, NebConfig};
-use stentor::runtime::{Hosted, Plan, ShmFabric, now_ns};
+use stentor::runtime::{Hosted, Plan, Seat, ShmFabric, clock_name, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_fabric_shm::{Place, ShmConfig};
@@ -75,6 +75,20 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
         let place = beside(args, &plan, me, output);
         return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
+    if config.fabric() == FabricKind::Verbs {
+        live::refuse_traffic(network, args.config.display())?;
+        let seat = Seat::beside(&args.config, *bind);
+        let fabric = plan.neb_verbs(neb, me, &seat).map_err(|error| live::unstarted(error, &args.config))?;
+        let place = beside(args, &plan, me, output);
+        return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
+    }
+    if config.fabric() == FabricKind::Ofi {
+        live::refuse_traffic(network, args.config.display())?;
+        let seat = Seat::beside(&args.config, *bind);
+        let fabric = plan.neb_ofi(neb, me, &seat).map_err(|error| live::unstarted(error, &args.config))?;
+        let place = beside(args, &plan, me, output);
+        return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
+    }
     live::refuse_network(*bind, network, args.config.display())?;
     let fabric = shm(config, neb, me, args)?;
     let path = fabric.beside();
@@ -111,6 +125,7 @@ fn serve<F: Hosted>(
     let group = &config.groups()[neb.group()];
     let names: Vec<&str> = group.members().iter().map(|member| member.id()).collect();
     let interrupt = Interrupt::catch()?;
+    live::carrier_line(&args.id, &fabric).iter().for_each(|line| output.note(line));
     // In the other modes nobody waits for who has stopped.
     let operator = operator.filter(|_| neb.config().mode == Mode::All);
     let operator = operator.map(|path| Listening::at(&path, config.fingerprint())).transpose()?;
@@ -143,7 +158,10 @@ fn serve<F: Hosted>(
 
 /// The history of this process, begun.
 fn history<F: Fabric>(path: &Path, group: &str, names: &[&str], node: &Node<F>) -> Result<NebHistory, Failure> {
-    let builder = Cluster::builder().global_clock().group(group, names.iter().copied());
+    let mut builder = Cluster::builder().group(group, names.iter().copied());
+    if let Some(name) = clock_name() {
+        builder = builder.host_clock(name);
+    }
     let cluster = builder.window(u64::from(node.config().window)).build();
     let cluster = cluster.expect("a checked configuration names its processes once");
     let mut history = NebHistory::new(path, cluster, node.me(), node.config())?;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stentor::config::FabricKind;
-use stentor::runtime::{Hosted, Member, Plan, RunError, Stop, run_member};
+use stentor::runtime::{Hosted, Member, Plan, RunError, Seat, Stop, run_member};
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::Place;
 
@@ -37,6 +37,20 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     if plan.config().fabric() == FabricKind::Roce {
         let seat = live::roce_seat(&meeting.config, *bind, network);
         let fabric = plan.roce(me, &seat).map_err(failed)?;
+        let member = plan.joining_on(fabric, me).map_err(failed)?;
+        let place = beside(args, &plan, me, output);
+        return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
+    }
+    if plan.config().fabric() == FabricKind::Verbs {
+        live::refuse_traffic(network, meeting.config.display())?;
+        let fabric = plan.verbs(me, &Seat::beside(&meeting.config, *bind)).map_err(failed)?;
+        let member = plan.joining_on(fabric, me).map_err(failed)?;
+        let place = beside(args, &plan, me, output);
+        return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
+    }
+    if plan.config().fabric() == FabricKind::Ofi {
+        live::refuse_traffic(network, meeting.config.display())?;
+        let fabric = plan.ofi(me, &Seat::beside(&meeting.config, *bind)).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
         let place = beside(args, &plan, me, output);
         return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
@@ -79,6 +93,7 @@ fn live<F: Hosted>(
     };
     let mut sink = Sink::new(plan, me, history, args.life, !output.is_json(), stopping)?;
     sink.memory(&member.memory_use());
+    live::carrier_line(&args.id, member.fabric()).iter().for_each(|line| output.note(line));
     output.note(&announce(plan, &member, me));
     if meeting.operations {
         member.record_operations();

@@ -4,6 +4,7 @@ mod channel;
 mod multicast;
 mod neb;
 mod report;
+mod switch;
 
 use crate::args::SimCommand;
 use crate::failure::{Failure, Verdict};
@@ -14,6 +15,7 @@ pub(super) fn run(command: &SimCommand, output: Output) -> Result<Verdict, Failu
         SimCommand::Multicast(args) => multicast::run(args, output),
         SimCommand::Neb(args) => neb::run(args, output),
         SimCommand::Channel(args) => channel::run(args, output),
+        SimCommand::Switch(args) => switch::run(args, output),
     }
 }
 

@@ -23,6 +23,12 @@ impl From<&SeededNetworks> for Captures {
     }
 }
 
+impl From<Network> for Captures {
+    fn from(all: Network) -> Self {
+        Captures { all }
+    }
+}
+
 impl Captures {
     pub(crate) fn new(networks: &Networks, seed: u64) -> Self {
         Captures { all: Network { pcap: networks.pcap.clone(), bad: networks.bad, seed } }

@@ -4,8 +4,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use stentor::runtime::{AddressError, StartError};
-use stentor_fabric_roce::StartError as RoceError;
+use stentor_fabric_ofi::{ChooseError, StartError as OfiError};
+use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
 use stentor_fabric_shm::StartError as ShmError;
+use stentor_fabric_verbs::StartError as VerbsError;
 
 use crate::failure::Failure;
 
@@ -40,7 +42,11 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
         StartError::Roce(RoceError::Port(error)) => {
             Failure::usage(error, place, "name an address of this host, with --bind or in the configuration")
         }
-        StartError::Roce(RoceError::Listen { address, source }) if source.kind() == ErrorKind::AddrInUse => {
+        StartError::Roce(RoceError::Bootstrap(BootstrapError::Listen { address, source }))
+        | StartError::Verbs(VerbsError::Bootstrap(BootstrapError::Listen { address, source }))
+        | StartError::Ofi(OfiError::Bootstrap(BootstrapError::Listen { address, source }))
+            if source.kind() == ErrorKind::AddrInUse =>
+        {
             Failure::usage(
                 format_args!("TCP {address}, where its peers are to reach this process, is used by another program"),
                 place,
@@ -54,6 +60,8 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             Failure::usage("the capture exists already; it was not changed", path.display(), "name another file")
         }
         StartError::Roce(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Verbs(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Ofi(error) => without_provider(&error, config),
         StartError::Key(error) => Failure::usage(
             error,
             place,
@@ -68,5 +76,20 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
         StartError::Node(error) => {
             Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
         }
+    }
+}
+
+fn without_provider(error: &OfiError, config: &Path) -> Failure {
+    let place = config.display();
+    match error {
+        OfiError::Choose(ChooseError::Address { .. }) => Failure::usage(
+            error,
+            place,
+            "give the process an address of this host, with --bind or in the configuration",
+        ),
+        OfiError::Choose(_) | OfiError::Unfit { .. } => {
+            Failure::usage(error, place, "`provider` in [ofi] (or --provider) names one; `stentor doctor` lists them")
+        }
+        _ => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
     }
 }

@@ -25,7 +25,9 @@ use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
 use stentor::config::FabricKind;
-use stentor::runtime::{Client, ClientId, GroupId, Plan, RoceFabric, RoceSeat, StartError};
+use stentor::runtime::{
+    Client, ClientId, GroupId, Hosted, OfiFabric, Plan, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
+};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -36,7 +38,7 @@ use crate::failure::Failure;
 pub(crate) fn plan(config: &Path) -> Result<Plan, Failure> {
     let parsed = ClusterConfig::load(config)?;
     if parsed.fabric() == FabricKind::Sim {
-        let remedy = "set fabric = \"shm\" or \"roce\"; `stentor sim` simulates";
+        let remedy = "set fabric = \"shm\", \"roce\", \"verbs\" or \"ofi\"; `stentor sim` simulates";
         return Err(Failure::usage("fabric \"sim\" has no processes of its own", config.display(), remedy));
     }
     Plan::new(parsed).map_err(|error| unstarted(error, config))
@@ -58,6 +60,43 @@ pub(crate) fn client_on_roce(
     let process = plan.topology().client_process(client);
     let seat = roce_seat(config, None, &told(plan.name(process)));
     plan.client_on(plan.roce(process, &seat)?, client)
+}
+
+/// The same on an RDMA device.
+pub(crate) fn client_on_verbs(
+    plan: &Plan,
+    client: ClientId,
+    config: &Path,
+    bind: Option<IpAddr>,
+) -> Result<Client<VerbsFabric>, StartError> {
+    let process = plan.topology().client_process(client);
+    plan.client_on(plan.verbs(process, &Seat::beside(config, bind))?, client)
+}
+
+/// The same on a provider of libfabric.
+pub(crate) fn client_on_ofi(
+    plan: &Plan,
+    client: ClientId,
+    config: &Path,
+    bind: Option<IpAddr>,
+) -> Result<Client<OfiFabric>, StartError> {
+    let process = plan.topology().client_process(client);
+    plan.client_on(plan.ofi(process, &Seat::beside(config, bind))?, client)
+}
+
+/// What really carries a process's data, in one line, where that is chosen at start.
+pub(crate) fn carrier_line<F: Hosted>(name: &str, fabric: &F) -> Option<String> {
+    Some(format!("{name}: {}", fabric.carrier()?))
+}
+
+/// Refuses what means nothing where others make the packets, which nobody sees on their way.
+pub(crate) fn refuse_traffic(network: &Network, place: impl Display) -> Result<(), Failure> {
+    if network.pcap.is_none() && !network.bad.chances().is_any() {
+        return Ok(());
+    }
+    let what = "a capture or a bad network on verbs or ofi, where the device or libfabric makes the packets";
+    let remedy = "leave out --pcap and the chances; `tcpdump -i INTERFACE` sees what goes over a network interface";
+    Err(Failure::usage(what, place, remedy))
 }
 
 /// Refuses what means nothing on another fabric.
@@ -114,16 +153,16 @@ pub(crate) fn write_key(path: &Path) -> std::io::Result<()> {
     file.write_all(random_key()?.as_bytes())
 }
 
-/// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. On
-/// RoCEv2 they do not meet there: clusters with the same name and other addresses may run on one host.
+/// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. Where
+/// processes have addresses they do not meet there: clusters with the same name and other addresses may run on one host.
 pub(crate) fn meeting_name(plan: &Plan) -> String {
     let config = plan.config();
-    if config.fabric() != FabricKind::Roce {
+    if !config.fabric().is_between_hosts() {
         return config.cluster().to_owned();
     }
     let members = config.groups().iter().flat_map(|group| group.members());
     let addresses: Vec<_> = members.map(stentor::config::MemberConfig::address).collect();
-    format!("roce-{:016x}", xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
+    format!("{}-{:016x}", config.fabric(), xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
 }
 
 /// Where the control sockets are.

@@ -2,6 +2,7 @@
 
 mod container;
 mod memory;
+mod ofi;
 mod processor;
 mod shm;
 mod system;
@@ -9,8 +10,9 @@ mod verbs;
 
 use serde::Serialize;
 
+pub(crate) use ofi::{of_cluster as ofi_of, would_take as ofi_would_take};
 pub(crate) use shm::runtime_directory;
-pub(crate) use verbs::would_take as verbs_would_take;
+pub(crate) use verbs::{rdma_address, would_take as verbs_would_take};
 
 /// How a finding is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -76,5 +78,6 @@ pub(crate) fn findings() -> Vec<Finding> {
         container::limits(),
     ];
     findings.extend(verbs::findings());
+    findings.extend(ofi::findings());
     findings
 }

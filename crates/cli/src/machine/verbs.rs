@@ -1,16 +1,18 @@
 //! What RDMA there is: the library, the kernel's modules, devices with their ports and GIDs.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 
 use rustix::thread::sched_getcpu;
+use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::device::{self, Choice, Device, Port, Wanted};
-use stentor_fabric_verbs::{Context, PortNumber, Verbs};
+use stentor_fabric_verbs::{Context, Granted, PortNumber, Verbs, VerbsConfig};
 
 use super::Finding;
 use crate::style::bytes;
 
-/// What the remedies of this file begin with, as long as no cluster can choose `verbs`.
+/// What the remedies of this file begin with: other fabrics need nothing of this.
 const OTHERS: &str = "nothing to do on shm, roce and sim; for RDMA devices";
 
 /// Access by processes; then drivers: in software over Ethernet, and of cards.
@@ -46,17 +48,45 @@ pub(super) fn findings() -> Vec<Finding> {
     findings
 }
 
-/// What the fabric `verbs` would take here, and why; or what it lacks.
-pub(crate) fn would_take() -> String {
-    if let Err(error) = Verbs::load() {
-        return error.to_string();
+/// Whether the fabric `verbs` works here: what it would take, and why; or what it lacks.
+pub(crate) fn would_take() -> (bool, String) {
+    let tried = choice().and_then(|choice| {
+        let granted = granted(&choice.device)?;
+        Ok((choice, granted))
+    });
+    match tried {
+        Ok((Choice { device, port, gid, why }, granted)) => {
+            (true, format!("it would take {device} port {port}, {gid} ({why}); {}", grants(granted)))
+        }
+        Err(error) => (false, error),
     }
+}
+
+/// Whoever sees a device may still not be allowed to use it: queue pairs and memory are really made.
+fn granted(device: &str) -> Result<Granted, String> {
+    let verbs = Verbs::load().map_err(|error| error.to_string())?;
+    let context = Context::open(verbs, device).map_err(|error| error.to_string())?;
+    let limits = context.limits().map_err(|error| error.to_string())?;
+    let inline_bytes = VerbsConfig::new("", ProcessId(0), Vec::new()).inline_bytes;
+    Granted::by(&context, &limits, inline_bytes).map_err(|error| error.to_string())
+}
+
+fn grants(Granted { inline_bytes, ordered_bytes, unreliable }: Granted) -> String {
+    let order = if ordered_bytes { "in rising order" } else { "in any order" };
+    let kinds = if unreliable { "RC and UC" } else { "RC only" };
+    format!("{kinds}, {inline_bytes} bytes inline, the bytes of a WRITE land {order}")
+}
+
+/// The address of the device that it would take.
+pub(crate) fn rdma_address() -> Result<IpAddr, String> {
+    choice().map(|choice| choice.gid.address())
+}
+
+fn choice() -> Result<Choice, String> {
+    Verbs::load().map_err(|error| error.to_string())?;
     let root = Path::new(device::ROOT);
     let wanted = Wanted { numa_node: numa_node(root, sched_getcpu()), ..Wanted::default() };
-    match device::choose(&device::devices(root), &wanted) {
-        Ok(Choice { device, port, gid, why }) => format!("it would take {device} port {port}, {gid} ({why})"),
-        Err(error) => error.to_string(),
-    }
+    device::choose(&device::devices(root), &wanted).map_err(|error| error.to_string())
 }
 
 fn library() -> Finding {
@@ -156,6 +186,14 @@ mod tests {
         let port = Port { number: 1, link: Link::Ethernet, state: state.into(), rate: "10 Gb/sec".into(), gids };
         let file = Some(PathBuf::from("/dev/infiniband/uverbs0"));
         Device { name: "rxe0".into(), file, numa_node: Some(0), firmware: String::new(), ports: vec![port] }
+    }
+
+    #[test]
+    fn what_a_device_grants_is_told() {
+        let granted = Granted { inline_bytes: 384, ordered_bytes: false, unreliable: true };
+        assert_eq!(grants(granted), "RC and UC, 384 bytes inline, the bytes of a WRITE land in any order");
+        let granted = Granted { ordered_bytes: true, unreliable: false, ..granted };
+        assert_eq!(grants(granted), "RC only, 384 bytes inline, the bytes of a WRITE land in rising order");
     }
 
     #[test]

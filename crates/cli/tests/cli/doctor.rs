@@ -11,11 +11,14 @@ fn every_fabric_of_the_design_is_told_of() {
     let fabrics = document["fabrics"].as_object().unwrap();
     assert_eq!(fabrics["sim"]["available"], true);
     assert_eq!(fabrics["roce"]["available"], true);
-    for absent in ["verbs", "ofi"] {
-        assert_eq!(fabrics[absent]["available"], false);
-        assert!(fabrics[absent]["why"].as_str().unwrap().starts_with("not in this version"));
-        assert!(fabrics[absent]["path"].is_null());
-    }
+    let ofi = &fabrics["ofi"];
+    // Whether there is libfabric, or a device, depends on the machine.
+    assert_eq!(ofi["available"] == true, ofi["path"].is_string(), "{ofi}");
+    let why = ofi["why"].as_str().unwrap();
+    assert!(why.starts_with(if ofi["available"] == true { "it would take " } else { "libfabric" }), "{why}");
+    let verbs = &fabrics["verbs"];
+    assert_eq!(verbs["available"] == true, verbs["path"].is_string(), "{verbs}");
+    assert!(!verbs["why"].as_str().unwrap().is_empty());
     let whats: Vec<_> = document["findings"].as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();
     let always = whats.iter().position(|what| what.starts_with("RDMA device")).unwrap();
     // Behind these come the devices with their ports, or that there are none.

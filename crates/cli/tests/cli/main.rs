@@ -2,6 +2,7 @@
 
 mod bench;
 mod captures;
+mod channel;
 mod check;
 mod cluster;
 mod config;
@@ -11,6 +12,7 @@ mod documents;
 mod neb;
 mod neb_history;
 mod neb_remove;
+mod ofi;
 mod pingpong;
 mod roce;
 mod sim;

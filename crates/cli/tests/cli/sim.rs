@@ -68,6 +68,16 @@ fn channels_are_simulated_too() {
 }
 
 #[test]
+fn the_switch_is_simulated_too() {
+    let document = run(["sim", "switch", "--seeds", "0..8", "--json"]).document("sim");
+    assert_eq!((&document["ok"], &document["violations"]), (&true.into(), &0.into()), "{document:#}");
+    assert!(document["deliveries"].as_u64().unwrap() > 100, "{document:#}");
+    let one = run(["sim", "switch", "--seed", "1", "--json"]).document("sim");
+    assert!(one["scenario"]["aggregation"].is_string() && one["properties"]["S1"] == "ok", "{one:#}");
+    assert!(run(["sim", "switch", "--seed", "1"]).stdout.contains("ack soundness"));
+}
+
+#[test]
 fn bad_seeds_and_places_are_refused() {
     for (args, part) in [
         (vec!["--seeds", "9..3"], "has no seeds"),

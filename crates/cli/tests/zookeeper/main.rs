@@ -67,7 +67,7 @@ impl Trial {
     fn start(scratch: &Scratch, server: &str) -> Self {
         let directory = scratch.0.join("keep");
         let mut command = stentor();
-        command.args(["bench", "failover", "--json", "--rounds", "8", "--kill", "any", "--sim-runs", "0"]);
+        command.args(["bench", "failover", "--json", "--rounds", "16", "--kill", "any", "--sim-runs", "0"]);
         command.args(["--rate", "200", "--timeout-ms", "500", "--seed", "3", "--zookeeper", server]);
         command.arg("--keep").arg(&directory).stdout(Stdio::piped()).stderr(Stdio::piped());
         Trial { bench: command.spawn().unwrap(), directory }
@@ -83,15 +83,22 @@ impl Trial {
         Pid::from_raw(leads["standing"]["pid"].as_i64()? as i32)
     }
 
-    fn led(&self) -> Pid {
+    /// Who leads, once somebody does; `None` if the bench is over before.
+    fn led(&mut self) -> Option<Pid> {
         let since = Instant::now();
-        loop {
+        while !self.is_over() {
             if let Some(pid) = self.leader() {
-                return pid;
+                return Some(pid);
             }
             assert!(since.elapsed() < PATIENCE, "nobody leads: {}", said(&self.directory));
             std::thread::sleep(Duration::from_millis(20));
         }
+        None
+    }
+
+    /// Whether all rounds are done, or one failed: then nobody leads any more.
+    fn is_over(&mut self) -> bool {
+        self.bench.try_wait().unwrap().is_some()
     }
 }
 
@@ -105,15 +112,17 @@ fn said(directory: &Path) -> String {
 #[test]
 fn sessions_expire_and_the_server_dies_under_load_and_the_histories_pass() {
     let (server, scratch) = (Zookeeper::start(), Scratch::new("zookeeper-trial"));
-    let trial = Trial::start(&scratch, &server.address());
+    let mut trial = Trial::start(&scratch, &server.address());
     // Not killed by the bench meanwhile, or it is: both are to be survived.
-    let stopped = trial.led();
+    let stopped = trial.led().expect("somebody leads before the bench is over");
     let expired = kill_process(stopped, Signal::STOP).is_ok();
     std::thread::sleep(Duration::from_millis(1500));
     let _ = kill_process(stopped, Signal::CONT);
     assert!(expired, "it was there");
     trial.led();
+    assert!(!trial.is_over(), "the server is to die under load: more rounds are needed");
     let server = server.restart();
+    // A server takes its time to start: if the bench is over by then, its verdict says whether it was survived.
     trial.led();
     let output = trial.bench.wait_with_output().unwrap();
     let (error, text) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));

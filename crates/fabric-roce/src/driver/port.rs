@@ -23,10 +23,11 @@ const BUFFER: i32 = 8 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// A plain UDP socket, without privileges. Peers send the IPv4 identification 0, as this fabric does: their ICRC is
-    /// checked whole, or for the identification of a place in a run ([`Port::enable_runs`]).
+    /// checked whole, or for the identification of a place in a run ([`Port::enable_runs`]). Of those who are known to send
+    /// others ([`Port::hear_identified`]) it is checked as with [`Mode::PlainAnyId`].
     #[default]
     Plain,
-    /// A plain UDP socket, for peers that count the identification (Linux rxe, NICs): half of the ICRC's strength is left,
+    /// A plain UDP socket, for peers of which all may count the identification (Linux rxe, NICs): half of the ICRC's strength is left,
     /// one damaged packet in 65 536 passes.
     PlainAnyId,
     /// A raw socket, which shows the identification: the ICRC is checked whole. Needs CAP_NET_RAW. IPv4 only.
@@ -77,6 +78,8 @@ pub struct Port {
     raw: Option<OwnedFd>,
     inbox: Inbox,
     takes_runs: bool,
+    /// Who sends identifications of its own.
+    identified: Vec<IpAddr>,
 }
 
 /// What the kernel did with packets, beside what an endpoint counts.
@@ -160,7 +163,17 @@ impl Port {
         enlarge(&sending, SENDING);
         let source_port = bind_some(&sending, address, entropy).map_err(failed("find a free source port"))?;
         let (inbox, sender) = (Inbox::new(false), Sender::new(sending));
-        Ok(Port { address, source_port, mode, listening, sender, raw, inbox, takes_runs: false })
+        Ok(Port {
+            address,
+            source_port,
+            mode,
+            listening,
+            sender,
+            raw,
+            inbox,
+            takes_runs: false,
+            identified: Vec::new(),
+        })
     }
 
     /// The address.
@@ -239,6 +252,14 @@ impl Port {
         self.sender.run_to(peer, takes);
     }
 
+    /// Whether a peer's packets have IPv4 identifications of their own, which a plain socket does not show.
+    pub fn hear_identified(&mut self, peer: IpAddr, identified: bool) {
+        self.identified.retain(|known| *known != peer);
+        if identified {
+            self.identified.push(peer);
+        }
+    }
+
     /// Sends what is in a batch from a place on. Returns how many packets are done; the kernel has no room for the rest now.
     /// What is sent again goes by itself, in case that somebody on the way has other ideas of identifications.
     pub(crate) fn send(&mut self, out: &Outbox, from: usize) -> usize {
@@ -297,6 +318,7 @@ impl Port {
             }
             let check = match self.mode {
                 Mode::PlainAnyId => Check::UnknownId,
+                _ if self.identified.contains(&address) => Check::UnknownId,
                 _ if self.takes_runs => Check::RunId,
                 _ => Check::Whole,
             };

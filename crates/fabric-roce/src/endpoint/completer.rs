@@ -214,7 +214,8 @@ impl Requester {
     }
 
     fn restart_timers(&mut self, now: u64) {
-        let waiting = self.is_waiting();
+        // While the peer is waited for, nothing is sent and no answer expected; both timers start behind that.
+        let waiting = self.is_waiting() && self.timers.rnr.is_none();
         self.timers.retry = self.sending.timeout_ns().filter(|_| waiting).map(|timeout| now + timeout);
         self.timers.probe = waiting.then(|| now + self.timers.patience);
     }

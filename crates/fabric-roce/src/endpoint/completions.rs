@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use stentor_fabric::{Completion, Opcode, QpId, Status};
 
 /// A completion, and the place in a queue that is free when it was polled.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Finished {
     pub(crate) completion: Completion,
     pub(crate) frees: Frees,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Frees {
     /// Work requests up to this number.
     Send(u64),
@@ -19,7 +19,7 @@ pub(crate) enum Frees {
 }
 
 /// Completions of all queue pairs of an endpoint, in the order in which they happened.
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct CompletionQueue {
     entries: VecDeque<Finished>,
     /// Whether a solicited receive, or an error, came since this was last cleared.

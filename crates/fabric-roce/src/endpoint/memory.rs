@@ -1,5 +1,7 @@
 //! Registered memory: keys, protection domains, bounds, rights.
 
+use std::hash::{Hash, Hasher};
+
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{Access, RegionId, Span};
 
@@ -27,8 +29,37 @@ struct Region {
     va: u64,
 }
 
+impl Region {
+    fn values(&self) -> impl Iterator<Item = u64> + '_ {
+        self.words.iter().map(|word| word.load(Ordering::Relaxed))
+    }
+}
+
+/// Memory of its own, with what is in there now.
+impl Clone for Region {
+    fn clone(&self) -> Region {
+        Region { words: self.values().map(Word::new).collect(), va: self.va }
+    }
+}
+
+impl PartialEq for Region {
+    fn eq(&self, other: &Region) -> bool {
+        self.va == other.va && self.values().eq(other.values())
+    }
+}
+
+impl Eq for Region {}
+
+impl Hash for Region {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.va.hash(state);
+        self.words.len().hash(state);
+        self.values().for_each(|value| value.hash(state));
+    }
+}
+
 /// What a peer holds: one region, used from one protection domain, in one way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Key {
     region: RegionId,
     domain: ProtectionDomain,
@@ -49,7 +80,7 @@ impl Key {
 }
 
 /// All regions of one endpoint, and the keys to them.
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
     keys: Vec<Key>,

@@ -36,6 +36,7 @@ mod post;
 mod qp;
 mod requester;
 mod responder;
+mod search;
 mod states;
 mod transmit;
 mod work;
@@ -59,7 +60,7 @@ use responder::Broken;
 use transmit::Making;
 
 /// One side of any number of connections.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Endpoint {
     qps: Vec<Qp>,
     /// Queue pair numbers and indices, sorted.

@@ -18,7 +18,7 @@ use stentor_wire::icrc::RunIds;
 const PATIENCE: u16 = 4096;
 
 /// The ways on which runs are cut and joined.
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Places {
     /// Of packets as long as the last that did not fit.
     ids: RunIds,
@@ -26,7 +26,7 @@ pub(super) struct Places {
     ways: Vec<Way>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Way {
     from: IpAddr,
     /// What the next packet has, if it belongs to the run of the last.

@@ -27,7 +27,7 @@ pub enum State {
 }
 
 /// What the way to the peer is like, and what the responder does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
     /// Addresses and source port of what is sent.
     pub envelope: Envelope,
@@ -44,7 +44,7 @@ pub struct Path {
 }
 
 /// How the requester behaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sending {
     /// The PSN to begin with.
     pub first_psn: Psn,
@@ -138,7 +138,7 @@ impl Sending {
 }
 
 /// One queue pair.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Qp {
     pub(crate) id: QpId,
     pub(crate) number: u32,

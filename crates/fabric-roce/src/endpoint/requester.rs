@@ -18,7 +18,7 @@ use super::work::{Data, Remote, Request, Work};
 /// Packets of one READ request: longer READs are asked for piece by piece, so that answers do not flood a socket.
 pub(crate) const READ_PIECE: u32 = 32;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Kind {
     Send,
     Write,
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     FetchAdd { add: u64 },
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Place {
     /// In the requester's inline bytes, counted from the beginning of time.
     Inline(u64),
@@ -36,7 +36,7 @@ pub(crate) enum Place {
 }
 
 /// A work request in the send queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Wqe {
     pub(crate) id: u64,
     pub(crate) kind: Kind,
@@ -69,13 +69,13 @@ impl Wqe {
 }
 
 /// Which packet is made next: of which work request (counted from the beginning of time), and which of its packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Cursor {
     pub(crate) number: u64,
     pub(crate) packet: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Requester {
     pub(crate) qp: QpId,
     pub(crate) config: QpConfig,
@@ -107,7 +107,7 @@ pub(crate) struct Requester {
 }
 
 /// Deadlines, nanoseconds.
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Timers {
     /// The transport timeout.
     pub(crate) retry: Option<u64>,
@@ -131,6 +131,13 @@ const MIN_PATIENCE: u64 = 500_000;
 const FIRST_PATIENCE: u64 = 4_000_000;
 
 impl Timers {
+    /// All deadlines come so much earlier.
+    pub(crate) fn rewind(&mut self, by: u64) {
+        let timed = self.timed.as_mut().map(|(_, since)| since);
+        let all = [self.retry.as_mut(), self.probe.as_mut(), self.rnr.as_mut(), timed];
+        all.into_iter().flatten().for_each(|at| *at = at.saturating_sub(by));
+    }
+
     pub(crate) fn rested(&self) -> u64 {
         if self.round_trip == 0 { FIRST_PATIENCE } else { (4 * self.round_trip).max(MIN_PATIENCE) }
     }

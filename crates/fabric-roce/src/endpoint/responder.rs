@@ -15,14 +15,14 @@ use super::memory::{Memory, ProtectionDomain, Right};
 use super::qp::Path;
 
 /// A posted receive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Receive {
     pub(crate) id: u64,
     pub(crate) span: Span,
 }
 
 /// The message that is coming in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Current {
     Nothing,
     Send {
@@ -40,7 +40,7 @@ enum Current {
 }
 
 /// What is to be sent. In order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Answer {
     Acknowledge { psn: Psn, syndrome: Syndrome, msn: u32 },
     Atomic(AtomicResult),
@@ -59,7 +59,7 @@ impl Answer {
 }
 
 /// What an atomic found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct AtomicResult {
     pub(crate) psn: Psn,
     pub(crate) value: u64,
@@ -69,7 +69,7 @@ pub(crate) struct AtomicResult {
 }
 
 /// A READ that is being answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Reading {
     pub(crate) first: Psn,
     pub(crate) va: u64,
@@ -84,13 +84,13 @@ pub(crate) struct Reading {
 }
 
 /// What may be asked for again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Kept {
     Read(Reading),
     Atomic(AtomicResult),
 }
 
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Responder {
     pub(crate) qp: QpId,
     pub(crate) receives: VecDeque<Receive>,

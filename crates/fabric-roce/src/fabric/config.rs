@@ -81,26 +81,15 @@ impl RoceConfig {
 /// Why a process could not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// No address for this process.
-    #[error("{0} has no address in the table of {1} processes")]
-    NoAddress(ProcessId, usize),
     /// Not a path MTU.
     #[error("path MTU {0}: it is one of 256, 512, 1024, 2048, 4096")]
     Mtu(u16),
-    /// A name that is too long.
-    #[error("cluster name {0:?}: it has 1 to 64 bytes")]
-    Name(String),
     /// The sockets for packets.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The socket for bootstrap connections.
-    #[error("cannot listen for bootstrap connections at {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// Meeting the peers.
+    #[error(transparent)]
+    Bootstrap(#[from] stentor_bootstrap::StartError),
     /// The capture.
     #[error("cannot write the capture {path}: {source}")]
     Pcap {

@@ -7,21 +7,18 @@
 
 mod config;
 mod connect;
-mod control;
-mod hello;
-mod link;
-mod message;
+mod net;
 mod post;
 mod regions;
 mod wait;
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
+use stentor_bootstrap::{Bootstrap, Ends, nonce};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
@@ -33,12 +30,11 @@ use stentor_wire::PATH_MTUS;
 use crate::driver::{Pcap, Port, PortCounters, Pump};
 use crate::endpoint::{Counters, Endpoint};
 pub use config::{RoceConfig, StartError};
-use connect::Connection;
-use control::Control;
-pub(crate) use control::nonce;
-use hello::Hello;
+use net::Net;
 use regions::Own;
 
+/// What it is called.
+const NAME: &str = "roce";
 /// The largest inline source, bytes. Copied while posting, so there is no reason for less.
 const INLINE_LIMIT: u32 = 1 << 20;
 /// The deepest queues.
@@ -47,21 +43,12 @@ const DEPTH_LIMIT: u32 = 1 << 16;
 /// One process of a cluster on RoCEv2 over UDP sockets.
 #[derive(Debug)]
 pub struct RoceFabric {
-    config: RoceConfig,
     capabilities: Capabilities,
-    endpoint: Endpoint,
-    pump: Pump,
-    control: Control,
-    connections: Vec<Connection>,
+    net: Net,
+    bootstrap: Bootstrap,
     regions: Vec<Own>,
     region_names: HashMap<(ProcessId, Purpose), RegionId>,
-    remotes: HashMap<(ProcessId, Purpose), RemoteRegion>,
     epoll: OwnedFd,
-    /// Whether something landed since [`arm`](Fabric::arm), and since [`listen`](Fabric::listen) last looked.
-    rung: bool,
-    heard: bool,
-    /// A system call failed: said by the next [`wait`](Fabric::wait).
-    failure: Option<String>,
     last_pump: Instant,
     fd_used: Cell<bool>,
 }
@@ -72,14 +59,11 @@ impl RoceFabric {
     /// # Errors
     /// See [`StartError`].
     pub fn start(config: RoceConfig) -> Result<RoceFabric, StartError> {
-        let address = config.addresses.get(config.me.index()).copied().flatten();
-        let address = address.ok_or(StartError::NoAddress(config.me, config.addresses.len()))?;
         if !PATH_MTUS.contains(&config.mtu) {
             return Err(StartError::Mtu(config.mtu));
         }
-        if config.cluster.is_empty() || config.cluster.len() > 64 {
-            return Err(StartError::Name(config.cluster));
-        }
+        let no_address = stentor_bootstrap::StartError::NoAddress(config.me, config.addresses.len());
+        let address = config.addresses.get(config.me.index()).copied().flatten().ok_or(no_address)?;
         let mut port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
         if config.runs && !config.chances.is_any() {
             port.enable_runs();
@@ -90,38 +74,29 @@ impl RoceFabric {
             pump.capture(Pcap::create(path).map_err(failed)?);
         }
         pump.inject(config.chances, config.seed);
-        let listen = |source| StartError::Listen { address, source };
-        let listener = TcpListener::bind(address).map_err(listen)?;
-        listener.set_nonblocking(true).map_err(listen)?;
-        let me = Hello {
-            version: config.version,
-            fingerprint: config.fingerprint,
-            process: config.me,
-            processes: config.addresses.len() as u16,
-            address: address.ip(),
-            nonce: [0; 32],
-            life: u64::from_be_bytes(nonce()),
+        let bootstrap = Bootstrap::start(stentor_bootstrap::Config {
+            fabric: NAME.to_owned(),
             cluster: config.cluster.clone(),
-        };
+            key: config.key.clone(),
+            fingerprint: config.fingerprint,
+            version: config.version,
+            me: config.me,
+            addresses: config.addresses.clone(),
+            one_life: config.one_life,
+        })?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| StartError::System { what: "make an epoll instance", source: error.into() })?;
-        let control = Control::new(me, config.one_life, config.key.clone(), config.addresses.clone(), listener);
+        let capabilities = capabilities(&config);
+        let endpoint = Endpoint::new();
         let mut fabric = RoceFabric {
-            capabilities: capabilities(&config),
-            endpoint: Endpoint::new(),
-            pump,
-            control,
-            connections: Vec::new(),
+            capabilities,
+            net: Net { config, endpoint, pump, rung: false, heard: true, failure: None },
+            bootstrap,
             regions: Vec::new(),
             region_names: HashMap::new(),
-            remotes: HashMap::new(),
             epoll,
-            rung: false,
-            heard: true,
-            failure: None,
             last_pump: Instant::now(),
             fd_used: Cell::new(false),
-            config,
         };
         fabric.watch().map_err(|error| StartError::System { what: "watch a socket", source: error.into() })?;
         Ok(fabric)
@@ -129,53 +104,47 @@ impl RoceFabric {
 
     /// Takes in what came, lets time pass, sends what is due: what a NIC does by itself.
     pub fn drive(&mut self) {
-        if let Err(error) = self.pump.receive(&mut self.endpoint) {
-            self.failure.get_or_insert(error.to_string());
-        }
-        self.pump.send(&mut self.endpoint);
-        let landed = self.endpoint.take_landed();
-        self.rung |= landed;
-        self.heard |= landed;
+        self.net.drive();
     }
 
     /// What happened to packets, by cause.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        self.endpoint.counters()
+        self.net.endpoint.counters()
     }
 
     /// What the kernel did with packets.
     #[must_use]
     pub fn port_counters(&self) -> PortCounters {
-        self.pump.port().counters()
+        self.net.pump.port().counters()
     }
 
     /// The next thing about sending that a person should know: runs or packets that the kernel did not take. Told once of
     /// each place.
     pub fn next_note(&mut self) -> Option<String> {
-        self.pump.port_mut().next_note()
+        self.net.pump.port_mut().next_note()
     }
 
     /// Packets that the injectors lost, repeated, reordered and damaged.
     #[must_use]
     pub fn injected(&self) -> [u64; 4] {
-        self.pump.injected()
+        self.net.pump.injected()
     }
 
     /// The next connection that was refused, in words. The newest 64 are kept.
     pub fn next_refusal(&mut self) -> Option<String> {
-        self.control.refusals.pop_front()
+        self.bootstrap.next_refusal()
     }
 
     /// Whether a peer says that another process with this one's id is connected to it.
     #[must_use]
     pub fn is_displaced(&self) -> bool {
-        self.control.peers.iter().any(|peer| peer.taken)
+        self.bootstrap.is_displaced()
     }
 
     /// What became of the capture: an error after which nothing is written to it any more. Told once.
     pub fn next_capture_error(&mut self) -> Option<String> {
-        let error = self.pump.pcap_mut()?.next_error()?;
+        let error = self.net.pump.pcap_mut()?.next_error()?;
         Some(self.capture_failed(&error))
     }
 
@@ -184,31 +153,31 @@ impl RoceFabric {
     /// # Errors
     /// What was not told yet, in words.
     pub fn finish_capture(&mut self) -> Result<(), String> {
-        let finished = self.pump.pcap_mut().map_or(Ok(()), Pcap::finish);
+        let finished = self.net.pump.pcap_mut().map_or(Ok(()), Pcap::finish);
         finished.map_err(|error| self.capture_failed(&error))
     }
 
     fn capture_failed(&self, error: &std::io::Error) -> String {
-        let path = self.config.pcap.as_deref().unwrap_or(std::path::Path::new(""));
+        let path = self.net.config.pcap.as_deref().unwrap_or(std::path::Path::new(""));
         format!("cannot write the capture {}: {error}; it is incomplete", path.display())
     }
 
     /// All memory that is registered, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.endpoint.memory().bytes()
+        self.net.endpoint.memory().bytes()
     }
 
     /// Whether a peer is connected.
     #[must_use]
     pub fn is_linked(&self, peer: ProcessId) -> bool {
-        peer == self.config.me || peer.index() < self.control.peers.len() && self.control.is_linked(peer)
+        self.bootstrap.is_linked(peer)
     }
 }
 
 fn capabilities(config: &RoceConfig) -> Capabilities {
     Capabilities {
-        name: "roce",
+        name: NAME,
         ordered_writes: true,
         ordered_bytes: true,
         inline_bytes: INLINE_LIMIT.min(config.message_bytes),
@@ -228,7 +197,7 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
 
 impl Fabric for RoceFabric {
     fn me(&self) -> ProcessId {
-        self.config.me
+        self.net.config.me
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -241,7 +210,7 @@ impl Fabric for RoceFabric {
 
     #[inline]
     fn memory(&self, region: RegionId) -> &[Word] {
-        self.endpoint.memory().words(region)
+        self.net.endpoint.memory().words(region)
     }
 
     fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
@@ -265,7 +234,7 @@ impl Fabric for RoceFabric {
     }
 
     fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
-        self.remotes.get(&(peer, purpose)).copied()
+        self.bootstrap.remotes().resolve(peer, purpose)
     }
 
     #[inline]
@@ -284,13 +253,13 @@ impl Fabric for RoceFabric {
 
     #[inline]
     fn flush(&mut self) {
-        self.pump.send(&mut self.endpoint);
+        self.net.pump.send(&mut self.net.endpoint);
     }
 
     #[inline]
     fn listen(&mut self) -> Heard {
         self.drive();
-        if std::mem::take(&mut self.heard) { Heard::ANYBODY } else { Heard::NOTHING }
+        if std::mem::take(&mut self.net.heard) { Heard::ANYBODY } else { Heard::NOTHING }
     }
 
     #[inline]
@@ -298,7 +267,7 @@ impl Fabric for RoceFabric {
         self.drive();
         let mut count = 0;
         while count < out.len()
-            && let Some(completion) = self.endpoint.poll()
+            && let Some(completion) = self.net.endpoint.poll()
         {
             out[count] = completion;
             count += 1;
@@ -308,11 +277,11 @@ impl Fabric for RoceFabric {
 
     fn next_event(&mut self) -> Option<Event> {
         self.pump_control();
-        self.control.events.pop_front()
+        self.bootstrap.next_event()
     }
 
     fn arm(&mut self) {
-        self.rung = false;
+        self.net.rung = false;
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {

@@ -10,11 +10,6 @@ fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
     if (offset | bytes).is_multiple_of(WORD as u64) { Ok(()) } else { Err(PostError::Misaligned { offset, bytes }) }
 }
 
-/// Regions are at 0, so an offset is an address.
-fn remote(span: &RemoteSpan) -> Remote {
-    Remote { va: span.offset, rkey: span.region.key as u32 }
-}
-
 fn data<'a>(source: &Source<'a>) -> Data<'a> {
     match *source {
         Source::Inline(bytes) => Data::Inline(bytes),
@@ -30,21 +25,21 @@ impl RoceFabric {
         }
         let verb = self.request(qp, &request.verb)?;
         let work = Work { id: request.id, request: verb, signalled: request.signalled, solicited: false };
-        self.endpoint.post_send(qp, &work).map_err(|error| refused(qp, error))
+        self.net.endpoint.post_send(qp, &work).map_err(|error| refused(qp, error))
     }
 
     fn request<'a>(&self, qp: QpId, verb: &Verb<'a>) -> Result<Request<'a>, PostError> {
-        let unreliable = self.connections[qp.index()].config.kind == QpKind::Unreliable;
+        let unreliable = self.bootstrap.config(qp).is_some_and(|config| config.kind == QpKind::Unreliable);
         Ok(match verb {
             Verb::Write { source, target } => {
                 self.check_source(source)?;
                 aligned(target.offset, source.bytes())?;
-                Request::Write { data: data(source), remote: remote(target), imm: None }
+                Request::Write { data: data(source), remote: self.remote(target), imm: None }
             }
             Verb::WriteImm { source, target, imm } => {
                 self.check_source(source)?;
                 aligned(target.offset, source.bytes())?;
-                Request::Write { data: data(source), remote: remote(target), imm: Some(*imm) }
+                Request::Write { data: data(source), remote: self.remote(target), imm: Some(*imm) }
             }
             Verb::Send { source, imm } => {
                 self.check_source(source)?;
@@ -60,17 +55,22 @@ impl RoceFabric {
             Verb::Read { local, remote: target } => {
                 self.check_span(*local)?;
                 aligned(target.offset, local.bytes.into())?;
-                Request::Read { local: *local, remote: remote(target) }
+                Request::Read { local: *local, remote: self.remote(target) }
             }
             Verb::CompareSwap { local, remote: target, expected, new } => {
                 self.check_word(*local, target)?;
-                Request::CompareSwap { local: *local, remote: remote(target), expected: *expected, new: *new }
+                Request::CompareSwap { local: *local, remote: self.remote(target), expected: *expected, new: *new }
             }
             Verb::FetchAdd { local, remote: target, add } => {
                 self.check_word(*local, target)?;
-                Request::FetchAdd { local: *local, remote: remote(target), add: *add }
+                Request::FetchAdd { local: *local, remote: self.remote(target), add: *add }
             }
         })
+    }
+
+    fn remote(&self, span: &RemoteSpan) -> Remote {
+        let place = self.bootstrap.remotes().place(&span.region);
+        Remote { va: place.base.wrapping_add(span.offset), rkey: place.key as u32 }
     }
 
     fn check_source(&self, source: &Source<'_>) -> Result<(), PostError> {
@@ -101,7 +101,7 @@ impl RoceFabric {
         self.check_length(bytes)?;
         if bytes > 0 {
             aligned(offset, 0)?;
-            if !self.endpoint.memory().contains(span) {
+            if !self.net.endpoint.memory().contains(span) {
                 return Err(PostError::OutOfLocalRegion { region, offset, bytes });
             }
         }
@@ -114,7 +114,7 @@ impl RoceFabric {
             return Err(PostError::NotReady { qp, state });
         }
         self.check_span(span)?;
-        self.endpoint.post_receive(qp, span, id).map_err(|error| refused(qp, error))
+        self.net.endpoint.post_receive(qp, span, id).map_err(|error| refused(qp, error))
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
+use stentor_bootstrap::{Place, nonce};
 use stentor_fabric::memory::{LINE, WORD};
-use stentor_fabric::{Access, AccessError, Event, ProcessId, RegionId, RegionSpec, RegisterError, RemoteRegion};
+use stentor_fabric::{Access, AccessError, Event, ProcessId, RegionId, RegionSpec, RegisterError};
 
 use super::RoceFabric;
-use super::control::nonce;
-use super::message::Message;
 use crate::endpoint::ProtectionDomain;
 
 /// A region of this process.
@@ -29,18 +28,18 @@ impl RoceFabric {
         if bytes == 0 || !bytes.is_multiple_of(LINE as u64) {
             return Err(RegisterError::Size { bytes });
         }
-        if writer.index() >= self.config.addresses.len() {
+        if writer.index() >= self.bootstrap.processes() {
             return Err(RegisterError::UnknownProcess(writer));
         }
         if self.region_names.contains_key(&(writer, purpose)) {
             return Err(RegisterError::Duplicate { purpose, writer });
         }
-        let (used, limit) = (self.memory_bytes(), self.config.max_bytes);
+        let (used, limit) = (self.memory_bytes(), self.net.config.max_bytes);
         if used.saturating_add(bytes) > limit {
             let reason = format!("{used} of at most {limit} bytes are in use; raise max_bytes");
             return Err(RegisterError::System { bytes, reason });
         }
-        let region = self.endpoint.memory_mut().register((bytes / WORD as u64) as usize, 0);
+        let region = self.net.endpoint.memory_mut().register((bytes / WORD as u64) as usize, 0);
         self.regions.push(Own { spec, granted: HashMap::new() });
         self.region_names.insert((writer, purpose), region);
         Ok(region)
@@ -54,7 +53,7 @@ impl RoceFabric {
     ) -> Result<(), AccessError> {
         let own = self.regions.get(region.index()).ok_or(AccessError::UnknownRegion(region))?;
         let writer = own.spec.writer;
-        let known = peer.index() < self.config.addresses.len();
+        let known = peer.index() < self.bootstrap.processes();
         if peer != writer && (access != Access::Read || !known) {
             return Err(AccessError::NotForPeer { region, writer, peer });
         }
@@ -67,45 +66,23 @@ impl RoceFabric {
             None => {}
         }
         let entropy = u16::from_be_bytes(nonce());
-        let key = self.endpoint.memory_mut().grant(region, domain(peer), access, entropy);
+        let key = self.net.endpoint.memory_mut().grant(region, domain(peer), access, entropy);
         let key = key.ok_or_else(|| AccessError::System {
             region,
             reason: "all 65536 places for keys are in use or used up".to_owned(),
         })?;
         self.regions[region.index()].granted.insert(peer, (access, key));
-        self.announce_grant(region, peer);
+        let RegionSpec { purpose, bytes, .. } = self.regions[region.index()].spec;
+        self.bootstrap.grant(peer, purpose, Place { key: key.into(), base: 0 }, bytes, access);
         Ok(())
     }
 
-    /// Tells a peer of a grant, if it is there; the process itself hears of it at once.
-    pub(super) fn announce_grant(&mut self, region: RegionId, peer: ProcessId) {
-        let own = &self.regions[region.index()];
-        let Some(&(access, key)) = own.granted.get(&peer) else { return };
-        let RegionSpec { purpose, bytes, .. } = own.spec;
-        if peer == self.config.me {
-            self.remotes.insert((peer, purpose), RemoteRegion { peer, key: key.into(), bytes });
-        } else {
-            self.control.tell(peer, &Message::Grant { purpose, key, bytes, access });
-        }
-    }
-
-    /// Tells a peer that joined of everything that it was granted.
-    pub(super) fn announce_grants(&mut self, peer: ProcessId) {
-        for region in 0..self.regions.len() {
-            self.announce_grant(RegionId(region as u32), peer);
-        }
-    }
-
     fn take_away(&mut self, region: RegionId, peer: ProcessId, key: u32) {
-        self.endpoint.memory_mut().revoke(key);
+        self.net.endpoint.memory_mut().revoke(key);
         let own = &mut self.regions[region.index()];
         own.granted.remove(&peer);
         let purpose = own.spec.purpose;
-        if peer == self.config.me {
-            self.remotes.remove(&(peer, purpose));
-        } else {
-            self.control.tell(peer, &Message::Revoke { purpose, key });
-        }
+        self.bootstrap.revoke(peer, purpose, key.into());
     }
 
     pub(super) fn revoke_region(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
@@ -118,7 +95,7 @@ impl RoceFabric {
             // What was acknowledged is in the memory already: this process itself put it there.
             self.take_away(region, peer, key);
         }
-        self.control.events.push_back(Event::Revoked { region, peer });
+        self.bootstrap.tell(Event::Revoked { region, peer });
         Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! Sleeping until a packet or a bootstrap message comes, or a timer is due.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
@@ -26,9 +25,8 @@ impl RoceFabric {
                 Err(error) => Err(error),
             }
         };
-        add(self.pump.port().descriptor())?;
-        add(self.control.listener().as_fd())?;
-        self.control.sockets().try_for_each(|stream| add(stream.as_fd()))
+        add(self.net.pump.port().descriptor())?;
+        self.bootstrap.sockets().try_for_each(add)
     }
 
     pub(super) fn sleep(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
@@ -38,18 +36,18 @@ impl RoceFabric {
             if self.last_pump.elapsed() >= PUMP_PAUSE {
                 self.pump_control();
             }
-            if let Some(failure) = self.failure.take() {
+            if let Some(failure) = self.net.failure.take() {
                 return Err(WaitError::System(failure));
             }
-            if self.rung || self.endpoint.has_completions() || !self.control.events.is_empty() {
+            if self.net.rung || self.net.endpoint.has_completions() || self.bootstrap.has_events() {
                 return Ok(Wake::Notified);
             }
             let left = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(Wake::TimedOut);
             }
-            let longest = if self.control.is_connecting() { CONNECTING } else { LONGEST };
-            let slice = self.pump.idle(&self.endpoint, left.min(longest));
+            let longest = if self.bootstrap.is_connecting() { CONNECTING } else { LONGEST };
+            let slice = self.net.pump.idle(&self.net.endpoint, left.min(longest));
             self.doze(slice)?;
         }
     }

@@ -132,7 +132,7 @@ pub struct Peer {
 }
 
 fn random() -> u32 {
-    let bytes: [u8; 4] = crate::fabric::nonce();
+    let bytes: [u8; 4] = stentor_bootstrap::nonce();
     u32::from_be_bytes(bytes)
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 pub use choose::{Choice, ChooseError, Wanted, choose};
 pub use gid::{Gid, GidKind};
-pub use read::{ROOT, devices};
+pub use read::{ROOT, devices, index_of};
 
 /// An RDMA device.
 #[derive(Clone, PartialEq, Eq, Debug)]

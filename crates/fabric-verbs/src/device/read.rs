@@ -16,6 +16,17 @@ pub fn devices(root: &Path) -> Vec<Device> {
     names(&root.join("class/infiniband")).into_iter().map(|name| device(root, name)).collect()
 }
 
+/// The place in a port's table at which a GID stands now: where it stood, if it is there still.
+#[must_use]
+pub fn index_of(root: &Path, device: &str, port: u8, wanted: &Gid) -> Option<u32> {
+    let path = root.join("class/infiniband").join(device).join("ports").join(port.to_string());
+    let stands = |gid: &Gid| (gid.bytes, gid.kind, &gid.interface) == (wanted.bytes, wanted.kind, &wanted.interface);
+    // The link counts only where the table does not say the kind.
+    let link = if wanted.kind == GidKind::Ib { Link::InfiniBand } else { Link::Ethernet };
+    let at = |index: &str| gid(&path, link, index).filter(stands).map(|gid| gid.index);
+    at(&wanted.index.to_string()).or_else(|| names(&path.join("gids")).iter().find_map(|index| at(index)))
+}
+
 fn device(root: &Path, name: String) -> Device {
     let path = root.join("class/infiniband").join(&name);
     let mut ports: Vec<_> = names(&path.join("ports")).iter().filter_map(|number| port(&path, number)).collect();
@@ -161,6 +172,24 @@ mod tests {
         assert_eq!((found[0].numa_node, found[0].file.clone()), (None, None));
         assert_eq!(found[0].ports[0].gids[0].kind, GidKind::Ib);
         assert!(!found[0].ports[0].is_active());
+    }
+
+    #[test]
+    fn a_gid_is_found_where_it_stands_by_now() {
+        let tree = Tree::new("gid", &RXE);
+        let first = devices(&tree.0)[0].ports[0].gids[0].clone();
+        let index = |wanted: &Gid| index_of(&tree.0, "rxe0", 1, wanted);
+        assert_eq!(index(&first), Some(0));
+        assert_eq!(index(&Gid { index: 7, ..first.clone() }), Some(0), "it stood elsewhere");
+        assert_eq!(index(&Gid { kind: GidKind::RoceV1, ..first.clone() }), None, "the same address, other packets");
+        let moved = tree.0.join("class/infiniband/rxe0/ports/1");
+        fs::write(moved.join("gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n").unwrap();
+        assert_eq!(index(&first), None);
+        for (what, text) in [("gids/3", first.bytes.to_string()), ("gid_attrs/types/3", "RoCE v2".into())] {
+            fs::write(moved.join(what), text).unwrap();
+        }
+        fs::write(moved.join("gid_attrs/ndevs/3"), "eth0").unwrap();
+        assert_eq!(index(&first), Some(3));
     }
 
     #[test]

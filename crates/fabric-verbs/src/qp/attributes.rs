@@ -83,7 +83,7 @@ pub struct Endpoint {
 pub struct Tuning {
     /// How long to wait for an acknowledgement: 4.096 µs times two to this power, 1 to 31; 0 is for ever.
     pub timeout: u8,
-    /// How often to send again without an acknowledgement, at most 7.
+    /// How often to send again without an acknowledgement, at most 7; on Soft-RoCE 7 is for ever.
     pub retries: u8,
     /// How often to send again to a receiver that is not ready; 7 is for ever.
     pub rnr_retries: u8,

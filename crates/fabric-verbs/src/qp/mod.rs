@@ -102,6 +102,14 @@ impl QueuePair {
         unsafe { (*self.raw.raw()).qp_num }
     }
 
+    /// Whether the bytes of what a peer writes here land in rising order: what the device says. Older libraries cannot ask.
+    #[must_use]
+    pub fn is_data_in_order(&self) -> bool {
+        let Some(query) = self.domain.context().data_in_order() else { return false };
+        // SAFETY: the queue pair lives. Without flags the answer is 1 for the whole of the data, 0 for no promise.
+        unsafe { query(self.raw.raw(), sys::IBV_WR_RDMA_WRITE, 0) == 1 }
+    }
+
     /// Bytes that may be posted inline: what the device granted.
     #[must_use]
     pub fn inline_bytes(&self) -> u32 {

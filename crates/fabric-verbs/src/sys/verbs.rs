@@ -19,6 +19,7 @@ pub type ibv_atomic_cap = ::core::ffi::c_uint;
 pub type ibv_mtu = ::core::ffi::c_uint;
 pub type ibv_port_state = ::core::ffi::c_uint;
 pub type _bindgen_ty_13 = ::core::ffi::c_uint;
+pub type ibv_event_type = ::core::ffi::c_uint;
 pub type ibv_wc_status = ::core::ffi::c_uint;
 pub type ibv_wc_opcode = ::core::ffi::c_uint;
 pub type ibv_wc_flags = ::core::ffi::c_uint;
@@ -247,6 +248,12 @@ pub struct ibv_port_attr {
     pub link_layer: u8,
     pub flags: u8,
     pub port_cap_flags2: u16,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibv_async_event {
+    pub element: ibv_async_event__bindgen_ty_1,
+    pub event_type: ibv_event_type,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -1252,6 +1259,11 @@ pub struct Symbols {
     pub ibv_close_device: unsafe extern "C" fn(
         context: *mut ibv_context,
     ) -> ::core::ffi::c_int,
+    pub ibv_get_async_event: unsafe extern "C" fn(
+        context: *mut ibv_context,
+        event: *mut ibv_async_event,
+    ) -> ::core::ffi::c_int,
+    pub ibv_ack_async_event: unsafe extern "C" fn(event: *mut ibv_async_event),
     pub ibv_query_device: unsafe extern "C" fn(
         context: *mut ibv_context,
         device_attr: *mut ibv_device_attr,
@@ -1270,6 +1282,12 @@ pub struct Symbols {
         access: ::core::ffi::c_int,
     ) -> *mut ibv_mr,
     pub ibv_dereg_mr: unsafe extern "C" fn(mr: *mut ibv_mr) -> ::core::ffi::c_int,
+    pub ibv_create_comp_channel: unsafe extern "C" fn(
+        context: *mut ibv_context,
+    ) -> *mut ibv_comp_channel,
+    pub ibv_destroy_comp_channel: unsafe extern "C" fn(
+        channel: *mut ibv_comp_channel,
+    ) -> ::core::ffi::c_int,
     pub ibv_create_cq: unsafe extern "C" fn(
         context: *mut ibv_context,
         cqe: ::core::ffi::c_int,
@@ -1278,6 +1296,15 @@ pub struct Symbols {
         comp_vector: ::core::ffi::c_int,
     ) -> *mut ibv_cq,
     pub ibv_destroy_cq: unsafe extern "C" fn(cq: *mut ibv_cq) -> ::core::ffi::c_int,
+    pub ibv_get_cq_event: unsafe extern "C" fn(
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int,
+    pub ibv_ack_cq_events: unsafe extern "C" fn(
+        cq: *mut ibv_cq,
+        nevents: ::core::ffi::c_uint,
+    ),
     pub ibv_create_qp: unsafe extern "C" fn(
         pd: *mut ibv_pd,
         qp_init_attr: *mut ibv_qp_init_attr,
@@ -1294,6 +1321,9 @@ pub struct Symbols {
         init_attr: *mut ibv_qp_init_attr,
     ) -> ::core::ffi::c_int,
     pub ibv_destroy_qp: unsafe extern "C" fn(qp: *mut ibv_qp) -> ::core::ffi::c_int,
+    pub ibv_event_type_str: unsafe extern "C" fn(
+        event: ibv_event_type,
+    ) -> *const ::core::ffi::c_char,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 #[cfg(target_arch = "x86_64")]
@@ -1899,6 +1929,65 @@ const _: () = {
     [
         "Offset of field: ibv_port_attr::port_cap_flags2",
     ][::core::mem::offset_of!(ibv_port_attr, port_cap_flags2) - 48usize];
+};
+pub const IBV_EVENT_CQ_ERR: ibv_event_type = 0;
+pub const IBV_EVENT_QP_FATAL: ibv_event_type = 1;
+pub const IBV_EVENT_QP_REQ_ERR: ibv_event_type = 2;
+pub const IBV_EVENT_QP_ACCESS_ERR: ibv_event_type = 3;
+pub const IBV_EVENT_COMM_EST: ibv_event_type = 4;
+pub const IBV_EVENT_SQ_DRAINED: ibv_event_type = 5;
+pub const IBV_EVENT_PATH_MIG: ibv_event_type = 6;
+pub const IBV_EVENT_PATH_MIG_ERR: ibv_event_type = 7;
+pub const IBV_EVENT_DEVICE_FATAL: ibv_event_type = 8;
+pub const IBV_EVENT_PORT_ACTIVE: ibv_event_type = 9;
+pub const IBV_EVENT_PORT_ERR: ibv_event_type = 10;
+pub const IBV_EVENT_LID_CHANGE: ibv_event_type = 11;
+pub const IBV_EVENT_PKEY_CHANGE: ibv_event_type = 12;
+pub const IBV_EVENT_SM_CHANGE: ibv_event_type = 13;
+pub const IBV_EVENT_SRQ_ERR: ibv_event_type = 14;
+pub const IBV_EVENT_SRQ_LIMIT_REACHED: ibv_event_type = 15;
+pub const IBV_EVENT_QP_LAST_WQE_REACHED: ibv_event_type = 16;
+pub const IBV_EVENT_CLIENT_REREGISTER: ibv_event_type = 17;
+pub const IBV_EVENT_GID_CHANGE: ibv_event_type = 18;
+pub const IBV_EVENT_WQ_FATAL: ibv_event_type = 19;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+#[cfg(target_arch = "x86_64")]
+const _: () = {
+    [
+        "Size of ibv_async_event__bindgen_ty_1",
+    ][::core::mem::size_of::<ibv_async_event__bindgen_ty_1>() - 8usize];
+    [
+        "Alignment of ibv_async_event__bindgen_ty_1",
+    ][::core::mem::align_of::<ibv_async_event__bindgen_ty_1>() - 8usize];
+    [
+        "Offset of field: ibv_async_event__bindgen_ty_1::cq",
+    ][::core::mem::offset_of!(ibv_async_event__bindgen_ty_1, cq) - 0usize];
+    [
+        "Offset of field: ibv_async_event__bindgen_ty_1::qp",
+    ][::core::mem::offset_of!(ibv_async_event__bindgen_ty_1, qp) - 0usize];
+    [
+        "Offset of field: ibv_async_event__bindgen_ty_1::srq",
+    ][::core::mem::offset_of!(ibv_async_event__bindgen_ty_1, srq) - 0usize];
+    [
+        "Offset of field: ibv_async_event__bindgen_ty_1::wq",
+    ][::core::mem::offset_of!(ibv_async_event__bindgen_ty_1, wq) - 0usize];
+    [
+        "Offset of field: ibv_async_event__bindgen_ty_1::port_num",
+    ][::core::mem::offset_of!(ibv_async_event__bindgen_ty_1, port_num) - 0usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+#[cfg(target_arch = "x86_64")]
+const _: () = {
+    ["Size of ibv_async_event"][::core::mem::size_of::<ibv_async_event>() - 16usize];
+    [
+        "Alignment of ibv_async_event",
+    ][::core::mem::align_of::<ibv_async_event>() - 8usize];
+    [
+        "Offset of field: ibv_async_event::element",
+    ][::core::mem::offset_of!(ibv_async_event, element) - 0usize];
+    [
+        "Offset of field: ibv_async_event::event_type",
+    ][::core::mem::offset_of!(ibv_async_event, event_type) - 8usize];
 };
 pub const IBV_WC_SUCCESS: ibv_wc_status = 0;
 pub const IBV_WC_LOC_LEN_ERR: ibv_wc_status = 1;
@@ -3810,6 +3899,15 @@ pub union ibv_gid {
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub union ibv_async_event__bindgen_ty_1 {
+    pub cq: *mut ibv_cq,
+    pub qp: *mut ibv_qp,
+    pub srq: *mut ibv_srq,
+    pub wq: *mut ibv_wq,
+    pub port_num: ::core::ffi::c_int,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub union ibv_wc__bindgen_ty_1 {
     pub imm_data: __be32,
     pub invalidated_rkey: u32,
@@ -3902,6 +4000,24 @@ impl Default for ibv_device_attr_ex {
     }
 }
 impl Default for ibv_port_attr {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl Default for ibv_async_event__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl Default for ibv_async_event {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -4392,6 +4508,10 @@ impl Symbols {
             .map(|sym| *sym)?;
         let ibv_close_device = unsafe { __library.get(b"ibv_close_device\0") }
             .map(|sym| *sym)?;
+        let ibv_get_async_event = unsafe { __library.get(b"ibv_get_async_event\0") }
+            .map(|sym| *sym)?;
+        let ibv_ack_async_event = unsafe { __library.get(b"ibv_ack_async_event\0") }
+            .map(|sym| *sym)?;
         let ibv_query_device = unsafe { __library.get(b"ibv_query_device\0") }
             .map(|sym| *sym)?;
         let ibv_query_port = unsafe { __library.get(b"ibv_query_port\0") }
@@ -4401,9 +4521,21 @@ impl Symbols {
             .map(|sym| *sym)?;
         let ibv_reg_mr = unsafe { __library.get(b"ibv_reg_mr\0") }.map(|sym| *sym)?;
         let ibv_dereg_mr = unsafe { __library.get(b"ibv_dereg_mr\0") }.map(|sym| *sym)?;
+        let ibv_create_comp_channel = unsafe {
+            __library.get(b"ibv_create_comp_channel\0")
+        }
+            .map(|sym| *sym)?;
+        let ibv_destroy_comp_channel = unsafe {
+            __library.get(b"ibv_destroy_comp_channel\0")
+        }
+            .map(|sym| *sym)?;
         let ibv_create_cq = unsafe { __library.get(b"ibv_create_cq\0") }
             .map(|sym| *sym)?;
         let ibv_destroy_cq = unsafe { __library.get(b"ibv_destroy_cq\0") }
+            .map(|sym| *sym)?;
+        let ibv_get_cq_event = unsafe { __library.get(b"ibv_get_cq_event\0") }
+            .map(|sym| *sym)?;
+        let ibv_ack_cq_events = unsafe { __library.get(b"ibv_ack_cq_events\0") }
             .map(|sym| *sym)?;
         let ibv_create_qp = unsafe { __library.get(b"ibv_create_qp\0") }
             .map(|sym| *sym)?;
@@ -4412,6 +4544,8 @@ impl Symbols {
         let ibv_query_qp = unsafe { __library.get(b"ibv_query_qp\0") }.map(|sym| *sym)?;
         let ibv_destroy_qp = unsafe { __library.get(b"ibv_destroy_qp\0") }
             .map(|sym| *sym)?;
+        let ibv_event_type_str = unsafe { __library.get(b"ibv_event_type_str\0") }
+            .map(|sym| *sym)?;
         Ok(Symbols {
             __library,
             ibv_get_device_list,
@@ -4419,18 +4553,25 @@ impl Symbols {
             ibv_get_device_name,
             ibv_open_device,
             ibv_close_device,
+            ibv_get_async_event,
+            ibv_ack_async_event,
             ibv_query_device,
             ibv_query_port,
             ibv_alloc_pd,
             ibv_dealloc_pd,
             ibv_reg_mr,
             ibv_dereg_mr,
+            ibv_create_comp_channel,
+            ibv_destroy_comp_channel,
             ibv_create_cq,
             ibv_destroy_cq,
+            ibv_get_cq_event,
+            ibv_ack_cq_events,
             ibv_create_qp,
             ibv_modify_qp,
             ibv_query_qp,
             ibv_destroy_qp,
+            ibv_event_type_str,
         })
     }
     pub unsafe fn ibv_get_device_list(
@@ -4456,6 +4597,16 @@ impl Symbols {
         context: *mut ibv_context,
     ) -> ::core::ffi::c_int {
         unsafe { (self.ibv_close_device)(context) }
+    }
+    pub unsafe fn ibv_get_async_event(
+        &self,
+        context: *mut ibv_context,
+        event: *mut ibv_async_event,
+    ) -> ::core::ffi::c_int {
+        unsafe { (self.ibv_get_async_event)(context, event) }
+    }
+    pub unsafe fn ibv_ack_async_event(&self, event: *mut ibv_async_event) {
+        unsafe { (self.ibv_ack_async_event)(event) }
     }
     pub unsafe fn ibv_query_device(
         &self,
@@ -4490,6 +4641,18 @@ impl Symbols {
     pub unsafe fn ibv_dereg_mr(&self, mr: *mut ibv_mr) -> ::core::ffi::c_int {
         unsafe { (self.ibv_dereg_mr)(mr) }
     }
+    pub unsafe fn ibv_create_comp_channel(
+        &self,
+        context: *mut ibv_context,
+    ) -> *mut ibv_comp_channel {
+        unsafe { (self.ibv_create_comp_channel)(context) }
+    }
+    pub unsafe fn ibv_destroy_comp_channel(
+        &self,
+        channel: *mut ibv_comp_channel,
+    ) -> ::core::ffi::c_int {
+        unsafe { (self.ibv_destroy_comp_channel)(channel) }
+    }
     pub unsafe fn ibv_create_cq(
         &self,
         context: *mut ibv_context,
@@ -4502,6 +4665,21 @@ impl Symbols {
     }
     pub unsafe fn ibv_destroy_cq(&self, cq: *mut ibv_cq) -> ::core::ffi::c_int {
         unsafe { (self.ibv_destroy_cq)(cq) }
+    }
+    pub unsafe fn ibv_get_cq_event(
+        &self,
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int {
+        unsafe { (self.ibv_get_cq_event)(channel, cq, cq_context) }
+    }
+    pub unsafe fn ibv_ack_cq_events(
+        &self,
+        cq: *mut ibv_cq,
+        nevents: ::core::ffi::c_uint,
+    ) {
+        unsafe { (self.ibv_ack_cq_events)(cq, nevents) }
     }
     pub unsafe fn ibv_create_qp(
         &self,
@@ -4529,5 +4707,11 @@ impl Symbols {
     }
     pub unsafe fn ibv_destroy_qp(&self, qp: *mut ibv_qp) -> ::core::ffi::c_int {
         unsafe { (self.ibv_destroy_qp)(qp) }
+    }
+    pub unsafe fn ibv_event_type_str(
+        &self,
+        event: ibv_event_type,
+    ) -> *const ::core::ffi::c_char {
+        unsafe { (self.ibv_event_type_str)(event) }
     }
 }

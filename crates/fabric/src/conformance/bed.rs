@@ -105,6 +105,11 @@ impl<T: Testbed> Bed<T> {
         self.testbed.advance();
     }
 
+    /// How many [`pass`](Self::pass)es something may take.
+    pub(super) fn patience(&self) -> usize {
+        self.testbed.patience()
+    }
+
     /// Kills a process; what it had to tell is forgotten.
     pub(super) fn crash(&mut self, process: ProcessId) {
         self.testbed.crash(process);
@@ -171,7 +176,7 @@ impl<T: Testbed> Bed<T> {
 
     /// Enough rounds for anything that is on its way to arrive, usually.
     pub(super) fn settle(&mut self) {
-        for _ in 0..500 {
+        for _ in 0..self.testbed.settling() {
             self.round();
         }
     }
@@ -182,7 +187,7 @@ impl<T: Testbed> Bed<T> {
         what: &str,
         mut happened: impl FnMut(&mut Self) -> Outcome<Option<R>>,
     ) -> Outcome<R> {
-        let patience = self.testbed.patience();
+        let patience = self.patience();
         for _ in 0..patience {
             if let Some(result) = happened(self)? {
                 return Ok(result);
@@ -387,9 +392,13 @@ impl<T: Testbed> Bed<T> {
         self.at(process).memory(region)[word].load(Ordering::Acquire)
     }
 
-    /// All words as the CPU of their owner sees them.
+    /// All words as the CPU of their owner sees them, the last one looked at first: of what is written in order meanwhile, by a
+    /// thread of the fabric's, nothing is there without what was written before it.
     pub(super) fn words(&mut self, process: ProcessId, region: RegionId) -> Vec<u64> {
-        self.at(process).memory(region).iter().map(|word| word.load(Ordering::Acquire)).collect()
+        let from_the_end = self.at(process).memory(region).iter().rev().map(|word| word.load(Ordering::Acquire));
+        let mut words: Vec<u64> = from_the_end.collect();
+        words.reverse();
+        words
     }
 
     /// Stores words in one's own memory.

@@ -62,7 +62,7 @@ pub(super) fn again_and_again<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
             if bed.at(A).state(link.a) == QpState::Error && fenced.is_some() {
                 break;
             }
-            check(turn < 40_000, || format!("round {round}: the stream goes on after the fence"))?;
+            check(turn < bed.patience() as u64, || format!("round {round}: the stream goes on after the fence"))?;
             if turn == 3 + round % 30 {
                 called("revoke", bed.at(B).revoke(region, A))?;
             }

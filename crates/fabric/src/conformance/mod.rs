@@ -74,6 +74,11 @@ pub trait Testbed {
         8
     }
 
+    /// How many [`advance`](Testbed::advance)s it takes, usually, until what is on its way has arrived.
+    fn settling(&self) -> usize {
+        500
+    }
+
     /// How many [`advance`](Testbed::advance)s to wait for something before giving up. The longest wait is for a queue
     /// pair that breaks after its retries.
     fn patience(&self) -> usize {

@@ -101,7 +101,7 @@ pub(super) fn poll_and_wait_flush<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         while bed.word(B, region, 0) != id {
             rounds += 1;
             let what = if polls { "poll" } else { "wait" };
-            check(rounds < 40_000, || format!("{what} did not hand over what was posted"))?;
+            check(rounds < bed.patience(), || format!("{what} did not hand over what was posted"))?;
             bed.pass();
         }
         bed.expect(A, link.a, id, (Opcode::Write, Status::Success))?;

@@ -20,7 +20,7 @@ pub(super) fn woken_by_a_write<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
             bed.collect(A);
             bed.pass();
             rounds += 1;
-            if rounds > 40_000 {
+            if rounds > bed.patience() {
                 return Err(Stop::Fail(format!("write {n} is not visible")));
             }
         }
@@ -43,7 +43,7 @@ pub(super) fn quiet_only_when_nothing_landed<T: Testbed>(bed: &mut Bed<T>) -> Ou
             bed.collect(A);
             bed.pass();
             rounds += 1;
-            if rounds > 40_000 {
+            if rounds > bed.patience() {
                 return Err(Stop::Fail(format!("write {n} landed, and its writer was not heard")));
             }
         }

@@ -62,7 +62,6 @@ pub(super) fn in_order_on_one_queue_pair<T: Testbed>(bed: &mut Bed<T>) -> Outcom
     let (count, each) = (400, 3);
     let region = bed.region(B, A, 1, 1200, Some(Access::Write))?;
     let look = |bed: &mut Bed<T>| {
-        // From the end, so that what is looked at later can only be newer.
         let words = bed.words(B, region);
         let newest = words.iter().rposition(|word| *word != 0).map_or(0, |word| word / each);
         let hole = words[..newest * each].iter().position(|word| *word == 0);

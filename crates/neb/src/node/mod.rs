@@ -268,7 +268,18 @@ impl<F: Fabric> Node<F> {
                 Event::Revoked { region, peer } => self.revoked(region, peer),
             }
         }
+        self.reset_broken();
         any
+    }
+
+    /// Begins the next life of what is broken. Refused while something is short, so it is asked for again.
+    fn reset_broken(&mut self) {
+        for qp in (0..self.by_qp.len()).map(|n| QpId(n as u32)) {
+            let Some(peer) = self.peer_of(qp) else { continue };
+            if self.end.fabric.state(qp) == QpState::Error && !self.removal.is_fenced(ProcessId(peer as u16)) {
+                let _ = self.end.fabric.reset(qp);
+            }
+        }
     }
 
     fn peer_of(&self, qp: QpId) -> Option<usize> {
@@ -295,10 +306,6 @@ impl<F: Fabric> Node<F> {
         for stream in self.streams.iter_mut().flatten() {
             stream.replay.suspect(id);
             stream.patience.ends();
-        }
-        if self.end.fabric.state(qp) == QpState::Error && !self.removal.is_fenced(id) {
-            // Refused only if it is not broken, and then there is nothing to reset.
-            let _ = self.end.fabric.reset(qp);
         }
     }
 

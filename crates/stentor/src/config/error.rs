@@ -192,11 +192,19 @@ pub enum Problem {
         /// The name.
         name: String,
     },
-    /// A fabric that this version does not have.
-    #[error("fabric `{name}` is not in this version")]
-    AbsentFabric {
+    /// The provider beside the fabric's name.
+    #[error("fabric `{}` names a provider, too", .name.escape_debug())]
+    FabricProvider {
         /// The name.
         name: String,
+    },
+    /// A provider that libfabric cannot have, or that is named twice.
+    #[error("{} `{}`", if *.twice { "a second provider" } else { "no provider of libfabric is called" }, .name.escape_debug())]
+    BadProvider {
+        /// The name.
+        name: String,
+        /// It was named before.
+        twice: bool,
     },
     /// An election that nobody knows.
     #[error("unknown election `{}`", .name.escape_debug())]
@@ -266,8 +274,10 @@ pub enum Problem {
         reason: &'static str,
     },
     /// A window that is not a power of two.
-    #[error("limits.window = {value} is not a power of two")]
+    #[error("{key} = {value} is not a power of two")]
     NotPowerOfTwo {
+        /// The key.
+        key: &'static str,
         /// The value.
         value: i64,
     },
@@ -304,7 +314,15 @@ impl Problem {
             Problem::Duplicate { what, .. } => format!("give each its own {what}"),
             Problem::Families { .. } => "give all processes IPv4 addresses, or all IPv6".to_owned(),
             Problem::BadAddress { .. } => "write host:port, such as 127.0.0.1:7101 or [::1]:7101".to_owned(),
-            Problem::UnknownFabric { .. } | Problem::AbsentFabric { .. } => "use `shm`, `roce` or `sim`".to_owned(),
+            Problem::UnknownFabric { .. } => "use `shm`, `roce`, `verbs`, `ofi` or `sim`".to_owned(),
+            Problem::FabricProvider { name } => {
+                let provider = name.strip_prefix("ofi:").unwrap_or_default();
+                format!("write fabric = \"ofi\", and provider = \"{}\" in [ofi]", provider.escape_debug())
+            }
+            Problem::BadProvider { .. } => {
+                "name providers as `stentor doctor` lists them, each once, with commas between them: \"efa,tcp;ofi_rxm\""
+                    .to_owned()
+            }
             Problem::UnknownElection { .. } | Problem::AbsentElection { .. } => "use kind = \"heartbeat\"".to_owned(),
             Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
             Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),
@@ -315,7 +333,7 @@ impl Problem {
             Problem::NebKey { .. } => {
                 "give every process of the group the public key that `stentor neb key` prints for it".to_owned()
             }
-            Problem::NotPowerOfTwo { value } => {
+            Problem::NotPowerOfTwo { value, .. } => {
                 let (below, above) = neighbours(*value);
                 format!("use {below} or {above}")
             }

@@ -18,6 +18,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) group: Vec<Group>,
     pub(super) neb: Option<Spanned<super::neb::FileNeb>>,
+    pub(super) verbs: Option<super::verbs::FileVerbs>,
+    pub(super) ofi: Option<super::ofi::FileOfi>,
 }
 
 #[derive(Deserialize)]

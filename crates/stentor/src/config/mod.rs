@@ -2,8 +2,8 @@
 //!
 //! ```toml
 //! cluster = "example"            # part of every handshake and of every seal's salt
-//! fabric  = "shm"                # shm | roce | sim
-//! key     = "env:STENTOR_KEY"    # or file:PATH; for roce, whose processes show each other that they have it
+//! fabric  = "shm"                # shm | roce | verbs | ofi | sim
+//! key     = "env:STENTOR_KEY"    # or file:PATH; for roce, verbs and ofi, whose processes show each other that they have it
 //! client_timeout_ms = 2000       # a client that is away for so long is given up, if others wait for what it left out
 //!
 //! [election]
@@ -30,6 +30,26 @@
 //! window = 64                    # broadcasts of one sender that may be undelivered somewhere
 //! payload_bytes = 1024           # longest payload
 //! keys = { "g1.1" = "…", … }     # Ed25519 public keys of all processes, 64 hexadecimal digits; then values are signed
+//!
+//! [verbs]                        # for fabric = "verbs"; what is not set is chosen by the address of each process
+//! device = "mlx5_0"              # `stentor doctor` lists devices, ports and GIDs
+//! port = 1
+//! gid_index = 3
+//! mtu = 1024                     # payload of a packet; the port's, if it is not set
+//! timeout = 14                   # 4.096 us times two to this: how long to wait for an acknowledgement
+//! retry_cnt = 7                  # how often to send again without one
+//! rnr_retry = 6                  # how often to send again to who has no receive posted; 7 is for ever
+//! min_rnr_timer = 24             # how long such a sender shall wait (24 is 41 ms)
+//! rd_atomic = 16                 # READs and atomics of a queue pair at a time
+//! traffic_class = 0
+//! service_level = 0
+//! inline_bytes = 512             # inline data that is asked for
+//!
+//! [ofi]                          # for fabric = "ofi"
+//! provider = "efa,tcp;ofi_rxm"   # as libfabric names them: tried in this order, and no others; `stentor doctor` lists them
+//! device = "eth0"                # the provider's; the one with the process's address, if it is not set
+//! rnr_timeout_ms = 250           # how long a SEND waits for the peer to post a receive
+//! fence_timeout_ms = 250         # how long a peer may take to leave a revoked region alone
 //! ```
 //!
 //! Everything is checked when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the [`limits`],
@@ -45,9 +65,11 @@ pub mod limits;
 mod memory;
 mod names;
 mod neb;
+mod ofi;
 mod processes;
 mod template;
 mod validate;
+mod verbs;
 
 use std::fmt;
 use std::io::Read;
@@ -63,8 +85,10 @@ pub use limits::Limits;
 use limits::MAX_FILE_BYTES;
 pub use memory::{MemoryPlan, MemoryRow, ProcessMemory};
 pub use neb::{NebConfig, digits};
+pub use ofi::OfiSettings;
 pub use processes::{ProcessEntry, ProcessTable, Role};
-pub use template::{Loopback, Template};
+pub use template::{Ground, Template};
+pub use verbs::VerbsSettings;
 
 /// Version of the file's format and of everything that is derived from it; part of the fingerprint.
 pub const FORMAT_VERSION: u16 = 1;
@@ -76,6 +100,10 @@ pub enum FabricKind {
     Shm,
     /// RoCEv2 in user space, over UDP sockets: processes of any hosts, each with an IP address of its own.
     Roce,
+    /// RDMA devices, through rdma-core.
+    Verbs,
+    /// A provider of libfabric: EFA, verbs, shared memory, TCP, UDP.
+    Ofi,
     /// Simulated network cards, one thread, virtual time.
     Sim,
 }
@@ -87,8 +115,16 @@ impl FabricKind {
         match self {
             FabricKind::Shm => "shm",
             FabricKind::Roce => "roce",
+            FabricKind::Verbs => "verbs",
+            FabricKind::Ofi => "ofi",
             FabricKind::Sim => "sim",
         }
+    }
+
+    /// Whether its processes may be on several hosts, where they find each other by their addresses and the cluster's key.
+    #[must_use]
+    pub const fn is_between_hosts(self) -> bool {
+        matches!(self, FabricKind::Roce | FabricKind::Verbs | FabricKind::Ofi)
     }
 }
 
@@ -98,7 +134,7 @@ impl fmt::Display for FabricKind {
     }
 }
 
-/// Where the cluster's key is. Neither `shm` nor `sim` uses one; `roce` needs one.
+/// Where the cluster's key is. Neither `shm` nor `sim` uses one; `roce`, `verbs` and `ofi` need one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KeySource {
     /// An environment variable.
@@ -185,7 +221,7 @@ impl MemberConfig {
         &self.id
     }
 
-    /// `host:port`, where it listens for its peers on `roce`. `shm` and `sim` do not use it.
+    /// `host:port`, where it listens for its peers on `roce`, `verbs` and `ofi`. `shm` and `sim` do not use it.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
@@ -204,6 +240,8 @@ pub struct ClusterConfig {
     limits: Limits,
     groups: Vec<GroupConfig>,
     neb: Option<NebConfig>,
+    verbs: VerbsSettings,
+    ofi: OfiSettings,
 }
 
 impl ClusterConfig {
@@ -285,6 +323,18 @@ impl ClusterConfig {
     #[must_use]
     pub fn neb(&self) -> Option<&NebConfig> {
         self.neb.as_ref()
+    }
+
+    /// How devices are used, on `verbs`.
+    #[must_use]
+    pub fn verbs(&self) -> &VerbsSettings {
+        &self.verbs
+    }
+
+    /// How libfabric is used, on `ofi`.
+    #[must_use]
+    pub fn ofi(&self) -> &OfiSettings {
+        &self.ofi
     }
 
     /// The index of a group in [`groups`](Self::groups).

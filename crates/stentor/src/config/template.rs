@@ -1,12 +1,14 @@
 //! A commented file to begin with.
 
 use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use stentor_fabric_ofi::ORDER;
 use stentor_multicast::CLIENT_TIMEOUT;
 
-use super::Limits;
 use super::error::Problem;
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS};
+use super::{FabricKind, Limits};
 
 /// What `stentor config init` writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,17 +21,51 @@ pub struct Template {
     pub replicas: usize,
     /// The sizes.
     pub limits: Limits,
-    /// On RoCEv2 instead of shared memory.
-    pub roce: Option<Loopback>,
+    /// What the cluster runs on.
+    pub ground: Ground,
 }
 
-/// Processes of one host on RoCEv2, each with a loopback address of its own.
+/// What a cluster of one host runs on; the key's place is a [`KeySource`](super::KeySource).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Loopback {
-    /// Addresses are 127.network.group.process.
-    pub network: u8,
-    /// Where the key is; see [`KeySource`](super::KeySource).
-    pub key: String,
+pub enum Ground {
+    /// Shared memory.
+    Shm,
+    /// RoCEv2 in user space, each process with the loopback address 127.network.group.process.
+    Roce {
+        /// The second number of the addresses.
+        network: u8,
+        /// Where the key is.
+        key: String,
+    },
+    /// A provider of libfabric, each process with the loopback address 127.network.group.process.
+    Ofi {
+        /// The second number of the addresses.
+        network: u8,
+        /// Where the key is.
+        key: String,
+        /// The provider, or several with commas between them; `None`: the first of libfabric's that is there.
+        provider: Option<String>,
+    },
+    /// An RDMA device, all processes at its address.
+    Verbs {
+        /// The address.
+        address: IpAddr,
+        /// Where the key is.
+        key: String,
+    },
+}
+
+impl Ground {
+    /// The fabric.
+    #[must_use]
+    pub const fn kind(&self) -> FabricKind {
+        match self {
+            Ground::Shm => FabricKind::Shm,
+            Ground::Roce { .. } => FabricKind::Roce,
+            Ground::Verbs { .. } => FabricKind::Verbs,
+            Ground::Ofi { .. } => FabricKind::Ofi,
+        }
+    }
 }
 
 /// The broadcast, for whoever wants one.
@@ -74,18 +110,21 @@ impl Template {
         let limits = &self.limits;
         // Whatever is wrong with the name, it must not end the string that it stands in.
         let cluster = self.cluster.replace('\\', r"\\").replace('"', r#"\""#);
-        let (fabric, key) = match &self.roce {
-            None => (
-                "shm",
-                r#"# key = "env:STENTOR_KEY"    # or "file:PATH"; for roce, not used on shm and sim"#.to_owned(),
-            ),
-            Some(Loopback { key, .. }) => ("roce", format!("key = \"{key}\"    # the same bytes at every process")),
+        let fabric = self.ground.kind();
+        let key = match &self.ground {
+            Ground::Shm => {
+                r#"# key = "env:STENTOR_KEY"    # or "file:PATH"; for roce, verbs and ofi, not used on shm and sim"#
+                    .to_owned()
+            }
+            Ground::Roce { key, .. } | Ground::Verbs { key, .. } | Ground::Ofi { key, .. } => {
+                format!("key = \"{key}\"    # the same bytes at every process")
+            }
         };
         let mut text = format!(
             r#"# A Stentor cluster. `stentor config check FILE` prints what follows from this file.
 
 cluster = "{cluster}"    # part of every handshake, and of every record's checksum
-fabric  = "{fabric}"    # shm: the processes of one host | roce: RoCEv2 over UDP, any hosts | sim: simulated network
+fabric  = "{fabric}"    # shm: the processes of one host | roce: RoCEv2 over UDP, any hosts | verbs: RDMA cards | ofi: libfabric | sim: simulated network
 {key}
 # client_timeout_ms = {client_timeout}    # a client that died half-way is given up after this, if others wait for what it left out
 
@@ -101,8 +140,9 @@ ring_kib = {ring_kib}    # each control ring between two members
 body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one member
 
 # A group of n processes works while n/2+1 of them are up. Ids are unique in the cluster.
-# Addresses (host:port) are for roce: where a process listens for its peers (TCP); its packets go to UDP port 4791 of the
-# same host, so each process has an IP address of its own. shm and sim do not use them.
+# Addresses (host:port) are for roce, verbs and ofi: where a process listens for its peers (TCP). On roce its packets go to
+# UDP port 4791 of the same host, so each process has an IP address of its own; on verbs and ofi it uses the device that has
+# the address (`[verbs]` and `[ofi]` name another: `stentor doctor`). shm and sim do not use them.
 "#,
             client_timeout = CLIENT_TIMEOUT.as_millis(),
             message_bytes = limits.message_bytes,
@@ -111,6 +151,7 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
             ring_kib = limits.ring_kib,
             body_ring_kib = limits.body_ring_kib,
         );
+        text += &self.provider();
         for group in 1..=self.groups {
             self.group(&mut text, group);
         }
@@ -118,16 +159,37 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
         text
     }
 
+    /// The table `[ofi]`.
+    fn provider(&self) -> String {
+        let Ground::Ofi { provider, .. } = &self.ground else { return String::new() };
+        let named = match provider {
+            Some(provider) => format!("provider = \"{}\"", provider.replace('\\', r"\\").replace('"', r#"\""#)),
+            None => "# provider = \"tcp;ofi_rxm\"".to_owned(),
+        };
+        let order = ORDER.join(", ");
+        format!(
+            "\n[ofi]\n# As libfabric names them (`stentor doctor` lists them), tried in this order, and no others: \"efa,tcp;ofi_rxm\".\n\
+             # Without it: the first that is there of {order} (shm within a host).\n{named}\n\
+             # device = \"eth0\"    # the provider's; the one with the process's address, if it is not set\n\
+             # rnr_timeout_ms = 250    # how long a SEND waits for the peer to post a receive\n\
+             # fence_timeout_ms = 250    # how long a peer may take to leave a revoked region alone\n"
+        )
+    }
+
     fn group(&self, text: &mut String, group: usize) {
         let mut line = |args: std::fmt::Arguments<'_>| text.write_fmt(args).expect("a String takes everything");
         line(format_args!("\n[[group]]\nid = \"g{group}\"\nprocess = [\n"));
         for replica in 1..=self.replicas {
             let port = FIRST_PORT + (group - 1) * PORTS_PER_GROUP + replica - 1;
-            let host = match &self.roce {
-                None => "127.0.0.1".to_owned(),
-                Some(Loopback { network, .. }) => format!("127.{network}.{group}.{replica}"),
+            let host = match &self.ground {
+                Ground::Shm => Ipv4Addr::LOCALHOST.into(),
+                Ground::Roce { network, .. } | Ground::Ofi { network, .. } => {
+                    IpAddr::from([127, *network, group as u8, replica as u8])
+                }
+                Ground::Verbs { address, .. } => *address,
             };
-            line(format_args!("  {{ id = \"g{group}.{replica}\", address = \"{host}:{port}\" }},\n"));
+            let address = SocketAddr::new(host, port as u16);
+            line(format_args!("  {{ id = \"g{group}.{replica}\", address = \"{address}\" }},\n"));
         }
         line(format_args!("]\n"));
     }

@@ -72,7 +72,8 @@ fn members_come_before_clients_in_the_table() {
 #[test]
 fn a_majority_is_more_than_half() {
     for (replicas, majority) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
-        let template = Template { cluster: "x".into(), groups: 1, replicas, limits: Limits::default(), roce: None };
+        let template =
+            Template { cluster: "x".into(), groups: 1, replicas, limits: Limits::default(), ground: Ground::Shm };
         let config = parse(&template.render()).unwrap();
         assert_eq!(config.groups()[0].majority(), majority, "of {replicas}");
     }
@@ -112,9 +113,15 @@ fn every_refusal_names_line_problem_and_remedy() {
         ("\"example\"", "\"../x\"", 1, 11, "the character `/` is not allowed", "letters, digits"),
         ("\"example\"", "\".x\"", 1, 11, "does not begin with", "letters, digits"),
         ("\"example\"", "\"a123456789a123456789a1234\"", 1, 11, "it has 25 characters", "1 to 24"),
-        ("\"shm\"", "\"verbs\"", 2, 10, "fabric `verbs` is not in this version", "use `shm`, `roce` or `sim`"),
-        ("\"shm\"", "\"ofi:tcp\"", 2, 10, "fabric `ofi:tcp` is not in this version", "use `shm`, `roce` or `sim`"),
-        ("\"shm\"", "\"tcp\"", 2, 10, "unknown fabric `tcp`", "use `shm`, `roce` or `sim`"),
+        (
+            "\"shm\"",
+            "\"ofi:tcp\"",
+            2,
+            10,
+            "fabric `ofi:tcp` names a provider, too",
+            "write fabric = \"ofi\", and provider = \"tcp\" in [ofi]",
+        ),
+        ("\"shm\"", "\"tcp\"", 2, 10, "unknown fabric `tcp`", "use `shm`, `roce`, `verbs`, `ofi` or `sim`"),
         ("\"heartbeat\"", "\"zookeeper\"", 5, 8, "election `zookeeper` is not in this version", "heartbeat"),
         ("\"heartbeat\"", "\"dice\"", 5, 8, "unknown election `dice`", "heartbeat"),
         ("\"env:STENTOR_KEY\"", "\"secret\"", 3, 7, "the key must say where it is", "never the key itself"),
@@ -181,7 +188,7 @@ fn bad_addresses_are_refused_with_their_reason() {
 #[test]
 fn too_many_groups_or_processes_are_refused() {
     let render = |groups, replicas| {
-        Template { cluster: "x".into(), groups, replicas, limits: Limits::default(), roce: None }.render()
+        Template { cluster: "x".into(), groups, replicas, limits: Limits::default(), ground: Ground::Shm }.render()
     };
     assert_eq!(parse(&render(256, 64)).unwrap().processes(), 256 * 64 + 16);
     let error = parse(&render(257, 1)).unwrap_err();
@@ -309,12 +316,77 @@ fn on_roce_every_process_has_a_host_of_its_own() {
         "{error}"
     );
     assert!(parse(&GOOD.replace("localhost:7102", "127.0.0.1:7102")).is_ok(), "shm does not use them");
-    let loopback = Loopback { network: 9, key: "file:a.key".to_owned() };
+    let ground = Ground::Roce { network: 9, key: "file:a.key".to_owned() };
     let (groups, replicas, limits) = (3, 5, Limits::default());
-    let text = Template { cluster: "x".into(), groups, replicas, limits, roce: Some(loopback) }.render();
+    let text = Template { cluster: "x".into(), groups, replicas, limits, ground }.render();
     let config = parse(&text).unwrap();
     assert_eq!(config.groups()[2].members()[4].address(), "127.9.3.5:7305");
     assert_eq!(config.key(), Some(&KeySource::File("a.key".into())));
+}
+
+#[test]
+fn on_verbs_processes_may_share_an_address_and_devices_are_set() {
+    let ground = Ground::Verbs { address: "10.0.0.1".parse().unwrap(), key: "file:a.key".to_owned() };
+    let text = Template { cluster: "x".into(), groups: 2, replicas: 3, limits: Limits::default(), ground }.render();
+    let plain = parse(&text).unwrap();
+    assert_eq!((plain.fabric(), plain.groups()[1].members()[2].address()), (FabricKind::Verbs, "10.0.0.1:7203"));
+    assert_eq!(*plain.verbs(), VerbsSettings::default());
+    let with = |table: &str| parse(&format!("{text}\n[verbs]\n{table}\n"));
+    let set = with("device = \"mlx5_1\"\nport = 2\ngid_index = 3\nmtu = 4096\nrd_atomic = 4\ntimeout = 18").unwrap();
+    let VerbsSettings { device, port, gid_index, mtu, tuning, .. } = set.verbs().clone();
+    assert_eq!((device.as_deref(), port, gid_index, mtu), (Some("mlx5_1"), Some(2), Some(3), Some(4096)));
+    let tuning = tuning.unwrap();
+    assert_eq!((tuning.reads_asked, tuning.reads_answered, tuning.timeout, tuning.rnr_retries), (4, 4, 18, 6));
+    assert_eq!(set.fingerprint(), plain.fingerprint(), "hosts may have other devices");
+    for (table, what) in [
+        ("mtu = 1500", "verbs.mtu = 1500 is not a power of two"),
+        ("mtu = 128", "verbs.mtu"),
+        ("inline_bytes = 63", "verbs.inline_bytes"),
+        ("timeout = 32", "verbs.timeout"),
+        ("retry_cnt = 8", "verbs.retry_cnt"),
+        ("port = 0", "verbs.port"),
+        ("rd_atomic = 0", "verbs.rd_atomic"),
+        ("colour = 1", "colour"),
+    ] {
+        let error = with(table).unwrap_err().to_string();
+        assert!(error.contains(what), "{table}: {error}");
+    }
+}
+
+#[test]
+fn on_ofi_providers_are_named_in_an_order() {
+    let render = |provider: Option<&str>| {
+        let provider = provider.map(str::to_owned);
+        let ground = Ground::Ofi { network: 9, key: "file:a.key".to_owned(), provider };
+        Template { cluster: "x".into(), groups: 2, replicas: 3, limits: Limits::default(), ground }.render()
+    };
+    let plain = parse(&render(None)).unwrap();
+    assert_eq!((plain.fabric(), plain.groups()[1].members()[2].address()), (FabricKind::Ofi, "127.9.2.3:7203"));
+    assert_eq!(*plain.ofi(), OfiSettings::default());
+    let named = parse(&render(Some("efa, tcp;ofi_rxm"))).unwrap();
+    assert_eq!(named.ofi().providers, ["efa", "tcp;ofi_rxm"]);
+    assert_eq!(named.fingerprint(), plain.fingerprint(), "the provider is compared when processes meet");
+    let ground = Ground::Shm;
+    let bare = Template { cluster: "x".into(), groups: 1, replicas: 3, limits: Limits::default(), ground }.render();
+    let bare = bare.replacen("\"shm\"", "\"ofi\"", 1);
+    let with = |table: &str| parse(&format!("{bare}\n[ofi]\n{table}\n"));
+    let set = with("provider = \"shm\"\ndevice = \"eth1\"\nrnr_timeout_ms = 20\nfence_timeout_ms = 30").unwrap();
+    let OfiSettings { providers, device, rnr_timeout, fence_timeout } = set.ofi().clone();
+    assert_eq!((providers, device.as_deref()), (vec!["shm".to_owned()], Some("eth1")));
+    let ms = |ms| Some(std::time::Duration::from_millis(ms));
+    assert_eq!((rnr_timeout, fence_timeout), (ms(20), ms(30)));
+    for (table, what) in [
+        ("provider = \"\"", "no provider of libfabric is called ``; name providers as `stentor doctor` lists them"),
+        ("provider = \"tcp;ofi_rxm,\"", "is called ``"),
+        ("provider = \"shm, shm\"", "a second provider `shm`"),
+        ("provider = \"a b\"", "is called `a b`"),
+        ("rnr_timeout_ms = 0", "ofi.rnr_timeout_ms"),
+        ("fence_timeout_ms = 60001", "ofi.fence_timeout_ms"),
+        ("port = 1", "port"),
+    ] {
+        let error = with(table).unwrap_err().to_string();
+        assert!(error.contains(what), "{table}: {error}");
+    }
 }
 
 /// The form is part of the protocol between processes: a change of it must come with a new format version.
@@ -361,7 +433,7 @@ proptest! {
         message_bytes in 1u32..=16 << 20, ring_kib in 16u32..=65_536, body_ring_kib in 16u32..=1_048_576,
     ) {
         let limits = Limits { message_bytes, window: 1 << window, clients, ring_kib, body_ring_kib };
-        let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits, roce: None }.render();
+        let text = Template { cluster: "a-b.c_9".into(), groups, replicas, limits, ground: Ground::Shm }.render();
         let config = parse(&text).unwrap();
         prop_assert_eq!(config.limits(), &limits);
         prop_assert_eq!(config.groups().len(), groups);
@@ -381,8 +453,13 @@ proptest! {
 
 #[test]
 fn counts_are_refused_before_anything_is_rendered_and_as_the_file_would_be() {
-    let template =
-        |groups, replicas| Template { cluster: "x".into(), groups, replicas, limits: Limits::default(), roce: None };
+    let template = |groups, replicas| Template {
+        cluster: "x".into(),
+        groups,
+        replicas,
+        limits: Limits::default(),
+        ground: Ground::Shm,
+    };
     for (groups, replicas) in [(0, 3), (257, 1), (1, 65), (1, 0)] {
         let error = parse(&template(groups, replicas).render()).unwrap_err();
         assert_eq!(template(groups, replicas).check_counts().unwrap_err().to_string(), error.problem.to_string());
@@ -394,8 +471,14 @@ fn counts_are_refused_before_anything_is_rendered_and_as_the_file_would_be() {
 #[test]
 fn a_name_that_ends_strings_is_refused_as_a_name() {
     for cluster in ["a\"b", "a\\", "\"\nkey = \"file:x"] {
-        let text = Template { cluster: cluster.into(), groups: 1, replicas: 1, limits: Limits::default(), roce: None }
-            .render();
+        let text = Template {
+            cluster: cluster.into(),
+            groups: 1,
+            replicas: 1,
+            limits: Limits::default(),
+            ground: Ground::Shm,
+        }
+        .render();
         let error = parse(&text).unwrap_err();
         let bad = matches!(error.problem, Problem::BadName { .. });
         assert!(bad || cluster.contains('\n'), "{cluster:?}: {error}");

@@ -17,11 +17,9 @@ use super::limits::{
     TIMEOUT_MS, WINDOW,
 };
 use super::{
-    ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, address, names, neb,
+    ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, OfiSettings,
+    VerbsSettings, address, names, neb, ofi, verbs,
 };
-
-/// Fabrics of the design that this version does not have; `ofi:…` beside them.
-const ABSENT_FABRICS: [&str; 1] = ["verbs"];
 
 /// Checks everything that the types of the file do not say.
 pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplaced> {
@@ -40,8 +38,10 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let limits = limits(&file.limits)?;
     let groups = groups(file.group, text, fabric)?;
     let neb = file.neb.as_ref().map(|neb| neb::validate(neb, &groups)).transpose()?;
+    let verbs = file.verbs.as_ref().map_or(Ok(VerbsSettings::default()), verbs::validate)?;
+    let ofi = file.ofi.as_ref().map_or(Ok(OfiSettings::default()), ofi::validate)?;
     let cluster = file.cluster.into_inner();
-    Ok(ClusterConfig { cluster, fabric, key, client_timeout, election, times, limits, groups, neb })
+    Ok(ClusterConfig { cluster, fabric, key, client_timeout, election, times, limits, groups, neb, verbs, ofi })
 }
 
 fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {
@@ -52,10 +52,10 @@ fn fabric(name: &str) -> Result<FabricKind, Problem> {
     match name {
         "shm" => Ok(FabricKind::Shm),
         "roce" => Ok(FabricKind::Roce),
+        "verbs" => Ok(FabricKind::Verbs),
+        "ofi" => Ok(FabricKind::Ofi),
         "sim" => Ok(FabricKind::Sim),
-        _ if ABSENT_FABRICS.contains(&name) || name == "ofi" || name.starts_with("ofi:") => {
-            Err(Problem::AbsentFabric { name: name.to_owned() })
-        }
+        _ if name.starts_with("ofi:") => Err(Problem::FabricProvider { name: name.to_owned() }),
         _ => Err(Problem::UnknownFabric { name: name.to_owned() }),
     }
 }
@@ -94,7 +94,7 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
     let window = number("limits.window", file.window.as_ref(), &WINDOW, default.window)?;
     if !window.is_power_of_two() {
         let span = file.window.as_ref().map_or(0..0, Spanned::span);
-        return Err((span, Problem::NotPowerOfTwo { value: i64::from(window) }));
+        return Err((span, Problem::NotPowerOfTwo { key: "limits.window", value: i64::from(window) }));
     }
     Ok(Limits {
         message_bytes: number(
@@ -115,7 +115,12 @@ fn limits(file: &FileLimits) -> Result<Limits, Misplaced> {
     })
 }
 
-fn number<N>(key: &'static str, v: Option<&Spanned<i64>>, range: &RangeInclusive<N>, default: N) -> Result<N, Misplaced>
+pub(super) fn number<N>(
+    key: &'static str,
+    v: Option<&Spanned<i64>>,
+    range: &RangeInclusive<N>,
+    default: N,
+) -> Result<N, Misplaced>
 where
     N: Copy + PartialOrd + TryFrom<i64> + Into<i64>,
 {
@@ -134,7 +139,13 @@ fn groups(groups: Vec<Group>, text: &str, fabric: FabricKind) -> Result<Vec<Grou
     if groups.len() > MAX_GROUPS {
         return Err((groups[MAX_GROUPS].id.span(), Problem::TooManyGroups { count: groups.len() }));
     }
-    let mut seen = Seen { text, first: HashMap::new(), hosts: fabric == FabricKind::Roce, family: None };
+    let mut seen = Seen {
+        text,
+        first: HashMap::new(),
+        family: None,
+        hosts: fabric.is_between_hosts(),
+        apart: fabric == FabricKind::Roce,
+    };
     groups.into_iter().map(|group| self::group(group, &mut seen)).collect()
 }
 
@@ -162,7 +173,7 @@ fn member(process: Process, seen: &mut Seen<'_>) -> Result<MemberConfig, Misplac
     at(&process.address, address::check(process.address.as_ref()))?;
     seen.once("address", &process.address)?;
     seen.one_family(&process.address)?;
-    if seen.hosts {
+    if seen.apart {
         let (host, _) = process.address.as_ref().rsplit_once(':').unwrap_or_default();
         seen.once("IP address (RoCEv2 has one port)", &Spanned::new(process.address.span(), host.to_owned()))?;
     }
@@ -173,8 +184,10 @@ fn member(process: Process, seen: &mut Seen<'_>) -> Result<MemberConfig, Misplac
 struct Seen<'a> {
     text: &'a str,
     first: HashMap<(&'static str, String), Range<usize>>,
-    /// Every process has a host of its own: RoCEv2's port is the same for all.
+    /// Processes reach each other by their addresses.
     hosts: bool,
+    /// Every process has an address of its own: RoCEv2's port is the same for all.
+    apart: bool,
     /// Where the first IP address is, and whether it is IPv4.
     family: Option<(Range<usize>, bool)>,
 }

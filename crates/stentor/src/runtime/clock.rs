@@ -5,11 +5,20 @@ use std::time::SystemTime;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of the host's monotonic clock: one clock for all its processes, which never goes back. Histories compare
-/// times across processes; with processes of several hosts they could not.
+/// times across processes that name the same [clock](clock_name).
 #[must_use]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Names the clock of [`now_ns`]: the start of this host's kernel, and the time namespace where there are any. `None` where the
+/// system does not say; then times are compared within one process only.
+#[must_use]
+pub fn clock_name() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    Some(format!("{} {}", boot.trim(), namespace.display()).trim().to_owned())
 }
 
 /// Which life of its process a history begins now, if nobody counts them: milliseconds of the calendar, so that the lives of

@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use stentor_checker::Cluster;
 use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_ofi::StartError as OfiError;
 use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
+use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_multicast::{
     Client, ClientId, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Topology, TopologyError, Variant,
 };
 use thiserror::Error;
 
 use super::address::AddressError;
-use super::clock::incarnation;
+use super::clock::{clock_name, incarnation};
 use crate::config::{ClusterConfig, KeyError, ProcessTable};
 
 /// Why a process did not start.
@@ -34,6 +36,12 @@ pub enum StartError {
     /// RoCEv2.
     #[error(transparent)]
     Roce(#[from] RoceError),
+    /// RDMA devices.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
+    /// libfabric.
+    #[error(transparent)]
+    Ofi(#[from] OfiError),
     /// The cluster's key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -115,7 +123,10 @@ impl Plan {
     /// The cluster as histories name it; process numbers are those of the table.
     #[must_use]
     pub fn history_cluster(&self) -> Cluster {
-        let mut builder = Cluster::builder().global_clock().window(u64::from(self.config.limits().window));
+        let mut builder = Cluster::builder().window(u64::from(self.config.limits().window));
+        if let Some(name) = clock_name() {
+            builder = builder.host_clock(name);
+        }
         for group in self.config.groups() {
             builder = builder.group(group.id(), group.members().iter().map(|member| member.id()));
         }

@@ -1,13 +1,20 @@
 //! What a process says of its fabric besides the contract.
 
 use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_ofi::OfiFabric;
 use stentor_fabric_roce::RoceFabric;
 use stentor_fabric_shm::ShmFabric;
+use stentor_fabric_verbs::VerbsFabric;
 
 /// A fabric between processes of a system.
 pub trait Hosted: Fabric {
     /// As in a report.
     const NAME: &'static str;
+
+    /// What data really goes over, in one line, where that is chosen when a process starts: print it.
+    fn carrier(&self) -> Option<String> {
+        None
+    }
 
     /// All memory that it shares or registered, bytes.
     fn memory_bytes(&self) -> u64;
@@ -79,5 +86,67 @@ impl Hosted for RoceFabric {
     fn next_trouble(&mut self, is_over: bool) -> Option<String> {
         let capture = if is_over { self.finish_capture().err() } else { self.next_capture_error() };
         capture.or_else(|| self.next_note())
+    }
+}
+
+impl Hosted for VerbsFabric {
+    const NAME: &'static str = "RDMA verbs";
+
+    fn carrier(&self) -> Option<String> {
+        let choice = self.choice();
+        let (device, port) = (&choice.device, choice.port);
+        Some(format!("{device} port {port}, {}, path MTU {} ({})", choice.gid, self.mtu(), choice.why))
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes()
+    }
+
+    fn next_refusal(&mut self) -> Option<String> {
+        self.next_refusal()
+    }
+
+    fn sees(&self, peer: ProcessId) -> bool {
+        self.is_linked(peer)
+    }
+
+    fn pid_of(&self, _: ProcessId) -> Option<i32> {
+        None
+    }
+
+    fn is_displaced(&self) -> bool {
+        self.is_displaced()
+    }
+
+    fn next_trouble(&mut self, _: bool) -> Option<String> {
+        self.next_trouble().map(|trouble| trouble.to_string())
+    }
+}
+
+impl Hosted for OfiFabric {
+    const NAME: &'static str = "libfabric";
+
+    fn carrier(&self) -> Option<String> {
+        Some(format!("libfabric's provider {}", self.provider()))
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes()
+    }
+
+    fn next_refusal(&mut self) -> Option<String> {
+        self.next_refusal()
+    }
+
+    fn sees(&self, peer: ProcessId) -> bool {
+        self.is_linked(peer)
+    }
+
+    fn pid_of(&self, _: ProcessId) -> Option<i32> {
+        None
+    }
+
+    fn is_displaced(&self) -> bool {
+        self.is_displaced()
     }
 }

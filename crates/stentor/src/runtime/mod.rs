@@ -6,21 +6,27 @@ mod cluster;
 mod hosted;
 mod keeper;
 mod looping;
+mod ofi;
 mod recorder;
 mod roce;
+mod seat;
+mod verbs;
 
 pub use address::AddressError;
-pub use clock::{life_now, now_ns};
+pub use clock::{clock_name, life_now, now_ns};
 pub use cluster::{Plan, StartError};
 pub use hosted::Hosted;
 pub use keeper::Keeper;
 pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
 pub use recorder::Recorder;
 pub use roce::RoceSeat;
+pub use seat::Seat;
 
 pub use stentor_fabric::WaitMode;
+pub use stentor_fabric_ofi::OfiFabric;
 pub use stentor_fabric_roce::RoceFabric;
 pub use stentor_fabric_shm::ShmFabric;
+pub use stentor_fabric_verbs::VerbsFabric;
 pub use stentor_multicast::{
     Application, Client, ClientId, Counts, Delivered, GroupId, Member, MessageId, SubmitError, Variant, stateless,
 };

@@ -34,18 +34,7 @@ impl Plan {
     /// # Errors
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Roce`].
     pub fn roce(&self, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
-        let mut addresses = resolve_all(self.config().groups().iter().flat_map(|group| group.members()))?;
-        let first = addresses[0].expect("members have addresses");
-        addresses.resize(self.topology().processes(), None);
-        let own = &mut addresses[me.index()];
-        match (self.topology().place(me), seat.bind, &own) {
-            (_, Some(bind), Some(known)) => *own = Some(SocketAddr::new(bind, known.port())),
-            (_, Some(bind), None) => *own = Some(SocketAddr::new(bind, 0)),
-            (Some(Place::Client(client)), None, None) => {
-                *own = Some(SocketAddr::new(client_address(first, client)?, 0));
-            }
-            _ => {}
-        }
+        let addresses = self.addresses(me, seat.bind)?;
         let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
         let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
         seat.start(self.config(), most, longest, RoceConfig::new(self.config().cluster(), me, addresses))
@@ -59,14 +48,50 @@ impl Plan {
     /// # Panics
     /// If there is no such process.
     pub fn neb_roce(&self, neb: &NebConfig, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
-        let mut addresses = resolve_all(self.config().groups()[neb.group()].members())?;
-        let own = addresses[me.index()].as_mut().expect("members have addresses");
-        own.set_ip(seat.bind.unwrap_or(own.ip()));
+        let addresses = self.neb_addresses(neb, me, seat.bind)?;
         let (most, longest) = (neb.config().memory_bytes(), neb.config().payload_bytes as u32);
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
         let process = RoceConfig { one_life: true, ..RoceConfig::new(&name, me, addresses) };
         seat.start(self.config(), most, longest, process)
+    }
+}
+
+impl Plan {
+    /// Where all processes are; `bind` is this one's address, if it is not that of the configuration.
+    pub(super) fn addresses(
+        &self,
+        me: ProcessId,
+        bind: Option<IpAddr>,
+    ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
+        let mut addresses = resolve_all(self.config().groups().iter().flat_map(|group| group.members()))?;
+        let first = addresses[0].expect("members have addresses");
+        addresses.resize(self.topology().processes(), None);
+        let own = &mut addresses[me.index()];
+        match (self.topology().place(me), bind, &own) {
+            (_, Some(bind), Some(known)) => *own = Some(SocketAddr::new(bind, known.port())),
+            (_, Some(bind), None) => *own = Some(SocketAddr::new(bind, 0)),
+            (Some(Place::Client(client)), None, None) => {
+                *own = Some(SocketAddr::new(client_address(first, client)?, 0));
+            }
+            _ => {}
+        }
+        one_family(self.config(), me, &addresses)?;
+        Ok(addresses)
+    }
+
+    /// The same for the processes of a broadcast.
+    pub(super) fn neb_addresses(
+        &self,
+        neb: &NebConfig,
+        me: ProcessId,
+        bind: Option<IpAddr>,
+    ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
+        let mut addresses = resolve_all(self.config().groups()[neb.group()].members())?;
+        let own = addresses[me.index()].as_mut().expect("members have addresses");
+        own.set_ip(bind.unwrap_or(own.ip()));
+        one_family(self.config(), me, &addresses)?;
+        Ok(addresses)
     }
 }
 
@@ -79,7 +104,6 @@ impl RoceSeat {
         longest: u32,
         process: RoceConfig,
     ) -> Result<RoceFabric, StartError> {
-        one_family(config, &process)?;
         Ok(RoceFabric::start(RoceConfig {
             key: config.key().ok_or(KeyError::Unnamed)?.read(&self.directory)?,
             fingerprint: config.fingerprint(),
@@ -115,11 +139,11 @@ fn resolve_all<'a>(
 }
 
 /// Refuses a process that others wait for in vain: packets do not go from IPv4 to IPv6.
-fn one_family(config: &ClusterConfig, process: &RoceConfig) -> Result<(), AddressError> {
-    let Some(own) = process.addresses.get(process.me.index()).copied().flatten() else { return Ok(()) };
+fn one_family(config: &ClusterConfig, me: ProcessId, addresses: &[Option<SocketAddr>]) -> Result<(), AddressError> {
+    let Some(own) = addresses.get(me.index()).copied().flatten() else { return Ok(()) };
     let other = |address: &Option<SocketAddr>| address.is_some_and(|address| address.is_ipv4() != own.is_ipv4());
-    let Some(n) = process.addresses.iter().position(other) else { return Ok(()) };
-    let address = process.addresses[n].expect("it has one").ip();
+    let Some(n) = addresses.iter().position(other) else { return Ok(()) };
+    let address = addresses[n].expect("it has one").ip();
     let mut members = config.groups().iter().flat_map(|group| group.members());
     let named = |member: &&MemberConfig| resolve(member).is_ok_and(|found| found.ip() == address);
     let process = members.find(named).map_or_else(|| format!("process {n}"), |member| member.id().to_owned());

@@ -47,6 +47,11 @@ pub(crate) const PURE: &[Pure] = &[
         linked: &["stentor-fabric", "thiserror", "xxhash-rust", "zerocopy"],
         no_std: false,
     },
+    Pure {
+        name: "stentor-switch",
+        linked: &["cfg-if", "crc32fast", "stentor-wire", "thiserror", "zerocopy"],
+        no_std: false,
+    },
     Pure { name: "stentor-wire", linked: &["cfg-if", "crc32fast", "zerocopy"], no_std: true },
     Pure {
         name: "stentor-neb",

@@ -40,7 +40,8 @@ impl Crew {
         let program = std::env::current_exe().map_err(broken("find this program"))?;
         let key = random_key().map_err(broken("make a key"))?;
         let mut crew = Crew { stage, children: Vec::new(), directory };
-        for (process, processor) in processors.iter().enumerate() {
+        let parts = std::iter::repeat_n(part, processors.len());
+        for (process, (processor, part)) in processors.iter().zip(parts).enumerate() {
             let (directory, parent) = (crew.directory.clone(), std::process::id() as i32);
             let traffic = traffic(process);
             let errand = Errand { process, directory, parent, shape, part, processor: *processor, traffic };

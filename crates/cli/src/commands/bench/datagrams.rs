@@ -15,7 +15,7 @@ use super::clock::now;
 use super::pause::LONGEST;
 use super::stage::{Command, Stage};
 use super::way::Way;
-use crate::args::DemoFabric;
+use crate::args::LoopbackFabric;
 use crate::failure::Failure;
 
 /// What RoCEv2 adds to what a WRITE carries: BTH, RETH and ICRC, bytes.
@@ -40,11 +40,15 @@ const CREDIT: usize = 0;
 /// the tests'.
 const NETWORKS: std::ops::Range<u8> = 192..200;
 
-/// The second number of all loopback addresses of a bench, if it is on a network. It is this bench's as long as the
-/// conductor lives.
-pub(super) fn network(fabric: DemoFabric) -> Option<u8> {
+/// The second number of all loopback addresses of a bench, if it is on a network.
+pub(super) fn network(fabric: LoopbackFabric) -> Option<u8> {
+    (fabric == LoopbackFabric::Roce).then(own_network)
+}
+
+/// The second number of all loopback addresses of this bench, as long as its conductor lives.
+pub(super) fn own_network() -> u8 {
     static TAKEN: OnceLock<(u8, Option<UdpSocket>)> = OnceLock::new();
-    (fabric == DemoFabric::Roce).then(|| TAKEN.get_or_init(|| take(NETWORKS)).0)
+    TAKEN.get_or_init(|| take(NETWORKS)).0
 }
 
 /// The first network that no other bench has, and what keeps others away. If there is none, the first: then processes say

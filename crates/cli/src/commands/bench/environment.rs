@@ -5,7 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use super::clock::Grain;
-use crate::args::{DemoFabric, Networks, Waiting};
+use crate::args::{LoopbackFabric, Networks, Waiting};
 
 /// The machine and how it was used.
 #[derive(Clone, Debug, Serialize)]
@@ -18,6 +18,9 @@ pub(super) struct Environment {
     pub(super) cores: usize,
     pub(super) kernel: String,
     pub(super) fabric: &'static str,
+    /// What really carried it, where that is chosen at start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) carrier: Option<String>,
     /// What an idle process does.
     pub(super) wait: &'static str,
     /// Where the processes stay.
@@ -45,6 +48,7 @@ impl Environment {
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             fabric,
+            carrier: None,
             wait,
             pinning,
             load,
@@ -72,10 +76,10 @@ impl Environment {
 }
 
 /// As `--fabric` has it.
-pub(super) fn fabric_name(fabric: DemoFabric) -> &'static str {
+pub(super) fn fabric_name(fabric: LoopbackFabric) -> &'static str {
     match fabric {
-        DemoFabric::Shm => "shm",
-        DemoFabric::Roce => "roce",
+        LoopbackFabric::Shm => "shm",
+        LoopbackFabric::Roce => "roce",
     }
 }
 

@@ -2,6 +2,7 @@
 //! input.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
@@ -31,20 +32,42 @@ pub(super) struct Errand {
 }
 
 /// Which bench.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Part {
     /// One of two processes that use the verbs.
     Fabric {
         /// Room for the longest payload, bytes.
         bytes: usize,
-        /// On RoCEv2 instead of shared memory: the second number of all loopback addresses.
+        carrier: Carrier,
+    },
+    /// One of two processes that send messages.
+    Channel {
+        /// On RoCEv2 or libfabric instead of shared memory: the second number of all loopback addresses.
         network: Option<u8>,
+        /// On libfabric: the provider.
+        ofi: Option<String>,
     },
     /// A member or a client.
     Multicast(Cluster),
     /// A process of the broadcast.
     Neb(Neb),
+}
+
+/// What the verbs of a bench are done on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Carrier {
+    /// Shared memory.
+    Shm,
+    /// RoCEv2: the second number of all loopback addresses.
+    Roce(u8),
+    /// The device with this address.
+    Verbs {
+        address: IpAddr,
+        /// Both processes share a processor: whoever waits gives it away.
+        yields: bool,
+    },
 }
 
 /// The processes of a broadcast's bench.

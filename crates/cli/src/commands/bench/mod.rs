@@ -3,6 +3,7 @@
 //! A bench is a conductor and processes of the same binary. They share plain memory ([`stage`]), over which the conductor
 //! begins one phase after the other: the floor, the subject, the floor again. What they find they leave in that memory.
 
+mod channel;
 mod clock;
 mod crew;
 mod datagrams;
@@ -12,6 +13,7 @@ mod fabric;
 mod failover;
 mod multicast;
 mod neb;
+mod ofi;
 mod pause;
 mod plain;
 mod report;
@@ -30,6 +32,7 @@ pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Fai
         BenchCommand::Fabric(args) => (fabric::run(args)?, Verdict::Good),
         BenchCommand::Multicast(args) => (multicast::run(args)?, Verdict::Good),
         BenchCommand::Neb(args) => (neb::run(args)?, Verdict::Good),
+        BenchCommand::Channel(args) => (channel::run(args)?, Verdict::Good),
         BenchCommand::Failover(args) => failover::run(args, output)?,
         BenchCommand::Load { errand } => return failover::process::run(errand),
         BenchCommand::Process { errand } => return process(&Errand::parse(errand)?),
@@ -41,8 +44,9 @@ pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Fai
 /// One of the processes that a bench starts.
 fn process(errand: &Errand) -> Result<Verdict, Failure> {
     let stage = errand.enter()?;
-    match errand.part {
-        Part::Fabric { bytes, network } => fabric::process::run(errand, &stage, bytes, network)?,
+    match errand.part.clone() {
+        Part::Fabric { bytes, carrier } => fabric::process::run(errand, &stage, bytes, carrier)?,
+        Part::Channel { network, ofi } => channel::process::run(errand, &stage, network, ofi.as_deref())?,
         Part::Neb(neb) => neb::process::run(errand, &stage, &neb)?,
         Part::Multicast(cluster) => multicast::process::run(errand, &stage, &cluster)?,
     }

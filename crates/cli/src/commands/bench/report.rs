@@ -1,6 +1,6 @@
 //! What a bench prints: perftest's columns, and beside each figure the floor that it stands against.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -37,9 +37,10 @@ pub(super) struct Row {
     pub(super) msgs_per_s: Option<f64>,
     /// 10^6 bytes of payload.
     pub(super) mb_per_s: Option<f64>,
-    pub(super) floor: Floor,
+    /// None where nothing that this program measures is one.
+    pub(super) floor: Option<Floor>,
     /// 1.0 is at the floor, larger is worse.
-    pub(super) ratio: f64,
+    pub(super) ratio: Option<f64>,
     /// Remote writes per message by step; for the multicast.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) writes: Option<Writes>,
@@ -57,8 +58,13 @@ pub(super) struct Writes {
 }
 
 impl Row {
-    /// A row without figures.
+    /// A row without figures, beside a floor.
     pub(super) fn new(name: impl Into<String>, bytes: usize, rounds: u32, floor: Floor, ratio: f64) -> Self {
+        Row { floor: Some(floor), ratio: Some(ratio), ..Row::alone(name, bytes, rounds) }
+    }
+
+    /// A row without figures and without a floor.
+    pub(super) fn alone(name: impl Into<String>, bytes: usize, rounds: u32) -> Self {
         Row {
             name: name.into(),
             bytes,
@@ -73,8 +79,8 @@ impl Row {
             p999_us: None,
             msgs_per_s: None,
             mb_per_s: None,
-            floor,
-            ratio,
+            floor: None,
+            ratio: None,
             writes: None,
         }
     }
@@ -92,6 +98,11 @@ impl Row {
             p999_us: Some(summary.p999),
             ..self
         }
+    }
+
+    /// Whether it is about messages a second, and so is its floor.
+    fn is_rate(&self) -> bool {
+        self.floor.as_ref().map_or(self.p50_us.is_none(), |floor| floor.unit == "msgs/s")
     }
 
     /// With a rate of messages.
@@ -166,6 +177,10 @@ impl Trial {
     }
 }
 
+const RATIO: &str = "ratio: 1.00 is at the floor, larger is worse; floor and row took turns in the same run";
+const NO_FLOOR: &str =
+    "no floor: set these figures beside those of ib_write_lat, ib_send_lat, ib_write_bw and ib_send_bw";
+
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
@@ -190,9 +205,9 @@ impl Report {
             let times = [row.min_us, row.max_us, row.p50_us, row.avg_us, row.stdev_us, row.p99_us, row.p999_us];
             let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
             cells.extend(times.map(|time| number(time, 3)));
-            let floor = if row.floor.unit == "us" { number(Some(row.floor.value), 3) } else { "-".to_owned() };
-            let ratio = if row.floor.unit == "us" { number(Some(row.ratio), 2) } else { "-".to_owned() };
-            cells.extend([floor, ratio]);
+            let floor = row.floor.as_ref().filter(|_| !row.is_rate());
+            cells.push(number(floor.map(|floor| floor.value), 3));
+            cells.push(number(floor.and(row.ratio), 2));
             cells
         };
         table(&head, self.rows.iter().filter(|row| row.p50_us.is_some()).map(cells))
@@ -203,10 +218,10 @@ impl Report {
         let cells = |row: &Row| {
             let mut cells = vec![row.name.clone(), row.bytes.to_string(), row.iterations.to_string()];
             cells.extend([number(row.msgs_per_s, 0), number(row.mb_per_s, 1)]);
-            cells.extend([number(Some(row.floor.value), 0), number(Some(row.ratio), 2)]);
+            cells.extend([number(row.floor.as_ref().map(|floor| floor.value), 0), number(row.ratio, 2)]);
             cells
         };
-        table(&head, self.rows.iter().filter(|row| row.floor.unit == "msgs/s").map(cells))
+        table(&head, self.rows.iter().filter(|row| row.is_rate()).map(cells))
     }
 
     fn writes(&self) -> String {
@@ -235,7 +250,8 @@ impl Human for Report {
     fn human(&self, style: Style) -> String {
         let env = &self.environment;
         let mut text = String::new();
-        let _ = writeln!(text, "stentor {} ({}), fabric {}", env.version, env.profile, env.fabric);
+        let carrier = env.carrier.as_ref().map_or(String::new(), |carrier| format!(" ({carrier})"));
+        let _ = writeln!(text, "stentor {} ({}), fabric {}{carrier}", env.version, env.profile, env.fabric);
         let _ = writeln!(text, "{}, {} cores, Linux {}, load {:.2}", env.cpu, env.cores, env.kernel, env.load);
         let _ = writeln!(text, "wait mode {}; {}", env.wait, env.pinning);
         if let Some(network) = &env.network {
@@ -247,12 +263,12 @@ impl Human for Report {
         for table in [self.latencies(), self.rates()].iter().filter(|table| !table.is_empty()) {
             let _ = write!(text, "\n{}", columns(table));
         }
-        let _ =
-            writeln!(text, "\nratio: 1.00 is at the floor, larger is worse; floor and row took turns in the same run");
-        let mut floors: Vec<_> =
-            self.rows.iter().map(|row| format!("floor of {}: {}", row.name, row.floor.what)).collect();
-        floors.dedup();
-        for floor in floors {
+        let has_floor = self.rows.iter().any(|row| row.floor.is_some());
+        let _ = writeln!(text, "\n{}", if has_floor { RATIO } else { NO_FLOOR });
+        let floors = self.rows.iter().filter_map(|row| Some((&row.name, row.floor.as_ref()?)));
+        let floors = floors.map(|(row, floor)| format!("floor of {row}: {}", floor.what));
+        let mut told = BTreeSet::new();
+        for floor in floors.filter(|floor| told.insert(floor.clone())) {
             let _ = writeln!(text, "{floor}");
         }
         text.push_str(&self.writes());

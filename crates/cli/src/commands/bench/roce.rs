@@ -7,7 +7,7 @@ use stentor_fabric::ProcessId;
 use stentor_fabric_roce::RoceConfig;
 
 use super::crew::KEY;
-use crate::args::{DemoFabric, Network, SeededNetworks};
+use crate::args::{Network, SeededNetworks};
 use crate::failure::Failure;
 use crate::live::{Captures, refuse_network};
 
@@ -16,10 +16,10 @@ const PORT: u16 = 7399;
 /// Room for all regions of one process, bytes.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// What becomes of their packets, or nothing if that means nothing on their fabric.
-pub(super) fn captures(args: &SeededNetworks, fabric: DemoFabric, place: &str) -> Result<Captures, Failure> {
+/// What becomes of their packets, or nothing if that means nothing on their fabric, which is not RoCEv2.
+pub(super) fn captures(args: &SeededNetworks, is_roce: bool, place: &str) -> Result<Captures, Failure> {
     let captures = Captures::from(args);
-    if fabric == DemoFabric::Shm {
+    if !is_roce {
         refuse_network(None, captures.asked(), place)?;
     }
     Ok(captures)

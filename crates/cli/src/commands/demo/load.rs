@@ -36,6 +36,8 @@ pub(super) struct Sent {
     /// Sequences of messages that were sent as fast as possible; empty if the text is short.
     pub(super) windowed: std::ops::RangeInclusive<u64>,
     pub(super) counts: Counts,
+    /// What the client's data went over, where that is chosen at start.
+    pub(super) carrier: Option<String>,
     /// Who was killed.
     pub(super) crash: Option<Crash>,
     /// When everything was delivered everywhere.
@@ -107,6 +109,7 @@ impl<'a, F: Hosted> Loader<'a, F> {
             alone: warm_up as u64 + 1..=alone as u64,
             windowed: alone as u64 + 1..=lines.len() as u64,
             counts: *self.client.counts(),
+            carrier: self.client.fabric().carrier(),
             crash: self.drama.and_then(|drama| drama.crash),
             ended,
         })

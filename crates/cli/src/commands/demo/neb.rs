@@ -13,11 +13,11 @@ use serde::Serialize;
 use stentor_checker::{Report, check_files};
 use stentor_neb::Authority;
 
-use super::stage::{Stage, network_number};
+use super::stage::{Stage, device_address, network_number};
 use super::text::Text;
 use crate::args::{self, DemoFabric};
 use crate::commands::check::title;
-use crate::commands::neb::{Errand, OnRoce, Said};
+use crate::commands::neb::{Errand, OnOfi, OnRoce, OnVerbs, Said};
 use crate::failure::{Failure, Verdict};
 use crate::live::{Captures, Interrupt};
 use crate::output::{Human, Output};
@@ -64,6 +64,8 @@ struct Shown {
     skipped: u64,
     /// What the liar does.
     lies: Vec<String>,
+    /// What really carried it, where that is chosen at start.
+    carrier: Option<String>,
     /// Second values that the liar sent.
     equivocated: u64,
     /// Writes of the liar outside its own region; all were refused.
@@ -117,12 +119,21 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
 /// Splits the text among the correct processes and writes down what each is to do.
 fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>, Failure> {
     let (directory, sockets) = (stage.path(), stage.sockets());
-    let key = if args.fabric == DemoFabric::Roce { Some(stage.make_key()?) } else { None };
+    let key = if args.fabric == DemoFabric::Shm { PathBuf::new() } else { stage.make_key()? };
     // How a process finds the others on RoCEv2.
     let roce = |me| {
         let traffic = stage.captures().of(&name(me), 1);
-        key.clone().map(|key| OnRoce { network: network_number(), key, traffic })
+        (args.fabric == DemoFabric::Roce).then(|| OnRoce { network: network_number(), key: key.clone(), traffic })
     };
+    let verbs = match args.fabric {
+        DemoFabric::Verbs => Some(OnVerbs { address: device_address()?, key: key.clone() }),
+        DemoFabric::Shm | DemoFabric::Roce | DemoFabric::Ofi => None,
+    };
+    let ofi = (args.fabric == DemoFabric::Ofi).then(|| OnOfi {
+        network: network_number(),
+        key: key.clone(),
+        providers: args.ofi.providers(),
+    });
     // Who never answers is waited for, once by each sender.
     let patience_ms = if args.lies.iter().any(|lie| lie == "silent") { 2_000 } else { 10_000 };
     let correct: Vec<u16> = (0..PROCESSES as u16).filter(|process| *process != LIAR).collect();
@@ -159,6 +170,8 @@ fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>,
             lies: args.lies.clone(),
             patience_ms,
             roce: roce(me),
+            verbs: verbs.clone(),
+            ofi: ofi.clone(),
         });
     }
     Ok(errands)
@@ -200,11 +213,14 @@ fn conduct(
     interrupt: &Interrupt,
 ) -> Result<Shown, Failure> {
     let (mut done, mut evidence, mut since) = (0, Vec::new(), Instant::now());
+    let mut carrier = None;
     let lies = errands[0].lies.clone();
     while done < PROCESSES - 1 || (is_caught(&lies) && evidence.is_empty()) {
         interrupt.check()?;
         match cast.said.recv_timeout(Duration::from_millis(100)) {
             Ok((_, Said::Done)) => (done, since) = (done + 1, Instant::now()),
+            // Processes that chose another would not have met.
+            Ok((_, Said::Carried { by })) => carrier = Some(by),
             Ok((by, said)) => evidence.extend(reported(by, &said)),
             Err(RecvTimeoutError::Timeout) if since.elapsed() < PATIENCE => gone(cast)?,
             Err(_) => {
@@ -229,6 +245,7 @@ fn conduct(
         reads: 0,
         skipped: 0,
         lies,
+        carrier,
         equivocated: 0,
         refused: 0,
         evidence,
@@ -238,20 +255,10 @@ fn conduct(
     let mut summaries = 0;
     while summaries < PROCESSES {
         match cast.said.recv_timeout(PATIENCE) {
-            Ok((by, Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, refused, .. })) => {
-                summaries += 1;
-                shown.equivocated += equivocated;
-                if by == LIAR {
-                    shown.refused = refused;
-                } else {
-                    shown.broadcasts += broadcasts;
-                    shown.deliveries += deliveries;
-                    shown.fast += fast;
-                    shown.reads += reads;
-                    shown.skipped += skipped;
-                }
+            Ok((by, said)) => {
+                summaries += usize::from(shown.add(by, &said));
+                shown.evidence.extend(reported(by, &said));
             }
-            Ok((by, said)) => shown.evidence.extend(reported(by, &said)),
             Err(_) => {
                 return Err(Failure::run("a process does not stop", "stentor demo --neb", "report this as a bug"));
             }
@@ -287,6 +294,24 @@ fn reported(by: u16, said: &Said) -> Option<Evidence> {
 }
 
 impl Shown {
+    /// Adds what a process did. Whether it was that.
+    fn add(&mut self, by: u16, said: &Said) -> bool {
+        let Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, refused, .. } = said else {
+            return false;
+        };
+        self.equivocated += equivocated;
+        if by == LIAR {
+            self.refused = *refused;
+        } else {
+            self.broadcasts += broadcasts;
+            self.deliveries += deliveries;
+            self.fast += fast;
+            self.reads += reads;
+            self.skipped += skipped;
+        }
+        true
+    }
+
     fn judge(&mut self, report: &Report) {
         self.properties = report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
         self.counter_example.clone_from(&report.counter_example);
@@ -305,6 +330,9 @@ impl Human for Shown {
         let mut text = String::new();
         let Shown { processes, liar, broadcasts, deliveries, fast, reads, skipped, equivocated, refused, .. } = self;
         let lies = self.lies.join(", ");
+        if let Some(carrier) = &self.carrier {
+            let _ = writeln!(text, "on {carrier}");
+        }
         let _ = writeln!(text, "{processes} processes, {liar} lies ({lies}): it sent {equivocated} second values");
         if *refused > 0 {
             let _ = writeln!(text, "{refused} writes outside its own region were refused");

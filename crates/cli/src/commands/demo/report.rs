@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stentor::config::FabricKind;
-use stentor::runtime::{Hosted, Plan, RoceFabric, ShmFabric};
+use stentor::runtime::{Hosted, OfiFabric, Plan, RoceFabric, ShmFabric, VerbsFabric};
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_multicast::Step;
@@ -44,6 +44,8 @@ pub(super) struct Shown {
     input: String,
     /// What it ran on.
     fabric: &'static str,
+    /// What really carried it, where that is chosen at start; processes that chose another would have been refused.
+    carrier: Option<String>,
     groups: usize,
     replicas: usize,
     /// By process.
@@ -117,8 +119,11 @@ impl Shown {
             input: text.source().to_owned(),
             fabric: match plan.config().fabric() {
                 FabricKind::Roce => RoceFabric::NAME,
+                FabricKind::Verbs => VerbsFabric::NAME,
+                FabricKind::Ofi => OfiFabric::NAME,
                 FabricKind::Shm | FabricKind::Sim => ShmFabric::NAME,
             },
+            carrier: sent.carrier.clone(),
             groups: plan.topology().groups(),
             replicas: members / plan.topology().groups(),
             delivered: delivered.map(|(n, process)| (plan.name(ProcessId(process)).to_owned(), *n)).collect(),
@@ -168,9 +173,10 @@ impl Shown {
 impl Human for Shown {
     fn human(&self, style: Style) -> String {
         let processes = self.delivered.len();
+        let carrier = self.carrier.as_ref().map_or(String::new(), |carrier| format!(" ({carrier})"));
         let mut text = format!(
-            "{processes} processes in {} groups of {}, and a client, on {}\ninput: {}\n\n",
-            self.groups, self.replicas, self.fabric, self.input
+            "{processes} processes in {} groups of {}, and a client, on {}{}\ninput: {}\n\n",
+            self.groups, self.replicas, self.fabric, carrier, self.input
         );
         let rows = self.delivered.iter().map(|(name, n)| vec![name.clone(), format!("delivered {n}")]);
         text += &columns(&rows.collect::<Vec<_>>());

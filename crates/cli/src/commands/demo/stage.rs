@@ -1,11 +1,12 @@
 //! Where a demonstration happens: a directory with its configuration and histories.
 
 use std::fs::{self, DirBuilder};
+use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::{Limits, Loopback, Problem, Template};
+use stentor::config::{Ground, Limits, Problem, Template};
 use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
 
@@ -31,17 +32,28 @@ pub(super) fn network_number() -> u8 {
     64 + (std::process::id() % NETWORKS) as u8
 }
 
-fn template(args: &args::Demo) -> Template {
-    let network = network_number();
-    let roce = (args.fabric == DemoFabric::Roce).then(|| Loopback { network, key: format!("file:{KEY}") });
-    Template { cluster: "demo".to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, roce }
+fn template(args: &args::Demo) -> Result<Template, Failure> {
+    let key = format!("file:{KEY}");
+    let ground = match args.fabric {
+        DemoFabric::Shm => Ground::Shm,
+        DemoFabric::Roce => Ground::Roce { network: network_number(), key },
+        DemoFabric::Ofi => Ground::Ofi { network: network_number(), key, provider: args.ofi.provider.clone() },
+        DemoFabric::Verbs => Ground::Verbs { address: device_address()?, key },
+    };
+    Ok(Template { cluster: "demo".to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, ground })
+}
+
+/// Where all processes of a demonstration on verbs are.
+pub(super) fn device_address() -> Result<IpAddr, Failure> {
+    let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
+    crate::machine::rdma_address().map_err(|error| Failure::run(error, "stentor demo", remedy))
 }
 
 /// The configuration; what it is refused for is the arguments' fault.
 pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
     let place = "the arguments of `stentor demo`";
     let refuse = |problem: &Problem| Failure::usage(problem, place, "choose other values for --groups and --replicas");
-    let template = template(args);
+    let template = template(args)?;
     template.check_counts().map_err(|problem| refuse(&problem))?;
     let processes = args.groups * args.replicas;
     if processes > MOST_PROCESSES {
@@ -94,8 +106,8 @@ impl Stage {
     pub(super) fn set(args: &args::Demo, plan: &Plan) -> Result<Self, Failure> {
         let stage = Stage::bare(args)?;
         let config = stage.config();
-        fs::write(&config, template(args).render()).map_err(|error| Failure::cannot_write(&config, &error))?;
-        if args.fabric == DemoFabric::Roce {
+        fs::write(&config, template(args)?.render()).map_err(|error| Failure::cannot_write(&config, &error))?;
+        if args.fabric != DemoFabric::Shm {
             stage.make_key()?;
         }
         debug_assert_eq!(plan.topology().groups(), args.groups);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::config::{FabricKind, NebConfig};
+use stentor::config::NebConfig;
 use stentor::runtime::{Plan, ShmFabric, now_ns};
 use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
@@ -80,7 +80,7 @@ pub(super) fn run(args: &NebRemove, output: Output) -> Result<Verdict, Failure> 
         names: config.groups()[neb.group()].members().iter().map(|member| member.id()).collect(),
         directory: live::directory(args.place.directory.as_ref()),
         meeting: meeting_name(&plan),
-        spread: config.fabric() == FabricKind::Roce,
+        spread: config.fabric().is_between_hosts(),
         plan: &plan,
         args,
     };

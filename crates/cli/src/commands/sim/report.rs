@@ -5,7 +5,9 @@ use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use stentor_campaign::{CampaignReport, FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, channel, neb};
+use stentor_campaign::{
+    CampaignReport, FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, channel, neb, switch,
+};
 
 use super::Planted;
 use crate::commands::check::{in_order, title};
@@ -84,6 +86,37 @@ pub(super) enum About {
     Multicast(Cluster),
     Neb(Society),
     Channel(Talk),
+    Switch(Bench),
+}
+
+/// The set of a seed of the switch.
+#[derive(Serialize)]
+pub(super) struct Bench {
+    hosts: u8,
+    senders: u8,
+    most_receivers: u8,
+    requests: usize,
+    window: u32,
+    mtu: u16,
+    receives: u32,
+    aggregation: String,
+    trouble: String,
+}
+
+impl Bench {
+    pub(super) fn of(scenario: &switch::Scenario) -> Self {
+        Bench {
+            hosts: scenario.hosts,
+            senders: scenario.senders,
+            most_receivers: scenario.receivers,
+            requests: scenario.programs.iter().map(Vec::len).sum(),
+            window: scenario.setup.window,
+            mtu: scenario.setup.mtu,
+            receives: scenario.setup.receives,
+            aggregation: format!("{:?}", scenario.aggregation),
+            trouble: format!("{:?}", scenario.trouble),
+        }
+    }
 }
 
 /// The connections of a seed of channels.
@@ -343,6 +376,12 @@ impl Human for One {
                 format!(
                     "{scheme}: {processes} processes, {connections} connections with each, {messages_per_end} messages \
                      each way, {lengths} lengths and {pieces} pieces in flight, trouble: {trouble}"
+                )
+            }
+            About::Switch(Bench { hosts, senders, most_receivers, requests, aggregation, trouble, .. }) => {
+                format!(
+                    "{hosts} hosts, {senders} send {requests} requests to at most {most_receivers} receivers, \
+                     {aggregation}, {trouble}"
                 )
             }
             About::Neb(Society { profile, processes, mode, faults, quorum, liars, window, .. }) => {

@@ -8,19 +8,22 @@ mod verbs;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::memory::{LINE_WORDS, Ordering, WORD};
+use stentor_fabric::seal::record_words;
 
 use super::clock::Grain;
 use super::crew::Crew;
-use super::datagrams::{network, packets_of};
-use super::environment::{Environment, fabric_name};
-use super::errand::{Part, broken, processors};
+use super::datagrams::{own_network, packets_of};
+use super::environment::Environment;
+use super::errand::{Carrier, Part, broken, processors};
 use super::plain::{BATCH, lines_of};
 use super::report::{Floor, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape};
-use crate::args::{BadNetwork, BenchFabric, BenchLength, DemoFabric, Network};
+use crate::args::{BadNetwork, BenchFabric, BenchLength, MeasuredFabric, Network};
 use crate::failure::Failure;
+use crate::live::{Captures, refuse_traffic};
+use crate::machine::rdma_address;
 
 /// Posts between two flushes of a stream.
 const POSTS_PER_FLUSH: u64 = 16;
@@ -29,6 +32,8 @@ const MAX_BYTES: usize = 1 << 20;
 /// Iterations of a row, over its rounds; on a network.
 const ITERATIONS: u64 = 140_000;
 const ON_NETWORK: u64 = 42_000;
+/// The same on a device, which may be software.
+const ON_DEVICE: u64 = 14_000;
 /// Datagrams that go to and fro to find what one hop takes.
 const HOPS: u64 = 10_000;
 /// Samples of one round, at most.
@@ -54,6 +59,8 @@ enum Kind {
     WriteUc,
     WriteImm,
     Stream,
+    StreamRegion,
+    StreamSend,
     /// A payload there and back.
     Datagrams,
     /// A request there, a payload back.
@@ -64,7 +71,7 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 19] = [
+    const ALL: [Kind; 21] = [
         Kind::Connect,
         Kind::PlainLines,
         Kind::PlainLoad,
@@ -80,6 +87,8 @@ impl Kind {
         Kind::WriteUc,
         Kind::WriteImm,
         Kind::Stream,
+        Kind::StreamRegion,
+        Kind::StreamSend,
         Kind::Datagrams,
         Kind::DatagramAsk,
         Kind::DatagramGot,
@@ -100,20 +109,47 @@ impl Kind {
         matches!(self, Kind::Datagrams | Kind::DatagramAsk | Kind::DatagramGot | Kind::DatagramStream)
     }
 
-    /// The floor, and what is told of it.
-    fn floor(self, on_network: bool) -> (Kind, &'static str) {
-        if on_network {
-            return match self {
-                Kind::Read => (Kind::DatagramAsk, "a request and the payload back, plain datagrams"),
-                Kind::WriteSignalled => (Kind::DatagramGot, "the payload and an acknowledgement back, plain datagrams"),
-                Kind::Stream => (Kind::DatagramStream, "plain datagrams one after the other"),
-                _ => (Kind::Datagrams, "half a ping-pong of plain datagrams with the payload"),
-            };
+    /// What must go inline for a payload, bytes.
+    fn inline_bytes(self, payload: usize) -> u64 {
+        let bytes = match self {
+            Kind::RawWrite | Kind::SealedInAll | Kind::WriteUc | Kind::WriteImm | Kind::Stream => payload,
+            Kind::Sealed => record_words(payload) * WORD,
+            _ => 0,
+        };
+        bytes as u64
+    }
+
+    /// One after the other, nothing comes back.
+    fn is_stream(self) -> bool {
+        matches!(self, Kind::Stream | Kind::StreamRegion | Kind::StreamSend)
+    }
+
+    /// The floor, and what is told of it. Beside a device there is none: what it can do, rdma-core's own programs tell. Nor is
+    /// there one for messages of several packets, which go in runs that the kernel takes as one: datagrams one by one, as
+    /// sockets are used here, are slower.
+    fn floor(self, carrier: Carrier, bytes: usize) -> Option<(Kind, &'static str)> {
+        Some(match carrier {
+            Carrier::Shm => self.floor_of_stores(),
+            Carrier::Roce(_) if self.is_stream() && packets_of(bytes) > 1 => return None,
+            Carrier::Roce(_) => self.floor_of_datagrams(),
+            Carrier::Verbs { .. } => return None,
+        })
+    }
+
+    fn floor_of_datagrams(self) -> (Kind, &'static str) {
+        match self {
+            Kind::Read => (Kind::DatagramAsk, "a request and the payload back, plain datagrams"),
+            Kind::WriteSignalled => (Kind::DatagramGot, "the payload and an acknowledgement back, plain datagrams"),
+            kind if kind.is_stream() => (Kind::DatagramStream, "plain datagrams one after the other"),
+            _ => (Kind::Datagrams, "half a ping-pong of plain datagrams with the payload"),
         }
+    }
+
+    fn floor_of_stores(self) -> (Kind, &'static str) {
         match self {
             Kind::Read => (Kind::PlainLoad, "plain loads of the peer's words, the peer idle"),
             Kind::WriteSignalled => (Kind::PlainStore, "plain stores of the words and a full fence, the peer idle"),
-            Kind::Stream => (Kind::PlainStream, "plain stores of the words, one place after the other"),
+            kind if kind.is_stream() => (Kind::PlainStream, "plain stores of the words, one place after the other"),
             _ => {
                 (Kind::PlainLines, "hand-over of the payload's cache lines: half a ping-pong of plain stores and loads")
             }
@@ -138,7 +174,7 @@ impl Kind {
 }
 
 /// The rows of a report.
-const ROWS: [(Kind, &str); 10] = [
+const ROWS: [(Kind, &str); 12] = [
     (Kind::RawWrite, "raw WRITE inline, write to seen"),
     (Kind::SealedInAll, "sealed record of that size in all, write to seen"),
     (Kind::Sealed, "sealed record with that payload, write to seen"),
@@ -149,6 +185,8 @@ const ROWS: [(Kind, &str); 10] = [
     (Kind::WriteUc, "WRITE inline unsignalled UC, write to seen"),
     (Kind::WriteImm, "WRITE_WITH_IMM inline signalled, one way"),
     (Kind::Stream, "WRITE inline unsignalled, rate"),
+    (Kind::StreamRegion, "WRITE unsignalled, rate"),
+    (Kind::StreamSend, "SEND/RECV, rate"),
 ];
 
 /// How much one round does.
@@ -160,9 +198,13 @@ struct Length {
 }
 
 impl Length {
-    fn of(length: &BenchLength, fabric: DemoFabric) -> Self {
+    fn of(length: &BenchLength, fabric: MeasuredFabric) -> Self {
         let rounds = length.rounds;
-        let usual = if fabric == DemoFabric::Roce { ON_NETWORK } else { ITERATIONS };
+        let usual = match fabric {
+            MeasuredFabric::Shm => ITERATIONS,
+            MeasuredFabric::Roce => ON_NETWORK,
+            MeasuredFabric::Verbs => ON_DEVICE,
+        };
         let all = length.iterations.unwrap_or(usual);
         let iterations = (all / u64::from(rounds)).clamp(1, MAX_SAMPLES);
         Length { iterations, rounds, duration: length.duration.map(Duration::from_secs) }
@@ -177,15 +219,69 @@ impl Length {
 pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     let sizes = sizes(&args.length)?;
     let length = Length::of(&args.length, args.fabric);
+    let captures = captures(args)?;
     let available = processors().map_err(broken("ask for processors"))?;
-    let [first, .., last] = available[..] else {
-        return Err(Failure::run("one processor", "bench fabric", "two processes that spin need two processors"));
-    };
-    let pinning = format!("two processes, pinned to processors {first} and {last}");
-    let environment = Environment::new(fabric_name(args.fabric), "poll", pinning).with(&args.network.networks);
-    let network = network(args.fabric);
+    let (carrier, places) = place(args.fabric, &available)?;
+    let environment = environment(args, carrier, places);
     let longest = sizes.iter().copied().max().unwrap_or(8);
-    let captures = roce::captures(&args.network, args.fabric, "stentor bench fabric")?;
+    let traffic = |process| captures.of(&roce::name(process), 1);
+    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
+    let mut crew = Crew::start(Part::Fabric { bytes: longest, carrier }, shape, &places.map(Some), traffic)?;
+    crew.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
+    let inline = crew.stage.results(0)[1].load(Ordering::Relaxed);
+    let mut rows = Vec::new();
+    for bytes in sizes {
+        for (kind, name) in ROWS {
+            // A record has at least a word of payload.
+            if kind.inline_bytes(bytes) <= inline && (kind != Kind::SealedInAll || bytes >= 32) {
+                rows.push(row(&mut crew, kind, name, bytes, length, environment.clock, carrier)?);
+            }
+        }
+    }
+    Ok(Report { environment, rows, trial: None })
+}
+
+/// What the two processes are on, and their processors: of their own, or on a device one that they give to each other.
+fn place(fabric: MeasuredFabric, available: &[usize]) -> Result<(Carrier, [usize; 2]), Failure> {
+    let places = match (available, fabric) {
+        ([first, .., last], _) => [*first, *last],
+        ([only], MeasuredFabric::Verbs) => [*only, *only],
+        _ => return Err(Failure::run("one processor", "bench fabric", "two processes that spin need two processors")),
+    };
+    let carrier = match fabric {
+        MeasuredFabric::Shm => Carrier::Shm,
+        MeasuredFabric::Roce => Carrier::Roce(own_network()),
+        MeasuredFabric::Verbs => {
+            let remedy = "`stentor doctor` says what this machine can do; `--fabric roce` needs no device";
+            let address = rdma_address().map_err(|error| Failure::run(error, "stentor bench fabric", remedy))?;
+            Carrier::Verbs { address, yields: places[0] == places[1] }
+        }
+    };
+    Ok((carrier, places))
+}
+
+fn environment(args: &BenchFabric, carrier: Carrier, [first, last]: [usize; 2]) -> Environment {
+    let (name, yields) = match carrier {
+        Carrier::Shm => ("shm", false),
+        Carrier::Roce(_) => ("roce", false),
+        Carrier::Verbs { yields, .. } => ("verbs", yields),
+    };
+    let (wait, pinning) = if yields {
+        ("yield", format!("two processes on processor {first}"))
+    } else {
+        ("poll", format!("two processes, pinned to processors {first} and {last}"))
+    };
+    Environment::new(name, wait, pinning).with(&args.network.networks)
+}
+
+/// What becomes of packets. None may be lost: of two processes one would wait for it in vain.
+fn captures(args: &BenchFabric) -> Result<Captures, Failure> {
+    if args.fabric == MeasuredFabric::Verbs {
+        let traffic = Captures::from(&args.network);
+        refuse_traffic(traffic.asked(), "stentor bench fabric")?;
+        return Ok(traffic);
+    }
+    let captures = roce::captures(&args.network, args.fabric == MeasuredFabric::Roce, "stentor bench fabric")?;
     let BadNetwork { drop_chance, duplicate_chance, reorder_chance, corrupt_chance, .. } = args.network.networks.bad;
     if [drop_chance, duplicate_chance, reorder_chance, corrupt_chance].iter().any(|chance| *chance > 0.0) {
         let what = "one of the verbs is on an unreliable connection: what is lost there is waited for in vain";
@@ -196,20 +292,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
         ));
     }
     captures.check((0..2).map(roce::name), 1)?;
-    let traffic = |process| captures.of(&roce::name(process), 1);
-    let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: length.iterations.max(BATCH) as usize };
-    let mut crew = Crew::start(Part::Fabric { bytes: longest, network }, shape, &[Some(first), Some(last)], traffic)?;
-    crew.run(Command { kind: Kind::Connect.number(), ..Command::default() })?;
-    let mut rows = Vec::new();
-    for bytes in sizes {
-        for (kind, name) in ROWS {
-            // A record has at least a word of payload.
-            if kind != Kind::SealedInAll || bytes >= 32 {
-                rows.push(row(&mut crew, kind, name, bytes, length, environment.clock, network.is_some())?);
-            }
-        }
-    }
-    Ok(Report { environment, rows, trial: None })
+    Ok(captures)
 }
 
 /// How long a datagram with a line takes from one processor to another, ns: two processes that do nothing else.
@@ -217,10 +300,10 @@ pub(super) fn hop(processors: &[usize]) -> Result<f64, Failure> {
     let [first, .., last] = *processors else {
         return Err(Failure::run("one processor", "bench failover", "two processes that spin need two processors"));
     };
-    let (bytes, network) = (LINE_WORDS * WORD, network(DemoFabric::Roce));
+    let (bytes, carrier) = (LINE_WORDS * WORD, Carrier::Roce(own_network()));
     let shape = Shape { processes: 2, lines: FLOOR_LINES, samples: HOPS as usize };
     let places = [Some(first), Some(last)];
-    let mut crew = Crew::start(Part::Fabric { bytes, network }, shape, &places, |_| Network::default())?;
+    let mut crew = Crew::start(Part::Fabric { bytes, carrier }, shape, &places, |_| Network::default())?;
     let kind = Kind::Datagrams.number();
     crew.run(Command { kind, bytes: bytes as u64, warmup: HOPS / 4, iterations: HOPS, ..Command::default() })?;
     let mut samples = Samples::new(Kind::Datagrams.scale(), Grain::measure());
@@ -240,7 +323,7 @@ fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {
     Ok(vec![size])
 }
 
-/// One row: its floor and it take turns.
+/// One row: its floor, if it has one, and it take turns.
 fn row(
     crew: &mut Crew,
     kind: Kind,
@@ -248,9 +331,9 @@ fn row(
     bytes: usize,
     length: Length,
     clock: Grain,
-    on_network: bool,
+    carrier: Carrier,
 ) -> Result<Row, Failure> {
-    let (floor_kind, floor_what) = kind.floor(on_network);
+    let floor = kind.floor(carrier, bytes);
     let batch = kind.batch();
     let iterations = (length.iterations / (1 + bytes as u64 / 4096)).max(10).next_multiple_of(batch);
     let command = |kind: Kind| Command {
@@ -265,7 +348,8 @@ fn row(
     let (since, mut rounds) = (Instant::now(), 0);
     while length.goes_on(rounds, since) {
         rounds += 1;
-        for (kind, samples, rates) in [(floor_kind, &mut floors, &mut floor_rates), (kind, &mut subjects, &mut rates)] {
+        let beside = floor.map(|(kind, _)| (kind, &mut floors, &mut floor_rates));
+        for (kind, samples, rates) in beside.into_iter().chain([(kind, &mut subjects, &mut rates)]) {
             crew.run(command(kind))?;
             let results = &crew.stage.results(0)[0];
             rates.push(iterations as f64 * 1e9 / results.load(Ordering::Acquire).max(1) as f64);
@@ -273,21 +357,28 @@ fn row(
             samples.round(taken.iter().map(|sample| sample.load(Ordering::Relaxed)));
         }
     }
-    if kind == Kind::Stream {
-        let (floor, rate) = (median(floor_rates), median(rates));
-        let floor = Floor { what: floor_what.to_owned(), value: floor, unit: "msgs/s" };
-        let ratio = floor.value / rate;
-        let row = Row::new(name, bytes, rounds, floor, ratio).with_rate(rate);
-        return Ok(Row { iterations: iterations * u64::from(rounds), ..row });
+    if kind.is_stream() {
+        let rate = median(rates);
+        let row = match floor {
+            Some((_, what)) => {
+                let floor = Floor { what: what.to_owned(), value: median(floor_rates), unit: "msgs/s" };
+                let ratio = floor.value / rate;
+                Row::new(name, bytes, rounds, floor, ratio)
+            }
+            None => Row::alone(name, bytes, rounds),
+        };
+        return Ok(Row { iterations: iterations * u64::from(rounds), ..row.with_rate(rate) });
     }
-    let (floor, mut subject) = (floors.summary(), subjects.summary());
+    let mut subject = subjects.summary();
     subject.iterations *= batch;
-    let what = if on_network {
-        format!("{floor_what} ({} a message, as long as packets; nothing is checked)", packets_of(bytes))
-    } else {
-        format!("{floor_what} ({} of 64 bytes)", lines_of(bytes))
+    let Some((_, what)) = floor else {
+        return Ok(Row::alone(name, bytes, rounds).with_latency(&subject));
     };
-    let floor = Floor { what, value: floor.typical, unit: "us" };
+    let what = match carrier {
+        Carrier::Shm => format!("{what} ({} of 64 bytes)", lines_of(bytes)),
+        _ => format!("{what} ({} a message, as long as packets; nothing is checked)", packets_of(bytes)),
+    };
+    let floor = Floor { what, value: floors.summary().typical, unit: "us" };
     let ratio = subject.typical / floor.value;
     Ok(Row::new(name, bytes, rounds, floor, ratio).with_latency(&subject))
 }

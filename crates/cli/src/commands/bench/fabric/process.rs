@@ -7,24 +7,26 @@ use stentor_fabric::seal::{HEADER_WORDS, record_words};
 
 use super::super::clock::now;
 use super::super::datagrams::Sockets;
-use super::super::errand::{Errand, serve};
+use super::super::errand::{Carrier, Errand, serve};
 use super::super::plain::{self, Exchange, Lines, ping_pong, repeat};
 use super::super::stage::{Command, Stage};
-use super::verbs::{self, AREA, Lane, Pair, Verbs};
+use super::verbs::{self, AREA, Lane, Pair, Room, Verbs};
 use super::{Kind, POSTS_PER_FLUSH, datagrams};
 use crate::failure::Failure;
 
-pub(in super::super) fn run(
-    errand: &Errand,
-    stage: &Stage,
-    longest: usize,
-    network: Option<u8>,
-) -> Result<(), Failure> {
-    let Some(network) = network else {
-        return play(errand, stage, &mut Verbs::new(verbs::shm(errand, longest)?, errand, longest)?, None);
-    };
-    let sockets = datagrams::open(network, errand.process)?;
-    play(errand, stage, &mut Verbs::new(verbs::roce(errand, longest, network)?, errand, longest)?, Some(sockets))
+pub(in super::super) fn run(errand: &Errand, stage: &Stage, longest: usize, carrier: Carrier) -> Result<(), Failure> {
+    let verbs = |yields| Room { longest, yields };
+    match carrier {
+        Carrier::Shm => play(errand, stage, &mut Verbs::new(verbs::shm(errand, longest)?, errand, verbs(false))?, None),
+        Carrier::Roce(network) => {
+            let sockets = datagrams::open(network, errand.process)?;
+            let fabric = verbs::roce(errand, longest, network)?;
+            play(errand, stage, &mut Verbs::new(fabric, errand, verbs(false))?, Some(sockets))
+        }
+        Carrier::Verbs { address, yields } => {
+            play(errand, stage, &mut Verbs::new(verbs::device(errand, address)?, errand, verbs(yields))?, None)
+        }
+    }
 }
 
 /// A process's part, on any fabric.
@@ -99,6 +101,8 @@ fn perform<F: Pair>(
         Kind::Read => repeat(stage, me, command, |_| verbs.read_to_completion(words)),
         Kind::WriteSignalled => repeat(stage, me, command, |n| verbs.write_to_completion(words, n)),
         Kind::Stream => stream(stage, me, verbs, command, words),
+        Kind::StreamRegion => stream_region(stage, me, verbs, command, (Lane::Reliable, words)),
+        Kind::StreamSend => stream_region(stage, me, verbs, command, (Lane::Send, words)),
         kind => unreachable!("{kind:?} needs a network"),
     }
 }
@@ -107,6 +111,8 @@ fn connect<F: Pair>(stage: &Stage, me: usize, verbs: &mut Verbs<F>, phase: u64) 
     while !verbs.connect() {
         std::thread::yield_now();
     }
+    // Which rows there are depends on it.
+    stage.results(me)[1].store(verbs.inline_limit(), Ordering::Relaxed);
     // The other one may still need this one's answers.
     stage.results(me)[0].store(phase, Ordering::Release);
     while stage.results(1 - me)[0].load(Ordering::Acquire) != phase {
@@ -155,6 +161,24 @@ fn stream<F: Pair>(
     })
 }
 
+/// From a region, until the last one has its completion. The other process takes what is sent.
+fn stream_region<F: Pair>(
+    stage: &Stage,
+    me: usize,
+    verbs: &mut Verbs<F>,
+    command: &Command,
+    (lane, words): (Lane, usize),
+) -> Result<(), Failure> {
+    if me != 0 && lane == Lane::Send {
+        return (0..command.warmup + command.iterations).try_for_each(|_| verbs.receive(lane));
+    }
+    let last = command.iterations - 1;
+    timed(stage, me, command, |n| {
+        let number = verbs.stream_region(lane, words, (n + 1) % POSTS_PER_FLUSH == 0, n == last)?;
+        if n == last { verbs.complete(lane, number) } else { Ok(()) }
+    })
+}
+
 /// How a payload goes over.
 #[derive(Clone, Copy)]
 enum Exchanged {
@@ -189,7 +213,7 @@ impl<F: Pair> Exchange for Over<'_, F> {
         match self.shape {
             Exchanged::Inline(lane) => self.verbs.write_inline(lane, words, 0, true),
             Exchanged::Region => self.verbs.write_region(words, tag, false).map(|_| ()),
-            Exchanged::Send => self.verbs.send(words),
+            Exchanged::Send => self.verbs.send(words, tag),
             Exchanged::Imm => self.verbs.write_imm(words),
         }
     }

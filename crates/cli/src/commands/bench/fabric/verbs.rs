@@ -1,5 +1,7 @@
 //! One of the two processes: its regions and queue pairs, and the work requests of the rows.
 
+use std::net::{IpAddr, SocketAddr};
+
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
 use stentor_fabric::{
@@ -8,8 +10,10 @@ use stentor_fabric::{
 };
 use stentor_fabric_roce::RoceFabric;
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
+use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
 use zerocopy::IntoBytes;
 
+use super::super::crew::KEY;
 use super::super::errand::Errand;
 use super::super::roce;
 use crate::failure::Failure;
@@ -20,10 +24,13 @@ const TARGET: Purpose = Purpose(1);
 const STAGING: Purpose = Purpose(2);
 /// Outstanding work requests.
 const DEPTH: u32 = 64;
-/// Receives that are always posted.
-const RECEIVES: u32 = 16;
+/// Receives that are always posted: whoever sends does not outrun them by what may be outstanding.
+const RECEIVES: u32 = DEPTH;
 /// Bytes over which a stream of writes goes round.
 pub(super) const AREA: usize = 64 << 10;
+
+/// Where the first process on a device listens; the second has the next one.
+const FIRST_PORT: u16 = 7399;
 
 /// Which queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +66,10 @@ impl Pair for RoceFabric {
     const DRIVEN: bool = true;
 }
 
+impl Pair for VerbsFabric {
+    const DRIVEN: bool = false;
+}
+
 /// Bytes of one place for a message or a write.
 fn place_of(longest: usize) -> usize {
     record_words(longest).next_multiple_of(8) * WORD
@@ -81,6 +92,23 @@ pub(super) fn roce(errand: &Errand, longest: usize, network: u8) -> Result<RoceF
     roce::start(network, ProcessId(errand.process as u16), 2, place_of(longest) + 64, &errand.traffic)
 }
 
+/// This process on the device with an address, which the other one has, too.
+pub(super) fn device(errand: &Errand, address: IpAddr) -> Result<VerbsFabric, Failure> {
+    let key = std::env::var(KEY).map_err(refused)?.into_bytes();
+    let addresses = (0..2).map(|process| Some(SocketAddr::new(address, FIRST_PORT + process))).collect();
+    let config = VerbsConfig::new("bench", ProcessId(errand.process as u16), addresses);
+    VerbsFabric::start(VerbsConfig { key, ..config }).map_err(refused)
+}
+
+/// What the rows need besides a fabric.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// The longest payload, bytes.
+    pub(super) longest: usize,
+    /// Both processes share a processor: whoever waits gives it away.
+    pub(super) yields: bool,
+}
+
 /// A process with everything that the rows need.
 pub(super) struct Verbs<F: Pair> {
     fabric: F,
@@ -92,6 +120,7 @@ pub(super) struct Verbs<F: Pair> {
     place: u64,
     remote: Option<RemoteRegion>,
     completions: [Completion; 16],
+    yields: bool,
     /// Payload, and records.
     pub(super) record: Vec<u64>,
     pub(super) private: Vec<u64>,
@@ -107,10 +136,10 @@ pub(super) fn refused(error: impl std::error::Error) -> Failure {
 }
 
 impl<F: Pair> Verbs<F> {
-    pub(super) fn new(mut fabric: F, errand: &Errand, longest: usize) -> Result<Self, Failure> {
+    pub(super) fn new(mut fabric: F, errand: &Errand, room: Room) -> Result<Self, Failure> {
         let me = ProcessId(errand.process as u16);
         let peer = ProcessId(1 - me.0);
-        let longest = place_of(longest);
+        let longest = place_of(room.longest);
         let bytes = (AREA + longest) as u64;
         let target = fabric.register(RegionSpec { purpose: TARGET, writer: peer, bytes }).map_err(refused)?;
         fabric.grant(target, peer, Access::Write).map_err(refused)?;
@@ -145,6 +174,7 @@ impl<F: Pair> Verbs<F> {
             place,
             remote: None,
             completions: [NO_COMPLETION; 16],
+            yields: room.yields,
             record: vec![0; words + HEADER_WORDS],
             private: vec![0; words + HEADER_WORDS],
             seal: (Seal::new(me, 0), Seal::new(peer, 0)),
@@ -170,9 +200,17 @@ impl<F: Pair> Verbs<F> {
         RemoteSpan { region: self.remote.expect("rows begin when all is connected"), offset }
     }
 
-    /// Lets packets move, where they do not by themselves.
+    /// The longest inline source, bytes.
+    pub(super) fn inline_limit(&self) -> u64 {
+        self.fabric.capabilities().inline_bytes.into()
+    }
+
+    /// Lets packets move, where they do not by themselves, or the other process.
     #[inline]
     pub(super) fn drive(&mut self) -> Result<(), Failure> {
+        if self.yields {
+            std::thread::yield_now();
+        }
         if F::DRIVEN { self.poll() } else { Ok(()) }
     }
 
@@ -203,6 +241,9 @@ impl<F: Pair> Verbs<F> {
                 queue.sends.completed(completion.id);
             }
         }
+        if count == 0 && self.yields {
+            std::thread::yield_now();
+        }
         Ok(())
     }
 
@@ -225,7 +266,7 @@ impl<F: Pair> Verbs<F> {
 
     /// Waits for the completion of a signalled request.
     #[inline]
-    fn complete(&mut self, lane: Lane, number: u64) -> Result<(), Failure> {
+    pub(super) fn complete(&mut self, lane: Lane, number: u64) -> Result<(), Failure> {
         while self.queues[lane as usize].sends.done() < number {
             self.poll()?;
         }
@@ -242,11 +283,10 @@ impl<F: Pair> Verbs<F> {
         posted.map(|_| ())
     }
 
-    /// WRITE of `words` of one value from registered memory. The place is used again when the request before that used
-    /// it is done for certain.
+    /// Words of one value in registered memory. The place is used again when the request before that used it is done for
+    /// certain.
     #[inline]
-    pub(super) fn write_region(&mut self, words: usize, value: u64, signalled: bool) -> Result<u64, Failure> {
-        let lane = Lane::Reliable;
+    fn fill(&mut self, lane: Lane, words: usize, value: u64) -> Result<Source<'static>, Failure> {
         while self.queues[lane as usize].sends.free() == 0 {
             self.poll()?;
         }
@@ -256,9 +296,31 @@ impl<F: Pair> Verbs<F> {
         for word in &self.fabric.memory(self.staging)[first..first + words] {
             word.store(value, Ordering::Relaxed);
         }
-        let source = Source::Region(Span { region: self.staging, offset, bytes: (words * WORD) as u32 });
-        let verb = Verb::Write { source, target: self.target(0) };
-        self.post(lane, verb, signalled, true)
+        Ok(Source::Region(Span { region: self.staging, offset, bytes: (words * WORD) as u32 }))
+    }
+
+    /// WRITE of `words` of one value from registered memory.
+    #[inline]
+    pub(super) fn write_region(&mut self, words: usize, value: u64, signalled: bool) -> Result<u64, Failure> {
+        let verb = Verb::Write { source: self.fill(Lane::Reliable, words, value)?, target: self.target(0) };
+        self.post(Lane::Reliable, verb, signalled, true)
+    }
+
+    /// WRITE, or SEND on the lane for it, of `words` of registered memory that nobody changes; the number of the request.
+    #[inline]
+    pub(super) fn stream_region(
+        &mut self,
+        lane: Lane,
+        words: usize,
+        flush: bool,
+        signalled: bool,
+    ) -> Result<u64, Failure> {
+        let source = Source::Region(Span { region: self.staging, offset: 0, bytes: (words * WORD) as u32 });
+        let verb = match lane {
+            Lane::Send => Verb::Send { source, imm: None },
+            _ => Verb::Write { source, target: self.target(0) },
+        };
+        self.post(lane, verb, signalled, flush || signalled)
     }
 
     /// WRITE, signalled, to its completion.
@@ -277,9 +339,13 @@ impl<F: Pair> Verbs<F> {
         self.complete(Lane::Reliable, number)
     }
 
-    /// SEND of the first `words` of `record`.
+    /// SEND of `words` of one value, inline if that is possible.
     #[inline]
-    pub(super) fn send(&mut self, words: usize) -> Result<(), Failure> {
+    pub(super) fn send(&mut self, words: usize, value: u64) -> Result<(), Failure> {
+        if (words * WORD) as u64 > self.inline_limit() {
+            let source = self.fill(Lane::Send, words, value)?;
+            return self.post(Lane::Send, Verb::Send { source, imm: None }, false, true).map(|_| ());
+        }
         let record = std::mem::take(&mut self.record);
         let verb = Verb::Send { source: Source::Inline(record[..words].as_bytes()), imm: None };
         let posted = self.post(Lane::Send, verb, false, true);

@@ -14,7 +14,7 @@ use stentor_fabric::ProcessId;
 use super::Patience;
 use super::process::{Errand, READY};
 use super::scene::Scene;
-use crate::args::{BenchFailover, DemoFabric};
+use crate::args::{BenchFailover, LoopbackFabric};
 use crate::failure::Failure;
 use crate::live::{Answer, Question, ask, meeting_name};
 
@@ -77,7 +77,7 @@ fn member(scene: &Scene, args: &BenchFailover, name: &str, life: u32) -> Result<
     }
     command.arg("--config").arg(scene.config()).arg("--directory").arg(scene.sockets());
     command.arg("--history").arg(scene.history(name, life)).arg("--life").arg(life.to_string());
-    if args.fabric == DemoFabric::Roce {
+    if args.fabric == LoopbackFabric::Roce {
         command.args(scene.captures().arguments(name, life));
     }
     spawn(scene, name, life, command)

@@ -24,7 +24,7 @@ use super::fabric;
 use super::multicast;
 use super::report::{Floor, Report, Row, Trial};
 use super::samples::Samples;
-use crate::args::{BenchFailover, DemoFabric, Victims};
+use crate::args::{BenchFailover, LoopbackFabric, Victims};
 use crate::failure::{Failure, Verdict};
 use crate::live::{Captures, Interrupt, refuse_network, unstarted};
 use crate::output::Output;
@@ -47,15 +47,15 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
     )
     .with(&args.networks);
     let captures = Captures::new(&args.networks, args.seed);
-    if args.fabric == DemoFabric::Shm {
+    if args.fabric == LoopbackFabric::Shm {
         refuse_network(None, captures.asked(), "stentor bench failover")?;
     }
     let mut rows = Vec::new();
     let mut trial = None;
     if args.rounds > 0 {
         let hop_us = match args.fabric {
-            DemoFabric::Shm => multicast::hand_over(&processors)? / 1000.0,
-            DemoFabric::Roce => fabric::hop(&processors)? / 1000.0,
+            LoopbackFabric::Shm => multicast::hand_over(&processors)? / 1000.0,
+            LoopbackFabric::Roce => fabric::hop(&processors)? / 1000.0,
         };
         let (found, outages) = real(args, captures, &interrupt, output)?;
         rows.extend(row(args, &outages, hop_us));
@@ -124,8 +124,8 @@ fn row(args: &BenchFailover, outages: &Outages, hop_us: f64) -> Option<Row> {
     }
     let timeout_us = f64::from(args.timeout_ms) * 1000.0;
     let hop = match args.fabric {
-        DemoFabric::Shm => "a line takes from a store on one processor until it is seen on another",
-        DemoFabric::Roce => "a datagram with a line takes over plain UDP sockets from one processor to another",
+        LoopbackFabric::Shm => "a line takes from a store on one processor until it is seen on another",
+        LoopbackFabric::Roce => "a datagram with a line takes over plain UDP sockets from one processor to another",
     };
     let what = format!(
         "a target: the configured timeout of {} ms and {HOPS} hops of {hop_us:.3} us, which is how long {hop}, measured before",

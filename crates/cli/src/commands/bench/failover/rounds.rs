@@ -10,7 +10,7 @@ use super::Patience;
 use super::fleet::{Fleet, pace};
 use super::load::{Load, Pace};
 use super::scene::Scene;
-use crate::args::{BenchFailover, DemoFabric, Victims};
+use crate::args::{BenchFailover, LoopbackFabric, Victims};
 use crate::commands::bench::pause::mode;
 use crate::failure::Failure;
 use crate::live::{Interrupt, Joining, client_on_roce};
@@ -89,7 +89,7 @@ pub(super) fn play(
     interrupt: &Interrupt,
     output: Output,
 ) -> Result<Played, Failure> {
-    if args.fabric == DemoFabric::Shm {
+    if args.fabric == LoopbackFabric::Shm {
         return run(args, plan, scene, interrupt, output, &|client| plan.client(client, scene.sockets()));
     }
     let (config, told) = (scene.config(), |name: &str| scene.captures().of(name, 1));

@@ -5,9 +5,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::{Limits, Loopback, Template};
+use stentor::config::{Ground, Limits, Template};
 
-use crate::args::{BenchFailover, DemoFabric};
+use crate::args::{BenchFailover, LoopbackFabric};
 use crate::commands::bench::datagrams::network;
 use crate::commands::demo::Janitor;
 use crate::failure::Failure;
@@ -34,10 +34,11 @@ const KEY: &str = "cluster.key";
 
 /// The cluster's file.
 fn text(args: &BenchFailover) -> String {
-    let roce = network(args.fabric).map(|network| Loopback { network, key: format!("file:{KEY}") });
+    let on_roce = |network| Ground::Roce { network, key: format!("file:{KEY}") };
+    let ground = network(args.fabric).map_or(Ground::Shm, on_roce);
     let (groups, replicas) = (usize::from(args.groups), usize::from(args.replicas));
     let limits = if args.full { Limits::default() } else { LIMITS };
-    let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits, roce }.render();
+    let text = Template { cluster: CLUSTER.to_owned(), groups, replicas, limits, ground }.render();
     let (min, max) = (args.timeout_ms / 2, args.timeout_ms);
     text.replacen("[election]\n", &format!("[election]\ntimeout_min_ms = {min}\ntimeout_max_ms = {max}\n"), 1)
 }
@@ -54,7 +55,7 @@ impl Scene {
         };
         let config = scene.config();
         fs::write(&config, text(args)).map_err(|error| Failure::cannot_write(&config, &error))?;
-        if args.fabric == DemoFabric::Roce {
+        if args.fabric == LoopbackFabric::Roce {
             let key = scene.path.join(KEY);
             write_key(&key).map_err(|error| Failure::cannot_write(&key, &error))?;
         }

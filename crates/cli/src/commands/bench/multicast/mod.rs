@@ -19,7 +19,7 @@ use super::report::{Floor, Report, Row, Writes};
 use super::roce;
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape, Stage};
-use crate::args::{BenchLength, BenchMulticast, Network, Pinning, Protocol, Waiting};
+use crate::args::{BenchLength, BenchMulticast, LoopbackFabric, Network, Pinning, Protocol, Waiting};
 use crate::failure::Failure;
 
 /// Results beside the counts, words.
@@ -97,7 +97,7 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
     let mut rows = Vec::new();
     let environment = Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning(args, &processors))
         .with(&args.network.networks);
-    let captures = roce::captures(&args.network, args.fabric, "stentor bench multicast")?;
+    let captures = roce::captures(&args.network, args.fabric == LoopbackFabric::Roce, "stentor bench multicast")?;
     let sizes = sizes(&args.length)?;
     let any = cluster(args, 0);
     captures.check((0..any.processes()).map(|process| name(&any, process)), sizes.len() as u32)?;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use stentor::config::{ClusterConfig, Limits, Loopback, Template};
+use stentor::config::{ClusterConfig, Ground, Limits, Template};
 use stentor::runtime::{
     Client, ClientId, Delivered, GroupId, Hosted, Housekeeper, Member, MessageId, Plan, RunError, StartError, Stop,
     SubmitError, Variant, client_round, run_member, stateless,
@@ -97,8 +97,9 @@ fn plan(cluster: &Cluster) -> Result<Plan, Failure> {
         ..Limits::default()
     };
     let (groups, replicas) = (usize::from(cluster.groups), usize::from(cluster.replicas));
-    let roce = cluster.network.map(|network| Loopback { network, key: format!("env:{KEY}") });
-    let text = Template { cluster: "bench".to_owned(), groups, replicas, limits, roce }.render();
+    let on_roce = |network| Ground::Roce { network, key: format!("env:{KEY}") };
+    let ground = cluster.network.map_or(Ground::Shm, on_roce);
+    let text = Template { cluster: "bench".to_owned(), groups, replicas, limits, ground }.render();
     let config = ClusterConfig::parse(Path::new("bench"), &text)?;
     let variant = match cluster.variant {
         Protocol::V1 => Variant::V1,

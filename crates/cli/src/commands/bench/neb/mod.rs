@@ -18,7 +18,7 @@ use super::report::{Floor, Report, Row};
 use super::roce;
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape};
-use crate::args::{BenchLength, BenchNeb, NebMode, Network, Pinning};
+use crate::args::{BenchLength, BenchNeb, LoopbackFabric, NebMode, Network, Pinning};
 use crate::failure::Failure;
 
 /// Results, words.
@@ -75,7 +75,7 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
     let pinning = format!("{} processes on {} processors, {}", args.processes, processors.len(), how(args.pin));
     let environment =
         Environment::new(fabric_name(args.fabric), wait_name(args.wait), pinning).with(&args.network.networks);
-    let captures = roce::captures(&args.network, args.fabric, "stentor bench neb")?;
+    let captures = roce::captures(&args.network, args.fabric == LoopbackFabric::Roce, "stentor bench neb")?;
     captures.check((0..args.processes.into()).map(roce::name), sizes.len() as u32 * (1 + u32::from(args.signed)))?;
     let mut life = 0;
     for bytes in sizes {

@@ -1,0 +1,207 @@
+//! What a fabric has of its peers.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use stentor_fabric::{Access, Event, ProcessId, Purpose};
+use thiserror::Error;
+
+use crate::connections::Connection;
+use crate::control::{Control, nonce};
+use crate::hello::{Hello, MAX_NAME};
+use crate::message::Message;
+use crate::remotes::{Granted, Place, Remotes};
+
+/// What a process must know to meet its peers.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The name of the fabric, 1 to 64 bytes; equal at every process, but `roce` and `verbs`, which both speak RoCEv2, connect
+    /// with each other.
+    pub fabric: String,
+    /// The cluster's name, 1 to 64 bytes.
+    pub cluster: String,
+    /// The cluster's key: whoever does not have it gets nothing. Equal at every process.
+    pub key: Vec<u8>,
+    /// Of the cluster's configuration; equal at every process.
+    pub fingerprint: u64,
+    /// Of the protocols above; equal at every process.
+    pub version: u16,
+    /// This process.
+    pub me: ProcessId,
+    /// Where each process listens; `None` for processes that only dial: of two processes the one with the larger id dials.
+    /// This process's own address must be there.
+    pub addresses: Vec<Option<SocketAddr>>,
+    /// Whether a process that is started again is refused by those who knew its last life.
+    pub one_life: bool,
+}
+
+/// Why a process cannot meet its peers.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// No address for this process.
+    #[error("{0} has no address in the table of {1} processes")]
+    NoAddress(ProcessId, usize),
+    /// A name that is too long.
+    #[error("{what} name {name:?}: it has 1 to 64 bytes")]
+    Name {
+        /// `cluster` or `fabric`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The socket for bootstrap connections.
+    #[error("cannot listen for bootstrap connections at {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Peers, connections with them, and what was granted both ways.
+#[derive(Debug)]
+pub struct Bootstrap {
+    pub(crate) me: ProcessId,
+    pub(crate) processes: usize,
+    pub(crate) control: Control,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) remotes: Remotes,
+    grants: HashMap<(ProcessId, Purpose), Grant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    place: Place,
+    bytes: u64,
+    access: Access,
+}
+
+impl Bootstrap {
+    /// Listens: from here on peers can connect.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(config: Config) -> Result<Bootstrap, StartError> {
+        let Config { fabric, cluster, key, fingerprint, version, me, addresses, one_life } = config;
+        let processes = addresses.len();
+        let address = addresses.get(me.index()).copied().flatten().ok_or(StartError::NoAddress(me, processes))?;
+        for (what, name) in [("cluster", &cluster), ("fabric", &fabric)] {
+            if name.is_empty() || name.len() > MAX_NAME {
+                return Err(StartError::Name { what, name: name.clone() });
+            }
+        }
+        let listen = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let life = u64::from_be_bytes(nonce());
+        let processes_said = processes as u16;
+        let hello = Hello {
+            version,
+            fingerprint,
+            process: me,
+            processes: processes_said,
+            nonce: [0; 32],
+            life,
+            fabric,
+            cluster,
+        };
+        let control = Control::new(hello, address.ip(), one_life, key, addresses, listener);
+        let (connections, remotes, grants) = (Vec::new(), Remotes::default(), HashMap::new());
+        Ok(Bootstrap { me, processes, control, connections, remotes, grants })
+    }
+
+    /// The next event.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.control.events.pop_front()
+    }
+
+    /// Whether there is one.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.control.events.is_empty()
+    }
+
+    /// Tells of something that the fabric itself has done.
+    pub fn tell(&mut self, event: Event) {
+        self.control.events.push_back(event);
+    }
+
+    /// The next connection that was refused, in words. The newest 64 are kept.
+    pub fn next_refusal(&mut self) -> Option<String> {
+        self.control.refusals.pop_front()
+    }
+
+    /// Whether a peer says that another process with this one's id is connected to it.
+    #[must_use]
+    pub fn is_displaced(&self) -> bool {
+        self.control.peers.iter().any(|peer| peer.taken)
+    }
+
+    /// Whether a peer is connected.
+    #[must_use]
+    pub fn is_linked(&self, peer: ProcessId) -> bool {
+        peer == self.me || peer.index() < self.processes && self.control.is_linked(peer)
+    }
+
+    /// Whether a peer that could be there is not.
+    #[must_use]
+    pub fn is_connecting(&self) -> bool {
+        self.control.is_connecting()
+    }
+
+    /// How many processes the cluster has.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.processes
+    }
+
+    /// The sockets to wait for: those that were closed have left by themselves, new ones come with every
+    /// [`pump`](Bootstrap::pump).
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.control.listener().as_fd()).chain(self.control.sockets().map(AsFd::as_fd))
+    }
+
+    /// What peers have granted.
+    #[inline]
+    #[must_use]
+    pub fn remotes(&self) -> &Remotes {
+        &self.remotes
+    }
+
+    /// A peer may use a region: it is told, now or when it joins; the process itself hears of it at once. The regions that one
+    /// peer may use have different purposes.
+    pub fn grant(&mut self, peer: ProcessId, purpose: Purpose, place: Place, bytes: u64, access: Access) {
+        self.grants.insert((peer, purpose), Grant { place, bytes, access });
+        self.announce(peer, purpose);
+    }
+
+    /// It may not any more.
+    pub fn revoke(&mut self, peer: ProcessId, purpose: Purpose, key: u64) {
+        if self.grants.get(&(peer, purpose)).is_some_and(|grant| grant.place.key == key) {
+            self.grants.remove(&(peer, purpose));
+        }
+        if peer == self.me {
+            self.remotes.revoke(peer, purpose, key);
+        } else {
+            self.control.tell(peer, &Message::Revoke { purpose, key });
+        }
+    }
+
+    fn announce(&mut self, peer: ProcessId, purpose: Purpose) {
+        let Some(Grant { place, bytes, access }) = self.grants.get(&(peer, purpose)).copied() else { return };
+        if peer == self.me {
+            self.remotes.grant(peer, purpose, Granted { place, bytes, access });
+        } else {
+            let Place { key, base } = place;
+            self.control.tell(peer, &Message::Grant { purpose, key, base, bytes, access });
+        }
+    }
+
+    /// Tells a peer that joined of everything that it was granted.
+    pub(crate) fn announce_grants(&mut self, peer: ProcessId) {
+        let purposes: Vec<_> = self.grants.keys().filter(|(to, _)| *to == peer).map(|(_, purpose)| *purpose).collect();
+        purposes.into_iter().for_each(|purpose| self.announce(peer, purpose));
+    }
+}

@@ -1,0 +1,382 @@
+//! Queue pairs: made by both ends, brought together over the bootstrap connection, broken, reset.
+
+use std::time::{Duration, Instant};
+
+use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpKind, QpState, Service, Status};
+
+use crate::bootstrap::Bootstrap;
+use crate::control::{Heard, nonce, started_again};
+use crate::message::{End, Message, Offer};
+use crate::remotes::{Granted, Place};
+
+/// What a fabric's ends of connections do. Each belongs to a queue pair, whose number is its place among those that were
+/// [made](Bootstrap::connect).
+pub trait Ends {
+    /// A life of an end begins: from here on receives can be posted. What the peer must know to reach it.
+    ///
+    /// # Errors
+    /// Why it cannot, with the remedy.
+    fn begin(&mut self, qp: QpId) -> Result<End, String>;
+
+    /// The peer's end is known: from here on what it sends is taken. `ours` is what [`begin`](Ends::begin) said.
+    ///
+    /// # Errors
+    /// Why the two cannot be connected, with the remedy. It is tried again and again, and with another offer.
+    fn meet(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
+
+    /// The peer takes requests: from here on they can be posted.
+    ///
+    /// # Errors
+    /// Why not, with the remedy.
+    fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
+
+    /// Takes in all that came.
+    fn drive(&mut self);
+
+    /// Breaks an end that is not broken: what is outstanding fails with this status, and can be polled.
+    fn fail(&mut self, qp: QpId, status: Status);
+
+    /// The next end that broke by itself, of which all that was outstanding can be polled; each is told once in its life.
+    fn next_broken(&mut self) -> Option<QpId>;
+}
+
+/// One queue pair, as this process sees it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    peer: ProcessId,
+    service: Service,
+    config: QpConfig,
+    state: QpState,
+    /// Counts its lives.
+    epoch: u32,
+    ours: Option<End>,
+    /// The peer's end that this life is connected to.
+    with: Option<(u32, End)>,
+    /// The peer said that its end is broken: what it had to say before may still be on its way.
+    withdrawn: Option<Instant>,
+    /// The peer's life that this one could not be connected to, and when that was tried last.
+    unmet: Option<(u32, Instant)>,
+    /// The peer has met this life before this one has met the peer's.
+    is_met: bool,
+}
+
+impl Connection {
+    fn is_with(&self, epoch: u32) -> bool {
+        self.with.as_ref().is_some_and(|(with, _)| *with == epoch)
+    }
+}
+
+/// Pause between two attempts to connect to an offer: what is missing may come (a route, a port, an address).
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long packets may be slower than the bootstrap connection.
+const GRACE: Duration = Duration::from_millis(30);
+
+impl Bootstrap {
+    /// Makes an end. `make` makes the fabric's part of it, with the number that is given; should its life not begin, the number
+    /// is given again.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; what `make` says, too.
+    pub fn connect<E: Ends>(
+        &mut self,
+        ends: &mut E,
+        (peer, service): (ProcessId, Service),
+        config: QpConfig,
+        make: impl FnOnce(&mut E, QpId) -> Result<(), ConnectError>,
+    ) -> Result<QpId, ConnectError> {
+        if peer.index() >= self.processes {
+            return Err(ConnectError::UnknownProcess(peer));
+        }
+        if self.index_of(peer, service).is_some() {
+            return Err(ConnectError::Duplicate { peer, service });
+        }
+        let qp = QpId(self.connections.len() as u32);
+        make(ends, qp)?;
+        self.connections.push(Connection {
+            peer,
+            service,
+            config,
+            state: QpState::Connecting,
+            epoch: u32::from_be_bytes(nonce()) & 0xffff,
+            ours: None,
+            with: None,
+            withdrawn: None,
+            unmet: None,
+            is_met: false,
+        });
+        let begun = self.begin(ends, qp.index());
+        if begun.is_err() {
+            self.connections.pop();
+        }
+        begun.map(|()| qp)
+    }
+
+    /// Begins the next life of a broken end.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; the end is broken still.
+    pub fn reset(&mut self, ends: &mut impl Ends, qp: QpId) -> Result<(), ConnectError> {
+        self.report_broken(ends);
+        let own = self.connections.get_mut(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
+        if own.state != QpState::Error {
+            return Err(ConnectError::NotBroken { qp, state: own.state });
+        }
+        own.epoch += 1;
+        self.begin(ends, qp.index())
+    }
+
+    /// The state of a queue pair; one that broke a moment ago may not be known to be broken.
+    #[inline]
+    #[must_use]
+    pub fn state(&self, qp: QpId) -> Option<QpState> {
+        self.connections.get(qp.index()).map(|own| own.state)
+    }
+
+    /// Whom a queue pair connects to.
+    #[must_use]
+    pub fn peer(&self, qp: QpId) -> Option<ProcessId> {
+        self.connections.get(qp.index()).map(|own| own.peer)
+    }
+
+    /// What a queue pair was made with.
+    #[inline]
+    #[must_use]
+    pub fn config(&self, qp: QpId) -> Option<QpConfig> {
+        self.connections.get(qp.index()).map(|own| own.config)
+    }
+
+    fn begin(&mut self, ends: &mut impl Ends, index: usize) -> Result<(), ConnectError> {
+        let own = &mut self.connections[index];
+        let begun = ends.begin(QpId(index as u32));
+        let peer = own.peer;
+        match begun {
+            Ok(end) => {
+                (own.state, own.ours, own.with) = (QpState::Connecting, Some(end), None);
+                (own.withdrawn, own.unmet, own.is_met) = (None, None, false);
+                self.offer(index);
+                self.meet(ends, index);
+                Ok(())
+            }
+            Err(reason) => {
+                own.state = QpState::Error;
+                Err(ConnectError::System { peer, reason })
+            }
+        }
+    }
+
+    /// Tells the peer, if it is there. For a connection to itself the process is the peer.
+    fn offer(&mut self, index: usize) {
+        let own = &self.connections[index];
+        let (Some(end), peer) = (own.ours.clone(), own.peer) else { return };
+        let unreliable = own.config.kind == QpKind::Unreliable;
+        let offer = Offer { service: own.service, unreliable, epoch: own.epoch, end };
+        if peer == self.me {
+            self.control.peers[peer.index()].offers.insert(offer.service, offer);
+        } else {
+            self.control.tell(peer, &Message::Offer(offer));
+        }
+    }
+
+    /// Connects to the peer's offer, if both are there.
+    fn meet(&mut self, ends: &mut impl Ends, index: usize) {
+        let own = &self.connections[index];
+        let known = &self.control.peers[own.peer.index()];
+        let (Some(offer), Some(ours)) = (known.offers.get(&own.service), &own.ours) else { return };
+        if own.state != QpState::Connecting || own.with.is_some() {
+            return;
+        }
+        let (peer, service, epoch) = (own.peer, own.service, offer.epoch);
+        if offer.unreliable != (own.config.kind == QpKind::Unreliable) {
+            let me = self.me;
+            self.control.refuse(format!("{peer} and {me} made {service:?} of different kinds: one is unreliable"));
+            return;
+        }
+        let with = (epoch, offer.end.clone());
+        let known = own.unmet.is_some_and(|(unmet, _)| unmet == epoch);
+        if let Err(error) = ends.meet(QpId(index as u32), ours, &with.1) {
+            self.connections[index].unmet = Some((epoch, Instant::now()));
+            if !known {
+                self.control.refuse(format!("{peer} offered a queue pair that cannot be: {error}"));
+            }
+            return;
+        }
+        let own = &mut self.connections[index];
+        (own.with, own.unmet) = (Some(with), None);
+        let is_met = own.is_met || peer == self.me;
+        if peer != self.me {
+            self.control.tell(peer, &Message::Ready { service, epoch });
+        }
+        if is_met {
+            self.connected(ends, index);
+        }
+    }
+
+    /// The peer takes requests.
+    fn connected(&mut self, ends: &mut impl Ends, index: usize) {
+        let own = &mut self.connections[index];
+        own.is_met = true;
+        let (Some(ours), Some((_, theirs))) = (&own.ours, &own.with) else { return };
+        let (qp, peer) = (QpId(index as u32), own.peer);
+        match ends.ready(qp, ours, theirs) {
+            Ok(()) => {
+                own.state = QpState::Ready;
+                self.control.events.push_back(Event::Connected { qp, peer });
+            }
+            Err(error) => {
+                self.control.refuse(format!("the queue pair that {peer} has met cannot be: {error}"));
+                self.break_connection(ends, index, Status::Flushed);
+            }
+        }
+    }
+
+    fn index_of(&self, peer: ProcessId, service: Service) -> Option<usize> {
+        self.connections.iter().position(|own| (own.peer, own.service) == (peer, service))
+    }
+
+    /// One round: lets peers in, dials, hears, and does what follows from it.
+    pub fn pump(&mut self, ends: &mut impl Ends) {
+        self.report_broken(ends);
+        for heard in self.control.pump() {
+            match heard {
+                Heard::Joined(peer) => {
+                    self.announce_grants(peer);
+                    for index in 0..self.connections.len() {
+                        if self.connections[index].peer == peer && self.connections[index].state != QpState::Error {
+                            self.offer(index);
+                        }
+                    }
+                }
+                Heard::Said(peer, message) => self.hear(ends, peer, message),
+                Heard::Lost(peer) => self.lose(ends, peer),
+            }
+        }
+        for index in 0..self.connections.len() {
+            if self.connections[index].withdrawn.is_some_and(|since| since.elapsed() > GRACE) {
+                ends.drive();
+                self.break_connection(ends, index, Status::RetryExceeded);
+            }
+            if self.connections[index].unmet.is_some_and(|(_, tried)| tried.elapsed() > AGAIN) {
+                self.meet(ends, index);
+            }
+        }
+        self.report_broken(ends);
+    }
+
+    fn hear(&mut self, ends: &mut impl Ends, peer: ProcessId, message: Message) {
+        self.control.peers[peer.index()].taken = message == Message::Taken;
+        match message {
+            Message::Taken => {
+                let me = self.me;
+                self.control.refuse(format!("{peer} says that another process is connected as {me}"));
+            }
+            Message::Again => {
+                let me = self.me;
+                self.control.peers[peer.index()].dial_later();
+                self.control.refuse(format!("{peer} knew {me} before it was started again: {}", started_again()));
+            }
+            Message::Offer(offer) => self.hear_offer(ends, peer, offer),
+            Message::Ready { service, epoch } => {
+                if let Some(index) = self.index_of(peer, service)
+                    && self.connections[index].epoch == epoch
+                    && self.connections[index].state == QpState::Connecting
+                {
+                    self.connected(ends, index);
+                }
+            }
+            Message::Withdraw { service, epoch } => {
+                let offers = &mut self.control.peers[peer.index()].offers;
+                if offers.get(&service).is_some_and(|offer| offer.epoch == epoch) {
+                    offers.remove(&service);
+                }
+                let Some(index) = self.index_of(peer, service) else { return };
+                let own = &mut self.connections[index];
+                own.is_met &= own.with.is_some();
+                if own.is_with(epoch) && own.state != QpState::Error {
+                    own.withdrawn.get_or_insert_with(Instant::now);
+                }
+                // The peer has forgotten what its end was with, if it had met this one. Nothing came to this one yet.
+                if own.with.is_none() && own.state == QpState::Connecting {
+                    self.offer(index);
+                }
+            }
+            Message::Grant { purpose, key, base, bytes, access } => {
+                let place = Place { key, base };
+                self.remotes.grant(peer, purpose, Granted { place, bytes, access });
+            }
+            Message::Revoke { purpose, key } => self.remotes.revoke(peer, purpose, key),
+        }
+    }
+
+    fn hear_offer(&mut self, ends: &mut impl Ends, peer: ProcessId, offer: Offer) {
+        let (service, epoch) = (offer.service, offer.epoch);
+        self.control.peers[peer.index()].offers.insert(service, offer);
+        if let Some(index) = self.index_of(peer, service) {
+            let own = &mut self.connections[index];
+            // Whom the peer's last life has met, this one has not.
+            own.is_met &= own.with.is_some();
+            // A new life of the peer's end: ours belongs to the old one.
+            if own.with.is_some() && !own.is_with(epoch) && own.state != QpState::Error {
+                own.withdrawn.get_or_insert_with(Instant::now);
+            }
+            self.meet(ends, index);
+        }
+    }
+
+    /// A peer is gone. What it acknowledged before is taken in first.
+    fn lose(&mut self, ends: &mut impl Ends, peer: ProcessId) {
+        ends.drive();
+        for index in 0..self.connections.len() {
+            let own = &mut self.connections[index];
+            if own.peer != peer {
+                continue;
+            }
+            own.is_met = false;
+            if own.state == QpState::Ready || own.with.is_some() {
+                self.break_connection(ends, index, Status::RetryExceeded);
+            }
+        }
+        self.remotes.forget(peer);
+    }
+
+    /// Breaks all queue pairs to a peer.
+    pub fn break_all(&mut self, ends: &mut impl Ends, peer: ProcessId) {
+        for index in 0..self.connections.len() {
+            if self.connections[index].peer == peer {
+                self.break_connection(ends, index, Status::RetryExceeded);
+            }
+        }
+    }
+
+    /// Breaks a queue pair that is not broken.
+    fn break_connection(&mut self, ends: &mut impl Ends, index: usize, status: Status) {
+        if self.connections[index].state != QpState::Error {
+            ends.fail(QpId(index as u32), status);
+            self.tell_broken(index);
+        }
+    }
+
+    /// Queue pairs that broke by themselves.
+    fn report_broken(&mut self, ends: &mut impl Ends) {
+        while let Some(qp) = ends.next_broken() {
+            if self.connections.get(qp.index()).is_some_and(|own| own.state != QpState::Error) {
+                self.tell_broken(qp.index());
+            }
+        }
+    }
+
+    fn tell_broken(&mut self, index: usize) {
+        let own = &mut self.connections[index];
+        (own.state, own.withdrawn, own.unmet) = (QpState::Error, None, None);
+        let (peer, service, epoch) = (own.peer, own.service, own.epoch);
+        // The peer's offer was for this life alone.
+        let with = own.with.take().map(|(epoch, _)| epoch);
+        let offers = &mut self.control.peers[peer.index()].offers;
+        if offers.get(&service).is_some_and(|offer| Some(offer.epoch) == with) {
+            offers.remove(&service);
+        }
+        if peer != self.me {
+            self.control.tell(peer, &Message::Withdraw { service, epoch });
+        }
+        self.control.events.push_back(Event::Disconnected { qp: QpId(index as u32), peer });
+    }
+}

@@ -1,0 +1,298 @@
+//! Two processes that meet, with ends of which a test says what they do.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use stentor_bootstrap::{Bootstrap, Config, End, Ends, Pair, Place};
+use stentor_fabric::{
+    Access, ConnectError, Event, ProcessId, Purpose, QpConfig, QpId, QpKind, QpState, Service, Status,
+};
+
+const A: ProcessId = ProcessId(0);
+const B: ProcessId = ProcessId(1);
+const SERVICE: Service = Service(7);
+const CONFIG: QpConfig = QpConfig::reliable(4, 4);
+
+/// Ends that write down what is asked of them.
+#[derive(Default)]
+struct Script {
+    log: Vec<String>,
+    lives: u32,
+    opaque: bool,
+    refuses: Option<&'static str>,
+    broken: Vec<QpId>,
+}
+
+impl Script {
+    fn obey(&mut self, what: &'static str) -> Result<(), String> {
+        self.log.push(what.to_owned());
+        if self.refuses == Some(what) { Err(format!("no {what} today")) } else { Ok(()) }
+    }
+}
+
+impl Ends for Script {
+    fn begin(&mut self, _: QpId) -> Result<End, String> {
+        self.obey("begin")?;
+        self.lives += 1;
+        let gid = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+        let pair =
+            Pair { number: self.lives, psn: 5, mtu: 1024, gid, lid: 0, reads: 16, runs: false, identified: false };
+        Ok(if self.opaque { End::Opaque(vec![self.lives as u8; 100]) } else { End::QueuePair(pair) })
+    }
+
+    fn meet(&mut self, _: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        if matches!((ours, theirs), (End::QueuePair(_), End::Opaque(_)) | (End::Opaque(_), End::QueuePair(_))) {
+            return Err("another kind".to_owned());
+        }
+        self.obey("meet")
+    }
+
+    fn ready(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
+        self.obey("ready")
+    }
+
+    fn drive(&mut self) {}
+
+    fn fail(&mut self, _: QpId, status: Status) {
+        self.log.push(format!("fail {status:?}"));
+    }
+
+    fn next_broken(&mut self) -> Option<QpId> {
+        self.broken.pop()
+    }
+}
+
+struct Process {
+    bootstrap: Bootstrap,
+    ends: Script,
+    events: Vec<Event>,
+    refusals: Vec<String>,
+}
+
+impl Process {
+    fn pump(&mut self) {
+        self.bootstrap.pump(&mut self.ends);
+        self.events.extend(std::iter::from_fn(|| self.bootstrap.next_event()));
+        self.refusals.extend(std::iter::from_fn(|| self.bootstrap.next_refusal()));
+    }
+
+    fn connect(&mut self, peer: ProcessId, config: QpConfig) -> Result<QpId, ConnectError> {
+        self.bootstrap.connect(&mut self.ends, (peer, SERVICE), config, |_, _| Ok(()))
+    }
+}
+
+/// Two processes, and how each is changed.
+struct Pairing {
+    configs: [Config; 2],
+    processes: [Option<Process>; 2],
+}
+
+impl Pairing {
+    fn new(change: impl Fn(&mut Config)) -> Pairing {
+        static NEXT: AtomicU16 = AtomicU16::new(1);
+        let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let second = (std::process::id() % 200) as u8;
+        let address = |n: u8| Some(SocketAddr::new(Ipv4Addr::new(127, 32 + second / 8, low, high + n).into(), 4790));
+        let config = |me| {
+            let mut config = Config {
+                fabric: "test".into(),
+                cluster: "c".into(),
+                key: b"key".to_vec(),
+                fingerprint: 1,
+                version: 1,
+                me,
+                addresses: vec![address(1), address(2)],
+                one_life: false,
+            };
+            change(&mut config);
+            config
+        };
+        let mut pairing = Pairing { configs: [A, B].map(config), processes: [None, None] };
+        [A, B].into_iter().for_each(|process| pairing.start(process));
+        pairing
+    }
+
+    fn start(&mut self, process: ProcessId) {
+        let bootstrap = Bootstrap::start(self.configs[process.index()].clone()).unwrap();
+        let (ends, events, refusals) = (Script::default(), Vec::new(), Vec::new());
+        self.processes[process.index()] = Some(Process { bootstrap, ends, events, refusals });
+    }
+
+    fn at(&mut self, process: ProcessId) -> &mut Process {
+        self.processes[process.index()].as_mut().unwrap()
+    }
+
+    fn until(&mut self, what: &str, mut happened: impl FnMut(&mut Self) -> bool) {
+        let since = Instant::now();
+        while !happened(self) {
+            self.processes.iter_mut().flatten().for_each(Process::pump);
+            assert!(since.elapsed() < Duration::from_secs(10), "still not: {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn refused(&mut self, words: &str) {
+        let heard = |process: &Process| process.refusals.iter().any(|refusal| refusal.contains(words));
+        self.until(words, |pairing| pairing.processes.iter().flatten().any(heard));
+    }
+}
+
+fn connected(event: &Event) -> bool {
+    matches!(event, Event::Connected { .. })
+}
+
+#[test]
+fn ends_of_either_kind_meet_and_a_broken_one_begins_its_next_life() {
+    for opaque in [false, true] {
+        let mut pairing = Pairing::new(|_| {});
+        for process in [A, B] {
+            pairing.at(process).ends.opaque = opaque;
+        }
+        let place = Place { key: 3 << 40 | 9, base: 0x7000_0000_0000 };
+        pairing.at(B).bootstrap.grant(A, Purpose(4), place, 640, Access::Write);
+        let qp = pairing.at(A).connect(B, CONFIG).unwrap();
+        pairing.at(B).connect(A, CONFIG).unwrap();
+        pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
+        let region = pairing.at(A).bootstrap.remotes().resolve(B, Purpose(4)).expect("granted before");
+        assert_eq!((pairing.at(A).bootstrap.remotes().place(&region), region.bytes), (place, 640));
+        assert_eq!(pairing.at(A).ends.log, ["begin", "meet", "ready"]);
+        // A's end breaks by itself: B's is broken a little later, and neither begins anew before it is told to.
+        pairing.at(A).ends.broken.push(qp);
+        let broken = |pairing: &mut Pairing| {
+            [A, B].iter().all(|p| matches!(pairing.at(*p).events.last(), Some(Event::Disconnected { .. })))
+        };
+        pairing.until("both broken", broken);
+        assert_eq!(pairing.at(B).ends.log.last().unwrap(), "fail RetryExceeded");
+        for process in [B, A] {
+            let own = pairing.at(process);
+            own.bootstrap.reset(&mut own.ends, QpId(0)).unwrap();
+        }
+        pairing.until("again", |both| [A, B].iter().all(|p| both.at(*p).events.last().is_some_and(connected)));
+        pairing.at(B).bootstrap.revoke(A, Purpose(4), place.key);
+        pairing.until("revoked", |both| both.at(A).bootstrap.remotes().resolve(B, Purpose(4)).is_none());
+        // The peer goes, and comes back.
+        pairing.processes[1] = None;
+        pairing.until("lost", |both| matches!(both.at(A).events.last(), Some(Event::Disconnected { .. })));
+        pairing.start(B);
+        pairing.at(B).ends.opaque = opaque;
+        let own = pairing.at(A);
+        own.bootstrap.reset(&mut own.ends, qp).unwrap();
+        pairing.at(B).connect(A, CONFIG).unwrap();
+        pairing.until("the next life", |both| both.at(A).events.last().is_some_and(connected));
+    }
+}
+
+#[test]
+fn other_fabrics_other_clusters_and_other_keys_are_refused_with_a_reason() {
+    Pairing::new(|config| config.fabric = if config.me == A { "roce" } else { "ofi" }.into())
+        .refused("p1 has fabric ofi, p0 has roce: start both with the same");
+    Pairing::new(|config| config.cluster = config.me.to_string()).refused("p1 has cluster p1, p0 has p0");
+    Pairing::new(|config| config.version = config.me.0).refused("p1 has version 1, p0 has 0");
+    Pairing::new(|config| config.fingerprint = config.me.0.into()).refused("p1 has configuration 1, p0 has 0");
+    Pairing::new(|config| config.key = vec![config.me.0 as u8]).refused("without the cluster's key");
+}
+
+#[test]
+fn verbs_and_roce_meet() {
+    let mut pairing = Pairing::new(|config| config.fabric = if config.me == A { "roce" } else { "verbs" }.into());
+    pairing.until("linked", |both| both.at(A).bootstrap.is_linked(B) && both.at(B).bootstrap.is_linked(A));
+}
+
+#[test]
+fn ends_that_do_not_fit_are_refused_and_wait() {
+    let mut pairing = Pairing::new(|_| {});
+    pairing.at(A).ends.opaque = true;
+    pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    pairing.refused("offered a queue pair that cannot be: another kind");
+    let mut pairing = Pairing::new(|_| {});
+    pairing.at(A).connect(B, QpConfig { kind: QpKind::Unreliable, ..CONFIG }).unwrap();
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    pairing.refused("of different kinds: one is unreliable");
+    assert_eq!(pairing.at(A).bootstrap.state(QpId(0)), Some(QpState::Connecting));
+    // What cannot send although it was met is broken at both ends, and said.
+    let mut pairing = Pairing::new(|_| {});
+    pairing.at(A).ends.refuses = Some("ready");
+    pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    pairing.refused("no ready today");
+    pairing.until("both broken", |both| {
+        [A, B].iter().all(|p| both.at(*p).bootstrap.state(QpId(0)) == Some(QpState::Error))
+    });
+}
+
+#[test]
+fn who_cannot_be_met_now_is_met_later_and_that_is_said_once() {
+    let mut pairing = Pairing::new(|_| {});
+    pairing.at(A).ends.refuses = Some("meet");
+    pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    let tries = |process: &mut Process| process.ends.log.iter().filter(|what| *what == "meet").count();
+    pairing.until("three tries", |both| tries(both.at(A)) == 3);
+    let said = pairing.at(A).refusals.iter().filter(|refusal| refusal.contains("no meet today")).count();
+    assert_eq!(said, 1);
+    pairing.at(A).ends.refuses = None;
+    pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
+    let met = tries(pairing.at(A));
+    std::thread::sleep(Duration::from_millis(250));
+    pairing.at(A).pump();
+    assert_eq!(tries(pairing.at(A)), met, "not again");
+}
+
+#[test]
+fn whom_the_last_life_has_met_the_next_one_has_not() {
+    let mut pairing = Pairing::new(|_| {});
+    pairing.at(A).ends.refuses = Some("meet");
+    let qp = pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    let tried = |own: &Process| own.ends.log.iter().any(|what| what == "meet");
+    pairing.until("B has met A", |both| both.processes.iter().flatten().all(tried));
+    let since = Instant::now();
+    pairing.until("A has heard of it", |_| since.elapsed() > Duration::from_millis(20));
+    // B's end breaks and cannot meet anybody in its next life: A, which can now, waits for its word.
+    let own = pairing.at(B);
+    own.ends.broken.push(qp);
+    own.ends.refuses = Some("meet");
+    own.bootstrap.pump(&mut own.ends);
+    own.bootstrap.reset(&mut own.ends, qp).unwrap();
+    let tried = pairing.at(A).ends.log.len();
+    pairing.at(A).ends.refuses = None;
+    pairing.until("A has met B", |both| both.at(A).ends.log.len() > tried);
+    let since = Instant::now();
+    pairing.until("a while", |_| since.elapsed() > Duration::from_millis(250));
+    assert!(!pairing.at(A).events.iter().any(connected), "{:?}", pairing.at(A).ends.log);
+    pairing.at(B).ends.refuses = None;
+    pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
+}
+
+#[test]
+fn a_life_that_does_not_begin_leaves_nothing() {
+    let mut pairing = Pairing::new(|_| {});
+    pairing.at(A).ends.refuses = Some("begin");
+    let error = pairing.at(A).connect(B, CONFIG).unwrap_err();
+    assert_eq!(error, ConnectError::System { peer: B, reason: "no begin today".into() });
+    pairing.at(A).ends.refuses = None;
+    assert_eq!(pairing.at(A).connect(B, CONFIG), Ok(QpId(0)));
+    assert_eq!(pairing.at(A).connect(B, CONFIG), Err(ConnectError::Duplicate { peer: B, service: SERVICE }));
+    assert_eq!(pairing.at(A).connect(ProcessId(9), CONFIG), Err(ConnectError::UnknownProcess(ProcessId(9))));
+    // A broken end whose next life does not begin stays broken.
+    let own = pairing.at(A);
+    own.ends.broken.push(QpId(0));
+    own.ends.refuses = Some("begin");
+    assert!(matches!(own.bootstrap.reset(&mut own.ends, QpId(0)), Err(ConnectError::System { .. })));
+    assert_eq!(own.bootstrap.state(QpId(0)), Some(QpState::Error));
+    own.ends.refuses = None;
+    assert_eq!(own.bootstrap.reset(&mut own.ends, QpId(0)), Ok(()));
+}
+
+#[test]
+fn a_process_meets_itself() {
+    let mut pairing = Pairing::new(|_| {});
+    let own = pairing.at(A);
+    own.connect(A, CONFIG).unwrap();
+    own.bootstrap.grant(A, Purpose(1), Place { key: 4, base: 8 }, 64, Access::Read);
+    own.pump();
+    assert_eq!(own.events, [Event::Connected { qp: QpId(0), peer: A }]);
+    assert!(own.bootstrap.remotes().resolve(A, Purpose(1)).is_some());
+}

@@ -1,0 +1,309 @@
+//! A host of a set: a real endpoint with a queue pair that sends and one that receives, and a program that it carries out.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use stentor_checker::switch::{Linked, Posted, What};
+use stentor_fabric::{Access, QpConfig, QpId, QpKind, RegionId, Span, Status};
+use stentor_fabric_roce::endpoint::{
+    Arrival, Check, Data, Endpoint, Outbox, Path, ProtectionDomain, Remote, Request, Sending, Work,
+};
+use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
+use stentor_switch::{Attachment, Host as Description, Switch};
+use stentor_wire::{Envelope, IpPacket, Psn, RnrTimer};
+
+use super::program::{Kind, Op};
+
+/// Where the memory of receivers begins, as they count; different for each.
+const VA: u64 = 0x1000_0000;
+const DOMAIN: ProtectionDomain = ProtectionDomain(1);
+/// Endpoints have no clock of their own: their timers count from here.
+pub(crate) const NOW: u64 = 1;
+
+/// A packet on its way.
+pub type Flight = std::sync::Arc<[u8]>;
+
+/// How hosts are set up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Setup {
+    /// Address of VRQPs.
+    pub forward: Ipv4Addr,
+    /// Address of VSQPs.
+    pub backward: Ipv4Addr,
+    /// The set.
+    pub gid: u16,
+    /// Path MTU; a control packet is one packet, so 1024 where more than 14 members are linked at once.
+    pub mtu: u16,
+    /// Memory of a receiver that senders write to, words of 8 bytes.
+    pub words: usize,
+    /// Packets on their way at the same time.
+    pub window: u32,
+    /// Receives that are posted at first.
+    pub receives: u32,
+    /// Whether requests are posted without waiting for control packets before them.
+    pub eager: bool,
+    /// Moves all first PSNs.
+    pub numbers: u32,
+}
+
+impl Setup {
+    /// Address of a rank.
+    #[must_use]
+    pub fn address(rank: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 1, 0, rank + 1)
+    }
+
+    /// The first PSN that a rank sends and the first that it expects.
+    #[must_use]
+    pub fn firsts(&self, rank: u8) -> (u32, u32) {
+        let rank = u32::from(rank);
+        ((self.numbers + 1000 * rank) & 0xff_ffff, (self.numbers.wrapping_mul(7) + 100_000 * (rank + 1)) & 0xff_ffff)
+    }
+
+    /// Numbers of a rank's queue pairs.
+    fn qpns(&self, rank: u8) -> (u32, u32) {
+        let base = 0x1000 * (u32::from(self.gid) + 1);
+        (base + u32::from(rank), base + 0x100 + u32::from(rank))
+    }
+
+    /// What the control plane is told of a rank.
+    #[must_use]
+    pub fn description(&self, rank: u8) -> Description {
+        let ((sends, receives), (sqpn, rqpn)) = (self.firsts(rank), self.qpns(rank));
+        let attachment = |qpn, psn| Attachment { ip: Setup::address(rank), qpn, first_psn: Psn::new(psn) };
+        Description { sends: attachment(sqpn, sends), receives: attachment(rqpn, receives) }
+    }
+}
+
+/// A host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Host {
+    pub(crate) rank: u8,
+    pub(crate) endpoint: Endpoint,
+    sqp: QpId,
+    rqp: QpId,
+    local: RegionId,
+    /// What it is to do, from the front.
+    pub(crate) program: std::collections::VecDeque<Op>,
+    /// Requests posted and not completed.
+    pub(crate) open: u32,
+    /// Messages posted so far, control packets included.
+    messages: u32,
+    /// A control packet is on its way and nothing else is posted.
+    waits: bool,
+    /// How the sending queue pair ended, if it did.
+    pub(crate) broke: Option<Status>,
+    /// Receives that completed and were not posted again.
+    pub(crate) used: u32,
+    receive_bytes: u32,
+    /// The members that it linked last.
+    pub(crate) linked: Option<Op>,
+}
+
+impl Host {
+    /// A host whose queue pairs are ready.
+    ///
+    /// # Panics
+    /// Never, with numbers that [`Setup`] makes.
+    #[must_use]
+    pub fn new(rank: u8, setup: &Setup, program: Vec<Op>) -> Host {
+        let mut endpoint = Endpoint::new();
+        let (sqpn, rqpn) = setup.qpns(rank);
+        let (first_psn, expected) = setup.firsts(rank);
+        let config = QpConfig { kind: QpKind::Reliable, send_depth: 256, recv_depth: 256 };
+        let sqp = endpoint.create(sqpn, DOMAIN, config).expect("a free number");
+        let rqp = endpoint.create(rqpn, DOMAIN, config).expect("a free number");
+        let shared = endpoint.memory_mut().register(setup.words, Host::va(rank));
+        let local = endpoint.memory_mut().register(setup.words, 0);
+        let key = endpoint.memory_mut().grant(shared, DOMAIN, Access::Write, Host::entropy(rank));
+        assert_eq!(key, Some(Host::rkey(rank)), "keys follow from their entropy");
+        let path = |to: Ipv4Addr, dest_qp, expected| {
+            let (from, to): (IpAddr, IpAddr) = (Setup::address(rank).into(), to.into());
+            let envelope = Envelope::plain(from, 0xc000 + u16::from(rank), to).expect("one family");
+            let expected_psn = Psn::new(expected);
+            let min_rnr_timer = RnrTimer::from_code(14);
+            Path { envelope, dest_qp, expected_psn, mtu: setup.mtu, max_dest_rd_atomic: 1, min_rnr_timer }
+        };
+        let (forward, backward) = (Switch::vrqpn(setup.gid, rank), Switch::vsqpn(setup.gid, rank));
+        let paths = [(sqp, path(setup.forward, forward, 0)), (rqp, path(setup.backward, backward, expected))];
+        for (qp, path) in paths {
+            endpoint.init(qp).expect("it is reset");
+            endpoint.ready_to_receive(qp, path).expect("a path");
+        }
+        // Shorter than any probe waits: a timeout is what ends a silence.
+        let sending = Sending { timeout: 5, window: setup.window, ..Sending::new(Psn::new(first_psn)) };
+        endpoint.ready_to_send(sqp, sending).expect("it is ready to receive");
+        let mut host = Host {
+            rank,
+            endpoint,
+            sqp,
+            rqp,
+            local,
+            program: program.into(),
+            open: 0,
+            messages: 0,
+            waits: false,
+            broke: None,
+            used: setup.receives,
+            receive_bytes: 8 * setup.words as u32,
+            linked: None,
+        };
+        host.post_receives();
+        host
+    }
+
+    fn va(rank: u8) -> u64 {
+        VA * (u64::from(rank) + 1)
+    }
+
+    const fn entropy(rank: u8) -> u16 {
+        0x100 + rank as u16
+    }
+
+    /// Key to the memory of a rank.
+    const fn rkey(rank: u8) -> u32 {
+        (Host::entropy(rank) as u32) << 16
+    }
+
+    /// A member as a control packet names it: WRITEs go to its memory from so many bytes on.
+    #[must_use]
+    pub fn link(rank: u8, offset: u64) -> Link {
+        Link { rank, rkey: Host::rkey(rank), base: Host::va(rank) + offset }
+    }
+
+    /// Posts all receives again that were used.
+    pub(crate) fn post_receives(&mut self) {
+        for _ in 0..std::mem::take(&mut self.used) {
+            let span = Span { region: self.local, offset: 0, bytes: self.receive_bytes };
+            // A broken queue pair takes none.
+            let _ = self.endpoint.post_receive(self.rqp, span, 0);
+        }
+    }
+
+    /// Whether everything that it was to do is done, or its queue pair is broken.
+    pub(crate) fn is_done(&self) -> bool {
+        self.broke.is_some() || self.program.is_empty() && self.open == 0
+    }
+
+    /// What it expects next as a receiver.
+    pub(crate) fn expects(&self) -> u32 {
+        self.endpoint.expected(self.rqp).map_or(0, Psn::get)
+    }
+
+    /// Posts what it may; returns what that was.
+    pub(crate) fn post(&mut self, setup: &Setup) -> Vec<Posted> {
+        let mut posted = Vec::new();
+        while self.broke.is_none() && (setup.eager || !self.waits && self.open < 2 * setup.window) {
+            let Some(op) = self.program.front() else { break };
+            if self.open > 0 && op.is_control() && !setup.eager && op.waits() {
+                break;
+            }
+            let Some(op) = self.program.pop_front() else { break };
+            self.waits = op.is_control();
+            if matches!(op, Op::Link(_)) {
+                self.linked = Some(op.clone());
+            }
+            posted.push(self.post_one(&op, setup));
+            self.open += 1;
+            self.messages += 1;
+        }
+        posted
+    }
+
+    fn post_one(&mut self, op: &Op, setup: &Setup) -> Posted {
+        let mut payload = [0; MAX_CONTROL_BYTES];
+        let (operation, links): (Operation, &[Link]) = match op {
+            Op::Link(links) => (Operation::Link, links),
+            Op::Release => (Operation::Release, &[]),
+            Op::Query => (Operation::Query, &[]),
+            Op::Message { kind, bytes, va } => return self.post_message((*kind, *bytes, *va), setup),
+        };
+        let psn = self.endpoint.next_psn(self.sqp).unwrap_or(Psn::new(0));
+        let (sqpn, _) = setup.qpns(self.rank);
+        let head = Head { operation, lock_id: 1, epoch: 0, sqpn, psn, msn: self.messages & 0xff_ffff };
+        let len = control::emit(&head, &[], links, &mut payload).expect("lists of a set's members");
+        let remote = Remote { va: CONTROL_VA, rkey: CONTROL_RKEY };
+        self.request(Request::Write { data: Data::Inline(&payload[..len]), remote, imm: None });
+        let linked = |link: &Link| Linked { rank: link.rank, base: link.base, rkey: link.rkey };
+        let what = match operation {
+            Operation::Link => What::Link(links.iter().map(linked).collect()),
+            Operation::Release => What::Release,
+            Operation::Query => What::Query,
+        };
+        Posted { packets: (len as u32).div_ceil(setup.mtu.into()), what }
+    }
+
+    fn post_message(&mut self, (kind, bytes, va): (Kind, u32, u64), setup: &Setup) -> Posted {
+        let payload = vec![self.messages as u8 ^ self.rank << 5; bytes as usize];
+        let (data, remote) = (Data::Inline(&payload), Remote { va, rkey: 9 });
+        let imm = Some(u32::from(self.rank) << 16 | self.messages);
+        self.request(match kind {
+            Kind::Send => Request::Send { data, imm: None },
+            Kind::Write => Request::Write { data, remote, imm: None },
+            Kind::WriteImm => Request::Write { data, remote, imm },
+        });
+        let what = What::Message(Some(va).filter(|_| kind != Kind::Send));
+        Posted { packets: bytes.div_ceil(setup.mtu.into()).max(1), what }
+    }
+
+    fn request(&mut self, request: Request<'_>) {
+        if self.endpoint.post_send(self.sqp, &Work::signalled(0, request)).is_err() {
+            self.broke.get_or_insert(Status::Flushed);
+        }
+    }
+
+    /// Takes its completions in.
+    fn poll(&mut self) {
+        while let Some(done) = self.endpoint.poll() {
+            if done.qp == self.rqp {
+                self.used += 1;
+                continue;
+            }
+            self.open -= 1;
+            if done.status != Status::Success {
+                self.broke.get_or_insert(done.status);
+            }
+        }
+        if self.open == 0 {
+            self.waits = false;
+        }
+        while self.endpoint.next_broken().is_some() {}
+    }
+
+    /// A packet arrives.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        if let Ok(packet) = IpPacket::new_checked(bytes) {
+            let arrival =
+                Arrival { envelope: packet.envelope, transport: packet.packet.as_bytes(), check: Check::Whole };
+            self.endpoint.receive(NOW, &arrival);
+        }
+    }
+
+    /// Its next deadline is now. Whether it was a timeout, and no wait that the peer asked for.
+    pub(crate) fn tick(&mut self) -> bool {
+        let before = self.endpoint.counters().timeouts;
+        let deadline = self.endpoint.next_deadline().unwrap_or(NOW);
+        self.endpoint.tick(deadline);
+        self.endpoint.rewind(deadline.saturating_sub(NOW));
+        self.endpoint.counters().timeouts > before
+    }
+
+    /// Everything that it sends now.
+    pub(crate) fn transmit(&mut self, out: &mut Outbox, mut send: impl FnMut(Flight)) {
+        loop {
+            let more = self.endpoint.transmit(NOW, out);
+            let none = out.is_empty();
+            for (envelope, transport) in out.packets() {
+                let outer = envelope.header_bytes();
+                let mut bytes = vec![0; outer + transport.len()];
+                bytes[outer..].copy_from_slice(transport);
+                envelope.emit(&mut bytes, transport.len()).expect("room was made");
+                send(bytes.into());
+            }
+            out.clear();
+            self.poll();
+            if !more || none {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The switch with real endpoints around it: what may happen, step by step, and campaigns that draw it.
+
+mod host;
+mod program;
+mod run;
+mod scenario;
+mod world;
+
+pub use host::{Flight, Host, Setup};
+pub use program::{Kind, Op};
+pub use run::{RunReport, run_seed};
+pub use scenario::{Scenario, Trouble};
+pub use world::{Step, World};

@@ -1,0 +1,281 @@
+//! One seed: a walk through what may happen, first with faults, then without.
+
+use stentor_checker::switch::Finding;
+use stentor_checker::{CounterExample, Report, Verdict};
+use stentor_fabric_roce::endpoint::Outbox;
+use stentor_switch::registers::State;
+use stentor_switch::{Config, CreateError, Plant};
+
+use super::scenario::{MOST_STEPS, Scenario};
+use super::world::{Step, World};
+use crate::chance::Chance;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct RunReport {
+    /// The verdicts.
+    pub report: Report,
+    /// Requests posted.
+    pub posted: u64,
+    /// Packets executed by receivers.
+    pub executed: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Passes through the pipeline.
+    pub passes: u64,
+    /// What happened, by name.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+impl RunReport {
+    /// The names of violated properties.
+    pub fn violated(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.report.violated()
+    }
+}
+
+/// How often the control plane makes everything anew in a run.
+const MOST_ERAS: u64 = 3;
+
+/// Steps between two early timeouts of a host, for each host: in so many a packet is acknowledged by all.
+const PATIENCE: u64 = 60;
+
+#[derive(Default)]
+struct Tally {
+    lost: u64,
+    lost_in_loop: u64,
+    repeated: u64,
+    overtaken: u64,
+    damaged: u64,
+    early: u64,
+    leases: u64,
+    restarts: u64,
+    poisoned: u64,
+    anew: u64,
+    posted: u64,
+    executed: u64,
+    findings: Vec<Finding>,
+}
+
+struct Walk<'a> {
+    scenario: &'a Scenario,
+    world: World,
+    chance: Chance,
+    out: Outbox,
+    tally: Tally,
+    troubled: bool,
+    steps: u64,
+    /// When a timeout came too early for each host.
+    hurried: Vec<u64>,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// [`CreateError`], if the scenario is impossible; the drawn ones are not.
+pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, CreateError> {
+    run(seed, &Scenario::draw(seed, plant))
+}
+
+fn run(seed: u64, scenario: &Scenario) -> Result<RunReport, CreateError> {
+    let mut out = Outbox::new(64);
+    let config = Config {
+        aggregation: scenario.aggregation,
+        check_data: scenario.check_data,
+        plant: scenario.plant,
+        ..Config::new(scenario.setup.forward, scenario.setup.backward)
+    };
+    let world = World::new(scenario.setup, config, scenario.programs.clone(), &mut out)?;
+    let chance = Chance::new(seed, 2);
+    let hurried = vec![0; world.ranks()];
+    let mut walk = Walk { scenario, world, chance, out, tally: Tally::default(), troubled: true, steps: 0, hurried };
+    let most = scenario.safety_steps + MOST_STEPS;
+    while walk.steps < most && walk.tally.findings.is_empty() && walk.world.watch().findings().is_empty() {
+        walk.troubled = walk.steps < scenario.safety_steps;
+        walk.steps += 1;
+        if !walk.step()? {
+            break;
+        }
+    }
+    Ok(walk.judge())
+}
+
+impl Walk<'_> {
+    /// One step; whether there was one.
+    fn step(&mut self) -> Result<bool, CreateError> {
+        let lost = matches!(self.world.state(), State::Poisoned | State::Silent);
+        if lost && (self.world.is_quiet() || self.once_in(50)) {
+            return self.begin_anew();
+        }
+        self.rare();
+        let Some(step) = self.draw() else { return Ok(false) };
+        self.count(step);
+        self.world.step(step, &mut self.out);
+        Ok(true)
+    }
+
+    fn once_in(&mut self, n: u64) -> bool {
+        n > 0 && self.chance.between(1, n) == 1
+    }
+
+    fn trouble(&mut self, once_in: u64) -> bool {
+        self.troubled && self.once_in(once_in)
+    }
+
+    /// What the set was lost with is judged, and everything made anew.
+    fn begin_anew(&mut self) -> Result<bool, CreateError> {
+        self.tally.poisoned += u64::from(self.world.state() == State::Poisoned);
+        if self.tally.anew >= MOST_ERAS {
+            return Ok(false);
+        }
+        self.take();
+        self.tally.anew += 1;
+        self.world.create_anew(&mut self.out)?;
+        Ok(true)
+    }
+
+    /// Takes over what the judge of this life of the set found.
+    fn take(&mut self) {
+        let report = self.world.watch().report(false, true);
+        self.tally.posted += report.counts.messages;
+        self.tally.executed += report.counts.deliveries;
+        self.tally.findings.extend_from_slice(self.world.watch().findings());
+    }
+
+    /// What happens to no packet.
+    fn rare(&mut self) {
+        let trouble = self.scenario.trouble;
+        if self.trouble(trouble.leases) {
+            self.tally.leases += 1;
+            self.world.step(Step::Lease, &mut self.out);
+        }
+        if self.trouble(trouble.restarts) {
+            self.tally.restarts += 1;
+            self.world.step(Step::Restart, &mut self.out);
+        }
+    }
+
+    fn draw(&mut self) -> Option<Step> {
+        let ranks = self.world.ranks();
+        let mut steps = Vec::with_capacity(2 * ranks + 1);
+        let (_, looping, _) = self.world.lengths(0);
+        if looping > 0 {
+            // Passes are quicker than links.
+            steps.extend([Step::Loop; 4]);
+        }
+        for rank in 0..ranks {
+            let ((up, _, down), host) = (self.world.lengths(rank), rank as u8);
+            if up > 0 {
+                steps.push(Step::Up(host, 0));
+            }
+            if down > 0 {
+                steps.push(Step::Down(host, 0));
+            }
+        }
+        if steps.is_empty() || self.trouble(self.scenario.trouble.early_timers) || self.once_in(20) {
+            let idle = steps.is_empty();
+            if let Some(step) = self.idle(idle) {
+                return Some(step);
+            }
+        }
+        let step = (!steps.is_empty()).then(|| self.chance.pick(&steps))?;
+        Some(self.worsen(step))
+    }
+
+    /// Receives are posted again; or, when nothing else can happen, or too early, somebody's deadline comes.
+    fn idle(&mut self, idle: bool) -> Option<Step> {
+        let ranks = self.world.ranks();
+        let used: Vec<u8> =
+            (0..ranks).filter(|rank| self.world.used_receives(*rank) > 0).map(|rank| rank as u8).collect();
+        if !used.is_empty() {
+            return Some(Step::Receives(self.chance.pick(&used)));
+        }
+        let waiting: Vec<u8> = (0..ranks).filter(|rank| self.world.waits(*rank)).map(|rank| rank as u8).collect();
+        let early = self.troubled && self.scenario.trouble.early_timers > 0;
+        if waiting.is_empty() || !idle && !early {
+            return None;
+        }
+        if idle && self.world.holder_is_gone() && self.once_in(3) {
+            return Some(Step::Lease);
+        }
+        let rank = self.chance.pick(&waiting);
+        if !idle {
+            // A sender gives up after seven timeouts in a row, and should not without a reason.
+            let place = &mut self.hurried[usize::from(rank)];
+            if self.steps < *place + PATIENCE * ranks as u64 {
+                return None;
+            }
+            *place = self.steps;
+            self.tally.early += 1;
+        }
+        Some(Step::Timer(rank))
+    }
+
+    /// The packet of a step may meet trouble.
+    fn worsen(&mut self, step: Step) -> Step {
+        let trouble = self.scenario.trouble;
+        let byte = self.chance.between(0, 255) as u8;
+        match step {
+            Step::Loop if self.trouble(trouble.loop_losses) => Step::LoseLoop,
+            Step::Up(rank, _) if self.trouble(trouble.losses) => Step::LoseUp(rank),
+            Step::Down(rank, _) if self.trouble(trouble.losses) => Step::LoseDown(rank),
+            Step::Up(rank, _) if self.trouble(trouble.repeats) => Step::RepeatUp(rank),
+            Step::Down(rank, _) if self.trouble(trouble.repeats) => Step::RepeatDown(rank),
+            Step::Up(rank, _) if self.trouble(trouble.damages) => Step::DamageUp(rank, byte),
+            Step::Down(rank, _) if self.trouble(trouble.damages) => Step::DamageDown(rank, byte),
+            Step::Up(rank, _) if self.world.lengths(rank.into()).0 > 1 && self.trouble(trouble.delays) => {
+                Step::Up(rank, 1)
+            }
+            Step::Down(rank, _) if self.world.lengths(rank.into()).2 > 1 && self.trouble(trouble.delays) => {
+                Step::Down(rank, 1)
+            }
+            other => other,
+        }
+    }
+
+    fn count(&mut self, step: Step) {
+        let tally = &mut self.tally;
+        match step {
+            Step::LoseUp(_) | Step::LoseDown(_) => tally.lost += 1,
+            Step::LoseLoop => tally.lost_in_loop += 1,
+            Step::RepeatUp(_) | Step::RepeatDown(_) => tally.repeated += 1,
+            Step::DamageUp(..) | Step::DamageDown(..) => tally.damaged += 1,
+            Step::Up(_, 1) | Step::Down(_, 1) => tally.overtaken += 1,
+            _ => {}
+        }
+    }
+
+    fn judge(mut self) -> RunReport {
+        let calm = self.scenario.trouble == super::Trouble::default();
+        if self.world.watch().findings().is_empty() {
+            self.world.end();
+        }
+        self.take();
+        let mut report = self.world.watch().report(true, !calm);
+        for finding in &self.tally.findings {
+            let example = CounterExample { summary: finding.summary.clone(), lines: Vec::new() };
+            report.counter_example.get_or_insert_with(|| format!("{}: {example}", finding.property));
+            report.properties.insert(finding.property, Verdict::Violated(example));
+        }
+        let passes = self.world.switch().counters().list().map(|(_, count)| count).sum();
+        let Tally { lost, lost_in_loop, repeated, overtaken, damaged, early, .. } = self.tally;
+        let Tally { leases, restarts, poisoned, anew, posted, executed, .. } = self.tally;
+        let with = |receivers| u64::from(self.scenario.receivers == receivers);
+        let counts = vec![
+            ("packets lost", lost),
+            ("mirror copies lost", lost_in_loop),
+            ("packets repeated", repeated),
+            ("packets overtaken", overtaken),
+            ("packets damaged", damaged),
+            ("early timeouts", early),
+            ("leases that ended", leases),
+            ("restarts", restarts),
+            ("sets poisoned", poisoned),
+            ("sets created anew", anew),
+            ("runs with 8 receivers", with(8)),
+            ("runs with 32 receivers", with(32)),
+            ("runs without any trouble", u64::from(calm)),
+        ];
+        RunReport { report, posted, executed, steps: self.steps, passes, counts }
+    }
+}

@@ -1,0 +1,457 @@
+//! A switch, hosts and the links between them: what may happen, one step at a time. Searches try every step; campaigns draw
+//! them.
+//!
+//! Links keep their order unless a step says otherwise. Endpoints send and programs go on as soon as they can. Time is what a
+//! timer's step makes of it: endpoints wait until a step says that a deadline has come, and leases end by a step.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stentor_checker::switch::{Copied, MemberView, Registers, SetWatch, Told};
+use stentor_fabric::Status;
+use stentor_fabric_roce::endpoint::Outbox;
+use stentor_switch::control::Control;
+use stentor_switch::registers::State;
+use stentor_switch::{Arrival, Bridge, Cause, Config, CreateError, Switch};
+use stentor_wire::{Headers, IpPacket, IpRepr, Message, Repr, Response, Syndrome};
+
+use super::host::{Flight, Host, Setup};
+use super::program::Op;
+
+/// How long a lease is, units of the switch's clock that a step of time is longer than.
+const LEASE: Duration = Duration::from_millis(100);
+
+/// Sets that the switch has room for: so often it may be created anew, and once more.
+const SETS: usize = 4;
+
+/// A step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// The packet at this place of a host's link arrives at the switch.
+    Up(u8, u8),
+    /// The first packet in the loop goes through the pipeline.
+    Loop,
+    /// The packet at this place of a link arrives at the host.
+    Down(u8, u8),
+    /// A packet to the switch is lost.
+    LoseUp(u8),
+    /// A packet in the loop is lost.
+    LoseLoop,
+    /// A packet to a host is lost.
+    LoseDown(u8),
+    /// A packet arrives at the switch, and will once more.
+    RepeatUp(u8),
+    /// A packet arrives at a host, and will once more.
+    RepeatDown(u8),
+    /// A packet to the switch is damaged: the bit of this byte, counted from its end, is another.
+    DamageUp(u8, u8),
+    /// A packet to a host is damaged.
+    DamageDown(u8, u8),
+    /// A host's next deadline has come.
+    Timer(u8),
+    /// So much time passes at the switch that every lease ends of who is silent.
+    Lease,
+    /// A host posts the receives again that were used.
+    Receives(u8),
+    /// The switch loses its memory.
+    Restart,
+}
+
+/// What waits in the loop.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Looping {
+    flight: Flight,
+    bridge: Bridge,
+    /// Passes and copies so far.
+    passes: u32,
+    copies: u32,
+    /// Members when it came.
+    members: u32,
+}
+
+/// Everything.
+#[derive(Clone)]
+pub struct World {
+    pub(crate) setup: Setup,
+    pub(crate) switch: Switch,
+    pub(crate) hosts: Vec<Arc<Host>>,
+    pub(crate) up: Vec<VecDeque<Flight>>,
+    pub(crate) down: Vec<VecDeque<Flight>>,
+    looping: VecDeque<Looping>,
+    pub(crate) watch: SetWatch,
+    now_ns: u64,
+    /// Timeouts of senders.
+    pub(crate) timeouts: u64,
+    /// Whether anything was lost, repeated, damaged, delayed or out of order.
+    pub(crate) disturbed: bool,
+    /// Whether a session was taken from its holder.
+    pub(crate) stolen: bool,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let links: Vec<_> = (0..self.ranks()).map(|rank| self.lengths(rank)).collect();
+        f.debug_struct("World").field("state", &self.state()).field("links", &links).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for World {
+    fn eq(&self, other: &World) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for World {}
+
+impl std::hash::Hash for World {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+impl World {
+    /// All that matters for what comes: counters do not.
+    fn key(&self) -> impl PartialEq + std::hash::Hash + '_ {
+        let registers = self.switch.arrays();
+        let flights = (&self.up, &self.down, &self.looping);
+        (registers, &self.hosts, flights, &self.watch, self.now_ns, (self.timeouts > 0, self.disturbed, self.stolen))
+    }
+
+    /// Hosts with these programs, by rank.
+    ///
+    /// # Errors
+    /// [`CreateError`], if there are none or too many.
+    pub fn new(setup: Setup, config: Config, programs: Vec<Vec<Op>>, out: &mut Outbox) -> Result<World, CreateError> {
+        let ranks = 0..programs.len().min(256) as u8;
+        let mut switch = Switch::new(config, usize::from(setup.gid) + SETS);
+        let descriptions: Vec<_> = ranks.clone().map(|rank| setup.description(rank)).collect();
+        switch.create(setup.gid, LEASE, &descriptions)?;
+        let firsts: Vec<_> = ranks.clone().map(|rank| setup.firsts(rank)).collect();
+        let hosts = ranks.zip(programs).map(|(rank, program)| Arc::new(Host::new(rank, &setup, program)));
+        let hosts: Vec<_> = hosts.collect();
+        let links = vec![VecDeque::new(); hosts.len()];
+        let watch = SetWatch::new(&firsts);
+        let (up, down) = (links.clone(), links);
+        let looping = VecDeque::new();
+        let mut world = World {
+            setup,
+            switch,
+            hosts,
+            up,
+            down,
+            looping,
+            watch,
+            now_ns: 0,
+            timeouts: 0,
+            disturbed: false,
+            stolen: false,
+        };
+        (0..world.hosts.len()).for_each(|rank| world.go_on(rank, out));
+        Ok(world)
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn watch(&self) -> &SetWatch {
+        &self.watch
+    }
+
+    /// The switch.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
+    /// Whether nothing is on its way.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.looping.is_empty() && self.up.iter().chain(&self.down).all(VecDeque::is_empty)
+    }
+
+    /// Whether a host waits for a deadline.
+    #[must_use]
+    pub fn waits(&self, rank: usize) -> bool {
+        self.hosts.get(rank).is_some_and(|host| host.endpoint.next_deadline().is_some())
+    }
+
+    /// Packets on the link to the switch, in the loop, and on the link to the host.
+    #[must_use]
+    pub fn lengths(&self, rank: usize) -> (usize, usize, usize) {
+        let len = |links: &[VecDeque<Flight>]| links.get(rank).map_or(0, VecDeque::len);
+        (len(&self.up), self.looping.len(), len(&self.down))
+    }
+
+    /// Hosts.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// The PSN that a host expects next as a receiver.
+    #[must_use]
+    pub fn expects(&self, rank: usize) -> Option<u32> {
+        self.hosts.get(rank).map(|host| host.expects())
+    }
+
+    /// Gives a host more to do, behind what it has to do already.
+    pub fn ask(&mut self, rank: usize, ops: impl IntoIterator<Item = Op>, out: &mut Outbox) {
+        if let Some(host) = self.hosts.get_mut(rank) {
+            Arc::make_mut(host).program.extend(ops);
+            self.go_on(rank, out);
+        }
+    }
+
+    /// Receives of a host that completed and were not posted again.
+    #[must_use]
+    pub fn used_receives(&self, rank: usize) -> u32 {
+        self.hosts.get(rank).map_or(0, |host| host.used)
+    }
+
+    /// What the set is doing.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.switch.arrays().view(self.setup.gid).map_or(State::Silent, |view| view.session.state)
+    }
+
+    /// Whether somebody holds the set who will not be heard of again.
+    #[must_use]
+    pub fn holder_is_gone(&self) -> bool {
+        let Some(view) = self.switch.arrays().view(self.setup.gid) else { return false };
+        let held = matches!(view.session.state, State::Linking | State::Active);
+        held && self.hosts.get(usize::from(view.session.holder)).is_some_and(|host| host.is_done())
+    }
+
+    /// Whether all hosts have done what they were to do, or cannot.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.hosts.iter().all(|host| host.is_done())
+    }
+
+    /// What is not finished and has no excuse: a set that is poisoned or silent is one, and so is a session that was taken.
+    #[must_use]
+    pub fn unfinished(&self) -> Option<String> {
+        if matches!(self.state(), State::Poisoned | State::Silent) {
+            return None;
+        }
+        let stuck = self.hosts.iter().find(|host| !host.is_done());
+        if let Some(host) = stuck {
+            return Some(format!("rank {} waits for {} requests, set {:?}", host.rank, host.open, self.state()));
+        }
+        // Whose session was taken is refused what it sends more.
+        let excused = |status| self.stolen && status == Status::RemoteOperational;
+        let broke = self.hosts.iter().find(|host| host.broke.is_some_and(|status| !excused(status)))?;
+        Some(format!("rank {}'s queue pair ended: {:?}, set {:?}", broke.rank, broke.broke, self.state()))
+    }
+
+    /// Carries out a step that is possible; one that is not does nothing.
+    pub fn step(&mut self, step: Step, out: &mut Outbox) {
+        self.disturbed |= !matches!(step, Step::Up(_, 0) | Step::Down(_, 0) | Step::Loop | Step::Timer(_));
+        match step {
+            Step::Up(rank, place) => {
+                if let Some(flight) = self.up[usize::from(rank)].remove(place.into()) {
+                    self.arrive(&flight);
+                }
+            }
+            Step::Loop => self.loop_once(),
+            Step::Down(rank, place) => self.deliver(rank, place.into(), out),
+            Step::LoseUp(rank) => drop(self.up[usize::from(rank)].pop_front()),
+            Step::LoseLoop => drop(self.looping.pop_front()),
+            Step::LoseDown(rank) => drop(self.down[usize::from(rank)].pop_front()),
+            Step::RepeatUp(rank) => {
+                if let Some(flight) = self.up[usize::from(rank)].front().cloned() {
+                    self.arrive(&flight);
+                }
+            }
+            Step::RepeatDown(rank) => {
+                if let Some(flight) = self.down[usize::from(rank)].front().cloned() {
+                    self.down[usize::from(rank)].push_front(flight);
+                    self.deliver(rank, 0, out);
+                }
+            }
+            Step::DamageUp(rank, byte) => damage(&mut self.up[usize::from(rank)], byte),
+            Step::DamageDown(rank, byte) => damage(&mut self.down[usize::from(rank)], byte),
+            Step::Timer(rank) => {
+                let rank = usize::from(rank);
+                self.timeouts += u64::from(Arc::make_mut(&mut self.hosts[rank]).tick());
+                self.go_on(rank, out);
+            }
+            Step::Lease => self.now_ns += 3 * LEASE.as_nanos() as u64,
+            Step::Receives(rank) => {
+                Arc::make_mut(&mut self.hosts[usize::from(rank)]).post_receives();
+            }
+            Step::Restart => {
+                self.switch.restart();
+                self.looping.clear();
+                self.watch.forget_registers();
+            }
+        }
+    }
+
+    /// A packet arrives at a host.
+    fn deliver(&mut self, rank: u8, place: usize, out: &mut Outbox) {
+        let rank = usize::from(rank);
+        let Some(flight) = self.down[rank].remove(place) else { return };
+        let host = Arc::make_mut(&mut self.hosts[rank]);
+        host.receive(&flight);
+        let expects = host.expects();
+        self.watch.executed(rank as u8, expects);
+        self.go_on(rank, out);
+    }
+
+    /// A host's program goes on, and its endpoint sends.
+    fn go_on(&mut self, rank: usize, out: &mut Outbox) {
+        let setup = self.setup;
+        let host = Arc::make_mut(&mut self.hosts[rank]);
+        loop {
+            for posted in host.post(&setup) {
+                self.watch.posted(rank as u8, &posted);
+            }
+            let open = host.open;
+            let link = &mut self.up[rank];
+            host.transmit(out, |flight| link.push_back(flight));
+            // Completions may let the program go on.
+            if host.open == open {
+                return;
+            }
+        }
+    }
+
+    fn arrive(&mut self, flight: &Flight) {
+        let members = self.switch.arrays().view(self.setup.gid).map_or(0, |view| view.session.n.into());
+        self.pass(flight, None, (0, 0, members));
+    }
+
+    fn loop_once(&mut self) {
+        if let Some(Looping { flight, bridge, passes, copies, members }) = self.looping.pop_front() {
+            self.pass(&flight, Some(bridge), (passes, copies, members));
+        }
+    }
+
+    /// One pass, and everything that is to be said of it.
+    fn pass(&mut self, flight: &Flight, bridge: Option<Bridge>, (passes, copies, members): (u32, u32, u32)) {
+        let arrival = Arrival { bytes: flight, bridge, now_ns: self.now_ns };
+        let departure = self.switch.step(&arrival);
+        self.look(departure.cause == Cause::Foreign);
+        self.stolen |= self.now_ns > 0 && departure.cause == Cause::Began;
+        let mut copies = copies;
+        if let Some(emission) = departure.emission {
+            let bytes = emission.to_vec(flight);
+            self.say(flight, &bytes, &mut copies);
+            let last = emission.to().octets()[3];
+            if let Some(link) = usize::from(last).checked_sub(1).and_then(|rank| self.down.get_mut(rank)) {
+                link.push_back(bytes.into());
+            }
+        }
+        match departure.mirror {
+            Some(bridge) => {
+                let looping = Looping { flight: flight.clone(), bridge, passes: passes + 1, copies, members };
+                self.looping.push_back(looping);
+            }
+            None => self.ended(flight, passes + 1, copies, members),
+        }
+    }
+
+    /// Tells the judge what the registers are.
+    fn look(&mut self, foreign: bool) {
+        let Some(view) = self.switch.arrays().view(self.setup.gid) else { return };
+        let member = |member: &stentor_switch::registers::Member| MemberView {
+            out_psn: member.psn_out.get(),
+            in_psn: member.psn_in.get(),
+            msn_offset: member.msn_out.wrapping_sub(member.msn_in) & 0xff_ffff,
+            version: member.version,
+        };
+        if view.session.state == State::Silent {
+            return;
+        }
+        let registers = Registers {
+            active: view.session.state == State::Active,
+            holder: view.session.holder,
+            epoch: view.session.epoch,
+            control: view.session.pend.get(),
+            mask: view.session.mask,
+            last: view.progress.last.get(),
+            members: view.members[..self.hosts.len()].iter().map(member).collect(),
+        };
+        self.watch.registers(&registers, foreign);
+    }
+
+    /// Tells the judge of a packet that left.
+    fn say(&mut self, came: &[u8], left: &[u8], copies: &mut u32) {
+        let (Ok(before), Ok(after)) = (IpPacket::new_checked(came), IpPacket::new_checked(left)) else { return };
+        // An answer is a packet of the switch's own; a copy is as damaged as what it is of.
+        let is_copy = !after.packet.opcode().is_response();
+        self.watch.left(before.is_intact() || !is_copy, after.is_intact());
+        let (Ok(old), Ok(new)) = (Repr::parse(&before.packet), Repr::parse(&after.packet)) else { return };
+        let IpRepr::V4(to) = after.envelope.ip else { return };
+        let rank = to.destination.octets()[3].wrapping_sub(1);
+        match new.headers {
+            Headers::Rc(message) => {
+                *copies += 1;
+                let reth = match message {
+                    Message::WriteFirst(reth) | Message::WriteOnly(reth) | Message::WriteOnlyImm(reth, _) => Some(reth),
+                    _ => None,
+                };
+                let (from, psn) = (old.bth.dest_qp as u8, old.bth.psn.get());
+                let reth = reth.map(|reth| (reth.va, reth.rkey));
+                self.watch.copied(&Copied { to: rank, out_psn: new.bth.psn.get(), from, psn, reth });
+            }
+            Headers::Response(Response::Acknowledge(aeth)) => {
+                let implied = u32::from(!matches!(aeth.syndrome, Syndrome::Ack(_)));
+                let up_to = new.bth.psn.minus(implied).get();
+                self.watch.told(&Told { rank, up_to, msn: aeth.msn });
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the judge that a packet is through.
+    fn ended(&mut self, flight: &Flight, passes: u32, copies: u32, n: u32) {
+        let Ok(packet) = IpPacket::new_checked(flight) else { return };
+        let control = Control::is_one(packet.packet.reth());
+        let linked = Control::parse(&packet.packet).map_or(0, |control| u32::from(control.len()));
+        self.watch.looped(passes, copies, if control { n.max(linked) } else { n }, control);
+    }
+
+    /// The control plane makes everything anew after the set was lost: queue pairs with other numbers, a set with another
+    /// number. Who has not done all that it was to do goes on with the members that it had.
+    ///
+    /// # Errors
+    /// [`CreateError`]; not for the hosts that there are.
+    pub(crate) fn create_anew(&mut self, out: &mut Outbox) -> Result<(), CreateError> {
+        self.switch.remove(self.setup.gid);
+        self.setup.gid += 1;
+        self.setup.numbers = self.setup.numbers.wrapping_mul(5) + 77;
+        let setup = self.setup;
+        let ranks: Vec<u8> = (0..self.hosts.len() as u8).collect();
+        let descriptions: Vec<_> = ranks.iter().map(|rank| setup.description(*rank)).collect();
+        self.switch.create(setup.gid, LEASE, &descriptions)?;
+        let firsts: Vec<_> = ranks.iter().map(|rank| setup.firsts(*rank)).collect();
+        self.watch = SetWatch::new(&firsts);
+        self.stolen = false;
+        for (rank, host) in ranks.iter().zip(&mut self.hosts) {
+            let mut program: Vec<Op> = host.program.iter().cloned().collect();
+            if !matches!(program.first(), None | Some(Op::Link(_))) {
+                program.splice(0..0, host.linked.clone());
+            }
+            *host = Arc::new(Host::new(*rank, &setup, program));
+        }
+        (0..self.hosts.len()).for_each(|rank| self.go_on(rank, out));
+        Ok(())
+    }
+
+    /// The end of a run.
+    pub(crate) fn end(&mut self) {
+        let unfinished = if self.is_over() || self.is_quiet() { self.unfinished() } else { Some("steps".to_owned()) };
+        self.watch.end(unfinished, self.timeouts, self.disturbed);
+    }
+}
+
+fn damage(link: &mut VecDeque<Flight>, byte: u8) {
+    if let Some(flight) = link.front_mut() {
+        let mut bytes = flight.to_vec();
+        let at = bytes.len().saturating_sub(usize::from(byte) % bytes.len().max(1) + 1);
+        bytes[at] ^= 1 << (byte & 7);
+        *flight = bytes.into();
+    }
+}

@@ -1,0 +1,105 @@
+//! With only what EFA leaves: writes in no order, completions of everything in any order, nothing inline, and a completion
+//! queue that is at its end when more is outstanding than it holds.
+
+use stentor_channel::{Cause, ChannelError, EndpointConfig, Scheme};
+use stentor_fabric::{Disorders, ProcessId};
+use stentor_fabric_sim::{NetworkModel, SimConfig, World};
+
+use crate::bed::{Process, receives, small};
+use crate::sim::{LENGTHS, processes};
+
+/// How one run of two processes ended.
+struct Ended {
+    world: World,
+    errors: Vec<ChannelError>,
+    overtaken: u64,
+}
+
+/// Runs until both processes are done, or one that failed has everything back, or was refused what it needs to tell the other.
+fn run(config: EndpointConfig, seed: u64, disorders: Disorders) -> Ended {
+    let tagged = config.channel.scheme != Scheme::Counted;
+    let world = World::new(SimConfig::new(2, seed, NetworkModel { tagged, ..NetworkModel::unordered() }));
+    let mut actors = processes(&world, config, disorders, &LENGTHS);
+    let (mut done, scheme) = ([false; 2], config.channel.scheme);
+    let finished = world.run(&mut actors, 200_000_000, |who, process| {
+        done[who.index()] = process.is_done();
+        let mut errors = process.talks.iter().filter_map(|talk| talk.failed).peekable();
+        let failed = errors.peek().is_some();
+        let refused = errors.any(|error| matches!(error.cause, Cause::Refused(_)));
+        done == [true; 2] || refused || failed && process.is_done()
+    });
+    assert!(finished, "{scheme:?}, seed {seed}: not done at {} ns", world.now_ns());
+    let talks = actors.iter().flatten().flat_map(|process| &process.talks);
+    let errors: Vec<_> = talks.filter_map(|talk| talk.failed).collect();
+    if errors.is_empty() {
+        actors.iter().flatten().for_each(Process::assert_ok);
+    }
+    let overtaken = actors.iter().flatten().map(|process| process.endpoint.fabric().overtaken()).sum();
+    Ended { world, errors, overtaken }
+}
+
+#[test]
+fn messages_of_all_lengths_in_every_scheme() {
+    for scheme in Scheme::ALL {
+        let mut overtaken = 0;
+        for seed in 0..18 {
+            let config = small(scheme);
+            // So many that one send has a place, a few, or all.
+            let places = receives(&config) + [1, 4, 64][seed as usize % 3];
+            let ended = run(config, seed, Disorders::efa(seed, places, scheme != Scheme::Counted));
+            assert_eq!(ended.errors, [], "{scheme:?}, seed {seed}");
+            overtaken += ended.overtaken;
+            let writes = ended.world.process_counts(ProcessId(0)).total().posts();
+            assert!(writes > LENGTHS.len() as u64);
+        }
+        assert!(overtaken > 0, "{scheme:?}: completions came in their order");
+    }
+}
+
+#[cfg(feature = "plants")]
+mod planted {
+    use stentor_channel::{Config, Plant};
+    use stentor_fabric::{PostError, Status};
+
+    use super::*;
+
+    /// What goes wrong with a planted bug, in whichever scheme.
+    fn errors(plant: Plant, disorders: impl Fn(u32, bool) -> Disorders) -> Vec<ChannelError> {
+        let schemes = Scheme::ALL.into_iter();
+        let errors = schemes.flat_map(|scheme| {
+            let config = small(scheme);
+            let config = EndpointConfig { channel: Config { plant, ..config.channel }, ..config };
+            run(config, 5, disorders(receives(&config) + 1, scheme != Scheme::Counted)).errors
+        });
+        errors.collect()
+    }
+
+    fn efa(places: u32, tags: bool) -> Disorders {
+        Disorders::efa(5, places, tags)
+    }
+
+    #[test]
+    fn a_queue_that_is_over_posted_is_told_by_name() {
+        for plant in [Plant::QueueOverrun, Plant::SilentUncounted] {
+            let errors = errors(plant, efa);
+            assert!(errors.len() >= Scheme::ALL.len(), "{plant:?}: {errors:?}");
+            let overran = |error: &ChannelError| error.cause == Cause::Fabric(Status::QueueOverrun);
+            assert!(errors.iter().any(overran), "{plant:?}: {errors:?}");
+            assert!(errors.iter().all(|error| overran(error) || error.cause == Cause::Broken), "{plant:?}: {errors:?}");
+        }
+    }
+
+    /// It takes a queue in which also what is not signalled has its place.
+    #[test]
+    fn what_is_not_signalled_goes_unseen_where_it_takes_no_place() {
+        let selective = |places, tags| Disorders { all_complete: false, ..efa(places, tags) };
+        assert_eq!(errors(Plant::SilentUncounted, selective), []);
+    }
+
+    #[test]
+    fn inline_data_is_refused_where_there_is_none() {
+        let errors = errors(Plant::InlineAnyway, efa);
+        let refused = |error: &ChannelError| matches!(error.cause, Cause::Refused(refusal) if matches!(refusal.0, PostError::InlineTooLong { limit: 0, .. }));
+        assert!(errors.len() >= Scheme::ALL.len() && errors.iter().all(refused), "{errors:?}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Two threads, each a process of a fabric of this system.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use stentor_channel::EndpointConfig;
+use stentor_fabric::{Backoff, Disorder, Disorders, Fabric, ProcessId, WaitMode};
+use stentor_fabric_ofi::{OfiConfig, OfiFabric};
+use stentor_fabric_roce::driver::Chances;
+use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_shm::{ShmConfig, ShmFabric};
+
+use crate::bed::Process;
+
+/// The largest message of the fabric, bytes.
+const FABRIC_BYTES: u32 = 256 << 10;
+
+/// A place where two processes meet.
+pub(crate) struct Meeting {
+    directory: PathBuf,
+    place: u8,
+}
+
+impl Meeting {
+    pub(crate) fn new(name: &str) -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(0);
+        let directory = std::env::temp_dir().join(format!("stentor-channel-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        Meeting { directory, place: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    pub(crate) fn shm(&self, me: u16) -> ShmFabric {
+        let config = ShmConfig {
+            directory: self.directory.join("sockets"),
+            max_bytes: 1 << 30,
+            message_bytes: FABRIC_BYTES,
+            janitor: false,
+            ..ShmConfig::new("channel", ProcessId(me), &format!("p{me}"), 2)
+        };
+        ShmFabric::start(config).unwrap()
+    }
+
+    /// Loopback addresses of this test's own.
+    fn addresses(&self) -> Vec<Option<SocketAddr>> {
+        let third = (std::process::id() % 251) as u8;
+        let address = |n: u8| Some(SocketAddr::from((Ipv4Addr::new(127, 60 + self.place, third, n + 1), 7399)));
+        vec![address(0), address(1)]
+    }
+
+    pub(crate) fn ofi(&self, me: u16, provider: &str) -> OfiFabric {
+        let config = OfiConfig {
+            key: b"of both of them".to_vec(),
+            providers: vec![provider.to_owned()],
+            max_bytes: 1 << 30,
+            message_bytes: FABRIC_BYTES,
+            // A machine that does something else at the same time is slow, not silent.
+            rnr_timeout: Duration::from_secs(2),
+            ..OfiConfig::new("channel", ProcessId(me), self.addresses())
+        };
+        let fabric = OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(fabric.provider().provider(), provider);
+        fabric
+    }
+
+    pub(crate) fn roce(&self, me: u16, chances: Chances) -> RoceFabric {
+        let config = RoceConfig {
+            key: b"of both of them".to_vec(),
+            chances,
+            seed: u64::from(me) + 1,
+            max_bytes: 1 << 30,
+            message_bytes: FABRIC_BYTES,
+            ..RoceConfig::new("channel", ProcessId(me), self.addresses())
+        };
+        RoceFabric::start(config).unwrap()
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// One process, until everything is over, and a little longer: the other one may need what this one is still to be told.
+fn run<F: Fabric, T>(fabric: F, config: EndpointConfig, lengths: &[usize], then: impl FnOnce(&Process<F>) -> T) -> T {
+    let mut process = Process::new(fabric, config, lengths);
+    let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
+    let begin = Instant::now();
+    let mut rest = None;
+    while rest.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(200)) {
+        let worked = process.step();
+        assert!(begin.elapsed() < Duration::from_secs(240), "stuck");
+        if process.is_done() {
+            rest.get_or_insert_with(Instant::now);
+        }
+        backoff.pause(process.endpoint.fabric_mut(), worked, Duration::from_millis(5)).unwrap();
+    }
+    process.assert_ok();
+    then(&process)
+}
+
+/// Both processes write messages of these lengths on every connection, and read the other's.
+pub(crate) fn both<F: Fabric>(fabric: impl Fn(u16) -> F + Sync, config: EndpointConfig, lengths: &[usize]) {
+    std::thread::scope(|scope| {
+        for me in 0..2 {
+            let fabric = &fabric;
+            scope.spawn(move || run(fabric(me), config, lengths, |_| ()));
+        }
+    });
+}
+
+/// The same with completions in another order.
+pub(crate) fn both_disordered<F: Fabric>(
+    fabric: impl Fn(u16) -> F + Sync,
+    config: EndpointConfig,
+    lengths: &[usize],
+    seed: u64,
+) {
+    both_under(fabric, config, lengths, |me| Disorders::completions(seed + u64::from(me)));
+}
+
+/// The same under these disorders of each process.
+pub(crate) fn both_under<F: Fabric>(
+    fabric: impl Fn(u16) -> F + Sync,
+    config: EndpointConfig,
+    lengths: &[usize],
+    disorders: impl Fn(u16) -> Disorders,
+) {
+    std::thread::scope(|scope| {
+        let threads = [0, 1].map(|me| {
+            let (fabric, disorders) = (&fabric, disorders(me));
+            scope.spawn(move || {
+                run(Disorder::new(fabric(me), disorders), config, lengths, |process| {
+                    process.endpoint.fabric().overtaken()
+                })
+            })
+        });
+        let overtaken: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert!(overtaken > 0, "completions came in their order");
+    });
+}

@@ -1,0 +1,248 @@
+//! A peer that knows the greeting and then says what it likes: who and what is told, and memory stays what it was.
+
+use stentor_channel::{
+    Cause, ChannelError, Config, Connection, Endpoint, Handle, Kind, Notice, Operation, Scheme, Tag, What,
+};
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{
+    Access, Completion, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan,
+    Service, Source, Span, Status, Verb, WorkRequest,
+};
+use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
+
+use crate::bed::small;
+use crate::hosted::Meeting;
+
+const HONEST: ProcessId = ProcessId(0);
+const LIAR: ProcessId = ProcessId(1);
+const MINE: Purpose = Purpose(9);
+const NOTHING: Completion =
+    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
+
+/// Messages one after the other.
+type Said<'a> = &'a [(Tag, &'a [u8])];
+
+/// A process without a channel.
+struct Liar<F: Fabric> {
+    fabric: F,
+    qp: QpId,
+    memory: RegionId,
+    greeting: (Tag, Vec<u8>),
+}
+
+fn config(scheme: Scheme) -> Config {
+    small(scheme).channel
+}
+
+impl<F: Fabric> Liar<F> {
+    fn new(mut fabric: F, scheme: Scheme) -> Self {
+        let memory = fabric.register(RegionSpec { purpose: MINE, writer: LIAR, bytes: 4096 }).unwrap();
+        // As the endpoint has it: memory for what the other one writes.
+        let inbox = RegionSpec { purpose: Purpose(4000), writer: HONEST, bytes: small(scheme).memory_bytes() / 2 };
+        let inbox = fabric.register(inbox).unwrap();
+        fabric.grant(inbox, HONEST, Access::Write).unwrap();
+        let qp = fabric.connect(HONEST, Service(40), QpConfig::reliable(64, 64)).unwrap();
+        for id in 0..if scheme == Scheme::Counted { 64 } else { 0 } {
+            fabric.post_recv(qp, Span { region: inbox, offset: 0, bytes: 0 }, id).unwrap();
+        }
+        let mut connection = Connection::new(&config(scheme), HONEST, 0, 1);
+        while connection.next_recv().is_some() {}
+        let greeting = connection.next_send().expect("a greeting");
+        let What::Control(words) = greeting.what else { panic!("{greeting:?}") };
+        let words = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Liar { fabric, qp, memory, greeting: (greeting.tag, words) }
+    }
+
+    fn turn(&mut self) -> bool {
+        while self.fabric.next_event().is_some() {}
+        let _ = self.fabric.poll(&mut [NOTHING; 16]);
+        self.fabric.flush();
+        self.fabric.state(self.qp) == QpState::Ready
+    }
+
+    /// Its words, in memory that is sent from.
+    fn source(&self, bytes: &[u8]) -> Source<'static> {
+        for (word, bytes) in self.fabric.memory(self.memory).iter().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+        }
+        Source::Region(Span { region: self.memory, offset: 0, bytes: bytes.len() as u32 })
+    }
+
+    fn send(&mut self, tag: Tag, bytes: &[u8]) {
+        let verb = Verb::TaggedSend { source: self.source(bytes), tag: tag.bits() };
+        self.fabric.post(self.qp, WorkRequest { id: 1, verb, signalled: true }).unwrap();
+        self.fabric.flush();
+    }
+
+    /// Writes at a place of connection 0; false when the queue pair takes no more.
+    fn write(&mut self, offset: u64, imm: u32, bytes: &[u8]) -> bool {
+        let Some(region) = self.fabric.resolve(HONEST, Purpose(4002)) else { return false };
+        let (source, target) = (self.source(bytes), RemoteSpan { region, offset });
+        let verb = Verb::WriteImm { source, target, imm };
+        let posted = self.fabric.post(self.qp, WorkRequest { id: 1, verb, signalled: true });
+        self.fabric.flush();
+        posted.is_ok()
+    }
+}
+
+/// The other end, which only reads.
+struct Honest<F: Fabric> {
+    endpoint: Endpoint<F>,
+    handle: Handle,
+    read: Vec<u8>,
+    opened: bool,
+    failed: Option<ChannelError>,
+    closed: bool,
+}
+
+impl<F: Fabric> Honest<F> {
+    fn new(fabric: F, scheme: Scheme) -> Self {
+        let mut endpoint = Endpoint::new(fabric, small(scheme), &[LIAR]).unwrap();
+        let handle = endpoint.open(LIAR, 0).unwrap();
+        Honest { endpoint, handle, read: Vec::new(), opened: false, failed: None, closed: false }
+    }
+
+    fn turn(&mut self) {
+        self.endpoint.step();
+        self.endpoint.housekeep();
+        self.endpoint.read(self.handle, &mut self.read);
+        while let Some((_, notice)) = self.endpoint.next_notice() {
+            match notice {
+                Notice::Opened => self.opened = true,
+                Notice::Written(_) => {}
+                Notice::Failed(error) => self.failed = Some(error),
+                Notice::Closed => self.closed = true,
+            }
+        }
+    }
+}
+
+/// What becomes of the honest end when the liar says this, one after the other.
+fn told(seed: u64, scheme: Scheme, said: Said<'_>) -> Honest<SimFabric> {
+    let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
+    let world = World::new(SimConfig::new(2, seed, model));
+    let mut honest = Honest::new(world.fabric(HONEST), scheme);
+    let mut liar = Liar::new(world.fabric(LIAR), scheme);
+    let before = honest.endpoint.registered_bytes();
+    let mut said = said.iter();
+    let mut greeted = false;
+    for _ in 0..20_000 {
+        world.advance(300);
+        honest.turn();
+        if liar.turn() {
+            if !std::mem::replace(&mut greeted, true) {
+                let (tag, words) = liar.greeting.clone();
+                liar.send(tag, &words);
+            } else if honest.opened
+                && let Some((tag, bytes)) = said.next()
+            {
+                liar.send(*tag, bytes);
+            }
+        }
+    }
+    assert!(honest.opened && greeted);
+    assert_eq!(honest.endpoint.registered_bytes(), before);
+    honest
+}
+
+fn tag(connection: u32, kind: Kind, sequence: u32) -> Tag {
+    Tag { connection, kind, sequence }
+}
+
+#[test]
+fn unknown_tags_reach_nobody() {
+    let mut message = 5_u64.to_le_bytes().to_vec();
+    message.extend(b"hello");
+    let stray = [1; 16];
+    for seed in 0..4 {
+        let honest = told(
+            seed,
+            Scheme::Eager,
+            &[
+                (tag(77, Kind::Length, 0), &stray),
+                (tag(0, Kind::Payload, 99), &stray),
+                (tag(0, Kind::Greeting, 2), &stray),
+                (tag(0, Kind::Length, 0), &message),
+            ],
+        );
+        assert_eq!((honest.failed, honest.read.as_slice()), (None, &b"hello"[..]));
+    }
+}
+
+#[test]
+fn who_breaks_the_rules_is_named_with_what_it_did() {
+    let length = |bytes: u64| bytes.to_le_bytes();
+    let (longest, window) = (config(Scheme::Eager).message_bytes, 5);
+    let (long, short, one) = (length(longest + 1), [0; 4], length(300));
+    let size = |kind, bytes, expected| Cause::Size { kind, bytes, expected };
+    let cases: [(Said<'_>, Operation, Cause); 6] = [
+        (
+            &[(tag(0, Kind::Length, 0), &long)],
+            Operation::Read(0),
+            Cause::TooLong { bytes: longest + 1, limit: longest },
+        ),
+        (&[(tag(0, Kind::Length, 0), &short)], Operation::Read(0), size("length", 4, 8)),
+        (&[(tag(0, Kind::Length, 0), &[0; 40])], Operation::Read(0), size("length", 40, 8)),
+        (
+            &[(tag(0, Kind::Length, 0), &one), (tag(0, Kind::Payload, 0), &[7; 100])],
+            Operation::Read(0),
+            size("payload", 100, 256),
+        ),
+        (
+            &[(tag(0, Kind::Length, 1000), &one)],
+            Operation::Read(0),
+            Cause::Sequence { kind: "length", sequence: 1000, expected: 0, window },
+        ),
+        (&[(tag(0, Kind::Control, 0), &[9; 64])], Operation::Control, Cause::Version { ours: 1, theirs: 9 }),
+    ];
+    for (said, operation, cause) in cases {
+        let honest = told(1, Scheme::Eager, said);
+        let error = honest.failed.unwrap_or_else(|| panic!("{said:?} is not seen"));
+        assert_eq!((error.connection, error.peer, error.operation, error.cause), (0, LIAR, operation, cause));
+    }
+}
+
+/// More than the receive takes: the fabric refuses it.
+#[test]
+fn what_does_not_fit_is_cut_off_by_the_fabric() {
+    let honest = told(2, Scheme::Eager, &[(tag(0, Kind::Payload, 0), &[7; 512])]);
+    let error = honest.failed.expect("it is seen");
+    assert!(error.peer == LIAR && matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
+    assert!(honest.closed, "everything is given back");
+}
+
+/// Without tags a peer may write where it likes in what it was granted, and as often.
+#[test]
+fn places_that_were_not_granted() {
+    let meeting = Meeting::new("liar");
+    let scheme = Scheme::Counted;
+    for imm in [3 << 14 | 1 << 16, 7 << 16, 2, 1 << 14 | 2] {
+        let mut honest = Honest::new(meeting.shm(0), scheme);
+        let mut liar = Liar::new(meeting.shm(1), scheme);
+        let before = honest.endpoint.registered_bytes();
+        let greeting_at = small(scheme).memory_bytes() / 2 / 3 - 64;
+        let (since, mut greeted, mut written) = (std::time::Instant::now(), false, 0);
+        while !honest.closed && written < 10_000 {
+            honest.turn();
+            if liar.turn() {
+                let words = liar.greeting.1.clone();
+                if !greeted {
+                    greeted = liar.write(greeting_at, 3 << 14, &words);
+                } else if honest.opened {
+                    written += u32::from(liar.write(0, imm, &[9; 64]));
+                }
+            }
+            assert!(since.elapsed() < std::time::Duration::from_secs(60), "{imm:#x}: {written} written");
+        }
+        // Greetings of other numbers are for later; all else ends the connection, or the queue pair.
+        let early = imm == 3 << 14 | 1 << 16;
+        assert_eq!(honest.failed.is_none(), early, "{imm:#x}: {:?}", honest.failed);
+        if let Some(error) = honest.failed {
+            assert!(error.peer == LIAR && error.connection == 0, "{error}");
+            assert!(!matches!(error.cause, Cause::Aborted | Cause::TimedOut(_)), "{error}");
+        }
+        assert_eq!(honest.endpoint.registered_bytes(), before);
+    }
+}

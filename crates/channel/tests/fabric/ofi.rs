@@ -1,0 +1,130 @@
+//! Between two threads over libfabric's providers: tags where they have them, places that are written elsewhere; as they are,
+//! and with only what EFA leaves.
+
+use std::time::{Duration, Instant};
+
+use stentor_channel::{Cause, Config, EndpointConfig, Scheme};
+use stentor_fabric::{Disorders, Fabric, ProcessId};
+
+use crate::bed::{Process, small};
+use crate::hosted::{Meeting, both, both_under};
+
+/// Completions that are kept until they are polled, as if the queue overran.
+const COMPLETIONS: u32 = 256;
+
+/// The schemes that a provider has to show.
+fn schemes(provider: &str) -> &'static [Scheme] {
+    // Debian 12's `shm` does not find messages that came before a receive that ignores bits.
+    if provider == "shm" { &[Scheme::Counted] } else { &Scheme::ALL }
+}
+
+fn lengths(count: usize) -> Vec<usize> {
+    (0..count).map(|n| n * 7 % 900).collect()
+}
+
+/// Short and long messages both ways on several connections.
+fn as_it_is(provider: &str) {
+    for scheme in schemes(provider) {
+        let meeting = Meeting::new("ofi");
+        both(|me| meeting.ofi(me, provider), small(*scheme), &lengths(200));
+    }
+}
+
+/// The same with the restrictions of EFA: no order but that of sends, completions of everything and in any order, nothing
+/// inline, and a completion queue that must not be over-posted; without tags, as `efa-direct`, where places are written.
+fn as_on_efa(provider: &str) {
+    for scheme in schemes(provider) {
+        for seed in 0..4 {
+            let meeting = Meeting::new("ofi-efa");
+            let tags = *scheme != Scheme::Counted;
+            let disorders = |me: u16| Disorders::efa(2 * seed + u64::from(me), COMPLETIONS, tags);
+            both_under(|me| meeting.ofi(me, provider), small(*scheme), &lengths(60), disorders);
+        }
+    }
+}
+
+fn long_messages(provider: &str) {
+    let scheme = schemes(provider)[0];
+    let meeting = Meeting::new("ofi-long");
+    let config = EndpointConfig { connections: 1, ..EndpointConfig::new(Config::with(scheme)) };
+    both(|me| meeting.ofi(me, provider), config, &[0, 2 << 20, 4096, 4097, 1]);
+}
+
+/// A process that is gone in the middle of everything: the other one fails with its name, and has everything back.
+fn a_peer_is_gone(provider: &str) {
+    for scheme in schemes(provider) {
+        let meeting = Meeting::new("ofi-gone");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut process = Process::new(meeting.ofi(1, provider), small(*scheme), &lengths(4000));
+                until(&mut process, |process| process.talks[0].read >= 5);
+            });
+            let mut process = Process::new(meeting.ofi(0, provider), small(*scheme), &lengths(4000));
+            until(&mut process, Process::is_done);
+            for talk in &process.talks {
+                let error = talk.failed.expect("4000 messages had no time");
+                assert!(
+                    error.peer == ProcessId(1) && matches!(error.cause, Cause::Fabric(_) | Cause::Broken),
+                    "{error}"
+                );
+                assert!(!process.endpoint.is_alive(talk.handle));
+            }
+        });
+    }
+}
+
+fn until<F: Fabric>(process: &mut Process<F>, is_so: impl Fn(&Process<F>) -> bool) {
+    let begin = Instant::now();
+    while !is_so(process) {
+        process.step();
+        assert!(begin.elapsed() < Duration::from_secs(60), "stuck");
+    }
+}
+
+macro_rules! on_providers {
+    ($($module:ident $provider:literal)*) => {
+        $(mod $module {
+            #[test]
+            #[ignore = "needs libfabric: cargo xtask test --only ofi"]
+            fn short_and_long_messages_both_ways_on_several_connections() {
+                super::as_it_is($provider);
+            }
+
+            #[test]
+            #[ignore = "needs libfabric: cargo xtask test --only ofi"]
+            fn what_efa_leaves_is_enough() {
+                super::as_on_efa($provider);
+            }
+
+            #[test]
+            #[ignore = "needs libfabric: cargo xtask test --only ofi"]
+            fn messages_of_many_pieces() {
+                super::long_messages($provider);
+            }
+
+            #[test]
+            #[ignore = "needs libfabric: cargo xtask test --only ofi"]
+            fn a_peer_that_is_gone() {
+                super::a_peer_is_gone($provider);
+            }
+        })*
+    };
+}
+
+on_providers! {
+    tcp "tcp;ofi_rxm"
+    udp "udp;ofi_rxd"
+    shm "shm"
+    sockets "sockets"
+}
+
+/// Many connections on one queue pair.
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn sixty_four_connections_at_once() {
+    let meeting = Meeting::new("ofi-many");
+    let tight = small(Scheme::Eager);
+    let channel = Config { lengths: 4, pieces: 3, ..tight.channel };
+    let config = EndpointConfig { channel, connections: 64, send_depth: 64, ..tight };
+    both(|me| meeting.ofi(me, "tcp;ofi_rxm"), config, &[0, 5, 64, 65, 700, 1, 9]);
+}

@@ -1,0 +1,102 @@
+//! Between two threads over RoCEv2 in user space, which has no tags and may lose packets.
+
+use std::time::{Duration, Instant};
+
+use stentor_channel::{Cause, Config, Endpoint, EndpointConfig, Hub, Operation, Scheme};
+use stentor_fabric::{ProcessId, WaitMode};
+use stentor_fabric_roce::driver::Chances;
+
+use crate::bed::{Process, small};
+use crate::hosted::{Meeting, both, both_disordered};
+
+const GOOD: Chances = Chances { drop: 0.0, duplicate: 0.0, reorder: 0.0, corrupt: 0.0, delay: 0 };
+const BAD: Chances = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.002, delay: 0 };
+
+fn lengths(count: usize) -> Vec<usize> {
+    (0..count).map(|n| n * 7 % 900).collect()
+}
+
+#[test]
+fn short_and_long_messages_both_ways_on_several_connections() {
+    let meeting = Meeting::new("roce");
+    both(|me| meeting.roce(me, GOOD), small(Scheme::Counted), &lengths(200));
+}
+
+#[test]
+fn packets_are_lost_repeated_reordered_and_damaged() {
+    let meeting = Meeting::new("roce-bad");
+    both(|me| meeting.roce(me, BAD), small(Scheme::Counted), &lengths(60));
+}
+
+#[test]
+fn completions_in_any_order() {
+    let meeting = Meeting::new("roce-disorder");
+    both_disordered(|me| meeting.roce(me, GOOD), small(Scheme::Counted), &lengths(100), 3);
+}
+
+#[test]
+fn completions_in_any_order_on_a_bad_network() {
+    let meeting = Meeting::new("roce-both");
+    both_disordered(|me| meeting.roce(me, BAD), small(Scheme::Counted), &lengths(40), 5);
+}
+
+#[test]
+fn messages_of_many_pieces() {
+    let meeting = Meeting::new("roce-long");
+    let config = EndpointConfig { connections: 1, ..EndpointConfig::new(Config::with(Scheme::Counted)) };
+    both(|me| meeting.roce(me, GOOD), config, &[0, 2 << 20, 4096, 4097, 1]);
+}
+
+#[test]
+fn sixty_four_connections_at_once() {
+    let meeting = Meeting::new("roce-many");
+    let config = EndpointConfig { connections: 64, send_depth: 64, ..small(Scheme::Counted) };
+    both(|me| meeting.roce(me, GOOD), config, &[0, 5, 64, 65, 700, 1, 9]);
+}
+
+/// Who waits for a peer that never comes gives up by its own clock, and hears whom it waited for.
+#[test]
+fn a_peer_that_never_comes() {
+    let meeting = Meeting::new("roce-alone");
+    let endpoint = Endpoint::new(meeting.roce(1, GOOD), small(Scheme::Counted), &[ProcessId(0)]).unwrap();
+    let hub = Hub::new(endpoint);
+    let mut channel = hub.open(ProcessId(0), 2).unwrap();
+    let (since, patience) = (Instant::now(), Duration::from_millis(200));
+    let late = hub.block_on_until(WaitMode::ADAPTIVE, channel.read(), || since.elapsed() > patience).unwrap();
+    assert_eq!(late, None, "nobody is there");
+    channel.time_out(patience);
+    let error = hub.block_on(WaitMode::ADAPTIVE, channel.read()).unwrap().expect("not the end").unwrap_err();
+    let stentor_channel::CallError::Failed(error) = error else { panic!("{error}") };
+    assert_eq!((error.connection, error.peer, error.operation), (2, ProcessId(0), Operation::Open));
+    assert_eq!(error.cause, Cause::TimedOut(patience));
+    assert_eq!(error.to_string(), "connection 2 with p0: opening: nothing was heard for 200ms");
+    assert!(hub.block_on(WaitMode::ADAPTIVE, channel.close()).unwrap().is_err(), "and everything is given back");
+}
+
+/// A process that is gone in the middle of everything: the other one fails with its name within the fabric's patience,
+/// and has everything back.
+#[test]
+fn a_peer_that_is_gone() {
+    let meeting = Meeting::new("roce-gone");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut process = Process::new(meeting.roce(1, GOOD), small(Scheme::Counted), &lengths(400));
+            let begin = Instant::now();
+            while process.talks[0].read < 5 {
+                process.step();
+                assert!(begin.elapsed() < Duration::from_secs(60), "stuck");
+            }
+        });
+        let mut process = Process::new(meeting.roce(0, GOOD), small(Scheme::Counted), &lengths(400));
+        let begin = Instant::now();
+        while !process.is_done() {
+            process.step();
+            assert!(begin.elapsed() < Duration::from_secs(60), "it is not missed");
+        }
+        for talk in &process.talks {
+            let error = talk.failed.expect("400 messages had no time");
+            assert!(error.peer == ProcessId(1) && matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
+            assert!(!process.endpoint.is_alive(talk.handle));
+        }
+    });
+}

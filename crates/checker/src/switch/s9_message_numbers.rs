@@ -1,0 +1,14 @@
+//! S9 message numbers: the message number told to a sender is the number of its messages up to the PSN told.
+
+use super::{SetWatch, Told};
+
+pub(super) fn told(watch: &SetWatch, told: &Told) -> Result<(), String> {
+    let Some(stream) = watch.streams.get(usize::from(told.rank)) else { return Ok(()) };
+    let place = stream.place(told.up_to);
+    let Some(packet) = stream.packet(place) else { return Ok(()) };
+    if packet.messages & 0xff_ffff == told.msn {
+        return Ok(());
+    }
+    let (rank, psn, messages) = (told.rank, told.up_to, packet.messages);
+    Err(format!("rank {rank} was told {} messages up to {psn:#08x}, which are {messages}", told.msn))
+}

@@ -1,0 +1,74 @@
+//! `stentor channel`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+use super::ofi::OnOfi;
+use super::roce::Network;
+
+/// What two processes talk over by a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ChannelFabric {
+    /// Shared memory
+    Shm,
+    /// RoCEv2 in user space, each process with an address of its own
+    Roce,
+    /// A provider of libfabric
+    Ofi,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ChannelCommand {
+    /// Pipe a file from one process to another: one side listens, the other one sends, and both compare its SHA-256
+    ///
+    /// `stentor channel cat --listen PLACE > copy` on one side, `stentor channel cat PLACE < file` on the other. The sender
+    /// ends well only when the receiver has written everything and found the same hash. Nothing is resumed.
+    Cat(ChannelCat),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ChannelCat {
+    /// Where the two meet: HOST:PORT of the side that listens; on shared memory any name that both sides use
+    #[arg(value_name = "PLACE")]
+    pub(crate) place: String,
+    /// Receive from whoever sends to PLACE; otherwise this side sends
+    #[arg(short, long)]
+    pub(crate) listen: bool,
+    /// Send this file instead of standard input
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "listen")]
+    pub(crate) input: Option<PathBuf>,
+    /// Receive into this file instead of standard output; it must not exist, and is removed if the transfer fails
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "listen")]
+    pub(crate) output: Option<PathBuf>,
+    /// What the two talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: ChannelFabric,
+    /// Give up when the other side has not come, or nothing has moved, for so long [default: 20 for a sender that finds
+    /// nobody, otherwise for ever]
+    #[arg(short = 'w', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: Option<u64>,
+    /// On shared memory, the directory for the control sockets, the same for both sides [default: below XDG_RUNTIME_DIR,
+    /// or in /tmp]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) roce: CatOnRoce,
+    #[command(flatten, next_help_heading = "With --fabric ofi")]
+    pub(crate) ofi: OnOfi,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "With --fabric roce (--key and --bind also with ofi)")]
+pub(crate) struct CatOnRoce {
+    /// A file with the key that both sides share; needed unless both are on a loopback address
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) key: Option<PathBuf>,
+    /// The sender's IP address, for its packets [default: the one with a route to the listener; on roce one of 127.N.255.x if
+    /// that one has the loopback address 127.N.x.y]
+    #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
+    pub(crate) bind: Option<IpAddr>,
+    #[command(flatten)]
+    pub(crate) network: Network,
+}

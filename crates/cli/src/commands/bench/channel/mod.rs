@@ -1,0 +1,288 @@
+//! `stentor bench channel`: messages of a channel beside the same bytes by the fabric's own operation, on the same fabric in
+//! the same run, and the ways of sending them side by side.
+
+mod bare;
+mod line;
+pub(super) mod process;
+mod raw;
+mod talk;
+
+use stentor_channel::{Config, MAX_MESSAGE_BYTES, Scheme};
+use stentor_fabric::memory::Ordering;
+
+use super::crew::Crew;
+use super::datagrams::network;
+use super::environment::Environment;
+use super::errand::{Part, broken, processors};
+use super::ofi;
+use super::report::{Floor, Report, Row};
+use super::roce;
+use super::samples::{Samples, median};
+use super::stage::{Command, Shape};
+use crate::args::{BenchChannel, ChannelFabric, LoopbackFabric};
+use crate::failure::Failure;
+use crate::live::{Captures, refuse_traffic};
+
+/// Payloads of the latencies, bytes.
+const SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
+/// The payload of the bandwidth, bytes.
+const LARGE: usize = 1 << 20;
+/// Iterations of an 8-byte row, over its rounds; on a network.
+const ITERATIONS: u64 = 70_000;
+const ON_NETWORK: u64 = 21_000;
+/// Longest pieces on fabrics with tags: `ofi_rxm` of libfabric copies what is shorter than 128 KiB in parts.
+const TAGGED_PIECE_BYTES: u32 = 256 << 10;
+/// A message of the bandwidth stands for so many of 8 bytes.
+const PER_LARGE: u64 = 64;
+
+/// What happens in a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// A new fabric, for the subject that `extra` names.
+    Open,
+    /// Messages to and fro.
+    PingPong,
+    /// Messages one after the other, answered at the end.
+    Stream,
+    /// The fabric is given up.
+    Close,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Open, Kind::PingPong, Kind::Stream, Kind::Close];
+
+    /// 0 ends the processes.
+    fn number(self) -> u64 {
+        self as u64 + 1
+    }
+
+    fn of(number: u64) -> Self {
+        Kind::ALL[number as usize - 1]
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Subject {
+    /// The fabric's own operation, on libfabric the provider's, from and to registered memory: the floor.
+    Raw,
+    /// The channel's default: short messages go with their length.
+    Default,
+    /// The same from registered memory, and read where it arrives.
+    InPlace,
+    /// As in the notes: a length, then a payload, however short.
+    Apart,
+}
+
+impl Subject {
+    const ALL: [Subject; 4] = [Subject::Raw, Subject::Default, Subject::InPlace, Subject::Apart];
+
+    fn of(number: u64) -> Self {
+        Subject::ALL[number as usize]
+    }
+
+    /// A channel's parameters on a fabric with tags, or without.
+    fn config(self, tagged: bool) -> Config {
+        let base = match (tagged, self) {
+            (true, Subject::Apart) => Config::with(Scheme::LengthPayload),
+            (true, _) => Config::with(Scheme::Eager),
+            (false, Subject::Apart) => Config { eager_bytes: 0, ..Config::with(Scheme::Counted) },
+            (false, _) => Config::with(Scheme::Counted),
+        };
+        let piece_bytes = if tagged { TAGGED_PIECE_BYTES } else { base.piece_bytes };
+        Config { message_bytes: MAX_MESSAGE_BYTES, piece_bytes, ..base }
+    }
+
+    fn name(self, tagged: bool) -> String {
+        let scheme = self.config(tagged).scheme.name();
+        match self {
+            Subject::Raw => "raw".to_owned(),
+            Subject::Default => format!("channel, {scheme}"),
+            Subject::InPlace => format!("channel, {scheme}, sent and read in place"),
+            Subject::Apart if tagged => format!("channel, {scheme} (the notes)"),
+            Subject::Apart => format!("channel, {scheme}, length and payload apart (the notes)"),
+        }
+    }
+}
+
+/// What the floor is made of.
+fn operation(fabric: ChannelFabric, tagged: bool) -> &'static str {
+    match (fabric, tagged) {
+        (ChannelFabric::Ofi, _) => "the provider's own tagged sends (fi_tsend)",
+        (_, true) => "tagged sends",
+        (_, false) => "WRITE_WITH_IMM",
+    }
+}
+
+/// As `--fabric` has it.
+fn fabric_name(fabric: ChannelFabric) -> &'static str {
+    match fabric {
+        ChannelFabric::Shm => "shm",
+        ChannelFabric::Roce => "roce",
+        ChannelFabric::Ofi => "ofi",
+    }
+}
+
+/// What the rounds of one subject at one size came to.
+struct Measured {
+    subject: Subject,
+    bytes: usize,
+    samples: Samples,
+    rates: Vec<f64>,
+}
+
+pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
+    let available = processors().map_err(broken("ask for processors"))?;
+    let [first, .., last] = available[..] else {
+        return Err(Failure::run("one processor", "bench channel", "two processes that spin need two processors"));
+    };
+    let pinning = format!("two processes, pinned to processors {first} and {last}");
+    let environment = Environment::new(fabric_name(args.fabric), "poll", pinning).with(&args.network.networks);
+    let usual = if args.fabric == ChannelFabric::Shm { ITERATIONS } else { ON_NETWORK };
+    let a_round = (args.iterations.unwrap_or(usual) / u64::from(args.rounds)).max(PER_LARGE);
+    let captures = captures(args)?;
+    // Each fabric of the run has its own file.
+    captures.check((0..2).map(roce::name), args.rounds * Subject::ALL.len() as u32)?;
+    let shape = Shape { processes: 2, lines: 1, samples: a_round as usize };
+    let (part, carrier) = part(args)?;
+    let environment = Environment { carrier, ..environment };
+    let mut crew = Crew::start(part, shape, &[Some(first), Some(last)], |_| captures.asked().clone())?;
+    let sizes = SIZES.iter().copied().chain([LARGE]);
+    let new =
+        |subject, bytes| Measured { subject, bytes, samples: Samples::new(0.5, environment.clock), rates: vec![] };
+    let mut all: Vec<_> =
+        Subject::ALL.iter().flat_map(|subject| sizes.clone().map(move |bytes| new(*subject, bytes))).collect();
+    for round in 0..args.rounds {
+        for subject in Subject::ALL {
+            let phase = |kind: Kind| Command { kind: kind.number(), extra: subject as u64, ..Command::default() };
+            crew.run(Command { window: u64::from(round), ..phase(Kind::Open) })?;
+            for measured in all.iter_mut().filter(|measured| measured.subject == subject) {
+                one(&mut crew, phase, measured, a_round)?;
+            }
+            crew.run(phase(Kind::Close))?;
+        }
+    }
+    let tagged = crew.stage.results(0)[2].load(Ordering::Acquire) != 0;
+    Ok(Report {
+        environment,
+        rows: rows(&all, operation(args.fabric, tagged), tagged, args.rounds, a_round),
+        trial: None,
+    })
+}
+
+/// What becomes of packets, where that can be seen.
+fn captures(args: &BenchChannel) -> Result<Captures, Failure> {
+    let place = "stentor bench channel";
+    if args.fabric == ChannelFabric::Ofi {
+        refuse_traffic(Captures::from(&args.network).asked(), place)?;
+        return Ok(Captures::from(&args.network));
+    }
+    args.ofi.refuse(place)?;
+    roce::captures(&args.network, args.fabric == ChannelFabric::Roce, place)
+}
+
+/// What the processes are told, and what carries their messages, where that is chosen at start.
+fn part(args: &BenchChannel) -> Result<(Part, Option<String>), Failure> {
+    let network = network(LoopbackFabric::Roce);
+    Ok(match args.fabric {
+        ChannelFabric::Shm => (Part::Channel { network: None, ofi: None }, None),
+        ChannelFabric::Roce => (Part::Channel { network, ofi: None }, None),
+        ChannelFabric::Ofi => {
+            let info = ofi::provider(&args.ofi, network.unwrap_or_default())?;
+            let ofi = Some(info.provider().to_owned());
+            (Part::Channel { network, ofi }, Some(format!("libfabric's provider {info}")))
+        }
+    })
+}
+
+/// How many messages of so many bytes a round has.
+fn messages(a_round: u64, bytes: usize) -> u64 {
+    if bytes == LARGE { (a_round / PER_LARGE).max(1) } else { (a_round / (1 + bytes as u64 / 4096)).max(10) }
+}
+
+fn one(crew: &mut Crew, phase: impl Fn(Kind) -> Command, measured: &mut Measured, a_round: u64) -> Result<(), Failure> {
+    let iterations = messages(a_round, measured.bytes).min(a_round);
+    let kind = if measured.bytes == LARGE { Kind::Stream } else { Kind::PingPong };
+    crew.run(Command { bytes: measured.bytes as u64, warmup: iterations / 10, iterations, ..phase(kind) })?;
+    if kind == Kind::Stream {
+        let time_ns = crew.stage.results(0)[0].load(Ordering::Acquire).max(1);
+        measured.rates.push(iterations as f64 * 1e9 / time_ns as f64);
+    } else {
+        let taken = &crew.stage.samples(0)[..iterations as usize];
+        measured.samples.round(taken.iter().map(|sample| sample.load(Ordering::Relaxed)));
+    }
+    Ok(())
+}
+
+fn rows(all: &[Measured], operation: &str, tagged: bool, rounds: u32, a_round: u64) -> Vec<Row> {
+    let raw = |bytes| all.iter().find(move |measured| measured.subject == Subject::Raw && measured.bytes == bytes);
+    let subjects = all.iter().filter(|measured| measured.subject != Subject::Raw);
+    let mut rows: Vec<_> = subjects
+        .filter_map(|measured| {
+            let Measured { subject, bytes, samples, rates } = measured;
+            let (raw, name) = (raw(*bytes)?, subject.name(tagged));
+            if *bytes == LARGE {
+                let (floor, rate) = (median(raw.rates.iter().copied()), median(rates.iter().copied()));
+                let what = format!("{operation} one after the other, from and to registered memory, nothing copied");
+                let iterations = messages(a_round, *bytes) * u64::from(rounds);
+                let floor = Floor { what, value: floor, unit: "msgs/s" };
+                let ratio = floor.value / rate;
+                return Some(Row { iterations, ..Row::new(name, *bytes, rounds, floor, ratio).with_rate(rate) });
+            }
+            let (floor, summary) = (raw.samples.summary(), samples.summary());
+            let what = format!("half a ping-pong of {operation} from and to registered memory");
+            let floor = Floor { what, value: floor.typical, unit: "us" };
+            let ratio = summary.typical / floor.value;
+            Some(Row::new(name, *bytes, rounds, floor, ratio).with_latency(&summary))
+        })
+        .collect();
+    // The ways of sending one size beside each other.
+    rows.sort_by_key(|row| row.bytes);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::Grain;
+    use super::*;
+
+    #[test]
+    fn kinds_and_subjects_go_through_the_command_and_back() {
+        for kind in Kind::ALL {
+            assert_ne!(kind.number(), Command::END);
+            assert_eq!(Kind::of(kind.number()), kind);
+        }
+        for subject in Subject::ALL {
+            assert_eq!(Subject::of(subject as u64), subject);
+            assert!([true, false].iter().all(|tagged| subject.config(*tagged).check().is_ok()));
+        }
+    }
+
+    #[test]
+    fn a_message_is_inline_in_the_default_only() {
+        for tagged in [true, false] {
+            assert!(Subject::Default.config(tagged).eager_bytes >= 8);
+            assert_eq!(Subject::Apart.config(tagged).eager_bytes, 0);
+        }
+    }
+
+    #[test]
+    fn rows_stand_beside_the_floor_of_their_size() {
+        let measured = |subject, bytes, latency, rate| {
+            let mut samples = Samples::new(0.5, Grain { cost_ns: 0.0, step_ns: 1 });
+            samples.round(vec![latency; 10]);
+            Measured { subject, bytes, samples, rates: vec![rate] }
+        };
+        let all = [
+            measured(Subject::Raw, 8, 1000, 0.0),
+            measured(Subject::Raw, LARGE, 1, 3000.0),
+            measured(Subject::Default, 8, 1500, 0.0),
+            measured(Subject::Default, LARGE, 1, 1000.0),
+            measured(Subject::Apart, 8, 2000, 0.0),
+        ];
+        let rows = rows(&all, "WRITE_WITH_IMM", false, 1, 640);
+        let told: Vec<_> = rows.iter().map(|row| (row.bytes, (row.ratio.unwrap() * 10.0).round() as u32)).collect();
+        assert_eq!(told, [(8, 15), (8, 20), (LARGE, 30)]);
+        assert!(rows[1].name.contains("notes"), "{}", rows[1].name);
+    }
+}

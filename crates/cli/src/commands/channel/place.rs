@@ -1,0 +1,151 @@
+//! Where the two sides meet, on each fabric.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+use stentor::config::{KeyError, KeySource};
+use stentor::runtime::{OfiFabric, RoceFabric, ShmFabric, StartError};
+use stentor_fabric::ProcessId;
+use stentor_fabric_ofi::OfiConfig;
+use stentor_fabric_roce::driver::{PortError, source_address};
+use stentor_fabric_roce::{RoceConfig, StartError as RoceError};
+use stentor_fabric_shm::{ShmConfig, StartError as ShmError};
+
+use crate::args::ChannelCat;
+use crate::failure::Failure;
+use crate::live::{directory, unstarted};
+
+/// The cluster of a transfer between hosts; clusters of others have other names.
+const CLUSTER: &str = "channel-cat";
+/// Of what the two sides say; another version is refused.
+const FINGERPRINT: u64 = 1;
+/// Longest message of the fabric, bytes: a piece.
+const FABRIC_BYTES: u32 = 128 << 10;
+const OFI_BYTES: u32 = 512 << 10;
+/// Addresses that a sender on this host tries.
+const LOOPBACKS: u8 = 64;
+
+/// Who listens is process 0.
+fn me(args: &ChannelCat) -> ProcessId {
+    ProcessId(u16::from(!args.listen))
+}
+
+/// This side on shared memory.
+pub(super) fn shm(args: &ChannelCat) -> Result<ShmFabric, Failure> {
+    let me = me(args);
+    // Whatever the place is called: letters that a file's name may have.
+    let plain = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
+    let cluster = format!("cat-{}", args.place.chars().map(plain).collect::<String>());
+    let name = if args.listen { "listener" } else { "sender" };
+    let config = ShmConfig {
+        directory: directory(args.directory.as_ref()),
+        fingerprint: FINGERPRINT,
+        message_bytes: FABRIC_BYTES,
+        ..ShmConfig::new(&cluster, me, name, 2)
+    };
+    ShmFabric::start(config).map_err(|error| match error {
+        ShmError::AlreadyRunning { pid, .. } => Failure::usage(
+            format_args!("there is a {name} already, pid {pid}"),
+            &args.place,
+            "wait for it to end, or meet at another place",
+        ),
+        ShmError::Name { .. } => Failure::usage("a place has 1 to 60 letters", &args.place, "choose a shorter one"),
+        error => unstarted(StartError::Fabric(error), Path::new(&args.place)),
+    })
+}
+
+/// This side on RoCEv2.
+pub(super) fn roce(args: &ChannelCat) -> Result<RoceFabric, Failure> {
+    let listener = resolve(&args.place)?;
+    let own = if args.listen { vec![listener] } else { senders(args, listener)? };
+    let key = key(args, listener.ip(), own[0].ip())?;
+    let traffic = &args.roce.network;
+    let mut result = Err(Failure::usage("no address", &args.place, "name one with --bind"));
+    for address in own {
+        let addresses = if args.listen { vec![Some(address), None] } else { vec![Some(listener), Some(address)] };
+        let config = RoceConfig {
+            key: key.clone(),
+            fingerprint: FINGERPRINT,
+            pcap: traffic.pcap.clone(),
+            chances: traffic.bad.chances(),
+            seed: traffic.seed.wrapping_add(me(args).0.into()),
+            ..RoceConfig::new(CLUSTER, me(args), addresses)
+        };
+        result = match RoceFabric::start(config) {
+            Ok(fabric) => return Ok(fabric),
+            // Another transfer has it; the next one may be free.
+            Err(error @ RoceError::Port(PortError::Taken { .. })) => {
+                Err(unstarted(StartError::Roce(error), Path::new(&args.place)))
+            }
+            Err(error) => return Err(unstarted(StartError::Roce(error), Path::new(&args.place))),
+        };
+    }
+    result
+}
+
+/// This side on libfabric.
+pub(super) fn ofi(args: &ChannelCat) -> Result<OfiFabric, Failure> {
+    let listener = resolve(&args.place)?;
+    let addresses = if args.listen {
+        vec![Some(listener), None]
+    } else {
+        // Endpoints have ports of their own: both sides may be at one address.
+        let beside = args.roce.bind.is_none() && listener.ip().is_loopback();
+        let own = if beside { SocketAddr::new(listener.ip(), 0) } else { senders(args, listener)?[0] };
+        vec![Some(listener), Some(own)]
+    };
+    let me = me(args);
+    let own = addresses[me.index()].map_or(listener.ip(), |own| own.ip());
+    let config = OfiConfig {
+        key: key(args, listener.ip(), own)?,
+        fingerprint: FINGERPRINT,
+        providers: args.ofi.providers(),
+        message_bytes: OFI_BYTES,
+        ..OfiConfig::new(CLUSTER, me, addresses)
+    };
+    OfiFabric::start(config).map_err(|error| unstarted(StartError::Ofi(error), Path::new(&args.place)))
+}
+
+fn resolve(place: &str) -> Result<SocketAddr, Failure> {
+    let unknown = |error: &dyn std::fmt::Display| {
+        Failure::usage(format_args!("not an address: {error}"), place, "name HOST:PORT of the side that listens")
+    };
+    let mut found = place.to_socket_addrs().map_err(|error| unknown(&error))?;
+    found.next().ok_or_else(|| unknown(&"the name has none"))
+}
+
+/// Addresses that the sender may take: packets have one port, so each process has an address of its own.
+fn senders(args: &ChannelCat, listener: SocketAddr) -> Result<Vec<SocketAddr>, Failure> {
+    let with_any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
+    if let Some(bind) = args.roce.bind {
+        if bind.is_ipv4() != listener.is_ipv4() {
+            let what = format_args!("{bind} here and {} there: packets do not go from IPv4 to IPv6", listener.ip());
+            return Err(Failure::usage(what, "--bind", "give both sides addresses of one kind"));
+        }
+        return Ok(vec![with_any_port(bind)]);
+    }
+    if let IpAddr::V4(ip) = listener.ip()
+        && ip.is_loopback()
+    {
+        let beside = |n| Ipv4Addr::new(127, ip.octets()[1], 255, n).into();
+        return Ok((1..=LOOPBACKS).map(|n| with_any_port(beside(n))).collect());
+    }
+    let own = source_address(listener).map_err(|error| {
+        Failure::usage(format_args!("no route: {error}"), &args.place, "name this side's address with --bind")
+    })?;
+    Ok(vec![with_any_port(own)])
+}
+
+fn key(args: &ChannelCat, listener: IpAddr, own: IpAddr) -> Result<Vec<u8>, Failure> {
+    match &args.roce.key {
+        Some(path) => KeySource::File(path.clone()).read(Path::new("")).map_err(|error: KeyError| {
+            Failure::usage(error, path.display(), "`head -c 32 /dev/urandom | base64` makes one; copy it to both sides")
+        }),
+        None if listener.is_loopback() && own.is_loopback() => Ok(CLUSTER.into()),
+        None => Err(Failure::usage(
+            "no key: whoever reaches this host could send or listen",
+            "--key",
+            "write one with `head -c 32 /dev/urandom | base64 > key`, and name it on both sides",
+        )),
+    }
+}

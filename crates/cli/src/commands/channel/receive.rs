@@ -1,0 +1,93 @@
+//! The side that listens.
+
+use std::io;
+
+use indicatif::ProgressBar;
+use stentor::runtime::Hosted;
+
+use super::line::Line;
+use super::stream::Sink;
+use super::words::{Whole, Words};
+use crate::failure::Failure;
+
+const AGAIN: &str = "nothing is resumed: send it again";
+
+/// Receives everything and confirms it; returns what it was. `name` is where it is written.
+pub(super) fn run<F: Hosted>(
+    line: &mut Line<F>,
+    sink: &mut Sink,
+    name: &str,
+    bar: &ProgressBar,
+) -> Result<Whole, Failure> {
+    let mut waiting: Option<Vec<u8>> = None;
+    let mut told: Option<Whole> = None;
+    loop {
+        let mut worked = line.turn();
+        if let Some(message) = waiting.take() {
+            match sink.give(message) {
+                Ok(()) => worked = true,
+                Err(message) => waiting = Some(message),
+            }
+        }
+        while waiting.is_none()
+            && told.is_none()
+            && let Some(message) = line.receive()
+        {
+            worked = true;
+            match Words::of(&message, line.place())? {
+                Words::Header(Some(bytes)) => bar.set_length(bytes),
+                Words::Header(None) => {}
+                Words::Data => {
+                    bar.inc(message.len() as u64 - 1);
+                    waiting = sink.give(message).err();
+                }
+                Words::End(whole) => told = Some(whole),
+                Words::Failed(why) => {
+                    line.part(None);
+                    return Err(Failure::run(format!("the other side cannot go on: {why}"), line.place(), AGAIN));
+                }
+            }
+        }
+        if told.is_some() && waiting.is_none() {
+            sink.finish();
+        }
+        if let Some(written) = sink.written() {
+            return confirm(line, written, told, name);
+        }
+        if told.is_none() && waiting.is_none() && line.has_ended() {
+            line.part(None);
+            return Err(Failure::run("the other side ended before it was done", line.place(), AGAIN));
+        }
+        line.rest(worked)?;
+    }
+}
+
+/// Tells the other side what was written, or why it cannot be.
+fn confirm<F: Hosted>(
+    line: &mut Line<F>,
+    written: io::Result<Whole>,
+    told: Option<Whole>,
+    name: &str,
+) -> Result<Whole, Failure> {
+    match written {
+        Ok(whole) => {
+            line.part(Some(&Words::End(whole)));
+            if told == Some(whole) {
+                return Ok(whole);
+            }
+            let theirs = told.map(|told| told.hex()).unwrap_or_default();
+            let what = format!("what came has another SHA-256 than what was sent: {} and {theirs}", whole.hex());
+            Err(Failure::run(what, line.place(), AGAIN))
+        }
+        Err(error) => {
+            let what = format!("cannot write: {error}");
+            line.part(Some(&Words::Failed(what.clone())));
+            let remedy = match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, and send it again",
+                io::ErrorKind::BrokenPipe => "what reads this output must read all of it",
+                _ => AGAIN,
+            };
+            Err(Failure::run(what, name, remedy))
+        }
+    }
+}

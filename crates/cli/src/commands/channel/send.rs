@@ -1,0 +1,88 @@
+//! The side that sends.
+
+use indicatif::ProgressBar;
+use stentor::runtime::Hosted;
+
+use super::line::Line;
+use super::stream::{Filled, Source};
+use super::words::{Whole, Words};
+use crate::failure::Failure;
+
+/// What is handed over next.
+enum Next {
+    /// Data, to be read.
+    Data,
+    /// The last words, of all of it.
+    End(Whole),
+    /// The answer to them is awaited.
+    Answer(Whole),
+}
+
+/// Sends everything; returns what it was when the other side has confirmed it. `bytes`: how much it will be, if that is
+/// known; `name` is where it is read.
+pub(super) fn run<F: Hosted>(
+    line: &mut Line<F>,
+    source: &mut Source,
+    (name, bytes): (&str, Option<u64>),
+    bar: &ProgressBar,
+) -> Result<Whole, Failure> {
+    let mut current = Some(Words::Header(bytes).message());
+    let mut next = Next::Data;
+    loop {
+        let mut worked = line.turn();
+        if let Some(answer) = line.receive() {
+            return heard(line, &answer, &next);
+        }
+        if let Some(message) = current.take_if(|message| line.send(message)) {
+            worked = true;
+            if matches!(next, Next::Data) {
+                bar.inc(message.len() as u64 - 1);
+                source.used(message);
+            }
+            if let Next::End(whole) = next {
+                line.finish();
+                next = Next::Answer(whole);
+            }
+        }
+        if current.is_none() && matches!(next, Next::Data) {
+            match source.next() {
+                Some(Filled::Data(message)) => current = Some(message),
+                Some(Filled::End(whole)) => {
+                    current = Some(Words::End(whole).message());
+                    next = Next::End(whole);
+                }
+                Some(Filled::Failed(error)) => {
+                    let what = format!("cannot read: {error}");
+                    line.part(Some(&Words::Failed(what.clone())));
+                    return Err(Failure::run(what, name, "nothing is resumed: send it again"));
+                }
+                None => {}
+            }
+            worked |= current.is_some();
+        }
+        line.rest(worked)?;
+    }
+}
+
+/// The other side answers, or cannot go on.
+fn heard<F: Hosted>(line: &mut Line<F>, answer: &[u8], next: &Next) -> Result<Whole, Failure> {
+    let failed = |what: String, line: &Line<F>| Failure::run(what, line.place(), "nothing is resumed: send it again");
+    match Words::of(answer, line.place())? {
+        Words::End(theirs) => {
+            line.part(None);
+            match next {
+                Next::Answer(ours) if theirs == *ours => Ok(theirs),
+                Next::Answer(ours) => {
+                    let (told, sent) = (theirs.hex(), ours.hex());
+                    Err(failed(format!("the other side has another SHA-256: {told} there, {sent} here"), line))
+                }
+                _ => Err(failed("the other side confirms what was not sent yet".into(), line)),
+            }
+        }
+        Words::Failed(why) => {
+            line.give_up();
+            Err(failed(format!("the other side cannot go on: {why}"), line))
+        }
+        Words::Header(_) | Words::Data => Err(failed("the other side sends, too".into(), line)),
+    }
+}

@@ -1,0 +1,146 @@
+//! Reading and writing files in threads: while a pipe keeps them waiting, packets are still taken from the network.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
+use std::thread;
+
+use sha2::{Digest, Sha256};
+
+use super::words::{DATA, MESSAGE_BYTES, Whole};
+
+/// Messages that wait between a thread and the polling loop: memory is bounded by them.
+const AHEAD: usize = 2;
+
+/// What is read.
+pub(super) enum Filled {
+    /// A message with data.
+    Data(Vec<u8>),
+    /// There is no more.
+    End(Whole),
+    /// It cannot be read.
+    Failed(io::Error),
+}
+
+/// A file or pipe that is read ahead.
+pub(super) struct Source {
+    filled: Receiver<Filled>,
+    used: Sender<Vec<u8>>,
+}
+
+impl Source {
+    pub(super) fn new(mut from: Box<dyn Read + Send>) -> Self {
+        let (fill, filled) = sync_channel(AHEAD);
+        let (used, empty) = channel::<Vec<u8>>();
+        thread::spawn(move || {
+            let (mut hash, mut bytes) = (Sha256::new(), 0);
+            loop {
+                let mut message = empty.try_recv().unwrap_or_default();
+                message.resize(MESSAGE_BYTES, 0);
+                message[0] = DATA;
+                let next = match from.read(&mut message[1..]) {
+                    Ok(0) => Filled::End(Whole { bytes, sha256: hash.clone().finalize().into() }),
+                    Ok(count) => {
+                        message.truncate(1 + count);
+                        hash.update(&message[1..]);
+                        bytes += count as u64;
+                        Filled::Data(message)
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => Filled::Failed(error),
+                };
+                let over = !matches!(next, Filled::Data(_));
+                // Whoever does not listen any more has failed.
+                if fill.send(next).is_err() || over {
+                    return;
+                }
+            }
+        });
+        Source { filled, used }
+    }
+
+    /// What was read next, if it was.
+    pub(super) fn next(&mut self) -> Option<Filled> {
+        match self.filled.try_recv() {
+            Ok(filled) => Some(filled),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Filled::Failed(io::Error::other("its reader is gone"))),
+        }
+    }
+
+    /// A message's memory can be used again.
+    pub(super) fn used(&mut self, message: Vec<u8>) {
+        let _ = self.used.send(message);
+    }
+}
+
+/// A file or pipe that is written behind.
+pub(super) struct Sink {
+    give: Option<SyncSender<Vec<u8>>>,
+    written: Receiver<io::Result<Whole>>,
+    /// A file that was made for this, to be removed unless all of it is there.
+    made: Option<PathBuf>,
+}
+
+impl Sink {
+    /// Makes a file, or writes to standard output.
+    pub(super) fn new(path: Option<PathBuf>) -> io::Result<Self> {
+        let to: Box<dyn Write + Send> = match &path {
+            Some(path) => Box::new(File::create_new(path)?),
+            None => Box::new(io::stdout()),
+        };
+        let (give, given) = sync_channel(AHEAD);
+        let (write, written) = channel();
+        thread::spawn(move || {
+            // The polling loop may be gone.
+            let _ = write.send(write_all(&given, to));
+        });
+        Ok(Sink { give: Some(give), written, made: path })
+    }
+
+    /// Takes a message with data, or gives it back: too many wait.
+    pub(super) fn give(&mut self, message: Vec<u8>) -> Result<(), Vec<u8>> {
+        let Some(give) = &self.give else { return Err(message) };
+        match give.try_send(message) {
+            // Why is what it says last.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+            Err(TrySendError::Full(message)) => Err(message),
+        }
+    }
+
+    /// Nothing more will be given.
+    pub(super) fn finish(&mut self) {
+        self.give = None;
+    }
+
+    /// What was written, once all of it is; or why it cannot be.
+    pub(super) fn written(&mut self) -> Option<io::Result<Whole>> {
+        self.written.try_recv().ok()
+    }
+
+    /// All of it is there, and is what was sent.
+    pub(super) fn keep(&mut self) {
+        self.made = None;
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn write_all(given: &Receiver<Vec<u8>>, mut to: impl Write) -> io::Result<Whole> {
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    for message in given {
+        to.write_all(&message[1..])?;
+        hash.update(&message[1..]);
+        bytes += message.len() as u64 - 1;
+        // A person may be waiting for it.
+        to.flush()?;
+    }
+    Ok(Whole { bytes, sha256: hash.finalize().into() })
+}

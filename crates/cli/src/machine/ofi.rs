@@ -1,0 +1,103 @@
+//! What libfabric there is: the library, its providers, and which would be taken.
+
+use std::fmt::Write;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use stentor::ClusterConfig;
+use stentor_fabric::ProcessId;
+use stentor_fabric_ofi::{Info, Libfabric, ORDER, OfiConfig, StartError, providers};
+
+use super::Finding;
+use crate::style::bytes;
+
+/// What the remedies of this file begin with: other fabrics need nothing of this.
+const OTHERS: &str = "nothing to do on shm, roce, verbs and sim; for ofi";
+
+/// The library, then each provider.
+pub(super) fn findings() -> Vec<Finding> {
+    let what = "libfabric";
+    let library = match Libfabric::load() {
+        Ok(library) => library,
+        Err(error) => return vec![Finding::info(what, error.to_string(), format!("{OTHERS} install libfabric1"))],
+    };
+    let path = library.path().map_or(String::new(), |path| format!(" ({})", path.display()));
+    let detail = format!("version {}{path}; interface {} is asked for", library.version(), library.interface());
+    let of = |info: &Info| Finding::ok("libfabric provider", provider(info));
+    std::iter::once(Finding::ok(what, detail)).chain(providers(library).iter().map(of)).collect()
+}
+
+fn provider(info: &Info) -> String {
+    let (version, can, orders) = (info.provider_version(), info.can(), info.orders());
+    let mut text = format!("{} {version} on {}: messages", info.provider(), info.domain());
+    for (is, name) in [(can.tagged, "tags"), (can.rma, "RDMA"), (can.atomics, "atomics")] {
+        if is {
+            let _ = write!(text, ", {name}");
+        }
+    }
+    text.push_str(if orders.send_after_send { "; sends in order" } else { "; sends in any order" });
+    let _ = write!(
+        text,
+        "; queues of {} and {}, inject {}; memory modes: {}",
+        info.send_depth(),
+        info.recv_depth(),
+        bytes(info.inject_bytes() as u64),
+        info.memory_modes(),
+    );
+    text
+}
+
+/// A process whose own address nobody has said, beside another one.
+fn process(other: Ipv4Addr) -> OfiConfig {
+    OfiConfig::new("", ProcessId(0), vec![None, Some(SocketAddr::new(other.into(), 1))])
+}
+
+fn taken(config: &OfiConfig) -> Result<String, StartError> {
+    config.choose().map(|info| format!("{} on {}", info.provider(), info.domain()))
+}
+
+/// Whether the fabric `ofi` works here: what it would take for a cluster on one host, and for one on several, and why; or
+/// what it lacks.
+pub(crate) fn would_take() -> (bool, String) {
+    let [within, between] = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)].map(|other| taken(&process(other)));
+    let why = format!("the first that is there of {}; `provider` in [ofi] names others", ORDER.join(", "));
+    match (within, between) {
+        (Ok(within), Ok(between)) => {
+            (true, format!("it would take {within} within this host, {between} between hosts ({why})"))
+        }
+        (Ok(within), Err(error)) => (true, format!("it would take {within} within this host ({why}); else: {error}")),
+        (Err(error), Ok(between)) => (true, format!("it would take {between} between hosts ({why}); else: {error}")),
+        (Err(error), Err(_)) => (false, error.to_string()),
+    }
+}
+
+/// What a cluster of this configuration would take here, wherever its processes are.
+pub(crate) fn of_cluster(config: &ClusterConfig) -> Result<String, StartError> {
+    let members = config.groups().iter().flat_map(|group| group.members());
+    let addresses = members.map(|member| Some(member.address().parse().unwrap_or(NAMED)));
+    let addresses = std::iter::once(None).chain(addresses).collect();
+    taken(&config.ofi().apply(OfiConfig::new(config.cluster(), ProcessId(0), addresses)))
+}
+
+/// Stands for an address that has a name: it is not asked for here.
+const NAMED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whichever way it goes here, it is told.
+    #[test]
+    fn the_library_is_found_or_named() {
+        let findings = findings();
+        assert_eq!(findings[0].what, "libfabric");
+        match Libfabric::load() {
+            Ok(_) => {
+                assert!(findings[1..].iter().all(|finding| finding.detail.contains("messages")), "{findings:?}");
+                let (is_there, why) = would_take();
+                assert!(is_there && why.starts_with("it would take "), "{why}");
+            }
+            Err(error) => assert_eq!((findings.len(), would_take()), (1, (false, error.to_string()))),
+        }
+    }
+}

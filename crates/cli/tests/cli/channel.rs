@@ -1,0 +1,284 @@
+//! `stentor channel cat` between two processes.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Ran, Scratch, ran, run, stentor};
+
+/// Whoever was killed is missed within this.
+const MISSED: Duration = Duration::from_secs(20);
+
+/// Where two processes meet that nobody else uses, and what both are told.
+pub(crate) struct Meeting {
+    scratch: Scratch,
+    place: String,
+    fabric: &'static str,
+    /// What is said on both sides besides.
+    pub(crate) more: &'static [&'static str],
+}
+
+impl Meeting {
+    pub(crate) fn new(fabric: &'static str) -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        // A second number for each test: senders have addresses of their own below it.
+        let place = format!("127.{}.{}.7:7399", 140 + n, std::process::id() % 251);
+        Meeting { scratch: Scratch::new(), place, fabric, more: &[] }
+    }
+
+    pub(crate) fn with(self, more: &'static [&'static str]) -> Self {
+        Meeting { more, ..self }
+    }
+
+    fn both() -> [Self; 2] {
+        ["shm", "roce"].map(Meeting::new)
+    }
+
+    fn cat(&self, more: &[&str]) -> Command {
+        let mut command = stentor();
+        command.args(["channel", "cat", &self.place, "--fabric", self.fabric]).args(self.more).args(more);
+        if self.fabric == "shm" {
+            command.arg("--directory").arg(self.scratch.path("meet"));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn listen(&self, more: &[&str]) -> Child {
+        self.cat(&[&["--listen"], more].concat()).spawn().unwrap()
+    }
+
+    fn send(&self, more: &[&str]) -> Ran {
+        ran(&self.cat(more).output().unwrap())
+    }
+
+    /// A file of so many bytes, no two kilobytes of which are equal.
+    fn file(&self, bytes: usize) -> String {
+        let path = self.scratch.path("file");
+        let mut file = Vec::with_capacity(bytes + 8);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        while file.len() < bytes {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            file.extend(state.to_le_bytes());
+        }
+        file.truncate(bytes);
+        fs::write(&path, file).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.scratch.path(name).to_str().unwrap().to_owned()
+    }
+}
+
+fn finish(child: Child) -> Ran {
+    ran(&child.wait_with_output().unwrap())
+}
+
+fn good(what: &str, side: &Ran, role: &str, bytes: usize) -> Value {
+    assert_eq!(side.code, 0, "{what}: {role}: {}", side.stderr);
+    let report = side.document("channel-cat");
+    assert_eq!((&report["role"], &report["bytes"]), (&role.into(), &bytes.into()), "{what}: {report:#}");
+    report
+}
+
+#[test]
+fn files_arrive_whole_with_their_hash() {
+    Meeting::both().iter().for_each(files_arrive);
+}
+
+pub(crate) fn files_arrive(meeting: &Meeting) {
+    for bytes in [0, 1, 70_000, 5 << 20] {
+        let (file, copy) = (meeting.file(bytes), meeting.path("copy"));
+        let listener = meeting.listen(&["--output", &copy, "--json"]);
+        let sender = meeting.send(&["--input", &file, "--json"]);
+        let what = format!("{}, {bytes} bytes", meeting.fabric);
+        let sent = good(&what, &sender, "sender", bytes);
+        let received = good(&what, &finish(listener), "receiver", bytes);
+        assert_eq!(sent["sha256"], received["sha256"]);
+        assert!(fs::read(&copy).unwrap() == fs::read(&file).unwrap(), "{what}");
+        let known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(sent["sha256"] == known, bytes == 0, "of nothing the hash is known");
+        fs::remove_file(copy).unwrap();
+    }
+}
+
+/// As in a pipe: standard input to standard output, and what is told goes to standard error.
+#[test]
+fn pipes_are_joined_while_they_are_written() {
+    let meeting = Meeting::new("shm");
+    let mut listener = meeting.listen(&[]);
+    let mut sender = meeting.cat(&[]).stdin(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (sender.stdin.take().unwrap(), listener.stdout.take().unwrap());
+    for line in ["one\n", "two\n"] {
+        input.write_all(line.as_bytes()).unwrap();
+        let mut came = [0; 4];
+        // Before the next one is written: nothing waits for more.
+        output.read_exact(&mut came).unwrap();
+        assert_eq!(came, line.as_bytes());
+    }
+    drop(input);
+    let (sender, listener) = (finish(sender), finish(listener));
+    assert_eq!((sender.code, listener.code), (0, 0), "{}{}", sender.stderr, listener.stderr);
+    assert!(sender.stderr.contains("sent 8 bytes over shared memory"), "{}", sender.stderr);
+    assert!(listener.stderr.contains("SHA-256 "), "{}", listener.stderr);
+}
+
+#[test]
+fn packets_that_are_lost_are_sent_again() {
+    let meeting = Meeting::new("roce");
+    let bad = ["--drop-chance", "0.01", "--duplicate-chance", "0.01", "--reorder-chance", "0.01"];
+    let (file, copy) = (meeting.file(600_000), meeting.path("copy"));
+    let listener = meeting.listen(&[&bad[..], &["--output", &copy, "--json"]].concat());
+    let sender = meeting.send(&[&bad[..], &["--input", &file, "--json"]].concat());
+    good("with loss", &sender, "sender", 600_000);
+    good("with loss", &finish(listener), "receiver", 600_000);
+    assert!(fs::read(copy).unwrap() == fs::read(file).unwrap());
+}
+
+#[test]
+fn who_finds_nobody_says_so() {
+    for meeting in Meeting::both() {
+        let since = Instant::now();
+        let alone = meeting.send(&["-w", "1"]);
+        assert_eq!(alone.code, 1, "{}", alone.stderr);
+        for words in ["was not there for 1 s", "--listen", &meeting.place] {
+            assert!(alone.stderr.contains(words), "{}", alone.stderr);
+        }
+        let copy = meeting.path("copy");
+        let waiting = finish(meeting.listen(&["-w", "1", "--output", &copy]));
+        assert!(waiting.code == 1 && waiting.stderr.contains("was not there for 1 s"), "{}", waiting.stderr);
+        assert!(!Path::new(&copy).exists(), "an empty file is no copy");
+        assert!(since.elapsed() < Duration::from_secs(15));
+    }
+}
+
+/// Waits until something came through, so that both are in the middle of it.
+fn until_it_flows(path: &str) {
+    let since = Instant::now();
+    while fs::metadata(path).map_or(0, |file| file.len()) == 0 {
+        assert!(since.elapsed() < Duration::from_secs(30), "nothing arrives");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn who_loses_the_other_side_ends_and_says_whom() {
+    Meeting::both().iter().for_each(the_other_side_dies);
+}
+
+pub(crate) fn the_other_side_dies(meeting: &Meeting) {
+    let copy = meeting.path("copy");
+    let endless = || meeting.cat(&[]).stdin(File::open("/dev/zero").unwrap()).spawn().unwrap();
+    for listener_dies in [true, false] {
+        let (mut listener, mut sender) = (meeting.listen(&["--output", &copy]), endless());
+        until_it_flows(&copy);
+        let (died, remains) = if listener_dies { (&mut listener, sender) } else { (&mut sender, listener) };
+        died.kill().unwrap();
+        died.wait().unwrap();
+        let since = Instant::now();
+        let remains = finish(remains);
+        assert!(since.elapsed() < MISSED, "{}: it took {:?}", meeting.fabric, since.elapsed());
+        assert_eq!(remains.code, 1, "{}", remains.stderr);
+        assert!(remains.stderr.contains("connection 0 with p"), "{}", remains.stderr);
+        assert!(remains.stderr.contains("nothing is resumed"), "{}", remains.stderr);
+        assert!(!remains.stderr.contains("not given everything back"), "{}", remains.stderr);
+        assert_eq!(Path::new(&copy).exists(), listener_dies, "what is not whole is removed by who can");
+        let _ = fs::remove_file(&copy);
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_on_both_sides() {
+    for meeting in Meeting::both() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let listener = meeting.cat(&["--listen"]).stdout(full).spawn().unwrap();
+        let sender = meeting.send(&["--input", &meeting.file(3 << 20)]);
+        let listener = finish(listener);
+        assert_eq!((sender.code, listener.code), (1, 1), "{}{}", sender.stderr, listener.stderr);
+        assert!(listener.stderr.contains("cannot write: No space left on device"), "{}", listener.stderr);
+        assert!(listener.stderr.contains("make room"), "{}", listener.stderr);
+        let told = "the other side cannot go on: cannot write: No space left on device";
+        assert!(sender.stderr.contains(told), "{}", sender.stderr);
+    }
+}
+
+/// A file that ends with an error in the middle: memory of a process, at an address where there is none.
+#[test]
+fn a_file_that_cannot_be_read_to_its_end_is_told_on_both_sides() {
+    let meeting = Meeting::new("shm");
+    let copy = meeting.path("copy");
+    let listener = meeting.listen(&["--output", &copy]);
+    let sender = meeting.send(&["--input", "/proc/self/mem"]);
+    let listener = finish(listener);
+    assert_eq!((sender.code, listener.code), (1, 1), "{}{}", sender.stderr, listener.stderr);
+    assert!(sender.stderr.contains("cannot read: ") && sender.stderr.contains("/proc/self/mem"), "{}", sender.stderr);
+    assert!(listener.stderr.contains("the other side cannot go on: cannot read: "), "{}", listener.stderr);
+    assert!(!Path::new(&copy).exists());
+}
+
+#[test]
+fn what_is_wrong_on_this_side_is_said_at_once() {
+    let scratch = Scratch::new();
+    let since = Instant::now();
+    let cat = |args: &[&str]| run([&["channel", "cat"], args].concat());
+    cat(&["there", "--input", "/no/such/file"]).refused(&["cannot read", "/no/such/file"]);
+    cat(&["there", "--input", "/proc"]).refused(&["cannot read", "/proc"]);
+    let mine = scratch.file("mine", "mine");
+    let mine = mine.to_str().unwrap();
+    cat(&["there", "--listen", "--output", mine]).refused(&["exists already", mine]);
+    assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
+    cat(&["there", "--listen", "--output", "/no/such/place"]).refused(&["cannot write", "/no/such/place"]);
+    assert_eq!(cat(&["there", "--listen", "--json"]).code, 2);
+    cat(&["there", "--drop-chance", "0.1"]).refused(&["shared memory", "--fabric shm"]);
+    cat(&["nobody", "--fabric", "roce"]).refused(&["not an address", "HOST:PORT"]);
+    cat(&["192.0.2.1:7399", "--fabric", "roce", "--bind", "127.0.0.1"]).refused(&["no key", "--key"]);
+    cat(&["127.0.0.1:7399", "--fabric", "roce", "--key", mine]).refused(&["the key has 4 bytes", mine]);
+    cat(&["127.0.0.1:7399", "--fabric", "roce", "--bind", "::1"]).refused(&["IPv4", "--bind"]);
+    cat(&[&"x".repeat(100)]).refused(&["shorter"]);
+    for words in [&["there", "--listen", "--input", mine][..], &["there", "--output", mine], &[]] {
+        assert_eq!(cat(words).code, 2);
+    }
+    assert!(since.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_place_has_one_listener_and_one_sender() {
+    let meeting = Meeting::new("shm");
+    let mut first = meeting.listen(&[]);
+    let socket = meeting.scratch.path("meet");
+    let since = Instant::now();
+    while fs::read_dir(&socket).map_or(0, Iterator::count) == 0 {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let second = finish(meeting.listen(&[]));
+    second.refused(&["there is a listener already", &first.id().to_string()]);
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
+/// For `cargo xtask nightly`: it takes a minute, and a gibibyte of temporary files twice over.
+#[test]
+#[ignore = "a gibibyte over both fabrics, by cargo xtask nightly --only channel-long"]
+fn a_gibibyte() {
+    for meeting in Meeting::both() {
+        let (file, copy) = (meeting.file(1 << 30), meeting.path("copy"));
+        let listener = meeting.listen(&["--output", &copy, "--json"]);
+        let sender = meeting.send(&["--input", &file, "--json"]);
+        let sent = good(meeting.fabric, &sender, "sender", 1 << 30);
+        let received = good(meeting.fabric, &finish(listener), "receiver", 1 << 30);
+        assert_eq!(sent["sha256"], received["sha256"]);
+        println!("{}: {} MB/s", meeting.fabric, sent["mb_per_s"]);
+        let same = Command::new("cmp").args([&file, &copy]).status().unwrap();
+        assert!(same.success());
+    }
+}

@@ -1,0 +1,112 @@
+#!/bin/bash
+# A cluster whose processes are in two or three guests, each a Linux kernel of its own with Soft-RoCE, joined by a bridge:
+# two groups of three and a client. In the middle of the client's messages one guest's link is cut, later it is restored.
+# Everybody must deliver everything, and the histories are checked.
+#
+#   unshare -rnpf --mount-proc --kill-child run.sh RXE_FOLDER STENTOR FABRIC GUESTS CUT LINES
+#
+#   RXE_FOLDER  has uml-run and its kernel
+#   STENTOR     the command
+#   FABRIC      verbs or roce
+#   GUESTS      2 or 3: members 1 to 3 of each group are in guests 1, 1, 2 or 1, 2, 3; the client is in guest 1 or 2
+#   CUT         the guest whose link is cut
+#   LINES       how many messages
+#
+# Network and processes are gone with the namespaces.
+set -eu
+rxe=$1 stentor=$2 fabric=$3 guests=$4 cut=$5 lines=$6
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/stentor-guests.XXXXXX")
+declare -A guest=()
+finish() {
+    status=$?
+    if [ $status -ne 0 ]; then
+        for log in "$work"/*.log "$work"/*.err; do echo "--- ${log##*/}"; tail -n 15 "$log"; done
+        [ -z "${KEEP:-}" ] || cp -r "$work" "$KEEP"
+    fi
+    rm -rf "$work"
+    exit $status
+}
+trap finish EXIT
+trap 'exit 1' INT TERM HUP
+now() { date +%s%N; }
+since() { echo "$((($(now) - $1) / 1000000)) ms"; }
+# Waits for a file.
+await() { # FILE SECONDS WHAT
+    local tries=0
+    while [ ! -e "$work/$1" ]; do
+        [ ! -e "$work/failed" ] || { echo "a guest gave up: $3"; exit 1; }
+        tries=$((tries + 1))
+        [ $tries -le $(($2 * 10)) ] || { echo "after $2 s still not: $3"; exit 1; }
+        sleep 0.1
+    done
+}
+# Which guest a member is in, and where the client is.
+[ "$guests" = 2 ] && home=(0 1 1 2) client=1 || home=(0 1 2 3) client=2
+ip link set lo up
+ip link add bridge type bridge
+ip link set bridge up
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/cluster.key"
+{
+    printf 'cluster = "guests"\nfabric = "%s"\nkey = "file:cluster.key"\n[election]\nkind = "heartbeat"\n' "$fabric"
+    [ -z "${ELECTION:-}" ] || printf '%s\n' "$ELECTION"
+    printf '[limits]\nclients = 1\n'
+    for group in 1 2; do
+        printf '[[group]]\nid = "g%s"\nprocess = [\n' "$group"
+        for n in 1 2 3; do
+            printf ' { id = "g%s.%s", address = "10.77.%s.%s%s:7001" },\n' "$group" "$n" "${home[n]}" "$group" "$n"
+        done
+        printf ']\n'
+    done
+} >"$work/cluster.toml"
+began=$(now)
+for n in $(seq "$guests"); do
+    ip tuntap add "tap$n" mode tap
+    ip link set "tap$n" master bridge up
+    members=
+    for group in 1 2; do
+        for m in 1 2 3; do [ "${home[m]}" != "$n" ] || members="$members g$group.$m:10.77.$n.$group$m"; done
+    done
+    [ "$n" != "$client" ] || members="$members client:10.77.$n.99"
+    {
+        printf "WORK='%s' STENTOR='%s' FABRIC='%s' GUEST=%s MEMBERS='%s' LINES=%s\n" \
+            "$work" "$stentor" "$fabric" "$n" "${members# }" "$lines"
+        cat "$here/guest.sh"
+    } >"$work/guest$n.sh"
+    UML_TIMEOUT=300 "$rxe/uml-run" "$work/guest$n.sh" \
+        "vec0:transport=tap,ifname=tap$n,depth=128,gro=0,mac=02:00:00:00:77:0$n" >"$work/uml$n.log" 2>&1 &
+    guest[$n]=$!
+done
+await begun 60 "the client's first message"
+echo "$guests guests, fabric $fabric: $lines messages to two groups begin after $(since "$began")"
+await "sent-$((lines / 3))" 120 "a third of the messages sent"
+ip link set "tap$cut" nomaster
+moment=$(now)
+echo "the link of guest $cut is cut"
+await "sent-$((lines * 2 / 3))" 120 "two thirds of the messages sent"
+ip link set "tap$cut" master bridge
+echo "it is restored after $(since "$moment")"
+moment=$(now)
+await "client.done" 120 "all messages delivered at the client"
+echo "the client is done $(since "$moment") after that: $(tail -n 1 "$work/client.err")"
+for group in 1 2; do
+    for m in 1 2 3; do
+        tries=0
+        while ! tail -n 1 "$work/g$group.$m.out" | grep -q "\"n\":$lines[,}]"; do
+            tries=$((tries + 1))
+            if [ $tries -gt 600 ]; then
+                echo "g$group.$m delivered $(wc -l <"$work/g$group.$m.out") of $lines"
+                exit 1
+            fi
+            sleep 0.1
+        done
+    done
+done
+echo "everybody has delivered everything $(since "$moment") after that"
+touch "$work/stop"
+for n in $(seq "$guests"); do
+    wait "${guest[$n]}" || { echo "guest $n ended with $?"; exit 1; }
+    unset "guest[$n]"
+done
+"$stentor" check --complete "$work"/*.jsonl
+echo "passed in $(since "$began")"

@@ -1,0 +1,230 @@
+//! Completion queues.
+
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::domain::{Domain, Fid, MakeError};
+use crate::errno::Errno;
+use crate::sys::{self, bit};
+
+/// Completions that are taken in one call.
+const BATCH: usize = 16;
+
+/// An operation that succeeded.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The context that it was posted with; null for a peer's write with an immediate.
+    pub context: *mut c_void,
+    /// Whether it was a receive of a plain or tagged message.
+    pub received: bool,
+    /// Bytes received.
+    pub bytes: usize,
+    /// The immediate that came with a message or a write.
+    pub immediate: Option<u64>,
+    /// The tag of a message that was received.
+    pub tag: u64,
+}
+
+/// An operation that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The context that it was posted with; null where the provider does not tell.
+    pub context: *mut c_void,
+    /// Why.
+    pub errno: Errno,
+    /// The provider's own number, and what it means.
+    pub detail: (i32, String),
+    /// The tag of a message that was received.
+    pub tag: u64,
+    /// Bytes that did not fit into the receive.
+    pub excess: usize,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (provider: {}, {})", self.errno, self.detail.0, self.detail.1)
+    }
+}
+
+/// What a look at a completion queue found first.
+#[derive(Debug)]
+pub enum Polled {
+    /// So many operations succeeded; they were written to the given place.
+    Entries(usize),
+    /// One failed.
+    Failed(Failure),
+    /// Nothing more is there.
+    Nothing,
+}
+
+/// A completion queue.
+pub struct CompletionQueue {
+    raw: Fid<sys::fid_cq>,
+    domain: Arc<Domain>,
+    read: unsafe extern "C" fn(*mut sys::fid_cq, *mut c_void, usize) -> isize,
+    descriptor: Option<RawFd>,
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue").field("domain", &self.domain).finish_non_exhaustive()
+    }
+}
+
+impl CompletionQueue {
+    /// A queue for so many completions at least. With `waits` it has a file descriptor to wait for, if the provider knows
+    /// such a thing: Debian 12's `shm` does not.
+    ///
+    /// # Errors
+    /// See [`MakeError`].
+    pub fn new(domain: &Arc<Domain>, entries: usize, waits: bool) -> Result<CompletionQueue, MakeError> {
+        if waits && let Ok(queue) = CompletionQueue::open(domain, entries, sys::FI_WAIT_FD) {
+            return Ok(queue);
+        }
+        let what = || format!("completion queue of {entries} entries");
+        CompletionQueue::open(domain, entries, sys::FI_WAIT_NONE)
+            .map_err(|errno| MakeError::new(domain.info(), what(), errno))
+    }
+
+    fn open(domain: &Arc<Domain>, entries: usize, wait: sys::fi_wait_obj) -> Result<CompletionQueue, Errno> {
+        let mut attributes = sys::fi_cq_attr {
+            size: entries,
+            flags: 0,
+            format: sys::FI_CQ_FORMAT_TAGGED,
+            wait_obj: wait,
+            signaling_vector: 0,
+            wait_cond: sys::FI_CQ_COND_NONE,
+            wait_set: ptr::null_mut(),
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: objects have tables of functions as long as they live.
+        let open = unsafe { (*(*domain.raw()).ops).cq_open }.ok_or(Errno::NOT_SUPPORTED)?;
+        // SAFETY: the domain lives while the `Arc` does, which the queue keeps.
+        let returned = unsafe { open(domain.raw(), &raw mut attributes, &raw mut raw, ptr::null_mut()) };
+        // SAFETY: `fid_cq` begins with a `fid`, and was just made.
+        let raw: Fid<sys::fid_cq> = unsafe { Fid::new(returned, raw) }?;
+        // SAFETY: objects have tables of functions as long as they live.
+        let read = unsafe { (*(*raw.raw()).ops).read }.ok_or(Errno::NOT_SUPPORTED)?;
+        let mut descriptor = -1;
+        if wait == sys::FI_WAIT_FD {
+            // SAFETY: this command takes a place for a descriptor from queues of this kind.
+            unsafe { raw.control(sys::FI_GETWAIT as i32, ptr::from_mut(&mut descriptor).cast()) }?;
+        }
+        Ok(CompletionQueue {
+            raw,
+            domain: Arc::clone(domain),
+            read,
+            descriptor: (descriptor >= 0).then_some(descriptor),
+        })
+    }
+
+    pub(crate) fn fid(&self) -> &Fid<sys::fid_cq> {
+        &self.raw
+    }
+
+    /// The domain.
+    #[must_use]
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// What becomes readable when something comes, after [`may_wait`](Self::may_wait) said yes.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.descriptor
+    }
+
+    /// Whether the descriptor may be waited for: otherwise something is there already, and must be read first
+    /// (`fi_trywait`).
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        let fabric = self.domain.fabric();
+        // SAFETY: objects have tables of functions as long as they live.
+        let Some(try_wait) = (unsafe { (*(*fabric).ops).trywait }) else { return false };
+        let mut fids = [self.raw.fid()];
+        // SAFETY: fabric and queue live.
+        self.descriptor.is_some() && unsafe { try_wait(fabric, fids.as_mut_ptr(), 1) } == 0
+    }
+
+    /// Lets the provider work, and takes completions.
+    #[inline]
+    pub fn poll(&self, out: &mut [Entry]) -> Polled {
+        let mut raw = [sys::fi_cq_tagged_entry::default(); BATCH];
+        let room = BATCH.min(out.len());
+        // SAFETY: the queue lives, and there is room for as many entries of its format as are asked for.
+        let count = unsafe { (self.read)(self.raw.raw(), raw.as_mut_ptr().cast(), room) };
+        if count > 0 {
+            let count = (count as usize).min(room);
+            for (to, from) in out.iter_mut().zip(&raw[..count]) {
+                *to = Entry::from_raw(from);
+            }
+            return Polled::Entries(count);
+        }
+        match Errno::posted(count) {
+            Ok(()) | Err(Errno::AGAIN) => Polled::Nothing,
+            Err(Errno::AVAILABLE) => self.failure().map_or(Polled::Nothing, Polled::Failed),
+            Err(errno) => Polled::Failed(Failure::of_queue(errno)),
+        }
+    }
+
+    #[cold]
+    fn failure(&self) -> Option<Failure> {
+        let mut raw = sys::fi_cq_err_entry::default();
+        // SAFETY: objects have tables of functions as long as they live.
+        let ops = unsafe { &*(*self.raw.raw()).ops };
+        let read_error = ops.readerr?;
+        // SAFETY: the queue lives; no room for more data is offered, so the provider lends its own until the next read.
+        let count = unsafe { read_error(self.raw.raw(), &raw mut raw, 0) };
+        if count != 1 {
+            return (Errno::posted(count) != Err(Errno::AGAIN) && count != 0)
+                .then(|| Failure::of_queue(Errno(count.unsigned_abs() as i32)));
+        }
+        let meaning = ops.strerror.map(|describe| {
+            let mut buffer = [0; 128];
+            // SAFETY: the queue lives; the data is the provider's own, and was not read over yet; the buffer has this size.
+            let text =
+                unsafe { describe(self.raw.raw(), raw.prov_errno, raw.err_data, buffer.as_mut_ptr(), buffer.len()) };
+            // SAFETY: null, or a string that lasts at least until the next call.
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        });
+        Some(Failure {
+            context: raw.op_context,
+            // Debian 12's `shm` gives some of them negated.
+            errno: Errno(raw.err.saturating_abs()),
+            detail: (raw.prov_errno, meaning.flatten().unwrap_or_default()),
+            tag: raw.tag,
+            excess: raw.olen,
+        })
+    }
+}
+
+impl Failure {
+    fn of_queue(errno: Errno) -> Failure {
+        Failure {
+            context: ptr::null_mut(),
+            errno,
+            detail: (0, "the completion queue itself".into()),
+            tag: 0,
+            excess: 0,
+        }
+    }
+}
+
+impl Entry {
+    /// For places that are filled later.
+    pub const NONE: Entry = Entry { context: ptr::null_mut(), received: false, bytes: 0, immediate: None, tag: 0 };
+
+    #[inline]
+    fn from_raw(raw: &sys::fi_cq_tagged_entry) -> Entry {
+        Entry {
+            context: raw.op_context,
+            received: raw.flags & bit::RECV != 0,
+            bytes: raw.len,
+            immediate: (raw.flags & bit::REMOTE_CQ_DATA != 0).then_some(raw.data),
+            tag: raw.tag,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What a process must know to start.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use stentor_bootstrap as bootstrap;
+use stentor_fabric::ProcessId;
+
+use crate::choose::{ChooseError, Wish, choose, providers};
+use crate::domain::MakeError;
+use crate::info::{Info, Needs};
+use crate::load::{Libfabric, LoadError};
+
+/// What a provider is asked for, best first: without RDMA it cannot be a fabric.
+const WISHES: [Needs; 5] = [
+    wish(true, true, true),
+    wish(false, true, true),
+    wish(false, false, true),
+    wish(false, true, false),
+    wish(false, false, false),
+];
+
+const fn wish(atomics: bool, tagged: bool, ordered_writes: bool) -> Needs {
+    Needs { rma: true, tagged, atomics, ordered_writes }
+}
+
+/// Configuration of one process.
+#[derive(Clone, Debug)]
+pub struct OfiConfig {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The cluster's key: whoever does not have it gets nothing. Equal at every process.
+    pub key: Vec<u8>,
+    /// Of the cluster's configuration; equal at every process.
+    pub fingerprint: u64,
+    /// Of the protocols above; equal at every process.
+    pub version: u16,
+    /// This process.
+    pub me: ProcessId,
+    /// Where each process listens for bootstrap connections; providers that have addresses of the Internet use the same one.
+    /// `None` for processes that only dial. This process's own address must be there.
+    pub addresses: Vec<Option<SocketAddr>>,
+    /// Providers in the order in which they are tried, and no others; if there are none, those of [`ORDER`](crate::ORDER). What
+    /// is taken must be equal at every process: the bootstrap refuses others.
+    pub providers: Vec<String>,
+    /// The provider's device; `None` takes the first.
+    pub device: Option<String>,
+    /// Limit of all memory that this process registers for its regions, bytes.
+    pub max_bytes: u64,
+    /// Limit of one message or write, bytes.
+    pub message_bytes: u32,
+    /// Whether a process that is started again is refused by those who knew its last life.
+    pub one_life: bool,
+    /// Whether the process ever sleeps for what comes. Completion queues that can be waited for cost system calls at every look;
+    /// without, a process that sleeps looks every 50 us.
+    pub waits: bool,
+    /// About how long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    pub rnr_timeout: Duration,
+    /// How long a peer may take to say that it leaves a revoked region alone, before all connections with it are broken.
+    pub fence_timeout: Duration,
+}
+
+impl OfiConfig {
+    /// 4 GiB, messages of 256 KiB, any provider.
+    #[must_use]
+    pub fn new(cluster: &str, me: ProcessId, addresses: Vec<Option<SocketAddr>>) -> OfiConfig {
+        OfiConfig {
+            cluster: cluster.to_owned(),
+            key: Vec::new(),
+            fingerprint: 0,
+            version: 1,
+            me,
+            addresses,
+            providers: Vec::new(),
+            device: None,
+            max_bytes: 4 << 30,
+            message_bytes: 256 << 10,
+            one_life: false,
+            waits: true,
+            rnr_timeout: Duration::from_millis(250),
+            fence_timeout: Duration::from_millis(250),
+        }
+    }
+}
+
+impl OfiConfig {
+    /// Which provider a process of this configuration would take: the first that is there, whether or not it can be a fabric.
+    ///
+    /// # Errors
+    /// As those of [`OfiFabric::start`](super::OfiFabric::start).
+    pub fn choose(&self) -> Result<Info, StartError> {
+        let address = self.addresses.get(self.me.index()).copied().flatten().map(|address| address.ip());
+        let same_host = self.addresses.iter().flatten().all(|address| address.ip().is_loopback());
+        let library = Libfabric::load()?;
+        let names = if self.providers.is_empty() { in_order(same_host) } else { self.providers.clone() };
+        let mut errors = Vec::new();
+        for name in &names {
+            let wish = Wish { provider: Some(name.clone()), address, device: self.device.clone(), same_host };
+            match with_most(library, &wish) {
+                Ok(info) => return fits(&info).map(|()| info),
+                Err(error) => errors.push(error),
+            }
+        }
+        let error = match errors.pop() {
+            Some(only) if names.len() == 1 => only,
+            // A device that is named, or an address, is in the way of a provider that is there.
+            Some(error @ (ChooseError::Device { .. } | ChooseError::Address { .. })) => error,
+            _ if self.providers.is_empty() => ChooseError::None,
+            _ => {
+                let there = providers(library).iter().map(|info| info.provider().to_owned()).collect();
+                ChooseError::NoneOf { asked: names, there }
+            }
+        };
+        Err(error.into())
+    }
+}
+
+fn in_order(same_host: bool) -> Vec<String> {
+    Wish { provider: None, address: None, device: None, same_host }.candidates()
+}
+
+/// The provider that is named, with as much of what it can do as is useful.
+fn with_most(library: &'static Libfabric, wish: &Wish) -> Result<Info, ChooseError> {
+    let mut last = ChooseError::None;
+    for needs in WISHES {
+        match choose(library, wish, needs) {
+            Ok(info) => return Ok(info),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Whether the contract can stand on it.
+fn fits(info: &Info) -> Result<(), StartError> {
+    let lacks = match () {
+        () if info.memory_modes().endpoint => "its memory belongs to endpoints (FI_MR_ENDPOINT)",
+        () if info.immediate_bytes() < 4 => "it has no immediates of 32 bits",
+        () if !info.orders().send_after_send => "its messages come in any order",
+        () => return Ok(()),
+    };
+    Err(StartError::Unfit { provider: info.provider().to_owned(), lacks })
+}
+
+/// Why a process could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// There is no libfabric.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// There is no such provider.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
+    /// The provider does not open.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// It cannot do what the contract needs.
+    #[error("provider {provider:?} cannot be a fabric: {lacks}; name another one")]
+    Unfit {
+        /// The provider.
+        provider: String,
+        /// What it lacks.
+        lacks: &'static str,
+    },
+    /// Peers cannot be met.
+    #[error(transparent)]
+    Bootstrap(#[from] bootstrap::StartError),
+    /// The system said no.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,91 @@
+//! What ends of a connection tell each other in messages of their own: SENDs in pieces, receives that were posted, fences.
+//!
+//! Every frame begins with the token that its receiver has put into its offer. So what comes late from an end that is gone, or
+//! from somebody who knows the address alone, is not taken.
+
+/// Bytes in front of a frame's data.
+pub(super) const HEADER: usize = 32;
+/// The longest frame, bytes.
+pub(super) const FRAME: usize = 4096;
+/// The most data in one frame, bytes.
+pub(super) const PIECE: usize = FRAME - HEADER;
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// A piece of a SEND: `value` is the length of the whole, `offset` where the piece goes.
+    Piece { whole: u32, offset: u32, imm: Option<u32> },
+    /// The next SEND would be longer than its receive: it does not come, and the connection is over.
+    TooLong,
+    /// Receives were posted: the data is the length of each, in 4 bytes.
+    Credits,
+    /// The region of this key is to be left alone: say when nothing of it is under way any more.
+    Fence { key: u64 },
+    /// Nothing of the region of this key is under way any more, nor will be.
+    Fenced { key: u64 },
+    /// Something was written: for receivers that cannot see it otherwise.
+    Bell,
+}
+
+/// Writes a header.
+pub(super) fn encode(token: u64, kind: Kind) -> [u8; HEADER] {
+    let (code, a, b, imm) = match kind {
+        Kind::Piece { whole, offset, imm } => (1_u8, u64::from(whole) | u64::from(offset) << 32, imm.is_some(), imm),
+        Kind::TooLong => (2, 0, false, None),
+        Kind::Credits => (3, 0, false, None),
+        Kind::Fence { key } => (4, key, false, None),
+        Kind::Fenced { key } => (5, key, false, None),
+        Kind::Bell => (6, 0, false, None),
+    };
+    let mut to = [0; HEADER];
+    to[..8].copy_from_slice(&token.to_be_bytes());
+    to[8] = code;
+    to[9] = b.into();
+    to[12..16].copy_from_slice(&imm.unwrap_or(0).to_be_bytes());
+    to[16..24].copy_from_slice(&a.to_be_bytes());
+    to
+}
+
+/// Reads a header; `None` for what is none, or has another token.
+pub(super) fn decode(token: u64, header: &[u8; HEADER]) -> Option<Kind> {
+    let number = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    let imm = header[12..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let a = number(16);
+    if number(0) != token || header[9] > 1 {
+        return None;
+    }
+    Some(match header[8] {
+        1 => Kind::Piece { whole: a as u32, offset: (a >> 32) as u32, imm: (header[9] == 1).then_some(imm) },
+        2 => Kind::TooLong,
+        3 => Kind::Credits,
+        4 => Kind::Fence { key: a },
+        5 => Kind::Fenced { key: a },
+        6 => Kind::Bell,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_and_only_with_their_token() {
+        for kind in [
+            Kind::Piece { whole: 70_000, offset: 65_536, imm: Some(9) },
+            Kind::Piece { whole: 0, offset: 0, imm: None },
+            Kind::TooLong,
+            Kind::Credits,
+            Kind::Fence { key: u64::MAX - 7 },
+            Kind::Fenced { key: 1 << 40 },
+            Kind::Bell,
+        ] {
+            let bytes = encode(77, kind);
+            assert_eq!(decode(77, &bytes), Some(kind));
+            assert_eq!(decode(78, &bytes), None);
+        }
+        let mut odd = encode(1, Kind::Bell);
+        odd[8] = 9;
+        assert_eq!(decode(1, &odd), None);
+    }
+}

@@ -1,0 +1,363 @@
+//! One life of a queue pair: an endpoint of its own, which is closed when the queue pair breaks. So nothing of an old life comes
+//! to a new one, and nothing that was posted to an old one lands after it.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use stentor_fabric::memory::{Ordering, WORD, Word};
+
+use super::frame::{self, FRAME, HEADER, Kind};
+use crate::cq::{Entry, Polled};
+use crate::domain::{Domain, MakeError};
+use crate::endpoint::{Endpoint, PeerAddress, remove_segment};
+use crate::errno::Errno;
+use crate::memory::{Memory, Registration};
+use crate::operations::{Local, Scratch};
+
+/// The largest inline source, bytes.
+pub(super) const INLINE: usize = 1024;
+/// Bytes of one send's own memory: a frame's header, and what is inline.
+const SLOT: usize = INLINE + 64;
+/// Completions that are taken at a time.
+const BATCH: usize = 16;
+/// Receives for frames that are posted ahead.
+const FRAMES: usize = 32;
+/// Frames of ours that are under way at the same time.
+const SPEECHES: usize = 8;
+/// The most receives that one frame tells of.
+const CREDITS: usize = (FRAME - HEADER) / 4;
+
+/// What an operation belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    /// A place in the send queue.
+    Send(usize),
+    /// A receive for frames.
+    Frame(usize),
+    /// A frame of ours that is no SEND.
+    Speech(usize),
+    /// A tagged receive.
+    Tagged(usize),
+}
+
+/// A look at what came.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Came {
+    /// An operation succeeded.
+    Done(Owner, Entry),
+    /// One failed.
+    Failed(Option<Owner>, Errno),
+    /// A peer's write with an immediate landed.
+    Immediate(u64, usize),
+}
+
+/// Sizes of one queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) sends: usize,
+    pub(super) tagged: usize,
+    pub(super) receives: usize,
+}
+
+/// Scratch that providers write to, at addresses that do not change.
+struct Scratches(Box<[Scratch]>);
+
+// SAFETY: the pointers in them are the provider's, whose objects may be used from any thread.
+unsafe impl Send for Scratches {}
+
+pub(super) struct Life {
+    // Dropped in this order: the endpoint first, then what it may use.
+    endpoint: Endpoint,
+    peer: Option<PeerAddress>,
+    scratch: Scratches,
+    sizes: Sizes,
+    sending: Registration,
+    frames: Registration,
+    speeches: Registration,
+    /// Receives for frames that must be posted again, and frames of ours whose places are free.
+    unposted: Vec<usize>,
+    free: Vec<usize>,
+    speech: Vec<u8>,
+    /// What is to be said.
+    unsaid: VecDeque<Kind>,
+    /// Lengths of receives that the peer was not told of.
+    untold: VecDeque<u32>,
+    /// What frames of the peer must begin with, and frames to it.
+    pub(super) token: u64,
+    pub(super) their_token: u64,
+    their_address: Vec<u8>,
+    /// Operations that the provider has.
+    pub(super) under_way: usize,
+    landed: u64,
+}
+
+impl Drop for Life {
+    /// An endpoint has one peer in its life: nobody needs the other end's name any more, and who was killed cannot remove it.
+    fn drop(&mut self) {
+        remove_segment(&self.their_address);
+    }
+}
+
+impl std::fmt::Debug for Life {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Life").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Life {
+    pub(super) fn new(domain: &Arc<Domain>, sizes: Sizes, waits: bool, token: u64) -> Result<Life, MakeError> {
+        let operations = sizes.sends + FRAMES + SPEECHES + sizes.tagged;
+        let endpoint = Endpoint::new(domain, operations + sizes.receives + 64, waits)?;
+        let own = |what: &str, bytes: usize| {
+            let memory = Memory::new(bytes.next_multiple_of(WORD).max(WORD));
+            let failed = || MakeError::new(domain.info(), format!("{bytes} bytes for {what}"), Errno::NO_MEMORY);
+            Registration::new(domain, &memory.ok_or_else(failed)?, None, super::fresh_key(), None)
+        };
+        let mut life = Life {
+            peer: None,
+            scratch: Scratches((0..operations).map(|_| Scratch::default()).collect()),
+            sizes,
+            sending: own("what is sent", sizes.sends * SLOT)?,
+            frames: own("frames", FRAMES * FRAME)?,
+            speeches: own("frames to send", SPEECHES * FRAME)?,
+            unposted: (0..FRAMES).rev().collect(),
+            free: (0..SPEECHES).collect(),
+            speech: Vec::with_capacity(FRAME),
+            unsaid: VecDeque::new(),
+            untold: VecDeque::new(),
+            token,
+            their_token: 0,
+            their_address: Vec::new(),
+            under_way: 0,
+            landed: 0,
+            endpoint,
+        };
+        life.post_frames();
+        Ok(life)
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(super) fn know(&mut self, address: &[u8]) -> Result<(), Errno> {
+        self.peer = Some(self.endpoint.know(address)?);
+        self.their_address = address.to_vec();
+        Ok(())
+    }
+
+    pub(super) fn knows(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    fn index(&self, owner: Owner) -> usize {
+        match owner {
+            Owner::Send(n) => n,
+            Owner::Frame(n) => self.sizes.sends + n,
+            Owner::Speech(n) => self.sizes.sends + FRAMES + n,
+            Owner::Tagged(n) => self.sizes.sends + FRAMES + SPEECHES + n,
+        }
+    }
+
+    fn owner(&self, context: *mut c_void) -> Option<Owner> {
+        let offset = context.addr().checked_sub(self.scratch.0.as_ptr().addr())?;
+        let n = offset / size_of::<Scratch>();
+        let (frames, speeches) = (self.sizes.sends, self.sizes.sends + FRAMES);
+        let tagged = speeches + SPEECHES;
+        Some(match n {
+            _ if n < frames => Owner::Send(n),
+            _ if n < speeches => Owner::Frame(n - frames),
+            _ if n < tagged => Owner::Speech(n - speeches),
+            _ if n < self.scratch.0.len() => Owner::Tagged(n - tagged),
+            _ => return None,
+        })
+    }
+
+    fn context(&mut self, owner: Owner) -> *mut c_void {
+        let n = self.index(owner);
+        (&raw mut self.scratch.0[n]).cast()
+    }
+
+    /// Looks at what came. Whether that is all: another look may be a system call for nothing.
+    pub(super) fn poll(&mut self, out: &mut Vec<Came>) -> bool {
+        let mut entries = [Entry::NONE; BATCH];
+        match self.endpoint.queue().poll(&mut entries) {
+            Polled::Entries(count) => {
+                for entry in &entries[..count] {
+                    let came = match (self.owner(entry.context), entry.immediate) {
+                        (Some(owner), _) if !entry.context.is_null() => Came::Done(owner, *entry),
+                        (_, Some(immediate)) => Came::Immediate(immediate, entry.bytes),
+                        _ => Came::Failed(None, Errno::INVALID),
+                    };
+                    self.ended(&came);
+                    out.push(came);
+                }
+                count < BATCH
+            }
+            Polled::Failed(failure) => {
+                let came = Came::Failed(self.owner(failure.context), failure.errno);
+                self.ended(&came);
+                out.push(came);
+                false
+            }
+            Polled::Nothing => true,
+        }
+    }
+
+    /// Whether a write of the peer has landed since the last look, as far as the provider tells.
+    pub(super) fn has_landed(&mut self) -> bool {
+        let landed = self.endpoint.writes_landed().unwrap_or(0);
+        std::mem::replace(&mut self.landed, landed) != landed
+    }
+
+    fn ended(&mut self, came: &Came) {
+        match came {
+            Came::Done(Owner::Send(_), _) | Came::Failed(Some(Owner::Send(_)), _) => self.under_way -= 1,
+            Came::Done(Owner::Speech(n), _) => self.free.push(*n),
+            _ => {}
+        }
+    }
+
+    /// The memory of a send: what is inline lies behind a frame's header.
+    pub(super) fn inline(&self, slot: usize, bytes: usize) -> Local {
+        let offset = slot * SLOT + HEADER;
+        Local { start: self.sending.memory().at(offset as u64), bytes, descriptor: self.sending.descriptor() }
+    }
+
+    pub(super) fn store_inline(&self, slot: usize, data: &[u8]) {
+        store(self.sending.memory().words(), slot * SLOT + HEADER, data);
+    }
+
+    /// Sends one piece of a SEND, whose data is `local`.
+    pub(super) fn send_piece(&mut self, slot: usize, kind: Kind, local: Local) -> Result<(), Errno> {
+        let peer = self.peer.ok_or(Errno::AGAIN)?;
+        let header = frame::encode(self.their_token, kind);
+        store(self.sending.memory().words(), slot * SLOT, &header);
+        let start = self.sending.memory().at((slot * SLOT) as u64);
+        let header = Local { start, bytes: HEADER, descriptor: self.sending.descriptor() };
+        let context = self.context(Owner::Send(slot));
+        // SAFETY: this life keeps the header and the scratch; the data is memory of a region, which is never given back while
+        // there are lives, or follows the header. The place is free, or its last piece has completed.
+        unsafe { self.endpoint.send_two([header, local], peer, context) }?;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    /// Posts something that needs no frame.
+    pub(super) fn post(
+        &mut self,
+        slot: usize,
+        post: impl FnOnce(&Endpoint, PeerAddress, *mut c_void) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let peer = self.peer.ok_or(Errno::AGAIN)?;
+        let context = self.context(Owner::Send(slot));
+        post(&self.endpoint, peer, context)?;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    pub(super) fn receive_tagged(&mut self, n: usize, local: Local, tag: u64, ignore: u64) -> Result<(), Errno> {
+        let context = self.context(Owner::Tagged(n));
+        // SAFETY: this life keeps the scratch, whose place is free; the memory is a region's, which is never given back while
+        // there are lives.
+        unsafe { self.endpoint.receive_tagged(local, tag, ignore, context) }
+    }
+
+    pub(super) fn cancel_tagged(&mut self, n: usize) {
+        let context = self.context(Owner::Tagged(n));
+        // SAFETY: a receive was posted with this context, which is still there. One that has completed is not found.
+        let _ = unsafe { self.endpoint.cancel(context) };
+    }
+
+    /// A frame that came into this place; its data follows the header there.
+    pub(super) fn frame(&self, n: usize, bytes: usize) -> Option<(Kind, usize)> {
+        let mut header = [0; HEADER];
+        load(self.frames.memory().words(), n * FRAME, &mut header);
+        let kind = frame::decode(self.token, &header).filter(|_| (HEADER..=FRAME).contains(&bytes))?;
+        Some((kind, bytes - HEADER))
+    }
+
+    /// Copies a frame's data.
+    pub(super) fn copy_piece(&self, n: usize, to: &mut [u8]) {
+        load(self.frames.memory().words(), n * FRAME + HEADER, to);
+    }
+
+    /// The place may be used again.
+    pub(super) fn done_with(&mut self, n: usize) {
+        self.unposted.push(n);
+    }
+
+    fn post_frames(&mut self) {
+        while let Some(n) = self.unposted.pop() {
+            let start = self.frames.memory().at((n * FRAME) as u64);
+            let local = Local { start, bytes: FRAME, descriptor: self.frames.descriptor() };
+            let context = self.context(Owner::Frame(n));
+            // SAFETY: this life keeps the memory and the scratch, and nobody looks at the place before the completion.
+            if unsafe { self.endpoint.receive(local, context) }.is_err() {
+                self.unposted.push(n);
+                return;
+            }
+        }
+    }
+
+    pub(super) fn say(&mut self, kind: Kind) {
+        if kind != Kind::Bell || !self.unsaid.contains(&kind) {
+            self.unsaid.push_back(kind);
+        }
+    }
+
+    pub(super) fn tell_receive(&mut self, bytes: u32) {
+        self.untold.push_back(bytes);
+    }
+
+    /// Posts receives for frames again, and says what is to be said.
+    pub(super) fn talk(&mut self) {
+        if !self.unposted.is_empty() {
+            self.post_frames();
+        }
+        let Some(peer) = self.peer else { return };
+        while !(self.free.is_empty() || self.unsaid.is_empty() && self.untold.is_empty()) {
+            let credits = !self.untold.is_empty();
+            let kind = if credits { Kind::Credits } else { self.unsaid.front().copied().unwrap_or(Kind::Bell) };
+            let count = if credits { self.untold.len().min(CREDITS) } else { 0 };
+            let Some(n) = self.free.pop() else { return };
+            self.speech.clear();
+            self.speech.extend(frame::encode(self.their_token, kind));
+            self.speech.extend(self.untold.iter().take(count).flat_map(|bytes| bytes.to_be_bytes()));
+            store(self.speeches.memory().words(), n * FRAME, &self.speech);
+            let start = self.speeches.memory().at((n * FRAME) as u64);
+            let local = Local { start, bytes: self.speech.len(), descriptor: self.speeches.descriptor() };
+            let context = self.context(Owner::Speech(n));
+            // SAFETY: this life keeps the memory and the scratch, and does not change them before the completion.
+            if unsafe { self.endpoint.send(local, peer, context) }.is_err() {
+                self.free.push(n);
+                return;
+            }
+            if credits {
+                self.untold.drain(..count);
+            } else {
+                self.unsaid.pop_front();
+            }
+        }
+    }
+}
+
+/// Stores bytes in words, from a multiple of 8 on.
+pub(super) fn store(words: &[Word], offset: usize, data: &[u8]) {
+    let first = offset / WORD;
+    for (word, bytes) in words[first..].iter().zip(data.chunks(WORD)) {
+        let mut value = word.load(Ordering::Relaxed).to_ne_bytes();
+        value[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+    }
+}
+
+/// The reverse.
+pub(super) fn load(words: &[Word], offset: usize, data: &mut [u8]) {
+    let first = offset / WORD;
+    for (word, bytes) in words[first..].iter().zip(data.chunks_mut(WORD)) {
+        let value = word.load(Ordering::Relaxed).to_ne_bytes();
+        bytes.copy_from_slice(&value[..bytes.len()]);
+    }
+}

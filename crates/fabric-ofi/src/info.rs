@@ -1,0 +1,449 @@
+//! What providers offer: `fi_getinfo`.
+
+use std::ffi::{CStr, CString, c_char};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr::{self, NonNull};
+
+use crate::errno::Errno;
+use crate::load::{Libfabric, Version};
+use crate::sys::{self, bit};
+
+/// What an endpoint is to be able to do. Sends and receives it always can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    /// Tagged sends and receives.
+    pub tagged: bool,
+    /// One-sided reads and writes.
+    pub rma: bool,
+    /// Atomics on peers' memory.
+    pub atomics: bool,
+    /// One-sided writes of one endpoint to one peer take effect in posting order.
+    pub ordered_writes: bool,
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (self.tagged, "tags"),
+            (self.rma, "RDMA"),
+            (self.atomics, "atomics"),
+            (self.ordered_writes, "writes in order"),
+        ];
+        let names: Vec<_> = names.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
+        f.write_str(&if names.is_empty() { "messages".to_owned() } else { names.join(", ") })
+    }
+}
+
+/// What a provider wants to be told of memory (`mr_mode`). Raw keys are refused by not offering them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryModes {
+    /// Memory of this process must be registered, too (`FI_MR_LOCAL`).
+    pub local: bool,
+    /// Peers name addresses, not offsets (`FI_MR_VIRT_ADDR`).
+    pub virtual_addresses: bool,
+    /// Memory must be there when it is registered (`FI_MR_ALLOCATED`); ours is.
+    pub allocated: bool,
+    /// The provider chooses keys (`FI_MR_PROV_KEY`).
+    pub provider_keys: bool,
+    /// A registration belongs to an endpoint (`FI_MR_ENDPOINT`).
+    pub endpoint: bool,
+}
+
+impl fmt::Display for MemoryModes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (self.local, "local"),
+            (self.virtual_addresses, "virtual addresses"),
+            (self.allocated, "allocated"),
+            (self.provider_keys, "provider's keys"),
+            (self.endpoint, "endpoint"),
+        ];
+        let names: Vec<_> = names.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
+        f.write_str(&if names.is_empty() { "none".to_owned() } else { names.join(", ") })
+    }
+}
+
+/// Orders that a provider promises between operations of one endpoint with one peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Orders {
+    /// Messages match receives in the order in which they were sent.
+    pub send_after_send: bool,
+    /// Writes of up to so many bytes take effect in posting order; 0 where there is no order.
+    pub write_after_write_bytes: u64,
+    /// Reads see what writes before them wrote, up to so many bytes.
+    pub read_after_write_bytes: u64,
+}
+
+/// Why there is no description.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InfoError {
+    /// Nobody offers that.
+    #[error("no provider of libfabric offers {what} on this machine: `stentor doctor` shows what there is")]
+    Nobody {
+        /// What was asked for.
+        what: String,
+    },
+    /// libfabric failed.
+    #[error("libfabric cannot list its providers: {errno}")]
+    Failed {
+        /// Why.
+        errno: Errno,
+    },
+    /// A name that cannot be one.
+    #[error("{name:?} is no name of a provider")]
+    Name {
+        /// It.
+        name: String,
+    },
+}
+
+/// One way to communicate: a provider, and one of its devices.
+pub struct Info {
+    library: &'static Libfabric,
+    raw: NonNull<sys::fi_info>,
+    provider: String,
+    domain: String,
+    fabric: String,
+}
+
+// SAFETY: the description is private memory that is not changed after it was made.
+unsafe impl Send for Info {}
+// SAFETY: the same: reading is all that anybody does.
+unsafe impl Sync for Info {}
+
+impl fmt::Debug for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Info").field("provider", &self.provider).field("domain", &self.domain).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} on {}", self.provider, self.provider_version(), self.domain)?;
+        self.ip().map_or(Ok(()), |ip| write!(f, ", {ip}"))
+    }
+}
+
+impl Clone for Info {
+    fn clone(&self) -> Self {
+        // SAFETY: the description lives.
+        unsafe { Info::of(self.library, self.raw.as_ptr()) }
+    }
+}
+
+impl Drop for Info {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `fi_dupinfo`, and nobody has it any more.
+        unsafe { self.library.symbols.fi_freeinfo(self.raw.as_ptr()) };
+    }
+}
+
+/// A string of libfabric's; empty where there is none.
+///
+/// # Safety
+/// It is null or a string.
+unsafe fn text(raw: *const c_char) -> String {
+    if raw.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(raw) }.to_string_lossy().into_owned()
+}
+
+impl Info {
+    /// A copy of one description.
+    ///
+    /// # Safety
+    /// It is a description of libfabric's.
+    unsafe fn of(library: &'static Libfabric, raw: *const sys::fi_info) -> Info {
+        // SAFETY: the caller's promise; the copy has all of the original but its neighbours.
+        let raw = unsafe { library.symbols.fi_dupinfo(raw) };
+        let raw = NonNull::new(raw)
+            .unwrap_or_else(|| std::alloc::handle_alloc_error(std::alloc::Layout::new::<sys::fi_info>()));
+        // SAFETY: what libfabric describes has all of these attributes.
+        let (provider, domain, fabric) = unsafe {
+            let (of, at) = ((*raw.as_ptr()).fabric_attr, (*raw.as_ptr()).domain_attr);
+            (text((*of).prov_name), text((*at).name), text((*of).name))
+        };
+        Info { library, raw, provider, domain, fabric }
+    }
+
+    /// What is there for reliable datagrams, best first as libfabric says. `provider` is the name of one, `source` where its
+    /// endpoints are to be, on providers that have addresses of the Internet.
+    ///
+    /// # Errors
+    /// See [`InfoError`].
+    pub fn list(
+        library: &'static Libfabric,
+        provider: Option<&str>,
+        source: Option<IpAddr>,
+        needs: Needs,
+    ) -> Result<Vec<Info>, InfoError> {
+        let hints = Hints::new(library, provider, needs)?;
+        let node = source.map(|ip| CString::new(ip.to_string()).unwrap_or_default());
+        let flags = if node.is_some() { bit::SOURCE | bit::NUMERIC_HOST } else { 0 };
+        let node = node.as_deref().map_or(ptr::null(), CStr::as_ptr);
+        let mut first = ptr::null_mut();
+        // SAFETY: strings and hints live during the call, which makes a list of its own.
+        let returned = unsafe {
+            library.symbols.fi_getinfo(
+                library.interface().raw(),
+                node,
+                ptr::null(),
+                flags,
+                hints.0.raw.as_ptr(),
+                &raw mut first,
+            )
+        };
+        let what = || format!("{} with {needs}", provider.unwrap_or("anything"));
+        match Errno::check(returned) {
+            Ok(()) => {}
+            Err(Errno::NO_DATA) => return Err(InfoError::Nobody { what: what() }),
+            Err(errno) => return Err(InfoError::Failed { errno }),
+        }
+        let (mut found, mut next) = (Vec::new(), first);
+        while !next.is_null() {
+            // SAFETY: a description of the list, which was not freed yet.
+            found.push(unsafe { Info::of(library, next) });
+            // SAFETY: the same.
+            next = unsafe { (*next).next };
+        }
+        // SAFETY: it is the list that came, and nobody looks at it again.
+        unsafe { library.symbols.fi_freeinfo(first) };
+        Ok(found)
+    }
+
+    #[inline]
+    pub(crate) fn raw(&self) -> *mut sys::fi_info {
+        self.raw.as_ptr()
+    }
+
+    fn get(&self) -> &sys::fi_info {
+        // SAFETY: the description lives, and is not changed.
+        unsafe { self.raw.as_ref() }
+    }
+
+    fn domain_attributes(&self) -> &sys::fi_domain_attr {
+        // SAFETY: every description has them; they live as long as it does.
+        unsafe { &*self.get().domain_attr }
+    }
+
+    fn endpoint_attributes(&self) -> &sys::fi_ep_attr {
+        // SAFETY: every description has them; they live as long as it does.
+        unsafe { &*self.get().ep_attr }
+    }
+
+    fn sending(&self) -> &sys::fi_tx_attr {
+        // SAFETY: every description has them; they live as long as it does.
+        unsafe { &*self.get().tx_attr }
+    }
+
+    fn receiving(&self) -> &sys::fi_rx_attr {
+        // SAFETY: every description has them; they live as long as it does.
+        unsafe { &*self.get().rx_attr }
+    }
+
+    /// The provider: `efa`, `tcp;ofi_rxm`, …
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// The device, as the provider names it.
+    #[must_use]
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The network, as the provider names it.
+    #[must_use]
+    pub fn fabric(&self) -> &str {
+        &self.fabric
+    }
+
+    /// The provider's version.
+    #[must_use]
+    pub fn provider_version(&self) -> Version {
+        // SAFETY: every description has these attributes.
+        let raw = unsafe { (*self.get().fabric_attr).prov_version };
+        Version { major: (raw >> 16) as u16, minor: raw as u16 }
+    }
+
+    /// What it can do beyond sends and receives.
+    #[must_use]
+    pub fn can(&self) -> Needs {
+        let caps = self.get().caps;
+        Needs {
+            tagged: caps & bit::TAGGED != 0,
+            rma: caps & bit::RMA != 0,
+            atomics: caps & bit::ATOMIC != 0,
+            ordered_writes: self.orders().write_after_write_bytes > 0,
+        }
+    }
+
+    /// What it wants to be told of memory.
+    #[must_use]
+    pub fn memory_modes(&self) -> MemoryModes {
+        let mode = self.domain_attributes().mr_mode;
+        MemoryModes {
+            local: mode & sys::FI_MR_LOCAL != 0,
+            virtual_addresses: mode & sys::FI_MR_VIRT_ADDR != 0,
+            allocated: mode & sys::FI_MR_ALLOCATED != 0,
+            provider_keys: mode & sys::FI_MR_PROV_KEY != 0,
+            endpoint: mode & sys::FI_MR_ENDPOINT != 0,
+        }
+    }
+
+    /// The orders that it promises.
+    #[must_use]
+    pub fn orders(&self) -> Orders {
+        // Both sides must keep an order.
+        let kept = self.sending().msg_order & self.receiving().msg_order;
+        let of = self.endpoint_attributes();
+        let has = |bits: u64| kept & bits != 0;
+        let (waw, raw) = (has(bit::ORDER_RMA_WAW | bit::ORDER_WAW), has(bit::ORDER_RMA_RAW));
+        Orders {
+            send_after_send: has(bit::ORDER_SAS),
+            write_after_write_bytes: if waw { of.max_order_waw_size as u64 } else { 0 },
+            read_after_write_bytes: if raw { of.max_order_raw_size as u64 } else { 0 },
+        }
+    }
+
+    /// The longest message, write or read, bytes.
+    #[must_use]
+    pub fn message_bytes(&self) -> u64 {
+        self.endpoint_attributes().max_msg_size as u64
+    }
+
+    /// What can be injected (copied while posting), bytes.
+    #[must_use]
+    pub fn inject_bytes(&self) -> usize {
+        self.sending().inject_size
+    }
+
+    /// Operations of one endpoint that may be outstanding.
+    #[must_use]
+    pub fn send_depth(&self) -> u32 {
+        u32::try_from(self.sending().size).unwrap_or(u32::MAX)
+    }
+
+    /// Receives of one endpoint that may be posted.
+    #[must_use]
+    pub fn recv_depth(&self) -> u32 {
+        u32::try_from(self.receiving().size).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of an immediate.
+    #[must_use]
+    pub fn immediate_bytes(&self) -> usize {
+        self.domain_attributes().cq_data_size
+    }
+
+    /// Bytes of a key.
+    #[must_use]
+    pub fn key_bytes(&self) -> usize {
+        self.domain_attributes().mr_key_size
+    }
+
+    /// Whether nothing moves unless this process reads its completion queues.
+    #[must_use]
+    pub fn is_manual(&self) -> bool {
+        self.domain_attributes().data_progress == sys::FI_PROGRESS_MANUAL
+    }
+
+    /// Whether writes of peers can be counted.
+    pub(crate) fn counts_writes(&self) -> bool {
+        self.get().caps & bit::RMA_EVENT != 0
+    }
+
+    /// Whether its endpoints have addresses of the Internet.
+    #[must_use]
+    pub fn has_ip(&self) -> bool {
+        let format = self.get().addr_format;
+        [sys::FI_SOCKADDR, sys::FI_SOCKADDR_IN, sys::FI_SOCKADDR_IN6].contains(&format)
+    }
+
+    /// The address that it would bind to, where it has one of the Internet.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        let info = self.get();
+        if !self.has_ip() || info.src_addr.is_null() {
+            return None;
+        }
+        // SAFETY: libfabric made an address of so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) };
+        ip_of(bytes)
+    }
+}
+
+/// The address in a `sockaddr_in` or `sockaddr_in6`.
+fn ip_of(bytes: &[u8]) -> Option<IpAddr> {
+    let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+    match family {
+        libc::AF_INET => bytes.get(4..8)?.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets).into()),
+        libc::AF_INET6 => bytes.get(8..24)?.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into()),
+        _ => None,
+    }
+}
+
+/// What is asked for.
+struct Hints(Info);
+
+impl Hints {
+    fn new(library: &'static Libfabric, provider: Option<&str>, needs: Needs) -> Result<Hints, InfoError> {
+        let name = provider.map(|name| CString::new(name).map_err(|_| InfoError::Name { name: name.to_owned() }));
+        let name = name.transpose()?;
+        // SAFETY: a null pointer asks for an empty description, which has all attributes.
+        let hints = Hints(unsafe { Info::of(library, ptr::null()) });
+        let raw = hints.0.raw.as_ptr();
+        let wants = |is: bool, bits: u64| if is { bits } else { 0 };
+        let caps = bit::MSG
+            | wants(needs.tagged, bit::TAGGED)
+            | wants(needs.rma, bit::RMA | bit::READ | bit::WRITE | bit::REMOTE_READ | bit::REMOTE_WRITE)
+            | wants(needs.rma || needs.tagged, bit::SEND | bit::RECV)
+            | wants(needs.atomics, bit::ATOMIC);
+        let order = bit::ORDER_SAS | wants(needs.ordered_writes, bit::ORDER_WAW | bit::ORDER_RMA_WAW);
+        // SAFETY: the description was just made, is nobody else's, and has all attributes. `fi_freeinfo` frees the string.
+        unsafe {
+            (*raw).caps = caps;
+            (*raw).mode = bit::CONTEXT | bit::CONTEXT2;
+            (*(*raw).ep_attr).type_ = sys::FI_EP_RDM;
+            (*(*raw).domain_attr).threading = sys::FI_THREAD_SAFE;
+            // Without FI_MR_RAW: keys that do not fit into 64 bits are refused here.
+            (*(*raw).domain_attr).mr_mode = sys::FI_MR_LOCAL
+                | sys::FI_MR_VIRT_ADDR
+                | sys::FI_MR_ALLOCATED
+                | sys::FI_MR_PROV_KEY
+                | sys::FI_MR_ENDPOINT;
+            (*(*raw).domain_attr).resource_mgmt = sys::FI_RM_ENABLED;
+            (*(*raw).tx_attr).msg_order = order;
+            (*(*raw).rx_attr).msg_order = order;
+            if let Some(name) = name {
+                (*(*raw).fabric_attr).prov_name = libc::strdup(name.as_ptr());
+            }
+        }
+        Ok(hints)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_both_families_are_read() {
+        let mut four = vec![0; 16];
+        four[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        four[4..8].copy_from_slice(&[127, 0, 0, 1]);
+        assert_eq!(ip_of(&four), Some(Ipv4Addr::LOCALHOST.into()));
+        let mut six = vec![0; 28];
+        six[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+        six[23] = 1;
+        assert_eq!(ip_of(&six), Some(Ipv6Addr::LOCALHOST.into()));
+        for cut in [&four[..7], &six[..20], &four[..1], &[]] {
+            assert_eq!(ip_of(cut), None);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! libfabric: one interface to AWS's EFA, to verbs, to shared memory, to TCP and UDP, by its providers.
+//!
+//! [`OfiFabric`] is the contract of `stentor_fabric` on one provider. What it stands on:
+//!
+//! - [`Libfabric`] is the library, found at run time: a program that links this crate starts without it.
+//! - [`Info`] describes what providers offer; [`choose`] takes one, and never another than was named.
+//! - [`Domain`] is an open provider; [`Endpoint`], [`CompletionQueue`] and [`Registration`] are what is made with it. Each
+//!   keeps what it was made with, so they may be dropped in any order.
+//!
+//! [`Bare`] is one end of tagged messages on those alone, to compare with.
+//!
+//! The bindings are generated from libfabric's headers and committed (`cargo xtask bindings`); their layouts are asserted
+//! when they are compiled. What the headers define as inline functions goes through the same tables of functions here.
+
+mod bare;
+mod choose;
+mod counter;
+mod cq;
+mod domain;
+mod endpoint;
+mod errno;
+mod fabric;
+mod info;
+mod load;
+mod memory;
+mod operations;
+mod quirks;
+mod sys;
+
+pub use bare::Bare;
+pub use choose::{ChooseError, ORDER, Wish, choose, providers};
+pub use cq::{CompletionQueue, Entry, Failure, Polled};
+pub use domain::{Domain, MakeError};
+pub use endpoint::{Endpoint, MAX_ADDRESS, PeerAddress, is_address};
+pub use errno::Errno;
+pub use fabric::{OfiConfig, OfiFabric, StartError};
+pub use info::{Info, InfoError, MemoryModes, Needs, Orders};
+pub use load::{Libfabric, LoadError, Version};
+pub use memory::{Memory, Registration};
+pub use operations::{Completes, Local, Remote, Scratch};
+pub use quirks::Quirks;

@@ -1,0 +1,199 @@
+//! libfabric, found at run time.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libloading::Library;
+use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
+
+use crate::sys::{self, Symbols};
+
+/// What it is called in every distribution.
+const NAME: &str = "libfabric.so.1";
+
+/// A version of libfabric or of its interface.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Version {
+    /// The first number.
+    pub major: u16,
+    /// The second.
+    pub minor: u16,
+}
+
+impl Version {
+    /// The oldest library that can be used: Debian 12 has 1.17, Ubuntu 22.04 has 1.11 and is too old.
+    pub const OLDEST: Version = Version { major: 1, minor: 14 };
+    /// The newest interface that is asked for. Who asks for less than 1.18 gets no RDMA from newer EFA.
+    pub const NEWEST: Version = Version { major: 1, minor: 18 };
+
+    fn from_raw(raw: u32) -> Version {
+        Version { major: (raw >> 16) as u16, minor: raw as u16 }
+    }
+
+    pub(crate) fn raw(self) -> u32 {
+        sys::version(self.major, self.minor)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Why there is no libfabric.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The library is not there, or something that it needs.
+    #[error("{name} cannot be loaded ({why}): install libfabric (Debian: libfabric1), or use another fabric")]
+    Absent {
+        /// What was looked for.
+        name: String,
+        /// What the loader says.
+        why: String,
+    },
+    /// It lacks a function that every libfabric has.
+    #[error("{name} is not a libfabric that can be used ({why}): install libfabric {} or newer", Version::OLDEST)]
+    Incompatible {
+        /// What was loaded.
+        name: String,
+        /// The function.
+        why: String,
+    },
+    /// It is older than what can be used.
+    #[error("{name} is of libfabric {found}: {needed} or newer is needed; install a newer one, or use another fabric")]
+    TooOld {
+        /// What was loaded.
+        name: String,
+        /// Its version.
+        found: Version,
+        /// The oldest that can be used.
+        needed: Version,
+    },
+}
+
+/// libfabric with all its functions that are called by name.
+#[derive(Debug)]
+pub struct Libfabric {
+    pub(crate) symbols: Symbols,
+    path: Option<PathBuf>,
+    version: Version,
+}
+
+impl fmt::Debug for Symbols {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Symbols")
+    }
+}
+
+impl Libfabric {
+    /// The library, loaded and resolved when this is first called. It stays loaded: its providers do not support being
+    /// unloaded.
+    ///
+    /// # Errors
+    /// See [`LoadError`]; the same each time.
+    pub fn load() -> Result<&'static Libfabric, LoadError> {
+        static LOADED: OnceLock<Result<Libfabric, LoadError>> = OnceLock::new();
+        LOADED.get_or_init(|| Libfabric::open(NAME)).as_ref().map_err(Clone::clone)
+    }
+
+    fn open(name: &str) -> Result<Libfabric, LoadError> {
+        // SAFETY: what runs on loading is libfabric's own initialisation, which asks for nothing but to be loaded; whoever may
+        // put another library of this name on the loader's path can make this process do anything anyway.
+        let library = unsafe { UnixLibrary::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
+        let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: said(&error) })?;
+        // SAFETY: functions of these names have the types of the headers, as the library's name promises (soname 1), and
+        // `Symbols` keeps the library. Newer versions of the symbols take structures that have grown at their ends; all such
+        // structures are made by the library itself (`fi_dupinfo`).
+        let symbols = unsafe { Symbols::from_library(Library::from(library)) };
+        let symbols = symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: said(&error) })?;
+        // SAFETY: it takes nothing.
+        let version = Version::from_raw(unsafe { symbols.fi_version() });
+        usable(name, version)?;
+        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        Ok(Libfabric { symbols, path: mapped(&maps, name), version })
+    }
+
+    /// The file that was loaded; none if /proc does not tell.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The library's version.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The interface that is asked for: the newest that both sides know.
+    #[must_use]
+    pub fn interface(&self) -> Version {
+        self.version.min(Version::NEWEST)
+    }
+}
+
+fn usable(name: &str, found: Version) -> Result<(), LoadError> {
+    let needed = Version::OLDEST;
+    if found < needed { Err(LoadError::TooOld { name: name.to_owned(), found, needed }) } else { Ok(()) }
+}
+
+/// The loader's own words, without those of the crate around it.
+fn said(error: &libloading::Error) -> String {
+    match error {
+        libloading::Error::DlOpen { desc } | libloading::Error::DlSym { desc } => {
+            format!("{desc:?}").trim_matches('"').to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The file among a process's mappings that is this library, or another version of it.
+fn mapped(maps: &str, name: &str) -> Option<PathBuf> {
+    let stem = name.split(".so").next()?;
+    let mut files = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+    let of =
+        |path: &&Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&format!("{stem}.so")));
+    files.find(of).map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_absent_is_one_clear_line() {
+        let error = Libfabric::open("libfabric-of-nowhere.so.1").unwrap_err();
+        assert!(matches!(error, LoadError::Absent { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("libfabric-of-nowhere.so.1") && text.contains("install libfabric"), "{text}");
+        assert!(!text.contains('\n'), "{text}");
+    }
+
+    #[test]
+    fn a_library_without_providers_is_told_apart() {
+        let error = Libfabric::open("libc.so.6").unwrap_err();
+        assert!(matches!(&error, LoadError::Incompatible { why, .. } if why.contains("fi_")), "{error}");
+    }
+
+    #[test]
+    fn a_library_that_is_too_old_is_refused_with_both_versions() {
+        let version = |major, minor| Version { major, minor };
+        for good in [version(1, 14), version(1, 17), version(2, 5)] {
+            assert_eq!(usable("x", good), Ok(()));
+        }
+        let text = usable("libfabric.so.1", version(1, 11)).unwrap_err().to_string();
+        assert!(text.contains("libfabric 1.11: 1.14 or newer"), "{text}");
+    }
+
+    #[test]
+    fn versions_are_compared_by_number_and_packed_as_the_headers_do() {
+        assert!(Version { major: 1, minor: 9 } < Version { major: 1, minor: 18 });
+        assert!(Version { major: 2, minor: 0 } > Version::NEWEST);
+        assert_eq!(Version { major: 1, minor: 18 }.raw(), 0x1_0012);
+        assert_eq!(Version::from_raw(0x1_0012), Version::NEWEST);
+    }
+}

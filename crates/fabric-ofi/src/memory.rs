@@ -1,0 +1,197 @@
+//! Memory, and its registration.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use stentor_fabric::Access;
+use stentor_fabric::memory::{WORD, Word};
+
+use crate::domain::{Domain, Fid, MakeError};
+use crate::endpoint::Endpoint;
+use crate::errno::Errno;
+use crate::sys::{self, bit};
+
+/// Memory is registered in pages.
+const PAGE: usize = 4096;
+
+/// Memory, which is zero at first. Providers and, with a key, peers write to it: so it is only ever seen as words.
+pub struct Memory {
+    words: NonNull<Word>,
+    layout: Layout,
+}
+
+// SAFETY: the words are atomic, and the memory belongs to this value wherever it goes.
+unsafe impl Send for Memory {}
+// SAFETY: what `&Memory` gives are atomic words.
+unsafe impl Sync for Memory {}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// So many bytes, a multiple of 8 and not 0; `None` if there are not so many.
+    #[must_use]
+    pub fn new(bytes: usize) -> Option<Arc<Memory>> {
+        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
+        if bytes == 0 || !bytes.is_multiple_of(WORD) {
+            return None;
+        }
+        // SAFETY: the size is not zero.
+        let words = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast();
+        Some(Arc::new(Memory { words, layout }))
+    }
+
+    /// The memory.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &[Word] {
+        // SAFETY: allocated with this size, aligned, zeroed, and given back only when `self` is dropped; whoever writes to it
+        // meanwhile, a card too, does so behind atomic words.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.layout.size() / WORD) }
+    }
+
+    /// Its size.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.layout.size() as u64
+    }
+
+    /// Where a place in it is.
+    ///
+    /// # Panics
+    /// If the place is behind the end.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, offset: u64) -> NonNull<u8> {
+        assert!(offset <= self.bytes(), "{offset} is behind {} bytes", self.bytes());
+        // SAFETY: inside the allocation, or at its end.
+        unsafe { self.words.cast::<u8>().add(offset as usize) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; registrations hold an `Arc`, so nobody knows this memory any more.
+        unsafe { dealloc(self.words.as_ptr().cast(), self.layout) };
+    }
+}
+
+/// Memory that a domain knows.
+pub struct Registration {
+    // Dropped in this order; the memory last.
+    raw: Option<Fid<sys::fid_mr>>,
+    _endpoint: Option<Arc<Endpoint>>,
+    domain: Arc<Domain>,
+    memory: Arc<Memory>,
+    key: u64,
+    descriptor: *mut std::ffi::c_void,
+}
+
+// SAFETY: the descriptor is a name that is handed back to a provider which is asked for with FI_THREAD_SAFE.
+unsafe impl Send for Registration {}
+// SAFETY: the same.
+unsafe impl Sync for Registration {}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+impl Registration {
+    /// Registers memory for operations of this process and, with `peers`, for those of peers that know the key. Where
+    /// providers choose keys (`FI_MR_PROV_KEY`) the wish for one means nothing; elsewhere a key is in use once. Providers
+    /// with `FI_MR_ENDPOINT` need the endpoint that peers come by.
+    ///
+    /// # Errors
+    /// See [`MakeError`].
+    pub fn new(
+        domain: &Arc<Domain>,
+        memory: &Arc<Memory>,
+        peers: Option<Access>,
+        wish: u64,
+        endpoint: Option<&Arc<Endpoint>>,
+    ) -> Result<Registration, MakeError> {
+        let what = || format!("registration of {} bytes", memory.bytes());
+        let failed = |errno| MakeError::new(domain.info(), what(), errno);
+        let modes = domain.info().memory_modes();
+        let mut raw = ptr::null_mut();
+        // SAFETY: objects have tables of functions as long as they live.
+        let register = unsafe { (*(*domain.raw()).mr).reg }.ok_or(Errno::NOT_SUPPORTED).map_err(failed)?;
+        // SAFETY: the memory is there until the registration is closed, and is seen as atomic words only.
+        let returned = unsafe {
+            let fid = ptr::from_mut(&mut (*domain.raw()).fid);
+            let (start, bytes) = (memory.at(0).as_ptr().cast(), memory.bytes() as usize);
+            register(fid, start, bytes, access(peers), 0, wish, 0, &raw mut raw, ptr::null_mut())
+        };
+        // SAFETY: `fid_mr` begins with a `fid`, and was just made.
+        let raw = unsafe { Fid::new(returned, raw) }.map_err(failed)?;
+        let endpoint = endpoint.filter(|_| modes.endpoint);
+        if modes.endpoint {
+            let endpoint = endpoint.ok_or_else(|| failed(Errno::INVALID))?;
+            // SAFETY: the registration keeps the endpoint.
+            unsafe { raw.bind(endpoint.fid(), 0) }.map_err(failed)?;
+            // SAFETY: this command takes nothing.
+            unsafe { raw.control(sys::FI_ENABLE as i32, ptr::null_mut()) }.map_err(failed)?;
+        }
+        // SAFETY: it was just made, and is enabled: now its key and its name are there, and do not change.
+        let (key, descriptor) = unsafe { ((*raw.raw()).key, (*raw.raw()).mem_desc) };
+        if key == u64::MAX {
+            return Err(failed(Errno::NOT_SUPPORTED));
+        }
+        let (domain, memory, _endpoint) = (Arc::clone(domain), Arc::clone(memory), endpoint.cloned());
+        Ok(Registration { raw: Some(raw), _endpoint, domain, memory, key, descriptor })
+    }
+
+    /// The memory.
+    #[inline]
+    #[must_use]
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// What lets a peer use it.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Where it begins, as peers must name it: its address (`FI_MR_VIRT_ADDR`), or 0.
+    #[must_use]
+    pub fn base(&self) -> u64 {
+        if self.domain.info().memory_modes().virtual_addresses { self.memory.at(0).addr().get() as u64 } else { 0 }
+    }
+
+    /// What operations of this process give beside addresses in it.
+    #[inline]
+    #[must_use]
+    pub fn descriptor(&self) -> *mut std::ffi::c_void {
+        self.descriptor
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if let Some(raw) = self.raw.take()
+            && raw.close().is_err()
+        {
+            // The provider may still write to it: it must never be used for anything else.
+            std::mem::forget(Arc::clone(&self.memory));
+        }
+    }
+}
+
+fn access(peers: Option<Access>) -> u64 {
+    let own = bit::SEND | bit::RECV | bit::READ | bit::WRITE;
+    own | match peers {
+        None => 0,
+        Some(Access::Read) => bit::REMOTE_READ,
+        Some(Access::Write | Access::Atomic) => bit::REMOTE_READ | bit::REMOTE_WRITE,
+    }
+}

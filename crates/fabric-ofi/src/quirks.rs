@@ -1,0 +1,57 @@
+//! What providers get wrong, by name and version: found by the tests of this crate, which fail when it is no longer so.
+
+use crate::info::Info;
+use crate::load::Version;
+
+/// What must not be asked of a provider although it offers it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Quirks {
+    /// A tagged receive that ignores bits does not find messages that have come before it.
+    pub masks_miss_unexpected: bool,
+    /// Fetching atomics complete without the old value.
+    pub fetches_nothing: bool,
+    /// Closing an endpoint that has something outstanding may never return.
+    pub close_hangs: bool,
+    /// Endpoints of one process share what closing one takes from the other.
+    pub close_harms_neighbours: bool,
+    /// A write that lands is not seen by waiting for the descriptor of a completion queue: a card, or a thread, put it there.
+    pub silent_writes: bool,
+}
+
+impl Quirks {
+    /// Those of a provider.
+    #[must_use]
+    pub fn of(info: &Info) -> Quirks {
+        Quirks::named(info.provider(), info.provider_version())
+    }
+
+    fn named(provider: &str, version: Version) -> Quirks {
+        let rxd = provider.ends_with("ofi_rxd");
+        Quirks {
+            // Debian 12's compares with the mask of the message, which has none. Providers of libfabric 1.18 are 118.0.
+            masks_miss_unexpected: provider == "shm" && version < Version { major: 118, minor: 0 },
+            fetches_nothing: rxd,
+            close_hangs: rxd,
+            close_harms_neighbours: provider == "shm",
+            silent_writes: !["tcp;ofi_rxm", "udp;ofi_rxd"].contains(&provider),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quirks_have_versions() {
+        let of = |provider, major| Quirks::named(provider, Version { major, minor: 0 });
+        assert!(of("shm", 117).masks_miss_unexpected && !of("shm", 118).masks_miss_unexpected);
+        assert!(of("udp;ofi_rxd", 117).close_hangs && of("udp;ofi_rxd", 117).fetches_nothing);
+        for provider in ["tcp;ofi_rxm", "sockets", "efa", "verbs;ofi_rxm"] {
+            let quirks = of(provider, 117);
+            let harmful = quirks.masks_miss_unexpected || quirks.fetches_nothing || quirks.close_hangs;
+            assert!(!harmful && !quirks.close_harms_neighbours, "{provider}");
+            assert_eq!(quirks.silent_writes, provider != "tcp;ofi_rxm", "{provider}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Two endpoints of one provider in one process, driven by turns.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::Access;
+use stentor_fabric::memory::Ordering;
+use stentor_fabric_ofi::{
+    Domain, Endpoint, Entry, Errno, Failure, Libfabric, Local, Memory, Needs, PeerAddress, Polled, Quirks,
+    Registration, Remote, Scratch, Wish, choose,
+};
+
+/// The providers of Debian's libfabric that work between processes of one host.
+pub(crate) const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "shm", "udp;ofi_rxd", "sockets"];
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn wish(provider: &str) -> Wish {
+    let address = Some("127.0.0.1".parse().unwrap());
+    Wish { provider: Some(provider.to_owned()), address, device: None, same_host: true }
+}
+
+pub(crate) fn open(provider: &str, needs: Needs) -> Arc<Domain> {
+    let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");
+    let info = choose(library, &wish(provider), needs).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(info.provider(), provider);
+    Domain::open(library, info).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// One side.
+pub(crate) struct Side {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) memory: Registration,
+    scratch: Vec<Scratch>,
+    /// What came, by the number of its scratch; `None` for a peer's write with an immediate.
+    pub(crate) done: Vec<(Option<usize>, Result<Entry, Failure>)>,
+}
+
+pub(crate) struct Pair {
+    pub(crate) sides: [Side; 2],
+    pub(crate) peers: [PeerAddress; 2],
+}
+
+pub(crate) const BYTES: usize = 1 << 16;
+
+impl Pair {
+    pub(crate) fn new(provider: &str, needs: Needs) -> Pair {
+        eprintln!("on {provider}");
+        let domain = open(provider, needs);
+        let side = |key| {
+            let endpoint = Arc::new(Endpoint::new(&domain, 1024, true).unwrap_or_else(|error| panic!("{error}")));
+            let memory = Memory::new(BYTES).unwrap();
+            let peers = needs.rma.then_some(Access::Atomic);
+            let memory = Registration::new(&domain, &memory, peers, key, Some(&endpoint));
+            let memory = memory.unwrap_or_else(|error| panic!("{error}"));
+            Side { endpoint, memory, scratch: (0..64).map(|_| Scratch::default()).collect(), done: Vec::new() }
+        };
+        let sides = [side(0x1234_5678_9abc), side(77)];
+        let know = |n: usize| {
+            let address = sides[1 - n].endpoint.address().unwrap();
+            sides[n].endpoint.know(&address).unwrap()
+        };
+        let peers = [know(0), know(1)];
+        if provider == "shm" {
+            let name = String::from_utf8(sides[0].endpoint.address().unwrap()).unwrap();
+            // What tells that two endpoints are of one process.
+            assert!(name.contains(&format!("://{}:", std::process::id())), "{name}");
+        }
+        Pair { sides, peers }
+    }
+
+    pub(crate) fn local(&self, side: usize, offset: u64, bytes: usize) -> Local {
+        let memory = &self.sides[side].memory;
+        Local { start: memory.memory().at(offset), bytes, descriptor: memory.descriptor() }
+    }
+
+    /// Memory of the other side, as this one names it.
+    pub(crate) fn remote(&self, side: usize, offset: u64) -> Remote {
+        let memory = &self.sides[1 - side].memory;
+        Remote { peer: self.peers[side], address: memory.base() + offset, key: memory.key() }
+    }
+
+    pub(crate) fn context(&mut self, side: usize, number: usize) -> *mut c_void {
+        ptr::from_mut(&mut self.sides[side].scratch[number]).cast()
+    }
+
+    pub(crate) fn word(&self, side: usize, word: usize) -> u64 {
+        self.sides[side].memory.memory().words()[word].load(Ordering::Acquire)
+    }
+
+    pub(crate) fn store(&self, side: usize, word: usize, value: u64) {
+        self.sides[side].memory.memory().words()[word].store(value, Ordering::Release);
+    }
+
+    /// Posts, letting providers work while there is no room.
+    pub(crate) fn post(&mut self, mut post: impl FnMut(&Pair) -> Result<(), Errno>) {
+        let start = Instant::now();
+        loop {
+            match post(self) {
+                Ok(()) => return,
+                Err(Errno::AGAIN) => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert!(start.elapsed() < PATIENCE, "no room");
+            self.progress();
+        }
+    }
+
+    pub(crate) fn progress(&mut self) {
+        for side in &mut self.sides {
+            let mut entries = [Entry::NONE; 16];
+            let base = side.scratch.as_ptr().addr();
+            let number =
+                |context: *mut c_void| (!context.is_null()).then(|| (context.addr() - base) / size_of::<Scratch>());
+            match side.endpoint.queue().poll(&mut entries) {
+                Polled::Entries(count) => {
+                    side.done.extend(entries[..count].iter().map(|entry| (number(entry.context), Ok(*entry))));
+                }
+                Polled::Failed(failure) => side.done.push((number(failure.context), Err(failure))),
+                Polled::Nothing => {}
+            }
+        }
+    }
+
+    /// Waits for the completion of an operation.
+    pub(crate) fn completion(&mut self, side: usize, number: Option<usize>) -> Result<Entry, Failure> {
+        let start = Instant::now();
+        loop {
+            if let Some(at) = self.sides[side].done.iter().position(|(of, _)| *of == number) {
+                return self.sides[side].done.remove(at).1;
+            }
+            assert!(start.elapsed() < PATIENCE, "operation {number:?} of side {side} did not complete");
+            self.progress();
+        }
+    }
+
+    /// Lets providers work for a while.
+    pub(crate) fn linger(&mut self) {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            self.progress();
+        }
+    }
+
+    pub(crate) fn quirks(&self) -> Quirks {
+        Quirks::of(self.sides[0].endpoint.domain().info())
+    }
+
+    pub(crate) fn completes(&mut self, side: usize, number: usize) -> Entry {
+        self.completion(side, Some(number)).unwrap_or_else(|failure| panic!("{failure}"))
+    }
+}

@@ -1,0 +1,149 @@
+//! Two processes, one of which is killed and started again: what endpoints of one process cannot show.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{
+    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, RegionSpec, RemoteSpan, Service,
+    Source, Span, Status, Verb, WorkRequest,
+};
+use stentor_fabric_ofi::{OfiConfig, OfiFabric};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const SURVIVOR: ProcessId = ProcessId(0);
+const MORTAL: ProcessId = ProcessId(1);
+const LIVES: u64 = 4;
+/// Where the second process finds what it is: the provider and the port.
+const ROLE: &str = "STENTOR_OFI_CHILD";
+const NONE: Completion =
+    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
+
+fn start(me: ProcessId, provider: &str, port: u16) -> OfiFabric {
+    let address = |n: u8| Some(SocketAddr::from(([127, 0, 77, n], port)));
+    let mut config = OfiConfig::new("processes", me, vec![address(1), address(2)]);
+    config.key = b"a key of this test".to_vec();
+    config.providers = vec![provider.to_owned()];
+    OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The one that is killed: grants a region, and stays connected until then.
+#[test]
+#[ignore = "the second process of the others"]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (provider, port) = role.split_once(' ').unwrap();
+    let mut fabric = start(MORTAL, provider, port.parse().unwrap());
+    let spec = RegionSpec { purpose: Purpose(1), writer: SURVIVOR, bytes: 1 << 16 };
+    let region = fabric.register(spec).unwrap();
+    fabric.grant(region, SURVIVOR, Access::Write).unwrap();
+    let qp = fabric.connect(SURVIVOR, Service(1), QpConfig::reliable(64, 8)).unwrap();
+    fabric.post_recv(qp, Span { region, offset: 0, bytes: 0 }, 1).unwrap();
+    let start = Instant::now();
+    while start.elapsed() < 3 * PATIENCE {
+        let mut completions = [NONE; 8];
+        fabric.poll(&mut completions);
+        while fabric.next_event().is_some() {}
+        fabric.arm();
+        fabric.wait(Duration::from_millis(5)).unwrap();
+    }
+}
+
+fn spawn(provider: &str, port: u16) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--include-ignored", "--exact", "child"])
+        .env(ROLE, format!("{provider} {port}"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Drives the fabric until something is there.
+fn until<R>(fabric: &mut OfiFabric, what: &str, mut happened: impl FnMut(&mut OfiFabric) -> Option<R>) -> R {
+    let start = Instant::now();
+    loop {
+        if let Some(result) = happened(fabric) {
+            return result;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        fabric.arm();
+        fabric.wait(Duration::from_millis(1)).unwrap();
+    }
+}
+
+fn completion(fabric: &mut OfiFabric, id: u64) -> Completion {
+    until(fabric, "a completion", |fabric| {
+        let mut one = [NONE];
+        (fabric.poll(&mut one) == 1 && one[0].id == id).then(|| one[0])
+    })
+}
+
+fn event(fabric: &mut OfiFabric, expected: Event) {
+    until(fabric, "an event", |fabric| fabric.next_event().filter(|event| *event == expected));
+}
+
+/// Processes that are killed and come back; their numbers.
+fn lives(provider: &str, port: u16) -> Vec<u32> {
+    let mut killed = Vec::new();
+    let mut fabric = start(SURVIVOR, provider, port);
+    let own = fabric.register(RegionSpec { purpose: Purpose(2), writer: SURVIVOR, bytes: 1 << 16 }).unwrap();
+    let qp = fabric.connect(MORTAL, Service(1), QpConfig::reliable(64, 8)).unwrap();
+    for life in 1..=LIVES {
+        let mut child = spawn(provider, port);
+        event(&mut fabric, Event::Connected { qp, peer: MORTAL });
+        let region = fabric.resolve(MORTAL, Purpose(1)).expect("granted before it connected");
+        for word in fabric.memory(own) {
+            word.store(life, Ordering::Release);
+        }
+        // Short and long, and back.
+        for (id, bytes) in [(1, 8), (2, 1 << 16)] {
+            let source = Source::Region(Span { region: own, offset: 0, bytes });
+            let verb = Verb::Write { source, target: RemoteSpan { region, offset: 0 } };
+            fabric.post(qp, WorkRequest { id, verb, signalled: true }).unwrap();
+            assert_eq!(completion(&mut fabric, id).status, Status::Success, "{provider}");
+        }
+        fabric.memory(own).iter().for_each(|word| word.store(0, Ordering::Release));
+        let local = Span { region: own, offset: 0, bytes: 1 << 16 };
+        let verb = Verb::Read { local, remote: RemoteSpan { region, offset: 0 } };
+        fabric.post(qp, WorkRequest { id: 3, verb, signalled: true }).unwrap();
+        assert_eq!(completion(&mut fabric, 3).status, Status::Success, "{provider}");
+        assert!(fabric.memory(own).iter().all(|word| word.load(Ordering::Acquire) == life), "{provider}");
+        killed.push(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        event(&mut fabric, Event::Disconnected { qp, peer: MORTAL });
+        let mut rest = [NONE; 16];
+        while fabric.poll(&mut rest) > 0 {}
+        fabric.reset(qp).unwrap();
+    }
+    killed
+}
+
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn a_process_is_killed_and_comes_back_on_tcp() {
+    lives("tcp;ofi_rxm", 4701);
+}
+
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn a_process_is_killed_and_comes_back_on_shm() {
+    let killed = lives("shm", 4702);
+    let left = || std::fs::read_dir("/dev/shm").unwrap().flatten().map(|file| file.file_name().into_string().unwrap());
+    // Of those that were killed the survivor removes the names. Other people's dead may have left theirs.
+    let ours: Vec<_> = killed.into_iter().chain([std::process::id()]).map(|process| format!("{process}:")).collect();
+    assert_eq!(left().find(|name| ours.iter().any(|ours| name.starts_with(ours))), None);
+}
+
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn a_process_is_killed_and_comes_back_on_udp() {
+    lives("udp;ofi_rxd", 4703);
+}
+
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn a_process_is_killed_and_comes_back_on_sockets() {
+    lives("sockets", 4704);
+}

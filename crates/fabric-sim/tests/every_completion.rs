@@ -1,0 +1,153 @@
+//! The wrapper where everything completes, signalled or not, where nothing is inline, and where the queue overruns.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use common::{SimBed, bed};
+use stentor_fabric::{
+    Access, Completion, ConnectError, Disorder, Disorders, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+};
+use stentor_fabric_sim::{NetworkModel, SimFabric};
+
+/// WRITEs that are not signalled, before one that is.
+const SILENT: u64 = 12;
+
+/// A process that writes, and its peer, connected.
+struct Writer {
+    bed: SimBed,
+    fabric: Disorder<SimFabric>,
+    qp: QpId,
+    source: RegionId,
+    inbox: RegionId,
+    target: RemoteSpan,
+}
+
+impl Writer {
+    fn new(disorders: Disorders) -> Writer {
+        let mut bed = bed(2, 1, &NetworkModel::uniform(500));
+        let mut fabric = Disorder::new(bed.fabrics.remove(0), disorders);
+        let (me, peer, config) = (ProcessId(0), ProcessId(1), QpConfig::reliable(32, 32));
+        let inbox = bed.fabrics[0].register(RegionSpec { purpose: Purpose(1), writer: me, bytes: 256 }).unwrap();
+        bed.fabrics[0].grant(inbox, me, Access::Write).unwrap();
+        bed.fabrics[0].connect(me, Service(1), config).unwrap();
+        let source = fabric.register(RegionSpec { purpose: Purpose(2), writer: me, bytes: 256 }).unwrap();
+        for (word, value) in fabric.memory(source).iter().zip(1..) {
+            word.store(value, Ordering::Relaxed);
+        }
+        let qp = fabric.connect(peer, Service(1), config).unwrap();
+        loop {
+            bed.world.advance(300);
+            while bed.fabrics[0].next_event().is_some() {}
+            while fabric.next_event().is_some() {}
+            if let Some(region) = fabric.resolve(peer, Purpose(1)).filter(|_| fabric.state(qp) == QpState::Ready) {
+                let target = RemoteSpan { region, offset: 0 };
+                return Writer { bed, fabric, qp, source, inbox, target };
+            }
+        }
+    }
+
+    /// Writes a word of the source to the same place there.
+    fn write(&mut self, word: u64, signalled: bool) -> Result<(), PostError> {
+        let source = Source::Region(Span { region: self.source, offset: word * 8, bytes: 8 });
+        let target = RemoteSpan { offset: word * 8, ..self.target };
+        let verb = Verb::Write { source, target };
+        self.fabric.post(self.qp, WorkRequest { id: word, verb, signalled })
+    }
+
+    /// Polls, and stops when something was told.
+    fn poll(&mut self) -> Vec<Completion> {
+        let none = Completion {
+            qp: self.qp,
+            id: 0,
+            opcode: Opcode::Write,
+            status: Status::Success,
+            bytes: 0,
+            imm: None,
+            tag: 0,
+        };
+        for _ in 0..1000 {
+            self.bed.world.advance(300);
+            let mut out = [none; 64];
+            let count = self.fabric.poll(&mut out);
+            if count > 0 {
+                return out[..count].to_vec();
+            }
+        }
+        Vec::new()
+    }
+
+    fn landed(&self) -> Vec<u64> {
+        let memory = self.bed.fabrics[0].memory(self.inbox);
+        memory[..=SILENT as usize].iter().map(|word| word.load(Ordering::Acquire)).collect()
+    }
+}
+
+#[test]
+fn one_that_is_signalled_is_told_when_all_before_it_are_done_and_nothing_else_is() {
+    for seed in 0..20 {
+        let mut writer = Writer::new(Disorders::efa(seed, SILENT as u32 + 1, false));
+        for word in 0..=SILENT {
+            writer.write(word, word == SILENT).unwrap();
+        }
+        let told = writer.poll();
+        assert_eq!(told.iter().map(|told| (told.id, told.status)).collect::<Vec<_>>(), [(SILENT, Status::Success)]);
+        assert_eq!(writer.landed(), (1..=SILENT + 1).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(writer.poll(), []);
+        // All places are free again.
+        for word in 0..=SILENT {
+            writer.write(word, word == SILENT).unwrap();
+        }
+        assert_eq!(writer.poll().len(), 1);
+    }
+}
+
+#[test]
+fn a_queue_that_overruns_ends_everything_by_name() {
+    let overrun = |all_complete| {
+        let mut writer = Writer::new(Disorders { all_complete, ..Disorders::efa(3, SILENT as u32, false) });
+        for word in 0..=SILENT {
+            writer.write(word, word == SILENT).unwrap();
+        }
+        writer
+    };
+    assert_eq!(overrun(false).poll().len(), 1, "what is not signalled takes no place");
+    let mut writer = overrun(true);
+    let mut told = writer.poll();
+    told.sort_unstable_by_key(|told| told.id);
+    assert_eq!(told.len() as u64, SILENT + 1, "also what is not signalled");
+    assert!(told.iter().zip(0..).all(|(told, id)| (told.id, told.status) == (id, Status::QueueOverrun)), "{told:?}");
+    let peer = ProcessId(1);
+    assert_eq!(writer.fabric.next_event(), Some(Event::Disconnected { qp: writer.qp, peer }));
+    assert_eq!((writer.fabric.next_event(), writer.fabric.state(writer.qp)), (None, QpState::Error));
+    assert_eq!(writer.write(0, true), Err(PostError::NotReady { qp: writer.qp, state: QpState::Error }));
+    let Err(ConnectError::System { reason, .. }) = writer.fabric.reset(writer.qp) else { panic!("it was reset") };
+    assert!(reason.contains("overran; keep what is outstanding below 12"), "{reason}");
+}
+
+#[test]
+fn receives_take_places_too() {
+    let mut writer = Writer::new(Disorders::efa(3, 4, true));
+    let place = Span { region: writer.source, offset: 0, bytes: 0 };
+    for id in 0..4 {
+        writer.fabric.post_recv(writer.qp, place, id).unwrap();
+    }
+    assert_eq!(writer.poll(), []);
+    writer.write(0, false).unwrap();
+    let told = writer.poll();
+    assert!(told.len() == 5 && told.iter().all(|told| told.status == Status::QueueOverrun), "{told:?}");
+}
+
+#[test]
+fn where_nothing_is_inline_it_is_refused() {
+    let mut writer = Writer::new(Disorders::efa(3, u32::MAX, true));
+    assert_eq!(writer.fabric.capabilities().inline_bytes, 0);
+    let (qp, target) = (writer.qp, writer.target);
+    let refused = Err(PostError::InlineTooLong { bytes: 8, limit: 0 });
+    assert_eq!(writer.fabric.write_inline(qp, 1, &[0; 8], target, true), refused);
+    let verb = Verb::Send { source: Source::Inline(&[0; 8]), imm: None };
+    assert_eq!(writer.fabric.post(qp, WorkRequest { id: 1, verb, signalled: true }), refused);
+    writer.write(0, true).unwrap();
+    assert_eq!(writer.poll().len(), 1, "what was refused does not complete");
+}

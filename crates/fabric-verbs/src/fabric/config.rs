@@ -1,0 +1,135 @@
+//! What a process must know to start.
+
+use std::net::SocketAddr;
+
+use stentor_fabric::ProcessId;
+use thiserror::Error;
+
+use crate::device::ChooseError;
+use crate::qp::Tuning;
+use crate::{Errno, LoadError, MakeError, OpenError, QueryError};
+
+/// Configuration of one process.
+#[derive(Clone, Debug)]
+pub struct VerbsConfig {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The cluster's key: whoever does not have it gets nothing. Equal at every process.
+    pub key: Vec<u8>,
+    /// Of the cluster's configuration; equal at every process.
+    pub fingerprint: u64,
+    /// Of the protocols above; equal at every process.
+    pub version: u16,
+    /// This process.
+    pub me: ProcessId,
+    /// Where each process listens for bootstrap connections. `None` for processes that only dial: of two processes the one with
+    /// the larger id dials. This process's own address must be there.
+    pub addresses: Vec<Option<SocketAddr>>,
+    /// The device; `None`: the one whose GID stands for this process's address.
+    pub device: Option<String>,
+    /// Its port; `None`: as the device.
+    pub port: Option<u8>,
+    /// The place of the address in the port's table of GIDs; `None`: where this process's address stands.
+    pub gid_index: Option<u32>,
+    /// The NUMA node that this process runs on, for the choice between devices.
+    pub numa_node: Option<u32>,
+    /// Payload of a packet, bytes; the smaller one of both ends counts. `None`: what the port has.
+    pub mtu: Option<u32>,
+    /// Timeouts, retries and depths; READs are limited to what the devices of both ends have.
+    pub tuning: Tuning,
+    /// Inline data that is asked for, bytes; what the device grants counts.
+    pub inline_bytes: u32,
+    /// Completions of one completion queue; there are as many queues as queue pairs need.
+    pub completions: u32,
+    /// The deepest queue that may be asked for; the device may have less.
+    pub max_depth: u32,
+    /// Limit of all memory that this process has for regions, bytes.
+    pub max_bytes: u64,
+    /// Whether a process that is started again is refused by those who knew its last life: for protocols in which nobody may
+    /// forget.
+    pub one_life: bool,
+}
+
+impl VerbsConfig {
+    /// The device chosen by the process's address, its MTU, 512 bytes inline, 4 GiB; gives up after about a second without
+    /// an acknowledgement, and about a quarter without a receive.
+    #[must_use]
+    pub fn new(cluster: &str, me: ProcessId, addresses: Vec<Option<SocketAddr>>) -> VerbsConfig {
+        VerbsConfig {
+            cluster: cluster.to_owned(),
+            key: Vec::new(),
+            fingerprint: 0,
+            version: 1,
+            me,
+            addresses,
+            device: None,
+            port: None,
+            gid_index: None,
+            numa_node: None,
+            mtu: None,
+            tuning: Tuning {
+                timeout: TIMEOUT_134_MS,
+                retries: RETRIES,
+                rnr_retries: RETRIES,
+                rnr_timer: RNR_41_MS,
+                ..Tuning::default()
+            },
+            inline_bytes: 512,
+            completions: 1 << 14,
+            max_depth: 1 << 14,
+            max_bytes: 4 << 30,
+            one_life: false,
+        }
+    }
+}
+
+/// The code of 134 ms, as `roce` has it: a peer in user space answers when it has the processor.
+const TIMEOUT_134_MS: u8 = 15;
+/// One more is without end: for receivers that are not ready everywhere, and on Soft-RoCE for a peer that does not answer, too.
+const RETRIES: u8 = 6;
+/// The code of 40.96 ms.
+const RNR_41_MS: u8 = 24;
+
+/// Why a process could not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No libibverbs.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// No device, port or GID.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
+    /// The device cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The device does not tell what it is.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// The device makes not even one queue pair.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// Not a path MTU, or more than the port has.
+    #[error(
+        "path MTU {asked}: {device} has {most}; it is one of 256, 512, 1024, 2048, 4096 up to that (raise the interface's MTU for more)"
+    )]
+    Mtu {
+        /// As configured.
+        asked: u32,
+        /// The device.
+        device: String,
+        /// What the port has.
+        most: u32,
+    },
+    /// Meeting the peers.
+    #[error(transparent)]
+    Bootstrap(#[from] stentor_bootstrap::StartError),
+    /// The system said no.
+    #[error("cannot {what}: {errno}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        errno: Errno,
+    },
+}

@@ -1,0 +1,121 @@
+//! What is in a queue of the device, and what the caller called it.
+
+use stentor_fabric::{Opcode, QpId};
+
+/// Queue pairs that names have room for.
+pub(super) const MAX_PAIRS: usize = 1 << 15;
+
+/// How a work request is named to the device: whose it is, in which life, and the how-manieth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Name {
+    pub(super) receive: bool,
+    pub(super) qp: QpId,
+    pub(super) life: u16,
+    pub(super) sequence: u32,
+}
+
+impl Name {
+    #[inline]
+    pub(super) fn encode(self) -> u64 {
+        let Name { receive, qp, life, sequence } = self;
+        u64::from(receive) << 63 | u64::from(qp.0) << 48 | u64::from(life) << 32 | u64::from(sequence)
+    }
+
+    #[inline]
+    pub(super) fn decode(id: u64) -> Name {
+        let qp = QpId((id >> 48) as u32 & (MAX_PAIRS as u32 - 1));
+        Name { receive: id >> 63 == 1, qp, life: (id >> 32) as u16, sequence: id as u32 }
+    }
+}
+
+/// One request, as the caller knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    pub(super) id: u64,
+    pub(super) opcode: Opcode,
+}
+
+/// The requests of one queue that are not done. A request that is not signalled keeps its place until a later one is.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    entries: Box<[Entry]>,
+    depth: u32,
+    posted: u32,
+    done: u32,
+}
+
+impl Outstanding {
+    pub(super) fn new(depth: u32) -> Outstanding {
+        let entry = Entry { id: 0, opcode: Opcode::Write };
+        let entries = vec![entry; depth.next_power_of_two() as usize].into_boxed_slice();
+        Outstanding { entries, depth, posted: 0, done: 0 }
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.posted.wrapping_sub(self.done) >= self.depth
+    }
+
+    /// The number of the next request.
+    #[inline]
+    pub(super) fn next(&self) -> u32 {
+        self.posted
+    }
+
+    /// It was posted.
+    #[inline]
+    pub(super) fn push(&mut self, entry: Entry) {
+        let place = self.posted as usize & (self.entries.len() - 1);
+        self.entries[place] = entry;
+        self.posted = self.posted.wrapping_add(1);
+    }
+
+    /// It is done, and so is all that was posted before it; `None` if it was done before.
+    #[inline]
+    pub(super) fn complete(&mut self, sequence: u32) -> Option<Entry> {
+        if sequence.wrapping_sub(self.done) >= self.posted.wrapping_sub(self.done) {
+            return None;
+        }
+        self.done = sequence.wrapping_add(1);
+        Some(self.entries[sequence as usize & (self.entries.len() - 1)])
+    }
+
+    /// All that is not done, which ends.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry> + '_ {
+        std::iter::from_fn(move || if self.done == self.posted { None } else { self.complete(self.done) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(id: u64) -> Entry {
+        Entry { id, opcode: Opcode::Write }
+    }
+
+    #[test]
+    fn names_survive() {
+        for receive in [false, true] {
+            let name = Name { receive, qp: QpId(MAX_PAIRS as u32 - 1), life: 0xfffe, sequence: u32::MAX - 2 };
+            assert_eq!(Name::decode(name.encode()), name);
+        }
+    }
+
+    #[test]
+    fn a_completion_frees_what_was_posted_before_it_even_where_numbers_wrap() {
+        let mut queue = Outstanding::new(3);
+        (queue.posted, queue.done) = (u32::MAX, u32::MAX);
+        for id in 0..3 {
+            assert!(!queue.is_full());
+            queue.push(entry(id));
+        }
+        assert!(queue.is_full());
+        assert_eq!(queue.complete(0), Some(entry(1)));
+        assert_eq!(queue.complete(u32::MAX), None, "done already");
+        assert_eq!(queue.complete(2), None, "never posted");
+        queue.push(entry(3));
+        assert_eq!(queue.drain().map(|entry| entry.id).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!((queue.drain().count(), queue.is_full()), (0, false));
+    }
+}

@@ -1,0 +1,144 @@
+//! From a configuration to a device that is ready.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::event::epoll;
+use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+use stentor_bootstrap::Bootstrap;
+use stentor_fabric::Capabilities;
+
+use super::VerbsFabric;
+use super::config::{StartError, VerbsConfig};
+use super::net::Net;
+use super::regions::Regions;
+use super::wait::NAPS;
+use crate::context::PortNumber;
+use crate::device::{self, Choice, ChooseError, Wanted};
+use crate::qp::Own;
+use crate::{CompletionChannel, Context, Errno, Granted, Limits, Mtu, PortAttributes, Verbs};
+
+/// What it is called.
+const NAME: &str = "verbs";
+
+impl VerbsFabric {
+    /// Starts a process of a cluster: from here on its peers can connect.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(config: VerbsConfig) -> Result<VerbsFabric, StartError> {
+        let verbs = Verbs::load()?;
+        let choice = choose(&config)?;
+        let context = Context::open(verbs, &choice.device)?;
+        let port = PortNumber(choice.port);
+        let own = Own { port, gid_index: gid_index(&choice)? };
+        let (attributes, limits) = (context.port(port)?, context.limits()?);
+        let mtu = mtu(&config, &context, &attributes)?;
+        let granted = Granted::by(&context, &limits, config.inline_bytes)?;
+        let capabilities = capabilities(&config, &limits, &attributes, &granted);
+        let bootstrap = Bootstrap::start(stentor_bootstrap::Config {
+            fabric: NAME.to_owned(),
+            cluster: config.cluster.clone(),
+            key: config.key.clone(),
+            fingerprint: config.fingerprint,
+            version: config.version,
+            me: config.me,
+            addresses: config.addresses.clone(),
+            one_life: config.one_life,
+        })?;
+        let channel = CompletionChannel::new(&context)?;
+        let net = Net {
+            gid: choice.gid.clone(),
+            lid: attributes.lid,
+            domains: (0..bootstrap.processes()).map(|_| None).collect(),
+            inline_bytes: granted.inline_bytes,
+            ordered_bytes: granted.ordered_bytes,
+            queues: Vec::new(),
+            halves: Vec::new(),
+            taken: VecDeque::new(),
+            failing: Vec::new(),
+            broken: VecDeque::new(),
+            troubles: VecDeque::new(),
+            unregistered: Vec::new(),
+            lost: None,
+            down: false,
+            doubtful: false,
+            config,
+            context,
+            own,
+            mtu,
+            limits,
+            channel,
+        };
+        let failed =
+            |what| move |error: rustix::io::Errno| StartError::System { what, errno: Errno(error.raw_os_error()) };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let nap_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("make a timer"))?;
+        let mut fabric = VerbsFabric {
+            capabilities,
+            choice,
+            net,
+            bootstrap,
+            regions: Regions::default(),
+            epoll,
+            nap_timer,
+            nap: NAPS.0,
+            watched: false,
+            rung: false,
+            failure: None,
+            last_pump: Instant::now(),
+        };
+        fabric.watch().map_err(failed("watch a descriptor"))?;
+        Ok(fabric)
+    }
+}
+
+fn choose(config: &VerbsConfig) -> Result<Choice, ChooseError> {
+    let own = config.addresses.get(config.me.index()).copied().flatten();
+    let wanted = Wanted {
+        device: config.device.clone(),
+        port: config.port,
+        gid_index: config.gid_index,
+        // Whoever names the GID may have peers dial another address.
+        address: own.map(|address| address.ip()).filter(|_| config.gid_index.is_none()),
+        numa_node: config.numa_node,
+    };
+    device::choose(&device::devices(Path::new(device::ROOT)), &wanted)
+}
+
+fn gid_index(choice: &Choice) -> Result<u8, ChooseError> {
+    let wanted = choice.gid.index;
+    u8::try_from(wanted).map_err(|_| ChooseError::NoSuchGid { wanted, present: "those up to 255".to_owned() })
+}
+
+/// What is configured, or what the port has.
+fn mtu(config: &VerbsConfig, context: &Context, port: &PortAttributes) -> Result<Mtu, StartError> {
+    let most = port.mtu.unwrap_or(Mtu::B256);
+    let Some(asked) = config.mtu else { return Ok(most) };
+    let exact = Mtu::at_most(asked).filter(|mtu| mtu.bytes() == asked && *mtu <= most);
+    exact.ok_or_else(|| StartError::Mtu { asked, device: context.name().to_owned(), most: most.bytes() })
+}
+
+fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, granted: &Granted) -> Capabilities {
+    // Each queue pair has places for all that it may have outstanding in one completion queue.
+    let depth = config.max_depth.min(limits.queue_depth).min(limits.completions / 2).max(1);
+    Capabilities {
+        name: NAME,
+        ordered_writes: true,
+        ordered_bytes: granted.ordered_bytes,
+        inline_bytes: granted.inline_bytes,
+        max_send_depth: depth,
+        max_recv_depth: depth,
+        max_message_bytes: port.message_bytes.into(),
+        atomics: limits.atomics,
+        unreliable: granted.unreliable,
+        tagged: false,
+        loopback: true,
+        many_readers: true,
+        max_completions: u32::MAX,
+        hardware_multicast: false,
+        revokes_in_hardware: true,
+    }
+}

@@ -1,0 +1,81 @@
+//! What a person should know of the device.
+
+use std::fmt;
+
+use stentor_fabric::{ProcessId, QpId};
+
+use crate::context::PortNumber;
+use crate::{EventKind, WorkStatus};
+
+/// Something went wrong that no completion tells, or of which it tells too little.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// No packets go through the port: queue pairs break after their retries.
+    PortDown {
+        /// The device.
+        device: String,
+        /// The port.
+        port: PortNumber,
+    },
+    /// They do again.
+    PortUp {
+        /// The device.
+        device: String,
+        /// The port.
+        port: PortNumber,
+    },
+    /// The device is broken, or gone: all queue pairs broke, and none begins anew in this process.
+    DeviceLost {
+        /// The device.
+        device: String,
+        /// What told of it.
+        what: String,
+    },
+    /// A queue pair broke, as the device says.
+    QueuePair {
+        /// The queue pair.
+        qp: QpId,
+        /// What the device says.
+        what: EventKind,
+    },
+    /// Memory that a request to this peer needs cannot be registered, so it was not posted. Told once for each peer.
+    NotRegistered {
+        /// The peer.
+        peer: ProcessId,
+        /// Of the region, bytes.
+        bytes: u64,
+        /// Why, with the remedy.
+        why: String,
+    },
+    /// A request failed for a reason that the contract has no word for: it is told as flushed.
+    Work {
+        /// The queue pair.
+        qp: QpId,
+        /// The reason.
+        status: WorkStatus,
+        /// What more the card says; its maker knows what it means.
+        vendor_error: u32,
+    },
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::PortDown { device, port } => {
+                write!(f, "{device} port {} is down: connect the cable, set its interface up", port.0)
+            }
+            Trouble::PortUp { device, port } => write!(f, "{device} port {} is up", port.0),
+            Trouble::DeviceLost { device, what } => {
+                write!(f, "{device} is gone ({what}): load its driver again, and start this process anew")
+            }
+            Trouble::QueuePair { qp, what } => write!(f, "the device broke {qp:?}: {what}"),
+            Trouble::NotRegistered { peer, bytes, why } => {
+                write!(f, "nothing can be posted to {peer} from or into a region of {bytes} bytes: {why}")
+            }
+            Trouble::Work { qp, status, vendor_error } => {
+                write!(f, "a request on {qp:?} failed: {status} (vendor error {vendor_error})")
+            }
+        }
+    }
+}

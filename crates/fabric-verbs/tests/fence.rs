@@ -1,0 +1,200 @@
+//! Fencing on a real kernel: an old leader floods a region with writes of many packets while its owner takes the access away,
+//! again and again. Nothing of it lands after the revocation. Ignored unless asked for: see `conformance.rs`.
+
+mod processes;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use processes::{NOTHING, addresses, start};
+use stentor_fabric::{
+    Access, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteRegion, RemoteSpan,
+    Service, Source, Span, Status, Verb, WorkRequest,
+};
+use stentor_fabric_verbs::VerbsFabric;
+
+const OWNER: ProcessId = ProcessId(0);
+const WRITER: ProcessId = ProcessId(1);
+const TARGET: Purpose = Purpose(1);
+const SERVICE: Service = Service(1);
+const DEPTH: u32 = 16;
+/// Many packets.
+const BYTES: usize = 32 << 10;
+const WORDS: usize = BYTES / 8;
+const ROUNDS: usize = 40;
+/// How long the owner looks at its memory after a fence, while the writer goes on.
+const WATCH: Duration = Duration::from_millis(15);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the two threads tell each other beside the fabric.
+#[derive(Default)]
+struct Shared {
+    /// The last write that the writer knows to be done.
+    done: AtomicU64,
+    /// Writes that were refused, of those that were posted with a key that was taken back long ago.
+    refused: AtomicU64,
+    over: AtomicBool,
+}
+
+struct Writer {
+    fabric: VerbsFabric,
+    qp: QpId,
+    source: RegionId,
+    next: u64,
+    old: Option<RemoteRegion>,
+}
+
+impl Writer {
+    fn write(&mut self, target: RemoteRegion, id: u64) -> bool {
+        // Each outstanding write has a source of its own, and all of it says which write it is.
+        let place = (id % u64::from(DEPTH)) as usize * WORDS;
+        for word in &self.fabric.memory(self.source)[place..place + WORDS] {
+            word.store(id, Ordering::Relaxed);
+        }
+        let span = Span { region: self.source, offset: (place * 8) as u64, bytes: BYTES as u32 };
+        let verb = Verb::Write { source: Source::Region(span), target: RemoteSpan { region: target, offset: 0 } };
+        self.fabric.post(self.qp, WorkRequest { id, verb, signalled: true }).is_ok()
+    }
+
+    fn poll(&mut self, shared: &Shared) -> bool {
+        let mut out = [NOTHING; 16];
+        let count = self.fabric.poll(&mut out);
+        for done in &out[..count] {
+            match done.status {
+                Status::Success => shared.done.store(done.id, Ordering::SeqCst),
+                Status::RemoteAccess => drop(shared.refused.fetch_add(1, Ordering::SeqCst)),
+                _ => {}
+            }
+        }
+        count > 0
+    }
+
+    /// Writes as fast as it can, and comes back as soon as it is let: an old leader that does not know that it is one.
+    fn flood(&mut self, shared: &Shared) {
+        while !shared.over.load(Ordering::SeqCst) {
+            while self.poll(shared) {}
+            while self.fabric.next_event().is_some() {}
+            match self.fabric.state(self.qp) {
+                QpState::Error => {
+                    while self.poll(shared) {}
+                    self.fabric.reset(self.qp).unwrap();
+                }
+                QpState::Connecting => std::thread::sleep(Duration::from_micros(200)),
+                QpState::Ready => {
+                    // Every now and then it tries what was taken back long ago.
+                    let stale = self.old.filter(|_| self.next.is_multiple_of(97));
+                    let fresh = self.fabric.resolve(OWNER, TARGET);
+                    let Some(target) = stale.or(fresh) else { continue };
+                    while self.write(target, self.next) {
+                        self.next += 1;
+                    }
+                    self.old = fresh.or(self.old);
+                }
+            }
+        }
+    }
+}
+
+struct Owner {
+    fabric: VerbsFabric,
+    qp: QpId,
+    region: RegionId,
+}
+
+impl Owner {
+    fn pump(&mut self) -> Vec<Event> {
+        let mut out = [NOTHING; 16];
+        while self.fabric.poll(&mut out) > 0 {}
+        let events = std::iter::from_fn(|| self.fabric.next_event()).collect();
+        if self.fabric.state(self.qp) == QpState::Error {
+            self.fabric.reset(self.qp).unwrap();
+        }
+        events
+    }
+
+    fn words(&self) -> Vec<u64> {
+        self.fabric.memory(self.region).iter().map(|word| word.load(Ordering::Acquire)).collect()
+    }
+
+    fn until(&mut self, what: &str, mut happened: impl FnMut(&mut Self) -> bool) {
+        let since = Instant::now();
+        while !happened(self) {
+            self.pump();
+            assert!(since.elapsed() < PATIENCE, "still not: {what}");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn pair() -> (Owner, Writer) {
+    let addresses = addresses(2);
+    let [mut fabric, mut other] = [OWNER, WRITER].map(|me| start(me, &addresses, |_| {}));
+    let spec = RegionSpec { purpose: TARGET, writer: WRITER, bytes: BYTES as u64 };
+    let region = fabric.register(spec).unwrap();
+    fabric.grant(region, WRITER, Access::Write).unwrap();
+    let qp = fabric.connect(WRITER, SERVICE, QpConfig::reliable(4, 0)).unwrap();
+    let sources = RegionSpec { purpose: TARGET, writer: WRITER, bytes: (BYTES * DEPTH as usize) as u64 };
+    let source = other.register(sources).unwrap();
+    let own = other.connect(OWNER, SERVICE, QpConfig::reliable(DEPTH, 0)).unwrap();
+    (Owner { fabric, qp, region }, Writer { fabric: other, qp: own, source, next: 1, old: None })
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn nothing_of_a_writer_that_floods_lands_after_the_revocation() {
+    let (mut owner, mut writer) = pair();
+    let shared = Arc::new(Shared::default());
+    let thread = {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            writer.flood(&shared);
+            writer.next
+        })
+    };
+    let (mut fences, mut cut, mut back) = (Vec::new(), 0, Vec::new());
+    for round in 0..ROUNDS {
+        let before = shared.done.load(Ordering::SeqCst);
+        owner.until("the writer is at it", |_| shared.done.load(Ordering::SeqCst) > before + 3);
+        // At another moment of its stream each time.
+        std::thread::sleep(Duration::from_micros(137 * (round as u64 % 11)));
+        let done = shared.done.load(Ordering::SeqCst);
+        let since = Instant::now();
+        owner.fabric.revoke(owner.region, WRITER).unwrap();
+        fences.push(since.elapsed());
+        let event = Event::Revoked { region: owner.region, peer: WRITER };
+        let mut fenced = Vec::new();
+        owner.until("the revocation", |owner| {
+            let told = owner.pump().contains(&event);
+            fenced = owner.words();
+            told
+        });
+        assert!(fenced.iter().all(|word| *word >= done), "round {round}: write {done} had completed");
+        cut += usize::from(fenced.iter().any(|word| *word != fenced[0]));
+        let watched = Instant::now();
+        while watched.elapsed() < WATCH {
+            assert_eq!(owner.words(), fenced, "round {round}: a write landed after the revocation");
+            owner.pump();
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        let since = Instant::now();
+        let before = shared.done.load(Ordering::SeqCst);
+        owner.fabric.grant(owner.region, WRITER, Access::Write).unwrap();
+        owner.until("the writer is back", |_| shared.done.load(Ordering::SeqCst) > before);
+        back.push(since.elapsed());
+    }
+    shared.over.store(true, Ordering::SeqCst);
+    let posted = thread.join().unwrap();
+    fences.sort_unstable();
+    back.sort_unstable();
+    let refused = shared.refused.load(Ordering::SeqCst);
+    println!(
+        "{ROUNDS} fences of {BYTES} bytes under {posted} writes: revoked in {:?} (median), {:?} at most; {cut} found a write cut \
+         in two; {refused} writes refused; granted again, reset and written again in {:?} (median), {:?} at most",
+        fences[ROUNDS / 2],
+        fences[ROUNDS - 1],
+        back[ROUNDS / 2],
+        back[ROUNDS - 1],
+    );
+    assert!(refused >= ROUNDS as u64 / 2, "the writer hardly noticed: {refused} refusals");
+}

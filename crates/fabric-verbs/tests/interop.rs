@@ -1,0 +1,144 @@
+//! The suite that every fabric passes, between the two that speak RoCEv2: one end on the kernel's Soft-RoCE, the other one in
+//! user space, and the other way round. Ignored unless asked for: it needs the devices and the network namespace of
+//! `interop.sh`, which `cargo xtask test --only verbs` makes in a guest.
+
+mod interop_end;
+mod processes;
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use interop_end::End;
+use processes::{ADDRESS, KEY};
+use stentor_fabric::ProcessId;
+use stentor_fabric::conformance::{Testbed, suite};
+use stentor_fabric_roce::RoceConfig;
+
+/// Where processes in user space are: the first one of them here, the next ones behind it.
+const FAR: [u8; 4] = [10, 0, 0, 65];
+
+/// Which end a process has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Verbs,
+    Roce,
+}
+
+struct Bed {
+    /// By process, in turn.
+    kinds: [Kind; 2],
+    ends: Vec<Option<End>>,
+    addresses: Vec<Option<SocketAddr>>,
+}
+
+impl Bed {
+    fn new(count: usize, kinds: [Kind; 2]) -> Bed {
+        let ends = (0..count).map(|_| None).collect();
+        let mut bed = Bed { kinds, ends, addresses: addresses(count, kinds) };
+        (0..count as u16).for_each(|process| bed.restart(ProcessId(process)));
+        bed
+    }
+}
+
+/// Processes on verbs share an address, each in user space has one of its own. No port is used again.
+fn addresses(count: usize, kinds: [Kind; 2]) -> Vec<Option<SocketAddr>> {
+    static NEXT: AtomicU16 = AtomicU16::new(5000);
+    let first = NEXT.fetch_add(count as u16, Ordering::Relaxed);
+    let address = |n: usize| {
+        let [a, b, c, d] = FAR;
+        let ip = match kinds[n % 2] {
+            Kind::Verbs => ADDRESS.parse().unwrap(),
+            Kind::Roce => [a, b, c, d + n as u8].into(),
+        };
+        Some(SocketAddr::new(ip, first + n as u16))
+    };
+    (0..count).map(address).collect()
+}
+
+impl Testbed for Bed {
+    type F = End;
+
+    fn processes(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn fabric(&mut self, process: ProcessId) -> &mut End {
+        self.ends[process.index()].as_mut().expect("it is up")
+    }
+
+    /// The kernel works while this process does not; what is in user space is driven.
+    fn advance(&mut self) {
+        self.ends.iter_mut().flatten().for_each(End::drive);
+        std::thread::sleep(Duration::from_micros(20));
+    }
+
+    /// A round takes the guest most of a millisecond, and packets come while they are sent.
+    fn settling(&self) -> usize {
+        50
+    }
+
+    /// As far as that goes inside one process.
+    fn crash(&mut self, process: ProcessId) {
+        self.ends[process.index()] = None;
+    }
+
+    fn restart(&mut self, process: ProcessId) {
+        let end = match self.kinds[process.index() % 2] {
+            Kind::Verbs => End::verbs(process, &self.addresses),
+            Kind::Roce => {
+                let mut config = RoceConfig::new("test", process, self.addresses.clone());
+                config.key = KEY.to_vec();
+                // Cases wait for a queue pair that gives up.
+                config.rnr_timeout = Duration::from_millis(60);
+                End::roce(config)
+            }
+        };
+        self.ends[process.index()] = Some(end);
+    }
+
+    /// On the cable: packets that go by it are lost meanwhile, what goes by TCP comes later. Others' packets, too, which no case
+    /// needs.
+    fn cut(&mut self, from: ProcessId, _: ProcessId) -> bool {
+        tc(self.kinds[from.index() % 2], "add", &["netem", "loss", "100%"]);
+        true
+    }
+
+    fn heal(&mut self, from: ProcessId, _: ProcessId) {
+        tc(self.kinds[from.index() % 2], "del", &[]);
+    }
+}
+
+/// Changes what becomes of packets that leave one end of the cable.
+fn tc(from: Kind, what: &str, discipline: &[&str]) {
+    let (namespace, device): (&[&str], _) = match from {
+        Kind::Verbs => (&[], "d0"),
+        Kind::Roce => (&["-n", "far"], "d1"),
+    };
+    let mut command = Command::new("tc");
+    command.args(namespace).args(["qdisc", what, "dev", device, "root"]).args(discipline);
+    let done = command.status().unwrap_or_else(|error| panic!("tc (package iproute2): {error}"));
+    assert!(done.success(), "{command:?}: {done}");
+}
+
+fn run(kinds: [Kind; 2]) {
+    let report = suite(|count| Bed::new(count, kinds));
+    println!("{report}");
+    report.assert_ok();
+    let skipped =
+        ["tagged::exact_and_masked", "tagged::unexpected_messages_wait", "tagged::cancelled_receives_come_back"];
+    assert_eq!(report.skipped(), skipped);
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn the_suite_from_the_kernel_to_user_space() {
+    run([Kind::Verbs, Kind::Roce]);
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn the_suite_from_user_space_to_the_kernel() {
+    run([Kind::Roce, Kind::Verbs]);
+}

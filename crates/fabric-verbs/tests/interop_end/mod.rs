@@ -1,0 +1,166 @@
+//! One end of either kind.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use stentor_fabric::memory::Word;
+use stentor_fabric::{
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
+    WorkRequest,
+};
+use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_verbs::VerbsFabric;
+
+use crate::processes::start;
+
+/// Soft-RoCE has the packets' port in the first network namespace, so what is in user space lives in another one.
+const NAMESPACE: &str = "/run/netns/far";
+
+/// The code of 268 ms.
+const TIMEOUT_268_MS: u8 = 16;
+
+/// Runs something in the other network namespace: sockets belong to the one they were opened in.
+fn far<R>(run: impl FnOnce() -> R) -> R {
+    static NAMESPACES: OnceLock<[File; 2]> = OnceLock::new();
+    let open = |path| File::open(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let [near, far] = NAMESPACES.get_or_init(|| [open("/proc/thread-self/ns/net"), open(NAMESPACE)]);
+    let enter = |namespace: &File| {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may do so");
+    };
+    enter(far);
+    let result = run();
+    enter(near);
+    result
+}
+
+pub(crate) enum End {
+    Verbs(Box<VerbsFabric>),
+    Roce(Box<RoceFabric>),
+}
+
+impl End {
+    pub(crate) fn verbs(me: ProcessId, addresses: &[Option<SocketAddr>]) -> End {
+        // On a slow machine what is polled in this very thread is not dead.
+        End::Verbs(Box::new(start(me, addresses, |config| config.tuning.timeout = TIMEOUT_268_MS)))
+    }
+
+    pub(crate) fn roce(config: RoceConfig) -> End {
+        let started = far(|| RoceFabric::start(config));
+        End::Roce(Box::new(started.unwrap_or_else(|error| panic!("{error}"))))
+    }
+
+    /// What a device does by itself.
+    pub(crate) fn drive(&mut self) {
+        if let End::Roce(fabric) = self {
+            fabric.drive();
+        }
+    }
+}
+
+/// The same of both.
+macro_rules! either {
+    ($end:expr, $fabric:ident => $call:expr) => {
+        match $end {
+            End::Verbs($fabric) => $call,
+            End::Roce($fabric) => $call,
+        }
+    };
+}
+
+impl Fabric for End {
+    fn me(&self) -> ProcessId {
+        either!(self, fabric => fabric.me())
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        either!(self, fabric => fabric.capabilities())
+    }
+
+    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
+        either!(self, fabric => fabric.register(spec))
+    }
+
+    fn memory(&self, region: RegionId) -> &[Word] {
+        either!(self, fabric => fabric.memory(region))
+    }
+
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
+        either!(self, fabric => fabric.grant(region, peer, access))
+    }
+
+    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        either!(self, fabric => fabric.revoke(region, peer))
+    }
+
+    fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
+        either!(self, fabric => fabric.connect(peer, service, config))
+    }
+
+    fn state(&self, qp: QpId) -> QpState {
+        either!(self, fabric => fabric.state(qp))
+    }
+
+    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        either!(self, fabric => fabric.reset(qp))
+    }
+
+    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
+        either!(self, fabric => fabric.resolve(peer, purpose))
+    }
+
+    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        either!(self, fabric => fabric.post(qp, request))
+    }
+
+    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
+        either!(self, fabric => fabric.post_recv(qp, local, id))
+    }
+
+    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
+        either!(self, fabric => fabric.post_tagged_recv(qp, local, tag, ignore, id))
+    }
+
+    fn flush(&mut self) {
+        either!(self, fabric => fabric.flush());
+    }
+
+    fn listen(&mut self) -> Heard {
+        either!(self, fabric => fabric.listen())
+    }
+
+    fn poll(&mut self, out: &mut [Completion]) -> usize {
+        either!(self, fabric => fabric.poll(out))
+    }
+
+    /// Dials peers with smaller ids that are not there.
+    fn next_event(&mut self) -> Option<Event> {
+        match self {
+            End::Verbs(fabric) => fabric.next_event(),
+            End::Roce(fabric) if (0..fabric.me().0).all(|peer| fabric.is_linked(ProcessId(peer))) => {
+                fabric.next_event()
+            }
+            End::Roce(fabric) => far(|| fabric.next_event()),
+        }
+    }
+
+    fn arm(&mut self) {
+        either!(self, fabric => fabric.arm());
+    }
+
+    /// May dial.
+    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        match self {
+            End::Verbs(fabric) => fabric.wait(timeout),
+            End::Roce(fabric) => far(|| fabric.wait(timeout)),
+        }
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        either!(self, fabric => fabric.raw_fd())
+    }
+}

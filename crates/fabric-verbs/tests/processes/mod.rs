@@ -1,0 +1,48 @@
+//! Processes of tests, all on one device.
+#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use stentor_fabric::{Completion, Opcode, ProcessId, QpId, Status};
+use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
+
+/// The guest gives this address to the interface under Soft-RoCE.
+pub const ADDRESS: &str = "10.0.0.1";
+/// And this one to the interface under a second one.
+pub const SECOND: &str = "10.0.1.1";
+
+/// Addresses that no other test has; all are one host's.
+pub fn addresses(count: usize) -> Vec<Option<SocketAddr>> {
+    static NEXT: AtomicU16 = AtomicU16::new(5000);
+    let ip: IpAddr = ADDRESS.parse().unwrap();
+    let first = NEXT.fetch_add(count as u16, Ordering::Relaxed);
+    (0..count as u16).map(|n| Some(SocketAddr::new(ip, first + n))).collect()
+}
+
+/// The key of all clusters here.
+pub const KEY: &[u8] = b"a key of this test";
+
+/// The code of 10.24 ms.
+const RNR_10_MS: u8 = 20;
+
+/// Starts a process.
+pub fn start(me: ProcessId, addresses: &[Option<SocketAddr>], change: impl Fn(&mut VerbsConfig)) -> VerbsFabric {
+    let mut config = VerbsConfig::new("test", me, addresses.to_vec());
+    config.key = KEY.to_vec();
+    // Cases wait for a queue pair that gives up.
+    config.tuning.rnr_timer = RNR_10_MS;
+    change(&mut config);
+    VerbsFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A place for a completion.
+pub const NOTHING: Completion = Completion {
+    qp: QpId(u32::MAX),
+    id: u64::MAX,
+    opcode: Opcode::Write,
+    status: Status::Flushed,
+    bytes: 0,
+    imm: None,
+    tag: 0,
+};

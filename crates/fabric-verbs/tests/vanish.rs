@@ -1,0 +1,208 @@
+//! A device that goes away in use: its processes hear of it by name, those on another device go on. Ignored unless asked for:
+//! see `conformance.rs`.
+
+mod processes;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use processes::{NOTHING, start};
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{
+    Access, ConnectError, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan,
+    Service, Source, Status, Verb, WorkRequest,
+};
+use stentor_fabric_verbs::{StartError, Trouble, VerbsConfig, VerbsFabric, device};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Half {
+    fabric: VerbsFabric,
+    peer: ProcessId,
+    qp: QpId,
+    region: RegionId,
+    troubles: Vec<Trouble>,
+    failures: Vec<Status>,
+    written: u64,
+}
+
+impl Half {
+    fn new(me: u16, peer: u16, addresses: &[Option<std::net::SocketAddr>]) -> Half {
+        let (me, peer) = (ProcessId(me), ProcessId(peer));
+        let mut fabric = start(me, addresses, |_| {});
+        let region = fabric.register(RegionSpec { purpose: Purpose(1), writer: peer, bytes: 64 }).unwrap();
+        fabric.grant(region, peer, Access::Write).unwrap();
+        let qp = fabric.connect(peer, Service(1), QpConfig::reliable(8, 2)).unwrap();
+        Half { fabric, peer, qp, region, troubles: Vec::new(), failures: Vec::new(), written: 0 }
+    }
+
+    fn pump(&mut self) {
+        let mut out = [NOTHING; 8];
+        let count = self.fabric.poll(&mut out);
+        self.failures.extend(out[..count].iter().map(|done| done.status).filter(|s| *s != Status::Success));
+        while self.fabric.next_event().is_some() {}
+        self.troubles.extend(std::iter::from_fn(|| self.fabric.next_trouble()));
+    }
+
+    /// Writes the next value, if it can.
+    fn write(&mut self) {
+        let Some(region) = self.fabric.resolve(self.peer, Purpose(1)) else { return };
+        let value = self.written + 1;
+        let verb =
+            Verb::Write { source: Source::Inline(&value.to_ne_bytes()), target: RemoteSpan { region, offset: 0 } };
+        if self.fabric.post(self.qp, WorkRequest { id: value, verb, signalled: true }).is_ok() {
+            self.written = value;
+        }
+    }
+
+    fn seen(&self) -> u64 {
+        self.fabric.memory(self.region)[0].load(Ordering::Acquire)
+    }
+}
+
+fn until(what: &str, halves: &mut [Half], mut happened: impl FnMut(&mut [Half]) -> bool) {
+    let since = Instant::now();
+    while !happened(halves) {
+        halves.iter_mut().for_each(Half::pump);
+        let told =
+            |half: &Half| (half.fabric.state(half.qp), half.troubles.clone(), half.failures.clone(), half.written);
+        assert!(since.elapsed() < PATIENCE, "still not: {what}; {:?}", halves.iter().map(told).collect::<Vec<_>>());
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Both write to each other, and see it.
+fn works(pair: &mut [Half]) {
+    for _ in 0..20 {
+        let target: Vec<u64> = pair.iter().map(|half| half.written + 1).collect();
+        pair.iter_mut().for_each(Half::pump);
+        pair.iter_mut().for_each(Half::write);
+        until("what the other one wrote", pair, |pair| pair[0].seen() >= target[1] && pair[1].seen() >= target[0]);
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let done = Command::new(program).args(arguments).status().unwrap();
+    assert!(done.success(), "{program} {arguments:?}: {done}");
+}
+
+/// Four processes: two on the device that goes, two on one that stays.
+fn cluster(first_port: u16) -> [Half; 4] {
+    let address = |n: u16| {
+        let ip = if n < 2 { processes::SECOND } else { processes::ADDRESS };
+        Some(std::net::SocketAddr::new(ip.parse().unwrap(), first_port + n))
+    };
+    let addresses: Vec<_> = (0..4).map(address).collect();
+    let mut all = [(0, 1), (1, 0), (2, 3), (3, 2)].map(|(me, peer)| Half::new(me, peer, &addresses));
+    until("connected", &mut all, |all| all.iter().all(|half| half.fabric.state(half.qp) == QpState::Ready));
+    works(&mut all[..2]);
+    works(&mut all[2..]);
+    all
+}
+
+/// A second device, made for one test.
+struct SecondDevice;
+
+impl SecondDevice {
+    fn new() -> SecondDevice {
+        run("ip", &["link", "add", "d1", "type", "dummy"]);
+        run("ip", &["addr", "add", &format!("{}/24", processes::SECOND), "dev", "d1"]);
+        run("ip", &["link", "set", "d1", "up"]);
+        run("rdma", &["link", "add", "rxe1", "type", "rxe", "netdev", "d1"]);
+        SecondDevice
+    }
+}
+
+impl Drop for SecondDevice {
+    fn drop(&mut self) {
+        // What a test has taken away is not there any more.
+        let _ = Command::new("rdma").args(["link", "delete", "rxe1"]).status();
+        let _ = Command::new("ip").args(["link", "delete", "d1"]).status();
+    }
+}
+
+/// Those on the other device have noticed nothing.
+fn others_go_on(all: &mut [Half]) {
+    works(&mut all[2..]);
+    assert!(all[2..].iter().all(|half| half.troubles.is_empty() && half.failures.is_empty()));
+}
+
+fn has_told(half: &Half, is_it: fn(&Trouble) -> bool) -> bool {
+    half.troubles.iter().any(is_it)
+}
+
+fn is_down(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::PortDown { device, .. } if device == "rxe1")
+}
+
+fn is_lost(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::DeviceLost { device, .. } if device == "rxe1")
+}
+
+fn is_up(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::PortUp { device, .. } if device == "rxe1")
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn a_port_that_goes_down_is_told_and_others_go_on() {
+    let _device = SecondDevice::new();
+    let mut all = cluster(6100);
+    run("ip", &["link", "set", "d1", "down"]);
+    until("the port is down", &mut all, |all| all[..2].iter().all(|half| has_told(half, is_down)));
+    println!("{}", all[0].troubles[0]);
+    others_go_on(&mut all);
+    run("ip", &["link", "set", "d1", "up"]);
+    until("the port is up", &mut all, |all| all[..2].iter().all(|half| has_told(half, is_up)));
+    others_go_on(&mut all);
+}
+
+/// The interface goes, and the device's addresses with it.
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn who_writes_when_the_interface_goes_hears_of_it_by_name_and_others_go_on() {
+    let device = SecondDevice::new();
+    let mut all = cluster(6300);
+    let mut delete = Command::new("ip").args(["link", "delete", "d1"]).spawn().unwrap();
+    until("both have heard", &mut all, |all| {
+        all[..2].iter_mut().for_each(Half::write);
+        all[..2].iter().all(|half| half.fabric.state(half.qp) == QpState::Error && has_told(half, is_lost))
+    });
+    all[0].troubles.iter().for_each(|trouble| println!("{trouble}"));
+    assert!(all[..2].iter().all(|half| !half.failures.is_empty()), "what was posted has failed");
+    let qp = all[0].qp;
+    let refused = all[0].fabric.reset(qp).unwrap_err();
+    println!("{refused}");
+    assert!(matches!(&refused, ConnectError::System { reason, .. } if reason.contains("rxe1 is gone")), "{refused}");
+    others_go_on(&mut all);
+    drop(all);
+    assert!(delete.wait().unwrap().success());
+    drop(device);
+}
+
+/// Soft-RoCE takes a device away only when nobody has it open any more: until then its processes go on, and nobody else finds
+/// it.
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn a_device_that_is_deleted_in_use_is_not_found_any_more_and_goes_with_its_last_process() {
+    let device = SecondDevice::new();
+    let mut all = cluster(6200);
+    let mut delete = Command::new("rdma").args(["link", "delete", "rxe1"]).spawn().unwrap();
+    let gone = || {
+        let found = device::devices(device::ROOT.as_ref());
+        !found.iter().any(|device| device.name == "rxe1" && device.file.is_some())
+    };
+    until("it is not found", &mut all, |_| gone());
+    let address = Some(std::net::SocketAddr::new(processes::SECOND.parse().unwrap(), 6299));
+    let refused = VerbsFabric::start(VerbsConfig::new("test", ProcessId(0), vec![address])).unwrap_err();
+    println!("{refused}");
+    assert!(matches!(refused, StartError::Choose(_)), "{refused}");
+    works(&mut all[..2]);
+    others_go_on(&mut all);
+    assert!(delete.try_wait().unwrap().is_none(), "it is in use still");
+    let mut all = Vec::from(all);
+    drop(all.drain(..2));
+    assert!(delete.wait().unwrap().success());
+    works(&mut all);
+    drop(device);
+}

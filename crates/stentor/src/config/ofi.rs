@@ -1,0 +1,84 @@
+//! `[ofi]`: which of libfabric's providers, and how it is used.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use stentor_fabric_ofi::OfiConfig;
+use toml::Spanned;
+
+use super::error::{Misplaced, Problem};
+use super::validate::number;
+
+/// How long a peer may take, ms.
+const TIMEOUT_MS: std::ops::RangeInclusive<u32> = 1..=60_000;
+
+/// How processes use libfabric. The same file may serve hosts whose devices have other names; a provider that is named holds
+/// for all.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct OfiSettings {
+    /// Providers as libfabric names them, in the order in which they are tried; none: the first of
+    /// [`ORDER`](stentor_fabric_ofi::ORDER) that is there.
+    pub providers: Vec<String>,
+    /// The provider's device.
+    pub device: Option<String>,
+    /// How long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
+    pub rnr_timeout: Option<Duration>,
+    /// How long a peer may take to leave a revoked region alone.
+    pub fence_timeout: Option<Duration>,
+}
+
+impl OfiSettings {
+    /// Reads providers: names with commas between them.
+    ///
+    /// # Errors
+    /// [`Problem::BadProvider`].
+    pub fn providers(text: &str) -> Result<Vec<String>, Problem> {
+        let mut names: Vec<String> = Vec::new();
+        for name in text.split(',').map(str::trim) {
+            let is_one = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ";_-".contains(c));
+            if !is_one || names.iter().any(|other| other == name) {
+                return Err(Problem::BadProvider { name: name.to_owned(), twice: is_one });
+            }
+            names.push(name.to_owned());
+        }
+        Ok(names)
+    }
+
+    /// Changes a process's configuration.
+    #[must_use]
+    pub fn apply(&self, config: OfiConfig) -> OfiConfig {
+        OfiConfig {
+            providers: self.providers.clone(),
+            device: self.device.clone(),
+            rnr_timeout: self.rnr_timeout.unwrap_or(config.rnr_timeout),
+            fence_timeout: self.fence_timeout.unwrap_or(config.fence_timeout),
+            ..config
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileOfi {
+    provider: Option<Spanned<String>>,
+    device: Option<String>,
+    rnr_timeout_ms: Option<Spanned<i64>>,
+    fence_timeout_ms: Option<Spanned<i64>>,
+}
+
+pub(super) fn validate(file: &FileOfi) -> Result<OfiSettings, Misplaced> {
+    let providers = file.provider.as_ref().map(|text| {
+        let misplaced = |problem| (text.span(), problem);
+        OfiSettings::providers(text.as_ref()).map_err(misplaced)
+    });
+    let timeout = |key, value: &Option<Spanned<i64>>| {
+        let ms = value.as_ref().map(|value| number(key, Some(value), &TIMEOUT_MS, *TIMEOUT_MS.start())).transpose();
+        ms.map(|ms: Option<u32>| ms.map(|ms| Duration::from_millis(ms.into())))
+    };
+    Ok(OfiSettings {
+        providers: providers.transpose()?.unwrap_or_default(),
+        device: file.device.clone(),
+        rnr_timeout: timeout("ofi.rnr_timeout_ms", &file.rnr_timeout_ms)?,
+        fence_timeout: timeout("ofi.fence_timeout_ms", &file.fence_timeout_ms)?,
+    })
+}

@@ -1,0 +1,105 @@
+//! `[verbs]`: which device, and how it is used.
+
+use std::ops::RangeInclusive;
+
+use serde::Deserialize;
+use stentor_fabric_verbs::VerbsConfig;
+use stentor_fabric_verbs::qp::Tuning;
+use toml::Spanned;
+
+use super::error::{Misplaced, Problem};
+use super::validate::number;
+
+/// How processes use their devices. The same file may serve hosts whose devices have other names: what is not set is chosen.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct VerbsSettings {
+    /// The device's name.
+    pub device: Option<String>,
+    /// Its port.
+    pub port: Option<u8>,
+    /// The place of the address in the port's table of GIDs.
+    pub gid_index: Option<u32>,
+    /// Payload of a packet, bytes.
+    pub mtu: Option<u32>,
+    /// Inline data that is asked for, bytes.
+    pub inline_bytes: Option<u32>,
+    /// Timeouts and depths, where they are not the defaults.
+    pub tuning: Option<Tuning>,
+}
+
+impl VerbsSettings {
+    /// Changes a process's configuration.
+    #[must_use]
+    pub fn apply(&self, config: VerbsConfig) -> VerbsConfig {
+        VerbsConfig {
+            device: self.device.clone(),
+            port: self.port,
+            gid_index: self.gid_index,
+            mtu: self.mtu,
+            inline_bytes: self.inline_bytes.unwrap_or(config.inline_bytes),
+            tuning: self.tuning.unwrap_or(config.tuning),
+            ..config
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileVerbs {
+    device: Option<Spanned<String>>,
+    port: Option<Spanned<i64>>,
+    gid_index: Option<Spanned<i64>>,
+    mtu: Option<Spanned<i64>>,
+    timeout: Option<Spanned<i64>>,
+    retry_cnt: Option<Spanned<i64>>,
+    rnr_retry: Option<Spanned<i64>>,
+    min_rnr_timer: Option<Spanned<i64>>,
+    rd_atomic: Option<Spanned<i64>>,
+    traffic_class: Option<Spanned<i64>>,
+    service_level: Option<Spanned<i64>>,
+    inline_bytes: Option<Spanned<i64>>,
+}
+
+/// A value that may be left out.
+fn optional<N>(
+    key: &'static str,
+    value: Option<&Spanned<i64>>,
+    range: &RangeInclusive<N>,
+) -> Result<Option<N>, Misplaced>
+where
+    N: Copy + PartialOrd + TryFrom<i64> + Into<i64>,
+{
+    value.map(|_| number(key, value, range, *range.start())).transpose()
+}
+
+/// Less than a credit of the multicast cannot be used.
+const INLINE_BYTES: RangeInclusive<u32> = 64..=4096;
+
+pub(super) fn validate(file: &FileVerbs) -> Result<VerbsSettings, Misplaced> {
+    let mtu = optional("verbs.mtu", file.mtu.as_ref(), &(256..=4096))?;
+    if let (Some(value), Some(place)) = (mtu.filter(|mtu: &u32| !mtu.is_power_of_two()), &file.mtu) {
+        return Err((place.span(), Problem::NotPowerOfTwo { key: "verbs.mtu", value: i64::from(value) }));
+    }
+    let default = VerbsConfig::new("", stentor_fabric::ProcessId(0), Vec::new()).tuning;
+    let byte = |key, value: &Option<Spanned<i64>>, most: u8, default| number(key, value.as_ref(), &(0..=most), default);
+    let reads = number("verbs.rd_atomic", file.rd_atomic.as_ref(), &(1_u8..=128), default.reads_asked)?;
+    let tuning = Tuning {
+        timeout: byte("verbs.timeout", &file.timeout, 31, default.timeout)?,
+        retries: byte("verbs.retry_cnt", &file.retry_cnt, 7, default.retries)?,
+        rnr_retries: byte("verbs.rnr_retry", &file.rnr_retry, 7, default.rnr_retries)?,
+        rnr_timer: byte("verbs.min_rnr_timer", &file.min_rnr_timer, 31, default.rnr_timer)?,
+        reads_asked: reads,
+        reads_answered: reads,
+        traffic_class: byte("verbs.traffic_class", &file.traffic_class, u8::MAX, default.traffic_class)?,
+        service_level: byte("verbs.service_level", &file.service_level, 15, default.service_level)?,
+        ..default
+    };
+    Ok(VerbsSettings {
+        device: file.device.as_ref().map(|name| name.as_ref().clone()),
+        port: optional("verbs.port", file.port.as_ref(), &(1_u8..=u8::MAX))?,
+        gid_index: optional("verbs.gid_index", file.gid_index.as_ref(), &(0_u32..=255))?,
+        mtu,
+        inline_bytes: optional("verbs.inline_bytes", file.inline_bytes.as_ref(), &INLINE_BYTES)?,
+        tuning: Some(tuning),
+    })
+}

@@ -1,0 +1,49 @@
+//! Processes of a configuration on libfabric.
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_ofi::{OfiConfig, OfiFabric};
+
+use super::cluster::{Plan, StartError};
+use super::seat::Seat;
+use crate::config::{KeyError, NebConfig};
+
+impl Plan {
+    /// Starts a process on a provider of libfabric. [`OfiFabric::provider`] says which one was taken: print it.
+    ///
+    /// # Errors
+    /// [`StartError::Key`], [`StartError::Address`], [`StartError::Ofi`].
+    pub fn ofi(&self, me: ProcessId, seat: &Seat) -> Result<OfiFabric, StartError> {
+        let addresses = self.addresses(me, seat.bind)?;
+        let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
+        let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
+        self.start_ofi(seat, (most, longest), OfiConfig::new(self.config().cluster(), me, addresses))
+    }
+
+    /// The same for a process of the broadcast of `[neb]`, counted in its group.
+    ///
+    /// # Errors
+    /// As [`ofi`](Self::ofi).
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn neb_ofi(&self, neb: &NebConfig, me: ProcessId, seat: &Seat) -> Result<OfiFabric, StartError> {
+        let addresses = self.neb_addresses(neb, me, seat.bind)?;
+        let name = format!("{}.neb", self.config().cluster());
+        // Registers are written once: a process without its memory would split what others have agreed on.
+        let process = OfiConfig { one_life: true, ..OfiConfig::new(&name, me, addresses) };
+        self.start_ofi(seat, (neb.config().memory_bytes(), neb.config().payload_bytes as u32), process)
+    }
+
+    /// A process whose memory is `most` bytes large and whose messages are at most `longest`.
+    fn start_ofi(&self, seat: &Seat, (most, longest): (u64, u32), process: OfiConfig) -> Result<OfiFabric, StartError> {
+        let config = self.config();
+        Ok(OfiFabric::start(OfiConfig {
+            key: config.key().ok_or(KeyError::Unnamed)?.read(&seat.directory)?,
+            fingerprint: config.fingerprint(),
+            // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
+            max_bytes: 2 * most + (64 << 20),
+            message_bytes: (longest + 4096).max(256 << 10),
+            ..config.ofi().apply(process)
+        })?)
+    }
+}

@@ -1,0 +1,195 @@
+//! Answers of the members become one answer to the holder.
+
+use core::net::Ipv4Addr;
+
+use stentor_wire::{Aeth, NakCode, Psn, RnrTimer, Syndrome};
+
+use crate::counters::Cause;
+use crate::emission::notification;
+use crate::plant::{Plant, planted};
+use crate::registers::{Acked, MOST, Member, Progress, Session, Stage, State};
+use crate::step::{Aggregation, Bridge, Departure, Job, Parsed, Switch, ticks};
+
+/// What a member acknowledges, as the holder counts; and what else it says.
+#[derive(Clone, Copy)]
+struct Word {
+    psn: Psn,
+    msn: u32,
+    syndrome: Syndrome,
+}
+
+/// What the aggregate's stage finds.
+#[derive(Clone, Copy)]
+struct Sum {
+    last: Psn,
+    msn: u32,
+    advanced: bool,
+    rnr: u8,
+}
+
+fn u24_minus(a: u32, b: u32) -> u32 {
+    a.wrapping_sub(b) & 0xff_ffff
+}
+
+/// The longer of two timers: code 0 is the longest of all.
+fn longer(a: u8, b: u8) -> u8 {
+    let rank = |code: u8| if code == 0 { 32 } else { code };
+    if rank(a) >= rank(b) { a } else { b }
+}
+
+impl Member {
+    /// What an answer means in the holder's numbers; nothing if it is not about this session, or about what was never sent.
+    fn hear(&self, parsed: &Parsed<'_>, aeth: Aeth, session: &Session) -> Option<Word> {
+        let right = self.ip == parsed.source && self.version == session.epoch;
+        let offset = u24_minus(self.psn_out.get(), self.psn_in.get());
+        // A refusal acknowledges everything before it.
+        let before = u32::from(!matches!(aeth.syndrome, Syndrome::Ack(_)));
+        let psn = parsed.psn.minus(offset).minus(before);
+        // Not before the control packet: what is acknowledged before it was sent in another session.
+        let sent = psn.is_before(self.psn_in) && psn.distance(session.pend) >= 0;
+        let msn = u24_minus(aeth.msn, u24_minus(self.msn_out, self.msn_in));
+        (right && sent).then_some(Word { psn, msn, syndrome: aeth.syndrome })
+    }
+}
+
+/// What a member said is put down; returns the least of all members.
+fn least(all: &mut [Acked; MOST], word: Word, (rank, mask): (u8, u32), plant: Plant) -> Acked {
+    let own = &mut all[usize::from(rank) % MOST];
+    if own.psn.is_before(word.psn) {
+        *own = Acked { psn: word.psn, msn: word.msn };
+    }
+    let first = *own;
+    if planted!(plant, FirstAck) {
+        return first;
+    }
+    let members = all.iter().enumerate().filter(|(member, _)| mask >> member & 1 == 1).map(|(_, acked)| *acked);
+    members.fold(first, |least, acked| if acked.psn.is_before(least.psn) { acked } else { least })
+}
+
+impl Progress {
+    fn exact(&mut self, least: Acked) -> bool {
+        let advanced = self.last.is_before(least.psn);
+        if advanced {
+            (self.last, self.last_msn, self.rnr) = (least.psn, least.msn, 0);
+        }
+        advanced
+    }
+
+    /// One round after the other: the least of a round counts when everybody has spoken in it.
+    fn round(&mut self, word: Word, rank: u8, mask: u32) -> bool {
+        if self.bitmap == 0 || word.psn.is_before(self.round) {
+            (self.round, self.round_msn) = (word.psn, word.msn);
+        }
+        self.bitmap |= 1 << (rank & 31);
+        if self.bitmap & mask != mask {
+            return false;
+        }
+        self.bitmap = 0;
+        self.exact(Acked { psn: self.round, msn: self.round_msn })
+    }
+
+    fn hear(&mut self, word: Word, least: Acked, session: &Session, rank: u8, aggregation: Aggregation) -> Sum {
+        let advanced = match aggregation {
+            Aggregation::ExactMin => self.exact(least),
+            Aggregation::RoundBitmap => self.round(word, rank, session.mask),
+        };
+        if let Syndrome::RnrNak(timer) = word.syndrome {
+            // Codes are compared as they last; 0, the longest, is kept as "none" and sent as it comes.
+            self.rnr = if self.rnr == 0 { timer.code() } else { longer(self.rnr, timer.code()) };
+        }
+        Sum { last: self.last, msn: self.last_msn, advanced, rnr: self.rnr }
+    }
+}
+
+impl Switch {
+    /// An acknowledgement, positive or negative, of a member.
+    pub(crate) fn feedback(&mut self, parsed: &Parsed<'_>) -> Departure {
+        let (plant, aggregation) = (self.config.plant, self.config.aggregation);
+        let Some(aeth) = parsed.packet.aeth() else { return Departure::nothing(Cause::WrongOpcode) };
+        let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
+            return Departure::nothing(Cause::UnknownSet);
+        };
+        let (session, stage) = stage.no_ranks().sessions(|session| *session);
+        if session.state != State::Active || !session.has(parsed.rank) {
+            return Departure::nothing(Cause::Foreign);
+        }
+        let (word, stage) = stage.members(parsed.rank, |member| member.hear(parsed, aeth, &session));
+        let Some(word) = word else { return Departure::nothing(Cause::Foreign) };
+        if matches!(word.syndrome, Syndrome::Reserved(_)) {
+            return Departure::nothing(Cause::Foreign);
+        }
+        let (smallest, stage) = stage.acked(|all| least(all, word, (parsed.rank, session.mask), plant));
+        let (sum, _) = stage.progress(|progress| progress.hear(word, smallest, &session, parsed.rank, aggregation));
+        let again = word.psn.distance(sum.last) <= 0 && !planted!(plant, NoReAck);
+        let msn = if planted!(plant, MsnOfTrigger) { word.msn } else { sum.msn };
+        let to = (session.sip, session.sport, session.sqpn);
+        let (cause, syndrome) = match word.syndrome {
+            Syndrome::Ack(_) if sum.advanced || again => {
+                let cause = if sum.advanced { Cause::Acknowledged } else { Cause::Again };
+                return Departure::sent(cause, self.answer(to, sum.last, Syndrome::ACK, msn));
+            }
+            Syndrome::Ack(_) | Syndrome::Reserved(_) => return Departure::nothing(Cause::Noted),
+            Syndrome::RnrNak(_) => (Cause::Refused, Syndrome::RnrNak(RnrTimer::from_code(sum.rnr))),
+            Syndrome::Nak(NakCode::PsnSequence) => (Cause::Refused, word.syndrome),
+            // That queue pair is in error: first the set is poisoned, then the holder is told.
+            Syndrome::Nak(_) => {
+                let bridge = Bridge { epoch: session.epoch, slot: 0, job: Job::Break };
+                return Departure::looped(Cause::Refused, bridge);
+            }
+        };
+        let psn = if planted!(plant, NakExpected) { word.psn.next() } else { sum.last.next() };
+        Departure::sent(cause, self.answer(to, psn, syndrome, msn))
+    }
+
+    /// The second pass of a refusal after which a member's queue pair is in error.
+    pub(crate) fn broken(&mut self, parsed: &Parsed<'_>, bridge: Option<Bridge>) -> Departure {
+        let (Some(bridge), Some(aeth)) = (bridge, parsed.packet.aeth()) else {
+            return Departure::nothing(Cause::Stale);
+        };
+        let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
+            return Departure::nothing(Cause::UnknownSet);
+        };
+        let (session, stage) = stage.no_ranks().sessions(|session| {
+            let before = *session;
+            if before.state == State::Active && before.epoch == bridge.epoch {
+                session.state = State::Poisoned;
+            }
+            before
+        });
+        if session.state != State::Active || session.epoch != bridge.epoch {
+            return Departure::nothing(Cause::Stale);
+        }
+        let (progress, _) = stage.no_members().no_acked().progress(|progress| *progress);
+        let to = (session.sip, session.sport, session.sqpn);
+        let answer = self.answer(to, progress.last.next(), aeth.syndrome, progress.last_msn);
+        Departure::sent(Cause::Poisons, answer)
+    }
+
+    /// A congestion notification of a member: for the holder, but not one from each.
+    pub(crate) fn notice(&mut self, parsed: &Parsed<'_>) -> Departure {
+        let interval = ticks(self.config.notice_interval_ns);
+        let Some(stage) = Stage::enter(&mut self.arrays, parsed.gid) else {
+            return Departure::nothing(Cause::UnknownSet);
+        };
+        let (session, stage) = stage.no_ranks().sessions(|session| *session);
+        if session.state != State::Active || !session.has(parsed.rank) {
+            return Departure::nothing(Cause::Foreign);
+        }
+        let (right, stage) = stage.members(parsed.rank, |member| member.ip == parsed.source);
+        if !right {
+            return Departure::nothing(Cause::WrongSource);
+        }
+        let (due, _) = stage.no_acked().no_progress().notices(|notice| {
+            let due = !notice.ever || parsed.now.wrapping_sub(notice.at) > interval;
+            if due {
+                (notice.at, notice.ever) = (parsed.now, true);
+            }
+            due
+        });
+        if !due {
+            return Departure::nothing(Cause::Thinned);
+        }
+        let to = Ipv4Addr::from_bits(session.sip);
+        Departure::sent(Cause::Notified, notification(self.config.forward, to, session.sport, session.sqpn))
+    }
+}

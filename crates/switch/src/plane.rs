@@ -1,0 +1,111 @@
+//! The control plane: sets are created and taken away here, and nothing else is done.
+
+use core::net::Ipv4Addr;
+use std::time::Duration;
+
+use stentor_wire::Psn;
+use thiserror::Error;
+
+use crate::registers::{MOST, Member, Rank, Session, State, word};
+use crate::step::{Switch, ticks};
+
+/// A queue pair of a host, connected to the switch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Attachment {
+    /// Address of the host.
+    pub ip: Ipv4Addr,
+    /// Number of the queue pair, 24 bits.
+    pub qpn: u32,
+    /// The PSN that begins: of what the host sends, for a sending queue pair; of what it expects, for a receiving one.
+    pub first_psn: Psn,
+}
+
+/// A host of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Host {
+    /// The queue pair that it sends with, connected to [`Switch::vrqpn`].
+    pub sends: Attachment,
+    /// The queue pair that it receives with, connected to [`Switch::vsqpn`].
+    pub receives: Attachment,
+}
+
+/// Why a set cannot be created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum CreateError {
+    /// No register has such a number.
+    #[error("set {gid}: this switch has room for {sets}, numbered from 0")]
+    Set {
+        /// What was asked for.
+        gid: u16,
+        /// Sets that there is room for.
+        sets: usize,
+    },
+    /// No hosts, or too many.
+    #[error("{0} hosts: a set has 1 to {MOST}")]
+    Hosts(usize),
+    /// A host without an address.
+    #[error("the host of rank {0} has no address")]
+    NoAddress(usize),
+}
+
+impl Switch {
+    /// The queue pair that a rank's sending queue pair is connected to, at the switch's forward address. It names the rank:
+    /// packets of reliable connections do not say which queue pair they come from.
+    #[must_use]
+    pub const fn vrqpn(gid: u16, rank: u8) -> u32 {
+        (gid as u32) << 8 | rank as u32
+    }
+
+    /// The queue pair that a rank's receiving queue pair is connected to, at the switch's backward address.
+    #[must_use]
+    pub const fn vsqpn(gid: u16, rank: u8) -> u32 {
+        Switch::vrqpn(gid, rank)
+    }
+
+    /// Creates a set, or creates it anew after its hosts made their queue pairs anew.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create(&mut self, gid: u16, lease: Duration, hosts: &[Host]) -> Result<(), CreateError> {
+        let sets = self.arrays().sets();
+        if usize::from(gid) >= sets {
+            return Err(CreateError::Set { gid, sets });
+        }
+        if hosts.is_empty() || hosts.len() > MOST {
+            return Err(CreateError::Hosts(hosts.len()));
+        }
+        if let Some(rank) =
+            hosts.iter().position(|host| host.sends.ip.is_unspecified() || host.receives.ip.is_unspecified())
+        {
+            return Err(CreateError::NoAddress(rank));
+        }
+        let mut cells = [(Rank::default(), Member::default()); MOST];
+        for (cell, Host { sends, receives }) in cells.iter_mut().zip(hosts) {
+            let rank =
+                Rank { ip: word(sends.ip), sqpn: sends.qpn & 0xff_ffff, done: sends.first_psn.minus(1), done_msn: 0 };
+            let member = Member {
+                ip: word(receives.ip),
+                qpn: receives.qpn & 0xff_ffff,
+                psn_out: receives.first_psn,
+                ..Member::default()
+            };
+            *cell = (rank, member);
+        }
+        let known = u32::MAX >> (MOST - hosts.len());
+        let nanoseconds = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        let session = Session { state: State::Free, known, lease: ticks(nanoseconds), ..Session::default() };
+        self.arrays_mut().put(gid, session, &cells);
+        Ok(())
+    }
+
+    /// Takes a set away: it is silent from now on.
+    pub fn remove(&mut self, gid: u16) {
+        self.arrays_mut().put(gid, Session::default(), &[(Rank::default(), Member::default()); MOST]);
+    }
+
+    /// As after a power cut: nothing is known, and every set is silent until it is created anew. Any answer might be a false
+    /// one.
+    pub fn restart(&mut self) {
+        *self = Switch::new(self.config, self.arrays().sets());
+    }
+}

@@ -1,0 +1,107 @@
+//! What cargo builds, as programs to be run here or elsewhere.
+//!
+//! Tests and the command for them are built as parts of the whole workspace, as `cargo test --workspace` does: of a crate that
+//! is asked for alone, what it stands on has other features, and all of it is compiled once more.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::cargo::{Context, capture, line};
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(default)]
+    manifest_path: PathBuf,
+    target: Option<Target>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// Builds something and says where the program of that target of a folder in `crates` is.
+pub(crate) fn executable(command: &mut Command, folder: &str, target: &str) -> Result<PathBuf> {
+    let (good, text) = capture(command.args(["--message-format", "json-render-diagnostics"]))?;
+    if !good {
+        bail!("does not compile; the message is above");
+    }
+    find(&text, folder, target).with_context(|| format!("cargo did not say where `{target}` of {folder} is"))
+}
+
+fn find(messages: &str, folder: &str, target: &str) -> Option<PathBuf> {
+    let manifest = Path::new("crates").join(folder).join("Cargo.toml");
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    let wanted = |message: &Message| {
+        message.target.as_ref().is_some_and(|found| found.name == target) && message.manifest_path.ends_with(&manifest)
+    };
+    messages.filter(wanted).find_map(|message| message.executable)
+}
+
+/// The command as users have it.
+pub(crate) fn stentor(context: &Context) -> Result<PathBuf> {
+    executable(&mut context.cargo(["build", "--release", "-p", "stentor-cli"]), "cli", "stentor")
+}
+
+/// The command as tests use it, not optimised.
+pub(crate) fn debug_stentor(context: &Context) -> Result<PathBuf> {
+    executable(context.test(&["cli"]).arg("--no-run"), "cli", "stentor")
+}
+
+/// A test as a program of its own.
+pub(crate) fn test_program(context: &Context, folder: &str, name: &str) -> Result<PathBuf> {
+    executable(context.test(&[name]).arg("--no-run"), folder, name)
+}
+
+/// A test of one crate, from where cargo would run it.
+pub(crate) fn test(context: &Context, folder: &str, name: &str) -> Result<Command> {
+    let mut command = Command::new(test_program(context, folder, name)?);
+    command.current_dir(context.root.join("crates").join(folder));
+    Ok(command)
+}
+
+/// Fails if the tests that a command would run are none: a filter that fits nothing is no success.
+pub(crate) fn ensure_some(command: &mut Command) -> Result<()> {
+    let (good, text) = capture(command.arg("--list"))?;
+    ensure!(good && lists_some(&text), "{} finds no test; it says: {text}", line(command));
+    Ok(())
+}
+
+fn lists_some(text: &str) -> bool {
+    text.lines().any(|line| line.ends_with(": test"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_fits_nothing_is_seen() {
+        assert!(lists_some("searches::those_that_take_minutes: test\n\n1 test, 0 benchmarks\n"));
+        assert!(!lists_some("\n0 tests, 0 benchmarks\n"));
+    }
+
+    #[test]
+    fn a_program_is_found_among_others_of_its_name() {
+        let artifact = |folder: &str, name: &str, program: &str| {
+            format!(
+                r#"{{"manifest_path": "/x/crates/{folder}/Cargo.toml", "target": {{"name": "{name}"}}, "executable": {program}}}"#
+            )
+        };
+        let messages = [
+            r#"{"reason": "build-finished", "success": true}"#.to_owned(),
+            artifact("cli", "stentor", "null"),
+            artifact("fabric-ofi", "conformance", "\"/x/ofi\""),
+            artifact("fabric-verbs", "conformance", "\"/x/verbs\""),
+        ]
+        .join("\n");
+        assert_eq!(find(&messages, "fabric-verbs", "conformance"), Some("/x/verbs".into()));
+        assert_eq!(find(&messages, "fabric-ofi", "conformance"), Some("/x/ofi".into()));
+        assert_eq!(find(&messages, "cli", "stentor"), None, "a library is no program");
+        assert_eq!(find(&messages, "verbs", "conformance"), None);
+    }
+}
