@@ -1,11 +1,11 @@
 //! Endpoints for reliable datagrams, and the peers that they know.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::counter::Counter;
 use crate::cq::CompletionQueue;
@@ -31,19 +31,19 @@ pub struct Endpoint {
     counter: ManuallyDrop<Option<Counter>>,
     operations: Operations,
     domain: Arc<Domain>,
-    /// Whether it knows an endpoint of this process.
-    has_neighbour: AtomicBool,
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
         let quirks = Quirks::of(self.domain.info());
-        if quirks.close_hangs || quirks.close_harms_neighbours && self.has_neighbour.load(Ordering::Relaxed) {
+        let address = self.address().unwrap_or_default();
+        // Held while closing: nobody comes to know it meanwhile.
+        let mut neighbours = quirks.close_harms_neighbours.then(neighbours);
+        let is_known = neighbours.as_mut().and_then(|them| them.remove(name(&address))).unwrap_or(false);
+        if quirks.close_hangs || is_known {
             // Nobody reads its queue any more, so nothing of it moves. What it stands on must stay.
             std::mem::forget(Arc::clone(&self.domain));
-            if let Ok(address) = self.address() {
-                remove_segment(&address);
-            }
+            remove_segment(&address);
             return;
         }
         // SAFETY: nobody uses the fields any more; the endpoint is closed before what it is bound to.
@@ -94,15 +94,12 @@ impl Endpoint {
         let operations = unsafe { Operations::of(raw.raw()) }.map_err(failed("operations"))?;
         let (raw, addresses, queue) = (ManuallyDrop::new(raw), ManuallyDrop::new(addresses), ManuallyDrop::new(queue));
         let counter = ManuallyDrop::new(counter);
-        Ok(Endpoint {
-            raw,
-            addresses,
-            queue,
-            counter,
-            operations,
-            domain: Arc::clone(domain),
-            has_neighbour: AtomicBool::new(false),
-        })
+        let endpoint = Endpoint { raw, addresses, queue, counter, operations, domain: Arc::clone(domain) };
+        if Quirks::of(domain.info()).close_harms_neighbours {
+            let address = endpoint.address().map_err(failed("address"))?;
+            neighbours().insert(name(&address).to_vec(), false);
+        }
+        Ok(endpoint)
     }
 
     /// The domain.
@@ -164,8 +161,10 @@ impl Endpoint {
         if !is_address(address, &own, self.domain.info().has_ip()) {
             return Err(Errno::INVALID);
         }
-        if is_neighbour(address, &own) {
-            self.has_neighbour.store(true, Ordering::Relaxed);
+        // Held until the provider has looked for the other end.
+        let mut neighbours = Quirks::of(self.domain.info()).close_harms_neighbours.then(neighbours);
+        if let Some(them) = neighbours.as_mut().filter(|them| them.contains_key(name(address))) {
+            them.extend([name(address), name(&own)].map(|name| (name.to_vec(), true)));
         }
         let mut padded = vec![0; MAX_ADDRESS];
         padded[..address.len()].copy_from_slice(address);
@@ -227,13 +226,16 @@ pub(crate) fn remove_segment(address: &[u8]) {
     }
 }
 
-/// Whether two names are of one process: they begin with its number.
-fn is_neighbour(name: &[u8], own: &[u8]) -> bool {
-    let process = |name: &[u8]| {
-        let at = name.windows(3).position(|window| window == b"://")? + 3;
-        name[at..].split(|byte| *byte == b':').next().map(<[u8]>::to_vec)
-    };
-    process(own).is_some() && process(own) == process(name)
+/// This process's endpoints by name, and whether they know, or are known to, another of them. A provider with this quirk hands
+/// out one endpoint's memory to its neighbours, and takes no notice of them when that one closes; so those are not closed.
+fn neighbours() -> MutexGuard<'static, BTreeMap<Vec<u8>, bool>> {
+    static NEIGHBOURS: Mutex<BTreeMap<Vec<u8>, bool>> = Mutex::new(BTreeMap::new());
+    NEIGHBOURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An address that is a name, without what may stand behind it.
+fn name(address: &[u8]) -> &[u8] {
+    address.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 fn open_addresses(domain: &Domain) -> Result<Fid<sys::fid_av>, Errno> {
@@ -250,13 +252,6 @@ fn open_addresses(domain: &Domain) -> Result<Fid<sys::fid_av>, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_one_process_are_told() {
-        assert!(is_neighbour(b"fi_shm://77:0:3\0", b"fi_shm://77:0:1\0"));
-        assert!(!is_neighbour(b"fi_shm://78:0:3\0", b"fi_shm://77:0:1\0"));
-        assert!(!is_neighbour(&[1; 16], &[1; 16]), "numbers");
-    }
 
     #[test]
     fn bytes_that_are_no_address_of_this_provider_are_refused() {

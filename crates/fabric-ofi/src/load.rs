@@ -101,9 +101,11 @@ impl Libfabric {
     }
 
     fn open(name: &str) -> Result<Libfabric, LoadError> {
+        let signals = Signals::now();
         // SAFETY: what runs on loading is libfabric's own initialisation, which asks for nothing but to be loaded; whoever may
         // put another library of this name on the loader's path can make this process do anything anyway.
         let library = unsafe { UnixLibrary::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
+        signals.restore();
         let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: said(&error) })?;
         // SAFETY: functions of these names have the types of the headers, as the library's name promises (soname 1), and
         // `Symbols` keeps the library. Newer versions of the symbols take structures that have grown at their ends; all such
@@ -133,6 +135,31 @@ impl Libfabric {
     #[must_use]
     pub fn interface(&self) -> Version {
         self.version.min(Version::NEWEST)
+    }
+}
+
+/// What this process does on the signals that libraries for reporting a crash take for themselves: Debian's libfabric brings
+/// `libpsm2` and `libinfinipath`, which on loading set handlers that write a file to the working directory and end the
+/// process with code 1, in place of the program's own and of a core dump.
+struct Signals([(i32, libc::sigaction); 8]);
+
+impl Signals {
+    fn now() -> Signals {
+        use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGSEGV, SIGTERM, SIGTRAP};
+        Signals([SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGSEGV, SIGTERM, SIGTRAP].map(|signal| {
+            // SAFETY: zeros are a `sigaction`: the default, with nothing masked.
+            let mut action = unsafe { std::mem::zeroed() };
+            // SAFETY: nothing is set; there is a place for what is told.
+            unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+            (signal, action)
+        }))
+    }
+
+    fn restore(&self) {
+        for (signal, action) in &self.0 {
+            // SAFETY: what was in force a moment ago, and is as good now.
+            unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
+        }
     }
 }
 

@@ -19,10 +19,11 @@ use crate::runner::Outcome;
 const PACKAGES: [&str; 2] = ["libfabric1", "libfabric-bin"];
 const INSTALL: [&str; 4] = ["install", "-y", "-qq", "--no-install-recommends"];
 /// Tests that need the library, and of other crates' the part that does.
-const TESTS: [(&str, &str, &[&str]); 5] = [
+const TESTS: [(&str, &str, &[&str]); 6] = [
     ("fabric-ofi", "conformance", &["--nocapture"]),
     ("fabric-ofi", "processes", &["--nocapture"]),
     ("fabric-ofi", "providers", &["--nocapture"]),
+    ("fabric-ofi", "signals", &["--nocapture"]),
     ("channel", "fabric", &["ofi::"]),
     ("cli", "cli", &["ofi::"]),
 ];

@@ -1,0 +1,22 @@
+//! A process of its own, which loads the library once.
+
+use std::fs;
+
+use stentor_fabric_ofi::{Libfabric, Needs, Wish, choose};
+
+/// Signals that are ignored, and that are caught, as masks.
+fn answers() -> Vec<String> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().filter(|line| line.starts_with("SigCgt") || line.starts_with("SigIgn")).map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn a_process_keeps_its_own_answers_to_signals() {
+    let before = answers();
+    assert_eq!(before.len(), 2, "{before:?}");
+    let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");
+    let wish = Wish { provider: None, address: None, device: None, same_host: true };
+    choose(library, &wish, Needs::default()).expect("a provider");
+    assert_eq!(answers(), before);
+}
