@@ -73,6 +73,9 @@ pub(crate) struct BenchFabric {
     /// The fabric
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: MeasuredFabric,
+    /// Only rows with this in their names, such as "SEND" or "rate"; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Vec<String>,
     #[command(flatten)]
     pub(crate) length: BenchLength,
     #[command(flatten, next_help_heading = "With --fabric roce")]

@@ -206,6 +206,12 @@ fn a_fail_over_bench_does_not_overwrite() {
 #[test]
 fn impossible_sizes_are_refused() {
     run(["bench", "fabric", "-s", "12"]).refused(&["12 bytes", "multiples of 8"]);
+    run(["bench", "fabric", "--only", "SEND", "--only", "WRTE"])
+        .refused(&["no row has \"WRTE\"", "SEND/RECV, one way"]);
+    let one = ["bench", "fabric", "-n", "100", "--rounds", "1", "--only", "one way", "--only", "READ", "--json"];
+    let names: Vec<_> =
+        run(one).document("bench")["rows"].as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
+    assert_eq!(names, ["SEND/RECV, one way", "READ, to completion", "WRITE_WITH_IMM inline signalled, one way"]);
     run(["bench", "multicast", "-s", "2000000"]).refused(&["2000000 bytes"]);
     run(["bench", "multicast", "--dest", "3"]).refused(&["3 of 2 groups", "--dest"]);
     run(["bench", "process", "{}"]).refused(&["bench process"]);

@@ -21,7 +21,11 @@ pub(super) struct Grain {
 
 impl Grain {
     pub(super) fn measure() -> Self {
-        const READS: u32 = 2000;
+        const READS: u32 = 200;
+        /// Batches, at least; and at most, if they take no longer than [`LONGEST`].
+        const BATCHES: [u32; 2] = [20, 200];
+        /// Where reading is a system call, ns.
+        const LONGEST: u64 = 10_000_000;
         let batch = || {
             let start = now();
             for _ in 0..READS {
@@ -29,7 +33,9 @@ impl Grain {
             }
             (now() - start) as f64 / f64::from(READS + 1)
         };
-        let cost_ns = (0..20).map(|_| batch()).fold(f64::INFINITY, f64::min);
+        let start = now();
+        let goes_on = |done: &u32| *done < BATCHES[0] || *done < BATCHES[1] && now() - start < LONGEST;
+        let cost_ns = (0..).take_while(goes_on).map(|_| batch()).fold(f64::INFINITY, f64::min);
         let mut last = now();
         let step_ns = (0..READS).fold(0, |step, _| divisor(step, now() - std::mem::replace(&mut last, now())));
         Grain { cost_ns, step_ns: step_ns.max(1) }

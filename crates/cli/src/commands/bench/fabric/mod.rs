@@ -219,6 +219,7 @@ impl Length {
 pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     let sizes = sizes(&args.length)?;
     let length = Length::of(&args.length, args.fabric);
+    let chosen = chosen(&args.only)?;
     let captures = captures(args)?;
     let available = processors().map_err(broken("ask for processors"))?;
     let (carrier, places) = place(args.fabric, &available)?;
@@ -231,7 +232,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
     let inline = crew.stage.results(0)[1].load(Ordering::Relaxed);
     let mut rows = Vec::new();
     for bytes in sizes {
-        for (kind, name) in ROWS {
+        for &(kind, name) in &chosen {
             // A record has at least a word of payload.
             if kind.inline_bytes(bytes) <= inline && (kind != Kind::SealedInAll || bytes >= 32) {
                 rows.push(row(&mut crew, kind, name, bytes, length, environment.clock, carrier)?);
@@ -239,6 +240,17 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
         }
     }
     Ok(Report { environment, rows, trial: None })
+}
+
+/// The rows that are asked for; all of them if nothing is.
+fn chosen(only: &[String]) -> Result<Vec<(Kind, &'static str)>, Failure> {
+    if let Some(none) = only.iter().find(|only| !ROWS.iter().any(|(_, name)| name.contains(*only))) {
+        let names = ROWS.map(|(_, name)| format!("{name:?}")).join(", ");
+        let what = format!("no row has {none:?} in its name");
+        return Err(Failure::usage(what, "--only", format!("the rows are {names}")));
+    }
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| name.contains(only));
+    Ok(ROWS.into_iter().filter(|(_, name)| wanted(name)).collect())
 }
 
 /// What the two processes are on, and their processors: of their own, or on a device one that they give to each other.
