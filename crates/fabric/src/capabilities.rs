@@ -32,7 +32,8 @@ pub struct Capabilities {
     pub loopback: bool,
     /// Peers beside the one that a region is for may be granted [`Access::Read`](crate::Access::Read).
     pub many_readers: bool,
-    /// The network itself makes the copies of a multicast.
+    /// The network itself makes the copies of a multicast: [`Fabric::join_set`](crate::Fabric::join_set) and
+    /// [`Fabric::post_set`](crate::Fabric::post_set).
     pub hardware_multicast: bool,
     /// Revoking access also takes away the mapping of a peer that ignores the rules. Where this is false the owner
     /// moves to fresh memory instead.

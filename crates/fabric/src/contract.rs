@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Heard, PostError, ProcessId, Purpose, QpConfig,
-    QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Source, Span, Verb,
-    WaitError, Word, WorkRequest,
+    QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec, SetWrite, Source,
+    Span, Verb, WaitError, Word, WorkRequest,
 };
 
 /// Why [`Fabric::wait`] returned.
@@ -142,6 +142,42 @@ pub trait Fabric {
     fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
         let _ = (qp, id);
         Err(PostError::Unsupported("tagged receives"))
+    }
+
+    /// Joins a set, as one of its processes: this process can send to the others, and they to it, by one queue pair. It
+    /// becomes ready ([`Event::Connected`], whose peer is this process itself) when the network knows the set with at least
+    /// one other process in it, breaks when any of its processes comes, goes or fails, and is [`reset`](Fabric::reset) like
+    /// any other. What is granted to a peer it may also write by a set. Once for each number.
+    ///
+    /// # Errors
+    /// [`ConnectError::NoSets`] where [`Capabilities::hardware_multicast`] is false, else see [`ConnectError`].
+    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        let _ = (spec, config);
+        Err(ConnectError::NoSets)
+    }
+
+    /// Whether a set's queue pair is ready and reaches this peer. Constant from [`Event::Connected`] to the next
+    /// [`Event::Disconnected`].
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        let _ = (set, peer);
+        false
+    }
+
+    /// Whether nothing that was posted on earlier lives of a set's queue pair can land at this peer any more (rule 16).
+    /// Becomes true by itself when the peer has left that life, or is gone.
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        let _ = (set, peer);
+        true
+    }
+
+    /// Posts a WRITE to several peers of a set. It takes one place in the send queue; changing who gets copies or, between
+    /// targets, the difference of their places takes another round trip.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was done then.
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        let _ = (set, write);
+        Err(PostError::Unsupported("multicast by the network"))
     }
 
     /// Hands everything posted to the network and wakes sleeping peers: once per batch, the doorbell.

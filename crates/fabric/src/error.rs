@@ -87,6 +87,19 @@ pub enum ConnectError {
     /// The fabric has no unreliable connections.
     #[error("this fabric has no unreliable connections")]
     NoUnreliable,
+    /// The network makes no copies here.
+    #[error("this fabric has no multicast by the network; write to each peer by a queue pair of its own")]
+    NoSets,
+    /// Not a set that can be.
+    #[error(
+        "set {number} of {members} processes: a set has 2 to 32, each once, this one among them, and each number once"
+    )]
+    Set {
+        /// Its number.
+        number: u16,
+        /// Processes that were named.
+        members: usize,
+    },
     /// No such queue pair.
     #[error("{0:?} does not exist")]
     UnknownQp(QpId),
@@ -145,6 +158,14 @@ pub enum PostError {
         qp: QpId,
         /// Its depth.
         depth: u32,
+    },
+    /// Not somebody whom this set reaches now, named twice, or nobody at all.
+    #[error("{qp:?} does not reach {peer} by the network's copies; write to it by its own queue pair")]
+    NotReached {
+        /// The set's queue pair.
+        qp: QpId,
+        /// Who was named.
+        peer: ProcessId,
     },
     /// Larger than the inline limit.
     #[error("{bytes} bytes inline: the limit is {limit}; use a registered region")]

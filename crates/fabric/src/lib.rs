@@ -40,6 +40,18 @@
 //! 14. A READ from a process that stands still succeeds and brings what is in its memory. From a process that is gone
 //!     it may succeed for a while and bring what was there last; then the queue pair breaks.
 //!
+//! # Where the network makes the copies
+//! With [`Capabilities::hardware_multicast`] processes that [`join_set`](Fabric::join_set) have one queue pair for all of
+//! them, and [`post_set`](Fabric::post_set) sends one WRITE of which each target gets a copy.
+//!
+//! 15. A success says of every target what it says of a WRITE (rule 3). Writes of a set on one queue pair take effect at each
+//!     target in posting order. Between a set's writes and a queue pair's there is no order.
+//! 16. One target that does not answer breaks the set for everybody. What was outstanding may have landed at some targets
+//!     and not at others, and may land late, until [`set_settled`](Fabric::set_settled) says of a target that none of it will
+//!     any more. Who writes to a place again by another way asks that first.
+//! 17. A set is there for those who have joined and are reached now ([`set_reaches`](Fabric::set_reaches)); that changes
+//!     only while the queue pair is not ready. Whoever it does not reach is written to by a queue pair, as without it.
+//!
 //! # What a node does about it
 //! **A queue pair breaks** ([`Event::Disconnected`]): [`poll`](Fabric::poll) until nothing comes;
 //! [`SendQueue::reset`]; forget every [`RemoteRegion`] used on it; [`reset`](Fabric::reset);
@@ -79,6 +91,7 @@ mod region;
 pub mod ring;
 pub mod seal;
 mod send_queue;
+mod set;
 mod slot;
 
 pub use backoff::{Backoff, Idle, WaitMode};
@@ -95,4 +108,5 @@ pub use post::{Source, Span, Verb, WorkRequest};
 pub use region::{Access, QpConfig, QpKind, QpState, RegionSpec, RemoteRegion, RemoteSpan};
 pub use ring::{Record, RingReader, RingWriter};
 pub use send_queue::SendQueue;
+pub use set::{SetSpec, SetTarget, SetWrite};
 pub use slot::{SealedSlot, SlotReader};
