@@ -17,7 +17,9 @@
 mod bootstrap;
 mod connections;
 mod control;
+mod handshake;
 mod hello;
+pub mod line;
 mod link;
 mod message;
 mod remotes;

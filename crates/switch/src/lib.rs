@@ -52,6 +52,7 @@ mod command;
 pub mod control;
 mod counters;
 mod emission;
+pub mod enrol;
 mod feedback;
 mod forward;
 mod plane;
