@@ -21,12 +21,15 @@
 #![forbid(unsafe_code)]
 
 mod attached;
+mod enrolment;
 mod faults;
+mod registry;
 mod relay;
 mod settings;
 mod shown;
 
 pub use attached::{AttachError, Attached, AttachedConfig, settle};
+pub use enrolment::Admitted;
 pub use faults::Faults;
 pub use relay::{MOST_PASSES, SoftSwitch, StartError, Tally};
 pub use settings::{ConfigError, KeyPlace, MOST_SETS, Place, Problem, Settings, StaticSet, example};

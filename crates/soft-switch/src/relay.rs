@@ -1,18 +1,20 @@
 //! From socket to pipeline to socket.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use stentor_bootstrap::line::LineError;
 use stentor_fabric_roce::driver::{Inlet, Leaving, Mode, Outlet, Pcap, PortError, gate};
 use stentor_switch::registers::MOST;
 use stentor_switch::{Arrival, Config, CreateError, Emission, Switch};
 use stentor_wire::ICRC_BYTES;
 use thiserror::Error;
 
+use crate::enrolment::{Admitted, Enrolment};
 use crate::faults::{Faults, Held, Network};
 use crate::settings::Settings;
 
@@ -23,6 +25,8 @@ pub const MOST_PASSES: usize = MOST + 3;
 const ROUND: usize = 8 * Outlet::BATCH;
 /// Packets that wait to be sent together.
 const QUEUE: usize = Outlet::BATCH + MOST_PASSES;
+/// The control plane is not looked at more often, nanoseconds.
+const LOOK: u64 = 500_000;
 /// Numbers of the two addresses.
 const FORWARD: usize = 0;
 const BACKWARD: usize = 1;
@@ -33,6 +37,9 @@ pub enum StartError {
     /// Its sockets.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// The control plane's place.
+    #[error(transparent)]
+    Line(#[from] LineError),
     /// A set that is given from the start.
     #[error("set {gid}: {source}")]
     Set {
@@ -66,6 +73,9 @@ pub struct SoftSwitch {
     waiting: [Vec<Waiting>; 2],
     network: Option<Box<Network>>,
     pcap: Option<Pcap>,
+    enrolment: Option<Enrolment>,
+    /// When the control plane was last looked at.
+    looked: u64,
     begin: Instant,
     tally: Tally,
 }
@@ -97,9 +107,32 @@ impl SoftSwitch {
             waiting: [Vec::with_capacity(QUEUE), Vec::with_capacity(QUEUE)],
             network: settings.faults.is_any().then(|| Box::new(Network::new(settings.faults))),
             pcap: None,
+            enrolment: None,
+            looked: 0,
             begin: Instant::now(),
             tally: Tally::default(),
         })
+    }
+
+    /// Lets hosts ask for sets that have the cluster's key, at an address for TCP.
+    ///
+    /// # Errors
+    /// [`StartError::Line`].
+    pub fn listen(&mut self, settings: &Settings, at: SocketAddr, key: &[u8]) -> Result<(), StartError> {
+        self.enrolment = Some(Enrolment::listen(&settings.cluster, key, at, settings.mode == Mode::Raw)?);
+        Ok(())
+    }
+
+    /// Where hosts ask for sets, if they may.
+    #[must_use]
+    pub fn listens_at(&self) -> Option<SocketAddr> {
+        self.enrolment.as_ref().and_then(Enrolment::address)
+    }
+
+    /// What became of those who asked.
+    #[must_use]
+    pub fn admitted(&self) -> Admitted {
+        self.enrolment.as_ref().map_or_else(Admitted::default, Enrolment::admitted)
     }
 
     /// Writes every packet that comes or leaves to a capture.
@@ -179,6 +212,11 @@ impl SoftSwitch {
         }
         if self.network.is_some() {
             any |= self.release();
+        }
+        let now = self.now();
+        if let Some(enrolment) = self.enrolment.as_mut().filter(|_| now >= self.looked + LOOK) {
+            self.looked = now;
+            any |= enrolment.round(now, &mut self.switch);
         }
         Ok(any)
     }
@@ -262,8 +300,12 @@ impl SoftSwitch {
         let next = self.network.as_ref().and_then(|network| network.next());
         let longest = next.map_or(longest, |next| Duration::from_nanos(next.saturating_sub(self.now())).min(longest));
         let own = self.inlets.iter().map(Inlet::descriptor);
-        let mut all: Vec<_> =
-            own.chain(others.iter().copied()).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let control = self.enrolment.iter().flat_map(Enrolment::sockets);
+        let mut all: Vec<_> = own
+            .chain(control)
+            .chain(others.iter().copied())
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
         let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: longest.subsec_nanos().into() };
         match poll(&mut all, Some(&longest)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),

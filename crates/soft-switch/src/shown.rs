@@ -10,8 +10,8 @@ use crate::settings::Settings;
 /// Everything but registers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Shown {
-    /// The switch's name.
-    pub name: String,
+    /// The cluster that it is for.
+    pub cluster: String,
     /// Its process.
     pub pid: u32,
     /// Addresses of VRQPs and VSQPs.
@@ -30,6 +30,8 @@ pub struct Shown {
     pub passes: Vec<(String, u64)>,
     /// Packets: received, sent, and what the kernel lost of both.
     pub packets: Vec<(String, u64)>,
+    /// Connections of hosts that ask for sets.
+    pub connections: Vec<(String, u64)>,
     /// What was done to packets on purpose.
     pub injected: Vec<(String, u64)>,
     /// What a set of 32 takes in a switch, as text.
@@ -128,7 +130,7 @@ impl SoftSwitch {
         let [lost, repeated, reordered, damaged, lost_in_loop] = self.injected();
         let report = Report { hosts: MOST as u32, sram_bytes: 12 << 20, loop_bits_per_s: 1e11 };
         Shown {
-            name: settings.name.clone(),
+            cluster: settings.cluster.clone(),
             pid: std::process::id(),
             forward: settings.forward.to_string(),
             backward: settings.backward.to_string(),
@@ -143,6 +145,11 @@ impl SoftSwitch {
                 ("overlong", tally.overlong),
                 ("unsent", unsent),
                 ("overflowed", overflowed),
+            ]),
+            connections: named(&[
+                ("hosts", self.admitted().hosts),
+                ("strangers", self.admitted().strangers),
+                ("garbled", self.admitted().garbled),
             ]),
             injected: named(&[
                 ("lost", lost),

@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// A configuration of a switch at these addresses, whose hosts ask for sets at `control` and have the key that `key` says
 /// where it is (`file:PATH` or `env:NAME`).
 #[must_use]
-pub fn example(name: &str, forward: Ipv4Addr, backward: Ipv4Addr, control: SocketAddr, key: &str) -> String {
+pub fn example(cluster: &str, forward: Ipv4Addr, backward: Ipv4Addr, control: SocketAddr, key: &str) -> String {
     format!(
         r#"# A software switch: reliable multicast for RoCEv2. Start it with `stentor switch run --config FILE`.
 
-# The cluster that it is for; names its control socket, too (`stentor switch show`).
-name = "{name}"
+# The cluster that it is for.
+cluster = "{cluster}"
 
 # Its two addresses, UDP port 4791 each: senders write to the first, receivers answer to the second. They belong to this
 # process alone.

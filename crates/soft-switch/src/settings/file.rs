@@ -8,7 +8,7 @@ use super::error::{Misplaced, Problem};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    pub(super) name: Spanned<String>,
+    pub(super) cluster: Spanned<String>,
     pub(super) forward: Spanned<String>,
     pub(super) backward: Spanned<String>,
     pub(super) mode: Option<Spanned<String>>,

@@ -46,8 +46,8 @@ pub struct StaticSet {
 /// What a switch is started with.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// Names its control socket; and the cluster whose processes may ask for sets.
-    pub name: String,
+    /// The cluster that it is for: its processes may ask for sets.
+    pub cluster: String,
     /// Address of VRQPs.
     pub forward: Ipv4Addr,
     /// Address of VSQPs.
@@ -71,9 +71,9 @@ pub struct Settings {
 impl Settings {
     /// A switch at two addresses without sets: on plain sockets, with room for 256.
     #[must_use]
-    pub fn new(name: &str, forward: Ipv4Addr, backward: Ipv4Addr) -> Settings {
+    pub fn new(cluster: &str, forward: Ipv4Addr, backward: Ipv4Addr) -> Settings {
         Settings {
-            name: name.to_owned(),
+            cluster: cluster.to_owned(),
             forward,
             backward,
             mode: Mode::Plain,

@@ -24,8 +24,8 @@ const MOST_LEASE_MS: u64 = 3_600_000;
 const MOST_24: u64 = 0xff_ffff;
 
 pub(super) fn validate(file: File) -> Result<Settings, Misplaced> {
-    let name_at = file.name.span();
-    let name = file.name.into_inner();
+    let name_at = file.cluster.span();
+    let name = file.cluster.into_inner();
     if !is_name(&name) {
         return Err((name_at, Problem::BadName { name }));
     }
