@@ -26,8 +26,8 @@ const BACKWARD: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 4);
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Not one byte: Wireshark takes a message of one, and three of padding, for an EtherType.
-const LENGTHS: [u32; 6] = [0, 3, 64, 1024, 1025, 5000];
+/// No packet with one byte: Wireshark takes one, and three of padding, for an EtherType.
+const LENGTHS: [u32; 6] = [0, 3, 64, 1024, 1027, 5000];
 /// Where messages go at a receiver.
 const VA: u64 = 256;
 
