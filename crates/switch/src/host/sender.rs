@@ -341,6 +341,19 @@ impl Sender {
         tell
     }
 
+    /// A completion came, and was a failure: everything posted before that request is done all the same.
+    pub fn completed_before(&mut self, token: u64) {
+        if token as u32 != self.first {
+            self.completed((token & !u64::from(u32::MAX)) | u64::from((token as u32).wrapping_sub(1)));
+        }
+    }
+
+    /// Whether a change of the member list is on its way.
+    #[must_use]
+    pub fn is_linking(&self) -> bool {
+        self.linking
+    }
+
     /// Whether a completion is one of this queue pair's.
     #[must_use]
     pub fn is_current(&self, token: u64) -> bool {
