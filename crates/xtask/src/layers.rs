@@ -38,8 +38,14 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-fabric-verbs",
             "stentor-multicast",
             "stentor-neb",
+            "stentor-soft-switch",
             "stentor-switch",
         ],
+        tests_on: &[],
+    },
+    Place {
+        name: "stentor-soft-switch",
+        on: &["stentor-bootstrap", "stentor-fabric", "stentor-fabric-roce", "stentor-switch", "stentor-wire"],
         tests_on: &[],
     },
     Place {
