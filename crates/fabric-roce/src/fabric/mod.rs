@@ -33,7 +33,6 @@ use crate::endpoint::{Counters, Endpoint};
 pub use config::{RoceConfig, StartError};
 use net::Net;
 use regions::Own;
-pub use stentor_bootstrap::SwitchConfig;
 
 /// What it is called.
 const NAME: &str = "roce";
