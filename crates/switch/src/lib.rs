@@ -55,6 +55,7 @@ mod emission;
 pub mod enrol;
 mod feedback;
 mod forward;
+pub mod host;
 mod plane;
 mod plant;
 pub mod registers;
