@@ -304,7 +304,7 @@ fn kernel_queue_pairs_are_hosts_like_ours() {
     let mut switch = SoftSwitch::open(&settings).unwrap();
     switch.capture(Pcap::create(&file).unwrap());
     let config = AttachedConfig { mode: Mode::Raw, ..AttachedConfig::new(OURS, 0, GID, [FORWARD, BACKWARD]) };
-    let mut ours = Ours { host: Attached::open(config).unwrap(), received: Vec::new(), next: 0 };
+    let mut ours = Ours { host: Attached::connected(config).unwrap(), received: Vec::new(), next: 0 };
     ours.host.post_receives(16, 8192).unwrap();
     let hosts: Vec<Host> = std::iter::once(ours.host.description()).chain(kernel.hosts.iter().copied()).collect();
     switch.switch_mut().create(GID, Duration::from_secs(60), &hosts).unwrap();

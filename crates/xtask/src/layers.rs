@@ -111,11 +111,7 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place { name: "stentor-fabric-shm", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &[] },
-    Place {
-        name: "stentor-bootstrap",
-        on: &["stentor-fabric", "stentor-switch", "stentor-wire"],
-        tests_on: &[],
-    },
+    Place { name: "stentor-bootstrap", on: &["stentor-fabric", "stentor-switch", "stentor-wire"], tests_on: &[] },
     Place { name: "stentor-fabric", on: &[], tests_on: &[] },
     Place { name: "stentor-switch", on: &["stentor-wire"], tests_on: &[] },
     Place { name: "stentor-wire", on: &[], tests_on: &[] },
