@@ -1,4 +1,5 @@
 //! Two processes of which one outlives the other.
+#![allow(dead_code, reason = "each test uses some of it")]
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
