@@ -273,7 +273,13 @@ pub enum Problem {
         /// What is wrong.
         reason: &'static str,
     },
-    /// A window that is not a power of two.
+    /// No RDMA device can have this name.
+    #[error("no RDMA device is called `{}`", name.escape_debug())]
+    BadDevice {
+        /// The name.
+        name: String,
+    },
+    /// A number that is not a power of two.
     #[error("{key} = {value} is not a power of two")]
     NotPowerOfTwo {
         /// The key.
@@ -332,6 +338,11 @@ impl Problem {
             Problem::NebOutOfRange { key, max, .. } => format!("set {key} to a value of at most {max}"),
             Problem::NebKey { .. } => {
                 "give every process of the group the public key that `stentor neb key` prints for it".to_owned()
+            }
+            Problem::BadDevice { .. } => {
+                "name a device as `stentor doctor` lists them, such as mlx5_0, or remove the key: the device with the \
+                 process's address is taken"
+                    .to_owned()
             }
             Problem::NotPowerOfTwo { value, .. } => {
                 let (below, above) = neighbours(*value);

@@ -35,9 +35,11 @@
 //! device = "mlx5_0"              # `stentor doctor` lists devices, ports and GIDs
 //! port = 1
 //! gid_index = 3
+//! numa_node = 0                  # whose devices are preferred where the address leaves a choice; that of the processors, if
+//!                                # the process is kept on those of one node
 //! mtu = 1024                     # payload of a packet; the port's, if it is not set
-//! timeout = 14                   # 4.096 us times two to this: how long to wait for an acknowledgement
-//! retry_cnt = 7                  # how often to send again without one
+//! timeout = 15                   # 4.096 us times two to this: how long to wait for an acknowledgement
+//! retry_cnt = 6                  # how often to send again without one
 //! rnr_retry = 6                  # how often to send again to who has no receive posted; 7 is for ever
 //! min_rnr_timer = 24             # how long such a sender shall wait (24 is 41 ms)
 //! rd_atomic = 16                 # READs and atomics of a queue pair at a time
