@@ -2,6 +2,7 @@
 
 mod config;
 mod ledger;
+mod restricted;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::{
 };
 pub use config::Disorders;
 use ledger::Ledger;
+pub use restricted::Restricted;
 
 /// A request that is not posted yet.
 struct Late {
@@ -126,6 +128,16 @@ impl<F: Fabric> Disorder<F> {
         &self.inner
     }
 
+    /// The wrapped fabric, to ask for what the contract does not have: what is posted to it directly is not counted here.
+    pub fn inner_mut(&mut self) -> &mut F {
+        &mut self.inner
+    }
+
+    /// What is done.
+    pub fn disorders(&self) -> Disorders {
+        self.disorders
+    }
+
     /// The wrapped fabric; what is held back is forgotten.
     pub fn into_inner(self) -> F {
         self.inner
@@ -189,7 +201,7 @@ impl<F: Fabric> Disorder<F> {
         if self.overran {
             return;
         }
-        let Completion { qp, id, opcode, .. } = completion;
+        let Completion { qp, opcode, .. } = completion;
         if let Some(queue) = self.queues.iter_mut().find(|queue| queue.qp == qp && !is_receive(opcode)) {
             queue.out = queue.out.saturating_sub(1);
         }
