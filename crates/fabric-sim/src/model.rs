@@ -216,6 +216,7 @@ impl NetworkModel {
             atomics: self.atomics,
             unreliable: self.unreliable,
             tagged: self.tagged,
+            masks_find_early: self.tagged,
             loopback: true,
             many_readers: true,
             max_completions: u32::MAX,

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use stentor::ClusterConfig;
 use stentor::config::FabricKind;
 use stentor::runtime::{
-    Client, ClientId, GroupId, Hosted, OfiFabric, Plan, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
+    Client, ClientId, GroupId, Hosted, Plan, RestrictedOfi, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
 };
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -79,7 +79,7 @@ pub(crate) fn client_on_ofi(
     client: ClientId,
     config: &Path,
     bind: Option<IpAddr>,
-) -> Result<Client<OfiFabric>, StartError> {
+) -> Result<Client<RestrictedOfi>, StartError> {
     let process = plan.topology().client_process(client);
     plan.client_on(plan.ofi(process, &Seat::beside(config, bind))?, client)
 }

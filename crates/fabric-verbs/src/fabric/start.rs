@@ -137,6 +137,7 @@ fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, gr
         atomics: limits.atomics,
         unreliable: granted.unreliable,
         tagged: false,
+        masks_find_early: false,
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,

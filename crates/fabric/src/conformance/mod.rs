@@ -132,7 +132,8 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
         wait: woken_by_a_write(2), quiet_only_when_nothing_landed(2), times_out(2);
         capabilities: constant_and_sane(2), honest(2), bytes_in_order_if_claimed(2);
         post_errors: one_by_one(2);
-        tagged: exact_and_masked(2), unexpected_messages_wait(2), cancelled_receives_come_back(2);
+        tagged: exact_and_masked(2), unexpected_messages_wait(2), masks_find_what_came_early(2),
+            cancelled_receives_come_back(2);
         unreliable: lossy_but_unbroken(2), only_send_and_write(2);
     }
 }

@@ -206,6 +206,12 @@ pub enum Problem {
         /// It was named before.
         twice: bool,
     },
+    /// Restrictions that nobody knows.
+    #[error("no restrictions are called `{}`", .name.escape_debug())]
+    BadEfa {
+        /// The name.
+        name: String,
+    },
     /// An election that nobody knows.
     #[error("unknown election `{}`", .name.escape_debug())]
     UnknownElection {
@@ -329,6 +335,7 @@ impl Problem {
                 "name providers as `stentor doctor` lists them, each once, with commas between them: \"efa,tcp;ofi_rxm\""
                     .to_owned()
             }
+            Problem::BadEfa { .. } => "write \"efa\" or \"efa-direct\", or leave it out".to_owned(),
             Problem::UnknownElection { .. } | Problem::AbsentElection { .. } => "use kind = \"heartbeat\"".to_owned(),
             Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
             Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),

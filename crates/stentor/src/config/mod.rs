@@ -52,6 +52,7 @@
 //! device = "eth0"                # the provider's; the one with the process's address, if it is not set
 //! rnr_timeout_ms = 250           # how long a SEND waits for the peer to post a receive
 //! fence_timeout_ms = 250         # how long a peer may take to leave a revoked region alone
+//! as_efa = "efa"                 # or "efa-direct": impose what EFA restricts on this provider; for tests, slow
 //! ```
 //!
 //! Everything is checked when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the [`limits`],
@@ -87,7 +88,7 @@ pub use limits::Limits;
 use limits::MAX_FILE_BYTES;
 pub use memory::{MemoryPlan, MemoryRow, ProcessMemory};
 pub use neb::{NebConfig, digits};
-pub use ofi::OfiSettings;
+pub use ofi::{AsEfa, OfiSettings};
 pub use processes::{ProcessEntry, ProcessTable, Role};
 pub use template::{Ground, Template};
 pub use verbs::VerbsSettings;

@@ -397,8 +397,8 @@ fn every_key_of_verbs_is_refused_beyond_its_range_with_place_and_remedy() {
 #[test]
 fn on_ofi_providers_are_named_in_an_order() {
     let render = |provider: Option<&str>| {
-        let provider = provider.map(str::to_owned);
-        let ground = Ground::Ofi { network: 9, key: "file:a.key".to_owned(), provider };
+        let (provider, as_efa) = (provider.map(str::to_owned), provider.map(|_| AsEfa::EfaDirect));
+        let ground = Ground::Ofi { network: 9, key: "file:a.key".to_owned(), provider, as_efa };
         Template { cluster: "x".into(), groups: 2, replicas: 3, limits: Limits::default(), ground }.render()
     };
     let plain = parse(&render(None)).unwrap();
@@ -406,13 +406,18 @@ fn on_ofi_providers_are_named_in_an_order() {
     assert_eq!(*plain.ofi(), OfiSettings::default());
     let named = parse(&render(Some("efa, tcp;ofi_rxm"))).unwrap();
     assert_eq!(named.ofi().providers, ["efa", "tcp;ofi_rxm"]);
+    assert_eq!(named.ofi().as_efa, Some(AsEfa::EfaDirect));
+    let restricted = AsEfa::EfaDirect.disorders(3);
+    assert!(restricted.untagged && restricted.all_complete && restricted.writes && !AsEfa::Efa.disorders(3).untagged);
     assert_eq!(named.fingerprint(), plain.fingerprint(), "the provider is compared when processes meet");
     let ground = Ground::Shm;
     let bare = Template { cluster: "x".into(), groups: 1, replicas: 3, limits: Limits::default(), ground }.render();
     let bare = bare.replacen("\"shm\"", "\"ofi\"", 1);
     let with = |table: &str| parse(&format!("{bare}\n[ofi]\n{table}\n"));
     let set = with("provider = \"shm\"\ndevice = \"eth1\"\nrnr_timeout_ms = 20\nfence_timeout_ms = 30").unwrap();
-    let OfiSettings { providers, device, rnr_timeout, fence_timeout } = set.ofi().clone();
+    let OfiSettings { providers, device, rnr_timeout, fence_timeout, as_efa: None } = set.ofi().clone() else {
+        panic!("nothing is restricted that was not asked for")
+    };
     assert_eq!((providers, device.as_deref()), (vec!["shm".to_owned()], Some("eth1")));
     let ms = |ms| Some(std::time::Duration::from_millis(ms));
     assert_eq!((rnr_timeout, fence_timeout), (ms(20), ms(30)));
@@ -421,6 +426,7 @@ fn on_ofi_providers_are_named_in_an_order() {
         ("provider = \"tcp;ofi_rxm,\"", "is called ``"),
         ("provider = \"shm, shm\"", "a second provider `shm`"),
         ("provider = \"a b\"", "is called `a b`"),
+        ("as_efa = \"yes\"", "no restrictions are called `yes`; write \"efa\""),
         ("rnr_timeout_ms = 0", "ofi.rnr_timeout_ms"),
         ("fence_timeout_ms = 60001", "ofi.fence_timeout_ms"),
         ("port = 1", "port"),
