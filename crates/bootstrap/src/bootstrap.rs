@@ -5,13 +5,16 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use stentor_fabric::{Access, Event, ProcessId, Purpose};
+use stentor_switch::enrol;
 use thiserror::Error;
 
 use crate::connections::Connection;
 use crate::control::{Control, nonce};
 use crate::hello::{Hello, MAX_NAME};
+use crate::line::LineConfig;
 use crate::message::Message;
 use crate::remotes::{Granted, Place, Remotes};
+use crate::sets::{LINE_PURPOSE, Sets, SwitchConfig};
 
 /// What a process must know to meet its peers.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub struct Config {
     pub addresses: Vec<Option<SocketAddr>>,
     /// Whether a process that is started again is refused by those who knew its last life.
     pub one_life: bool,
+    /// The switch that makes copies, if there is one.
+    pub switch: Option<SwitchConfig>,
 }
 
 /// Why a process cannot meet its peers.
@@ -68,6 +73,7 @@ pub struct Bootstrap {
     pub(crate) control: Control,
     pub(crate) connections: Vec<Connection>,
     pub(crate) remotes: Remotes,
+    pub(crate) sets: Sets,
     grants: HashMap<(ProcessId, Purpose), Grant>,
 }
 
@@ -84,7 +90,7 @@ impl Bootstrap {
     /// # Errors
     /// See [`StartError`].
     pub fn start(config: Config) -> Result<Bootstrap, StartError> {
-        let Config { fabric, cluster, key, fingerprint, version, me, addresses, one_life } = config;
+        let Config { fabric, cluster, key, fingerprint, version, me, addresses, one_life, switch } = config;
         let processes = addresses.len();
         let address = addresses.get(me.index()).copied().flatten().ok_or(StartError::NoAddress(me, processes))?;
         for (what, name) in [("cluster", &cluster), ("fabric", &fabric)] {
@@ -107,9 +113,17 @@ impl Bootstrap {
             fabric,
             cluster,
         };
+        let line = LineConfig {
+            purpose: LINE_PURPOSE.to_owned(),
+            version: enrol::VERSION,
+            cluster: hello.cluster.clone(),
+            key: key.clone(),
+            me: Some(me),
+        };
+        let sets = Sets::new(switch, line, address.ip());
         let control = Control::new(hello, address.ip(), one_life, key, addresses, listener);
         let (connections, remotes, grants) = (Vec::new(), Remotes::default(), HashMap::new());
-        Ok(Bootstrap { me, processes, control, connections, remotes, grants })
+        Ok(Bootstrap { me, processes, control, connections, remotes, sets, grants })
     }
 
     /// The next event.
@@ -148,7 +162,7 @@ impl Bootstrap {
     /// Whether a peer that could be there is not.
     #[must_use]
     pub fn is_connecting(&self) -> bool {
-        self.control.is_connecting()
+        self.control.is_connecting() || self.sets.is_connecting()
     }
 
     /// How many processes the cluster has.
@@ -160,7 +174,8 @@ impl Bootstrap {
     /// The sockets to wait for: those that were closed have left by themselves, new ones come with every
     /// [`pump`](Bootstrap::pump).
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.control.listener().as_fd()).chain(self.control.sockets().map(AsFd::as_fd))
+        let bootstrap = std::iter::once(self.control.listener().as_fd()).chain(self.control.sockets().map(AsFd::as_fd));
+        bootstrap.chain(self.sets.socket())
     }
 
     /// What peers have granted.

@@ -30,6 +30,14 @@ pub trait Ends {
     /// Why not, with the remedy.
     fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String>;
 
+    /// The same where a switch is at the other end: it may have to be waited for, and says so (RNR), without end.
+    ///
+    /// # Errors
+    /// Why not, with the remedy.
+    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.ready(qp, ours, theirs)
+    }
+
     /// Takes in all that came.
     fn drive(&mut self);
 
@@ -46,7 +54,7 @@ pub(crate) struct Connection {
     peer: ProcessId,
     service: Service,
     config: QpConfig,
-    state: QpState,
+    pub(crate) state: QpState,
     /// Counts its lives.
     epoch: u32,
     ours: Option<End>,
@@ -58,9 +66,36 @@ pub(crate) struct Connection {
     unmet: Option<(u32, Instant)>,
     /// The peer has met this life before this one has met the peer's.
     is_met: bool,
+    /// The set that it is this process's end of: then the switch is at the other end, and no peer.
+    pub(crate) set: Option<usize>,
 }
 
+/// The peer of a set's end: no process.
+const NOBODY: ProcessId = ProcessId(u16::MAX);
+
 impl Connection {
+    /// One without a life.
+    fn new((peer, service): (ProcessId, Service), config: QpConfig, set: Option<usize>) -> Connection {
+        Connection {
+            peer,
+            service,
+            config,
+            state: QpState::Connecting,
+            epoch: u32::from_be_bytes(nonce()) & 0xffff,
+            ours: None,
+            with: None,
+            withdrawn: None,
+            unmet: None,
+            is_met: false,
+            set,
+        }
+    }
+
+    /// This process's end of a set.
+    pub(crate) fn of_set(config: QpConfig, set: usize) -> Connection {
+        Connection::new((NOBODY, Service(0)), config, Some(set))
+    }
+
     fn is_with(&self, epoch: u32) -> bool {
         self.with.as_ref().is_some_and(|(with, _)| *with == epoch)
     }
@@ -92,18 +127,7 @@ impl Bootstrap {
         }
         let qp = QpId(self.connections.len() as u32);
         make(ends, qp)?;
-        self.connections.push(Connection {
-            peer,
-            service,
-            config,
-            state: QpState::Connecting,
-            epoch: u32::from_be_bytes(nonce()) & 0xffff,
-            ours: None,
-            with: None,
-            withdrawn: None,
-            unmet: None,
-            is_met: false,
-        });
+        self.connections.push(Connection::new((peer, service), config, None));
         let begun = self.begin(ends, qp.index());
         if begun.is_err() {
             self.connections.pop();
@@ -122,7 +146,10 @@ impl Bootstrap {
             return Err(ConnectError::NotBroken { qp, state: own.state });
         }
         own.epoch += 1;
-        self.begin(ends, qp.index())
+        match own.set {
+            Some(set) => self.begin_set(ends, set),
+            None => self.begin(ends, qp.index()),
+        }
     }
 
     /// The state of a queue pair; one that broke a moment ago may not be known to be broken.
@@ -135,7 +162,7 @@ impl Bootstrap {
     /// Whom a queue pair connects to.
     #[must_use]
     pub fn peer(&self, qp: QpId) -> Option<ProcessId> {
-        self.connections.get(qp.index()).map(|own| own.peer)
+        self.connections.get(qp.index()).map(|own| if own.set.is_some() { self.me } else { own.peer })
     }
 
     /// What a queue pair was made with.
@@ -259,6 +286,7 @@ impl Bootstrap {
                 self.meet(ends, index);
             }
         }
+        self.pump_sets(ends);
         self.report_broken(ends);
     }
 
@@ -304,6 +332,8 @@ impl Bootstrap {
                 self.remotes.grant(peer, purpose, Granted { place, bytes, access });
             }
             Message::Revoke { purpose, key } => self.remotes.revoke(peer, purpose, key),
+            Message::Ask { set, generation } => self.hear_ask(ends, peer, (set, generation)),
+            Message::Left { set, generation } => self.hear_left(peer, (set, generation)),
         }
     }
 
@@ -335,6 +365,7 @@ impl Bootstrap {
                 self.break_connection(ends, index, Status::RetryExceeded);
             }
         }
+        self.lose_sender(ends, peer);
         self.remotes.forget(peer);
     }
 
@@ -348,7 +379,7 @@ impl Bootstrap {
     }
 
     /// Breaks a queue pair that is not broken.
-    fn break_connection(&mut self, ends: &mut impl Ends, index: usize, status: Status) {
+    pub(crate) fn break_connection(&mut self, ends: &mut impl Ends, index: usize, status: Status) {
         if self.connections[index].state != QpState::Error {
             ends.fail(QpId(index as u32), status);
             self.tell_broken(index);
@@ -356,7 +387,7 @@ impl Bootstrap {
     }
 
     /// Queue pairs that broke by themselves.
-    fn report_broken(&mut self, ends: &mut impl Ends) {
+    pub(crate) fn report_broken(&mut self, ends: &mut impl Ends) {
         while let Some(qp) = ends.next_broken() {
             if self.connections.get(qp.index()).is_some_and(|own| own.state != QpState::Error) {
                 self.tell_broken(qp.index());
@@ -366,6 +397,9 @@ impl Bootstrap {
 
     fn tell_broken(&mut self, index: usize) {
         let own = &mut self.connections[index];
+        if let Some(set) = own.set {
+            return self.set_broke(set);
+        }
         (own.state, own.withdrawn, own.unmet) = (QpState::Error, None, None);
         let (peer, service, epoch) = (own.peer, own.service, own.epoch);
         // The peer's offer was for this life alone.

@@ -9,19 +9,15 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use stentor_fabric::{Event, ProcessId, Service};
 
-use crate::hello::{self, Hello, Hellos, Session, TAG};
+use crate::handshake::{Fault, Handshake};
+use crate::hello::{Hello, Session, TAG};
 use crate::link::Link;
 use crate::message::{Message, Offer};
 
 /// Connections from others that may be in the middle of the handshake.
 const MAX_NEWCOMERS: usize = 64;
-/// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Pauses between two attempts to reach a peer, growing from the first to the second.
 const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-/// How long a peer has to take a connection before it is dialled anew. Its kernel takes it: a host that does not answer is not
-/// there, and sooner asked again than by the retransmissions of TCP.
-const DIALLING: Duration = Duration::from_millis(500);
 /// Refusals that are kept.
 const MAX_REFUSALS: usize = 64;
 /// Frames taken from one peer at a time.
@@ -30,19 +26,8 @@ const BURST: usize = 256;
 /// A connection that is not authenticated yet.
 #[derive(Debug)]
 struct Newcomer {
-    link: Link,
+    handshake: Handshake,
     expected: Option<ProcessId>,
-    ours: Vec<u8>,
-    theirs: Option<Vec<u8>>,
-    since: Instant,
-}
-
-impl Newcomer {
-    /// Whether it has had its time.
-    fn is_late(&self) -> bool {
-        let taken = self.expected.is_none() || !self.link.is_behind();
-        self.since.elapsed() >= if taken { HANDSHAKE } else { DIALLING }
-    }
 }
 
 /// A peer, connected or not.
@@ -118,7 +103,7 @@ impl Control {
 
     /// The sockets to wait for.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
-        let newcomers = self.newcomers.iter().map(|newcomer| &newcomer.link.stream);
+        let newcomers = self.newcomers.iter().map(|newcomer| &newcomer.handshake.link.stream);
         newcomers.chain(self.peers.iter().flat_map(|peer| &peer.link).map(|(link, _)| &link.stream))
     }
 
@@ -156,12 +141,8 @@ impl Control {
     }
 
     fn greet(&mut self, stream: TcpStream, expected: Option<ProcessId>) {
-        let mut hello = self.me.clone();
-        hello.nonce = nonce();
-        let ours = hello.encode();
-        let Ok(mut link) = Link::new(stream) else { return };
-        link.send(&[&ours]);
-        self.newcomers.push(Newcomer { link, expected, ours, theirs: None, since: Instant::now() });
+        let Ok(handshake) = Handshake::new(stream, &self.me, expected.is_some()) else { return };
+        self.newcomers.push(Newcomer { handshake, expected });
     }
 
     fn accept(&mut self) {
@@ -203,11 +184,11 @@ impl Control {
         for mut newcomer in std::mem::take(&mut self.newcomers) {
             let mut joined = None;
             while joined.is_none() {
-                let Some(frame) = newcomer.link.receive() else { break };
+                let Some(frame) = newcomer.handshake.link.receive() else { break };
                 match self.greeted(&mut newcomer, &frame) {
                     Ok(known) => joined = known,
                     Err(reason) => {
-                        newcomer.link.dead = true;
+                        newcomer.handshake.link.dead = true;
                         self.refuse(reason);
                         break;
                     }
@@ -216,15 +197,15 @@ impl Control {
             match joined {
                 Some((hello, session)) => {
                     let peer = &mut self.peers[hello.process.index()];
-                    peer.link = Some((newcomer.link, session));
+                    peer.link = Some((newcomer.handshake.link, session));
                     peer.first_life.get_or_insert(hello.life);
                     peer.pause = DIAL_PAUSE.0;
                     heard.push(Heard::Joined(hello.process));
                 }
                 None => {
                     // Before the look at the clock: this process may not have run for a while.
-                    newcomer.link.drain();
-                    if !newcomer.link.dead && !newcomer.is_late() {
+                    newcomer.handshake.link.drain();
+                    if !newcomer.handshake.link.dead && !newcomer.handshake.is_late() {
                         self.newcomers.push(newcomer);
                     }
                 }
@@ -235,30 +216,18 @@ impl Control {
     /// A frame of the handshake. `Some` when it is over.
     fn greeted(&mut self, newcomer: &mut Newcomer, frame: &[u8]) -> Result<Option<(Hello, Session)>, String> {
         let me = self.me.process;
-        let dialled = newcomer.expected.is_some();
-        let Some(theirs) = &newcomer.theirs else {
-            let known =
-                Hello::decode(frame).map_err(|_| format!("{me} was greeted with something else than a hello"))?;
-            if newcomer.expected.is_some_and(|expected| expected != known.process) {
-                return Err(format!("{} answered {me} where another process was expected", known.process));
-            }
-            let hellos = order(dialled, &newcomer.ours, frame);
-            newcomer.link.send(&[&hello::proof(&self.key, dialled, hellos)]);
-            newcomer.theirs = Some(frame.to_vec());
-            return Ok(None);
-        };
-        let hellos = order(dialled, &newcomer.ours, theirs);
-        if !hello::is_proof(&self.key, !dialled, hellos, frame) {
-            return Err(format!("{me} was dialled or answered by somebody without the cluster's key"));
-        }
-        let known = Hello::decode(theirs).map_err(|_| String::new())?;
+        let heard = newcomer.handshake.hear(&self.key, frame, newcomer.expected).map_err(|fault| match fault {
+            Fault::NoHello => format!("{me} was greeted with something else than a hello"),
+            Fault::Another(other) => format!("{other} answered {me} where another process was expected"),
+            Fault::NoKey => format!("{me} was dialled or answered by somebody without the cluster's key"),
+        })?;
+        let Some((known, mut session)) = heard else { return Ok(None) };
         self.compare(&known)?;
-        let mut session = Session::new(&self.key, dialled, hellos);
         let them = known.process;
         let mut end = |message: Message| {
             let bytes = message.encode();
             let tag = session.seal(&bytes);
-            newcomer.link.send(&[&bytes, &tag]);
+            newcomer.handshake.link.send(&[&bytes, &tag]);
         };
         if self.is_linked(them) {
             end(Message::Taken);
@@ -336,7 +305,7 @@ pub(crate) fn started_again() -> &'static str {
 
 /// Begins a connection, from this process's own address: on a host with several, others may only let that one in. The polling
 /// thread does not wait until the peer takes it; what is written meanwhile is kept, and if nobody takes it reading says so.
-fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -345,10 +314,6 @@ fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
         Err(error) => Err(error.into()),
     }
-}
-
-fn order<'a>(dialled: bool, ours: &'a [u8], theirs: &'a [u8]) -> Hellos<'a> {
-    if dialled { Hellos { dialler: ours, listener: theirs } } else { Hellos { dialler: theirs, listener: ours } }
 }
 
 /// Bytes that nobody has seen before.
@@ -443,13 +408,13 @@ mod tests {
         while dialled.len() < 2 {
             assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
             for newcomer in &control.newcomers {
-                assert!(newcomer.link.is_behind(), "nobody can have taken it");
-                dialled.insert(newcomer.link.stream.local_addr().unwrap());
+                assert!(newcomer.handshake.link.is_behind(), "nobody can have taken it");
+                dialled.insert(newcomer.handshake.link.stream.local_addr().unwrap());
             }
         }
         // There is room again.
         waiting.iter().for_each(|_| drop(listener.accept().unwrap()));
-        while control.newcomers.iter().all(|newcomer| newcomer.link.is_behind()) {
+        while control.newcomers.iter().all(|newcomer| newcomer.handshake.link.is_behind()) {
             assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
         }
     }

@@ -12,7 +12,7 @@ use crate::message::{Garbage, Reader};
 
 const MAGIC: &[u8; 8] = b"stentorR";
 /// Version of these bytes.
-const FORMAT: u16 = 5;
+const FORMAT: u16 = 6;
 /// Bytes of the HMAC behind a message.
 pub(crate) const TAG: usize = 16;
 /// Bytes of a proof.

@@ -17,13 +17,17 @@
 mod bootstrap;
 mod connections;
 mod control;
+mod handshake;
 mod hello;
+pub mod line;
 mod link;
 mod message;
 mod remotes;
+mod sets;
 
 pub use bootstrap::{Bootstrap, Config, StartError};
 pub use connections::Ends;
 pub use control::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
 pub use remotes::{Granted, Place, Remotes};
+pub use sets::{LINE_PURPOSE, RawWrite, SetEnds, SwitchConfig};

@@ -25,6 +25,8 @@ pub(crate) struct Link {
     inbound: Vec<u8>,
     outbound: Vec<u8>,
     pub(crate) dead: bool,
+    /// What the system said when it died; nothing if the other end closed it.
+    pub(crate) fault: Option<std::io::Error>,
 }
 
 impl Link {
@@ -38,7 +40,7 @@ impl Link {
         sockopt::set_tcp_keepcnt(&stream, PROBES)?;
         // The same for what was sent and is not acknowledged.
         sockopt::set_tcp_user_timeout(&stream, SILENCE.as_millis() as u32)?;
-        Ok(Link { stream, inbound: Vec::new(), outbound: Vec::new(), dead: false })
+        Ok(Link { stream, inbound: Vec::new(), outbound: Vec::new(), dead: false, fault: None })
     }
 
     /// Queues a frame and sends what can be sent.
@@ -57,10 +59,15 @@ impl Link {
                 Ok(sent) => drop(self.outbound.drain(..sent)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.dead = true,
+                Err(error) => self.dies_of(error),
             }
         }
         self.dead |= self.outbound.len() > MAX_BEHIND;
+    }
+
+    fn dies_of(&mut self, error: std::io::Error) {
+        self.dead = true;
+        self.fault.get_or_insert(error);
     }
 
     /// Whether something waits to be sent: of a connection that begins, until the peer's kernel takes it.
@@ -85,7 +92,7 @@ impl Link {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(_) => self.dead = true,
+                Err(error) => self.dies_of(error),
             }
             return self.frame();
         }

@@ -21,6 +21,10 @@ pub(crate) enum Message {
     Taken,
     /// The peer was started again, and must not be; this connection ends here.
     Again,
+    /// The sender of a set has left a generation of it: is the peer out of it, too?
+    Ask { set: u16, generation: u64 },
+    /// Nothing of that generation lands at who says so any more.
+    Left { set: u16, generation: u64 },
 }
 
 /// One end of a connection to be.
@@ -108,6 +112,11 @@ impl Message {
             }
             Message::Taken => to.push(6),
             Message::Again => to.push(7),
+            Message::Ask { set, generation } | Message::Left { set, generation } => {
+                to.push(if matches!(self, Message::Ask { .. }) { 8 } else { 9 });
+                to.extend(set.to_be_bytes());
+                to.extend(generation.to_be_bytes());
+            }
         }
         to
     }
@@ -138,6 +147,8 @@ impl Message {
             5 => Message::Revoke { purpose: Purpose(from.u16()?), key: from.u64()? },
             6 => Message::Taken,
             7 => Message::Again,
+            8 => Message::Ask { set: from.u16()?, generation: from.u64()? },
+            9 => Message::Left { set: from.u16()?, generation: from.u64()? },
             _ => return Err(Garbage),
         };
         if from.0.is_empty() { Ok(message) } else { Err(Garbage) }
@@ -238,6 +249,8 @@ mod tests {
             Message::Revoke { purpose: Purpose(1), key: 5 },
             Message::Taken,
             Message::Again,
+            Message::Ask { set: 258, generation: 1 << 63 | 7 },
+            Message::Left { set: 258, generation: 1 << 63 | 7 },
         ] {
             let bytes = message.encode();
             assert!(bytes.len() <= MAX_MESSAGE);

@@ -104,6 +104,7 @@ impl Pairing {
                 me,
                 addresses: vec![address(1), address(2)],
                 one_life: false,
+                switch: None,
             };
             change(&mut config);
             config

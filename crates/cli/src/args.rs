@@ -7,6 +7,7 @@ mod ofi;
 mod roce;
 mod run;
 mod sim;
+mod switch;
 
 use std::path::PathBuf;
 
@@ -23,6 +24,7 @@ pub(crate) use ofi::OnOfi;
 pub(crate) use roce::{BadNetwork, Network, Networks, Pingpong, RoceCommand, SeededNetworks, Taking};
 pub(crate) use run::{Cast, Demo, DemoFabric, LoopbackFabric, Node, OnRoce, Wait};
 pub(crate) use sim::{SimCommand, SimMulticast, SimNeb, SimSeeds};
+pub(crate) use switch::{Switch, SwitchCommand, SwitchInit, SwitchRun, SwitchShow};
 
 /// Group communication at RDMA speed.
 #[derive(Parser, Debug)]
@@ -72,6 +74,11 @@ pub(crate) enum Command {
     /// RoCEv2 in user space, with NICs, Soft-RoCE or itself
     #[command(subcommand)]
     Roce(RoceCommand),
+    /// Run a software switch that makes the copies of a multicast, until SIGINT or SIGTERM; or look into one
+    ///
+    /// Hosts write once, to the switch, over ordinary queue pairs; it copies to the receivers that the sender has named, at
+    /// the places that it has named, and answers for all of them.
+    Switch(Switch),
     /// Broadcast from processes any of which may lie
     #[command(subcommand)]
     Neb(NebCommand),

@@ -15,4 +15,4 @@ mod fabric;
 pub mod peer;
 
 pub use fabric::{RoceConfig, RoceFabric, StartError};
-pub use stentor_bootstrap::StartError as BootstrapError;
+pub use stentor_bootstrap::{StartError as BootstrapError, SwitchConfig};

@@ -72,7 +72,7 @@ impl State {
             _ => return self.unanswered(id),
         };
         let left = self.processes[to.index()].qps.get(message.to_qp.index()).is_some_and(|qp| {
-            let next = qp.executed + 1 == message.seq || !self.model.ordered_writes;
+            let next = qp.executed + 1 == message.order || !self.model.ordered_writes;
             qp.connection == 0 && qp.broken == message.connection && !qp.gave_up && next
         });
         if !left || !message.reliable || !self.rng.chance(self.model.late_after_break) {
@@ -84,6 +84,7 @@ impl State {
             Some(Some(place)) => {
                 self.write(id, &place);
                 self.counts.writes_after_break += 1;
+                self.set_counts.late_copies += u64::from(self.messages.get(id).copy.is_some());
             }
             None => self.executed(id),
         }

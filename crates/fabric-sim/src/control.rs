@@ -34,7 +34,7 @@ impl State {
             return Err(ConnectError::NoUnreliable);
         }
         let qps = &mut self.processes[me.index()].qps;
-        if qps.iter().any(|qp| qp.peer == peer && qp.service == service) {
+        if qps.iter().any(|qp| qp.peer == peer && qp.service == service && qp.set.is_none()) {
             return Err(ConnectError::Duplicate { peer, service });
         }
         qps.push(Qp::new(peer, service, config));
@@ -59,11 +59,13 @@ impl State {
         let find = |state: &State, me: ProcessId, peer: ProcessId| {
             let mut qps = state.processes[me.index()].qps.iter();
             let place = qps.position(|qp| {
-                qp.peer == peer && qp.service == service && qp.state == QpState::Connecting && qp.connection == 0
+                let free = qp.state == QpState::Connecting && qp.connection == 0 && qp.set.is_none();
+                qp.peer == peer && qp.service == service && free
             });
             place.map(|place| QpId(place as u32))
         };
         let (Some(at_a), Some(at_b)) = (find(self, a, b), find(self, b, a)) else { return };
+        self.close_sets_of_earlier_lives(a, b);
         self.connections += 1;
         let connection = self.connections;
         let newest = [self.qp(a, at_a).posted, self.qp(b, at_b).posted];
@@ -106,6 +108,9 @@ impl State {
         let qp = self.qp_mut(me, end.qp);
         let peer = qp.peer;
         qp.state = QpState::Ready;
+        if let Some(number) = qp.own_set() {
+            return self.set_is_ready(me, number, end.connection);
+        }
         // The NIC hands its owner everything that it took on earlier connections before it says that there is a new one.
         self.land_everything_of(me, peer);
         self.hear_all_grants(me, peer);
@@ -250,7 +255,7 @@ impl State {
             }
             underway += 1;
             let end = End { process: message.to.0, qp: message.to_qp, connection: message.connection };
-            let next = self.is_current(end) && self.qp(message.to, message.to_qp).executed + 1 == message.seq;
+            let next = self.is_current(end) && self.qp(message.to, message.to_qp).executed + 1 == message.order;
             if next && self.rng.chance(self.model.partial_at_revocation) && self.land_half(id) {
                 self.counts.partial_writes_at_revocation += 1;
             }
@@ -281,6 +286,14 @@ impl State {
         let (peer, peer_qp) = (qp.peer, qp.peer_qp);
         qp.state = QpState::Error;
         qp.broken = std::mem::take(&mut qp.connection);
+        let set = qp.own_set();
+        if set.is_some() {
+            let unfinished = qp.posted - qp.released;
+            let partly = qp.sent.iter().rev().take(unfinished as usize).filter(|sent| sent.partly).count() as u64;
+            self.set_counts.unfinished += unfinished;
+            self.set_counts.partial_writes += partly;
+        }
+        let qp = self.qp_mut(me, end.qp);
         qp.unexpected.clear();
         let waiting = std::mem::take(&mut qp.waiting);
         let flushed = flush(end.qp, qp, culprit, why);
@@ -292,6 +305,9 @@ impl State {
         owner.completions.extend(flushed.into_iter().map(|completion| Queued { completion, seq: None }));
         owner.events.push_back(FabricEvent::Disconnected { qp: end.qp, peer });
         self.notify(me);
+        if let Some(number) = set {
+            return self.set_broke(me, number, end.connection);
+        }
         if tell_peer {
             let at = self.control_arrival(me, peer);
             let other = End { process: peer.0, qp: peer_qp, connection: end.connection };
@@ -328,8 +344,11 @@ impl State {
         }
         entry.state = QpState::Connecting;
         entry.sent.clear();
-        let (peer, service) = (entry.peer, entry.service);
-        self.plan_match(me, peer, service);
+        let (peer, service, set) = (entry.peer, entry.service, entry.own_set());
+        match set {
+            Some(number) => self.leave_set(me, number),
+            None => self.plan_match(me, peer, service),
+        }
         Ok(())
     }
 }

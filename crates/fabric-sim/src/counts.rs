@@ -82,6 +82,44 @@ fault_counts! {
     clock_jumps,
 }
 
+/// What the network did with sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetCounts {
+    /// Lives of sets that the network made.
+    pub lives: u64,
+    /// Of those: without somebody who is in the set.
+    pub partial_lives: u64,
+    /// Ends of sets that broke.
+    pub breaks: u64,
+    /// Writes that were posted.
+    pub writes: u64,
+    /// Copies of them.
+    pub copies: u64,
+    /// Writes that were outstanding at a break.
+    pub unfinished: u64,
+    /// Of those: some copies had landed, and others had not.
+    pub partial_writes: u64,
+    /// Copies that landed after their target had heard that the set broke.
+    pub late_copies: u64,
+}
+
+impl SetCounts {
+    /// Names and values, in a fixed order.
+    #[must_use]
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("set_lives", self.lives),
+            ("partial_set_lives", self.partial_lives),
+            ("set_breaks", self.breaks),
+            ("set_writes", self.writes),
+            ("set_copies", self.copies),
+            ("unfinished_set_writes", self.unfinished),
+            ("partial_set_writes", self.partial_writes),
+            ("late_copies", self.late_copies),
+        ]
+    }
+}
+
 /// Posts by verb, and the bytes they carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VerbCounts {
@@ -141,6 +179,10 @@ impl VerbCounts {
 pub struct ProcessCounts {
     /// By target, indexed by process.
     pub to: Vec<VerbCounts>,
+    /// Writes to sets, each one post, whatever the number of copies. What goes to a target by them is not in `to`.
+    pub set_writes: u64,
+    /// Copies of them, by target.
+    pub set_copies: Vec<u64>,
     /// Steps it ran.
     pub steps: u64,
 }

@@ -44,6 +44,12 @@ pub(crate) enum Event {
     Fault { index: u32 },
     /// A partition ends.
     Heal { index: u32 },
+    /// The network hears that a process wants to be in a set's next life.
+    SetJoined { number: u16, process: u16, incarnation: u32 },
+    /// The next life of a set may begin.
+    SetForms { number: u16 },
+    /// A process hears that another one has left a life of a set.
+    SetLeft { number: u16, who: u16, to: u16, life: u64 },
 }
 
 /// One end of one connection.

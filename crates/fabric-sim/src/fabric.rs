@@ -7,8 +7,8 @@ use std::time::Duration;
 use stentor_fabric::memory::{LINE, WORD};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Source, Span, Status, Verb,
-    WaitError, Wake, Word, WorkRequest,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite, Source,
+    Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
 
 use crate::memory::{Region, pack};
@@ -136,6 +136,26 @@ impl Fabric for SimFabric {
         self.with(Ok(()), |state, me| state.cancel_tagged_recv(me, qp, id))
     }
 
+    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        let dead = ConnectError::Refused { peer: self.me, reason: "this process has crashed".to_string() };
+        self.with(Err(dead), |state, me| state.join_set(me, spec, config))
+    }
+
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        self.with(false, |state, me| state.set_reaches(me, set, peer))
+    }
+
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        self.with(true, |state, me| state.set_settled(me, set, peer))
+    }
+
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        if !self.capabilities.hardware_multicast {
+            return Err(PostError::Unsupported("multicast by the network"));
+        }
+        self.with(Ok(()), |state, me| state.post_set(me, set, write))
+    }
+
     fn flush(&mut self) {
         self.with((), State::flush);
     }
@@ -197,7 +217,7 @@ impl State {
         let seq = entry.posted;
         let (kind, source) = dissect(&request.verb);
         let (id, opcode, signalled) = (request.id, kind.opcode(), request.signalled);
-        entry.sent.push_back(Sent { id, opcode, signalled, outcome: None, visible_at: 0 });
+        entry.sent.push_back(Sent { id, opcode, signalled, outcome: None, visible_at: 0, copies: 1, partly: false });
         let link = self.link(me, to);
         link.posted += 1;
         let pair_seq = link.posted;
@@ -212,6 +232,8 @@ impl State {
             connection,
             reliable,
             seq,
+            order: seq,
+            copy: None,
             pair_seq,
             kind,
             bytes: bytes as u32,
@@ -263,6 +285,9 @@ impl State {
         let entry = self.processes[me.index()].qps.get(qp.index()).ok_or(PostError::UnknownQp(qp))?;
         if entry.state != QpState::Ready {
             return Err(PostError::NotReady { qp, state: entry.state });
+        }
+        if entry.set.is_some() {
+            return Err(PostError::Unsupported("request but post_set on a set's queue pair"));
         }
         self.check_supported(verb, entry.reliable())?;
         let bytes = match verb {
@@ -365,7 +390,7 @@ impl State {
     }
 }
 
-fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
+pub(crate) fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
     let word = WORD as u64;
     if offset.is_multiple_of(word) && bytes.is_multiple_of(word) {
         Ok(())

@@ -38,6 +38,11 @@
 //! two ends of a connection learn of its end at different times; a process that comes back finds its survivors still
 //! connected to its last life.
 //!
+//! # Sets
+//! With [`NetworkModel::hardware_multicast`] the network copies the writes of sets. Each copy has a delay of its own, a
+//! write is done when all have landed, and one target that does not take its copy breaks the set; what is under way then
+//! lands late at some, and never at others. [`World::set_counts`] tells of it.
+//!
 //! # What is not modelled
 //! Memory is sequentially consistent for the owner's CPU: a missing fence between a store and a READ is not seen here
 //! (loom and real hardware are for that). There is one NIC per process and one path per pair of processes; congestion
@@ -63,13 +68,14 @@ mod process;
 mod qp;
 mod responder;
 mod rng;
+mod set;
 mod state;
 mod trace;
 mod tracing;
 mod world;
 
 pub use config::{Due, SimConfig};
-pub use counts::{FaultCounts, ProcessCounts, VerbCounts};
+pub use counts::{FaultCounts, ProcessCounts, SetCounts, VerbCounts};
 pub use fabric::SimFabric;
 pub use fault::{Fault, FaultMix, FaultPlan};
 pub use model::{Delay, NetworkModel};

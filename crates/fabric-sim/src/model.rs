@@ -117,6 +117,12 @@ pub struct NetworkModel {
     pub unreliable: bool,
     /// See [`Capabilities::tagged`].
     pub tagged: bool,
+    /// See [`Capabilities::hardware_multicast`]. Off everywhere, but for who asks.
+    pub hardware_multicast: bool,
+    /// From the first who joins a set until the network makes it, with those who have joined by then.
+    pub set_settle: Delay,
+    /// How long a set waits for those who have not left its last life, ns.
+    pub set_grace_ns: u64,
 }
 
 impl NetworkModel {
@@ -156,6 +162,9 @@ impl NetworkModel {
             atomics: true,
             unreliable: true,
             tagged: false,
+            hardware_multicast: false,
+            set_settle: Delay::between(20_000, 60_000),
+            set_grace_ns: 2_000_000,
         }
     }
 
@@ -220,7 +229,7 @@ impl NetworkModel {
             loopback: true,
             many_readers: true,
             max_completions: u32::MAX,
-            hardware_multicast: false,
+            hardware_multicast: self.hardware_multicast,
             revokes_in_hardware: true,
         }
     }

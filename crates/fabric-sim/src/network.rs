@@ -35,6 +35,9 @@ impl State {
     }
 
     pub(crate) fn transmit(&mut self, id: u32) {
+        if self.messages.get(id).copy.is_some() {
+            return self.transmit_copy(id);
+        }
         let message = self.messages.get(id);
         let (from, to, from_qp, reliable) = (message.from, message.to, message.from_qp, message.reliable);
         let carried = if message.kind.local().is_some() { 0 } else { u64::from(message.bytes) };
@@ -116,7 +119,7 @@ impl State {
         let message = self.messages.get(id);
         let end = End { process: message.to.0, qp: message.to_qp, connection: message.connection };
         let there = message.partial && self.is_current(end) && !self.is_cut(message.from, message.to);
-        if there && self.qp(message.to, end.qp).executed + 1 == message.seq && self.land_half(id) {
+        if there && self.qp(message.to, end.qp).executed + 1 == message.order && self.land_half(id) {
             self.counts.partial_writes_at_crash += 1;
         }
         self.discard(id);
@@ -252,8 +255,14 @@ impl State {
     pub(crate) fn answered(&mut self, end: End, seq: u64, status: Status, visible_at: u64) {
         let me = ProcessId(end.process);
         if let Some(request) = self.qp_mut(me, end.qp).request(seq) {
+            request.copies = request.copies.saturating_sub(1);
+            request.visible_at = visible_at.max(request.visible_at);
+            let failed = request.outcome.is_some_and(|outcome| outcome != Status::Success);
+            if status == Status::Success && (request.copies > 0 || failed) {
+                request.partly = true;
+                return;
+            }
             request.outcome = Some(status);
-            request.visible_at = visible_at;
         }
         if status != Status::Success && !self.model.ordered_writes {
             // What was posted before it may never be answered.

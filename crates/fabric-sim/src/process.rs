@@ -122,6 +122,7 @@ impl State {
             for event in std::mem::take(&mut self.links[link].held) {
                 self.handle(event);
             }
+            self.look_at_sets_again();
         }
     }
 
@@ -186,7 +187,7 @@ impl State {
         let peers: Vec<_> = self.processes[process.index()]
             .qps
             .iter()
-            .filter(|qp| qp.connection != 0)
+            .filter(|qp| qp.connection != 0 && qp.set.is_none())
             .map(|qp| End { process: qp.peer.0, qp: qp.peer_qp, connection: qp.connection })
             .collect();
         for end in peers {
@@ -199,6 +200,7 @@ impl State {
         for other in &mut self.processes {
             other.linked[process.index()] = false;
         }
+        self.set_member_is_gone(process);
         let owner = &mut self.processes[process.index()];
         let count = owner.linked.len();
         *owner = Process {

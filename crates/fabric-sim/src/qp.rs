@@ -15,6 +15,10 @@ pub(crate) struct Sent {
     pub(crate) outcome: Option<Status>,
     /// When the responder's CPU sees the data, ns.
     pub(crate) visible_at: u64,
+    /// Copies without an outcome: more than one only of a set's writes.
+    pub(crate) copies: u32,
+    /// Some of several copies have landed, and others not.
+    pub(crate) partly: bool,
 }
 
 /// A posted receive.
@@ -33,8 +37,19 @@ pub(crate) struct Unexpected {
     pub(crate) data: Vec<u64>,
 }
 
+/// What a queue pair is in a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// Its owner's end: what it posts goes out here, and its peer is the owner itself.
+    Own(u16),
+    /// Where the copies of its peer's writes come in. Its owner does not know of it.
+    From(u16),
+}
+
 pub(crate) struct Qp {
     pub(crate) peer: ProcessId,
+    /// `None`: not of a set.
+    pub(crate) set: Option<Part>,
     pub(crate) service: Service,
     pub(crate) config: QpConfig,
     pub(crate) state: QpState,
@@ -76,6 +91,7 @@ impl Qp {
     pub(crate) fn new(peer: ProcessId, service: Service, config: QpConfig) -> Self {
         Qp {
             peer,
+            set: None,
             service,
             config,
             state: QpState::Connecting,
@@ -97,6 +113,11 @@ impl Qp {
             last_answer: 0,
             visible_at: 0,
         }
+    }
+
+    /// The set of which this is its owner's end.
+    pub(crate) fn own_set(&self) -> Option<u16> {
+        if let Some(Part::Own(number)) = self.set { Some(number) } else { None }
     }
 
     pub(crate) fn reliable(&self) -> bool {
@@ -187,6 +208,10 @@ pub(crate) struct Message {
     pub(crate) reliable: bool,
     /// Number in the send queue.
     pub(crate) seq: u64,
+    /// Number among those of its queue pair that go to this responder: the same, but for copies of a set's writes.
+    pub(crate) order: u64,
+    /// A copy of a set's write, and which of them, from 0.
+    pub(crate) copy: Option<u32>,
     /// Number among all messages between the two processes.
     pub(crate) pair_seq: u64,
     pub(crate) kind: Kind,

@@ -60,10 +60,16 @@ impl State {
     pub(crate) fn executed(&mut self, id: u32) {
         let message = self.messages.get_mut(id);
         message.executed = true;
-        let (from, to, to_qp, seq, pair_seq) = (message.from, message.to, message.to_qp, message.seq, message.pair_seq);
+        let (from, to, to_qp, seq, pair_seq) =
+            (message.from, message.to, message.to_qp, message.order, message.pair_seq);
+        let alone = message.copy.is_some();
         let qp = self.qp_mut(to, to_qp);
         let late_here = seq < qp.executed;
         qp.executed = qp.executed.max(seq);
+        if alone {
+            self.counts.reordered_on_one_queue_pair += u64::from(late_here);
+            return;
+        }
         let link = self.link(from, to);
         let late = pair_seq < link.executed;
         link.executed = link.executed.max(pair_seq);
@@ -89,6 +95,10 @@ impl State {
     /// The responder's end breaks at once. That of a process that is its own peer breaks with the answer; until then
     /// nothing more executes.
     fn break_responder(&mut self, end: End, to_itself: bool) {
+        if self.is_current(end) && self.qp(ProcessId(end.process), end.qp).set.is_some() {
+            // Its sender's end breaks with the answer, and then the set.
+            return;
+        }
         if to_itself && self.is_current(end) {
             self.qp_mut(ProcessId(end.process), end.qp).gave_up = true;
         } else {

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use stentor_fabric::{Capabilities, Event as FabricEvent, ProcessId, RemoteRegion};
 
 use crate::config::{Due, SimConfig};
-use crate::counts::{FaultCounts, ProcessCounts};
+use crate::counts::{FaultCounts, ProcessCounts, SetCounts};
 use crate::event::{Calendar, Event, Slab};
 use crate::fault::Fault;
 use crate::memory::{Delivery, Key, Landings, Region};
 use crate::model::NetworkModel;
 use crate::qp::{Message, Qp, Queued};
 use crate::rng::SimRng;
+use crate::set::{Membership, Set};
 use crate::trace::Trace;
 
 /// One process: its NIC, its memory, its appointments.
@@ -42,6 +43,8 @@ pub(crate) struct Process {
     pub(crate) posts_to_crash: Option<u64>,
     /// Landings of which a part is visible.
     pub(crate) half_landed: u32,
+    /// By number.
+    pub(crate) sets: BTreeMap<u16, Membership>,
 }
 
 /// The way from one process to another.
@@ -81,6 +84,9 @@ pub(crate) struct State {
     pub(crate) due: VecDeque<Due>,
     pub(crate) counts: FaultCounts,
     pub(crate) connections: u64,
+    /// What the network knows of sets, by number.
+    pub(crate) sets: BTreeMap<u16, Set>,
+    pub(crate) set_counts: SetCounts,
     pub(crate) flows: u64,
     pub(crate) trace: Option<Trace>,
 }
@@ -110,11 +116,14 @@ impl State {
             due: VecDeque::new(),
             counts: FaultCounts::default(),
             connections: 0,
+            sets: BTreeMap::new(),
+            set_counts: SetCounts::default(),
             flows: 0,
             trace: config.trace.then(|| Trace::new(processes)),
         };
         for counts in &mut state.process_counts {
             counts.to = vec![Default::default(); processes];
+            counts.set_copies = vec![0; processes];
         }
         for _ in 0..processes {
             state.processes.push(Process {
@@ -195,6 +204,13 @@ impl State {
             }
             Event::Fault { index } => self.on_fault(index),
             Event::Heal { index } => self.on_heal(index),
+            Event::SetJoined { number, process, incarnation } => {
+                self.on_set_joined(number, ProcessId(process), incarnation);
+            }
+            Event::SetForms { number } => self.on_set_forms(number),
+            Event::SetLeft { number, who, to, life } => {
+                self.on_set_left(number, ProcessId(who), ProcessId(to), life);
+            }
         }
     }
 }

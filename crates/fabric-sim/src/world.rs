@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stentor_fabric::ProcessId;
 
 use crate::config::{Due, SimConfig};
-use crate::counts::{FaultCounts, ProcessCounts};
+use crate::counts::{FaultCounts, ProcessCounts, SetCounts};
 use crate::fabric::SimFabric;
 use crate::fault::Fault;
 use crate::state::State;
@@ -190,6 +190,12 @@ impl World {
     #[must_use]
     pub fn fault_counts(&self) -> FaultCounts {
         self.state.borrow().counts
+    }
+
+    /// What the network did with sets so far.
+    #[must_use]
+    pub fn set_counts(&self) -> SetCounts {
+        self.state.borrow().set_counts
     }
 
     /// What a process posted so far.

@@ -9,8 +9,8 @@ use common::{SimBed, bed};
 use stentor_fabric::conformance::{Report, Testbed, suite};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Source, Span,
-    Status, Verb, WaitError, Wake, Word, WorkRequest,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec,
+    SetTarget, SetWrite, Source, Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
@@ -46,6 +46,20 @@ enum Bug {
     ResetsAnything,
     /// A grant takes effect before it is made.
     GrantsAtRegistration,
+    /// Says that nothing of a broken set's writes can land any more, at once.
+    SettlesAtOnce,
+    /// Says that a set reaches everybody.
+    ReachesEverybody,
+    /// A copy to somebody whom the set does not reach is forgotten.
+    ForgetsWhoIsNotReached,
+    /// The last of several copies is not made.
+    ForgetsTheLastCopy,
+    /// Every other unsignalled write of a set is posted after the next one.
+    ReordersSetWrites,
+    /// A set that breaks breaks a queue pair, too.
+    SetBreaksQueuePairs,
+    /// Says that it has no sets, and joins one.
+    HidesSets,
 }
 
 struct Broken {
@@ -57,6 +71,10 @@ struct Broken {
     /// Writes to post at the next poll.
     held: Vec<(QpId, u64, Held, RemoteSpan)>,
     unsignalled: Vec<u64>,
+    /// A set's write to post at the next poll.
+    held_set: Option<(QpId, u64, Vec<u8>, Vec<SetTarget>)>,
+    /// Queue pairs that are not of a set.
+    plain: Vec<QpId>,
 }
 
 enum Held {
@@ -68,12 +86,26 @@ impl Broken {
     fn new(inner: SimFabric, bug: Bug) -> Self {
         let mut capabilities = inner.capabilities().clone();
         capabilities.tagged |= bug == Bug::ClaimsTagged;
+        capabilities.hardware_multicast &= bug != Bug::HidesSets;
         capabilities.ordered_bytes |= bug == Bug::ClaimsOrderedBytes;
         let (events, completions) = (VecDeque::new(), VecDeque::new());
-        Broken { inner, bug, capabilities, events, completions, held: Vec::new(), unsignalled: Vec::new() }
+        Broken {
+            inner,
+            bug,
+            capabilities,
+            events,
+            completions,
+            held: Vec::new(),
+            unsignalled: Vec::new(),
+            held_set: None,
+            plain: Vec::new(),
+        }
     }
 
     fn release(&mut self) {
+        if let Some((set, id, data, targets)) = self.held_set.take() {
+            let _ = self.inner.post_set(set, SetWrite { id, data: &data, targets: &targets, signalled: false });
+        }
         for (qp, id, held, target) in self.held.drain(..) {
             let source = match &held {
                 Held::Data(data) => Source::Inline(data),
@@ -127,7 +159,42 @@ impl Fabric for Broken {
         if self.bug == Bug::QueueTooDeep && config.send_depth <= 64 {
             config.send_depth *= 4;
         }
-        self.inner.connect(peer, service, config)
+        let qp = self.inner.connect(peer, service, config)?;
+        self.plain.push(qp);
+        Ok(qp)
+    }
+
+    fn join_set(&mut self, spec: SetSpec<'_>, mut config: QpConfig) -> Result<QpId, ConnectError> {
+        if self.bug == Bug::QueueTooDeep && config.send_depth <= 64 {
+            config.send_depth *= 4;
+        }
+        self.inner.join_set(spec, config)
+    }
+
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        self.bug == Bug::ReachesEverybody || self.inner.set_reaches(set, peer)
+    }
+
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        self.bug == Bug::SettlesAtOnce || self.inner.set_settled(set, peer)
+    }
+
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        let SetWrite { id, data, targets, signalled } = write;
+        match (self.bug, targets) {
+            (Bug::ForgetsTheLastCopy, [first @ .., _]) if !first.is_empty() => {
+                self.inner.post_set(set, SetWrite { targets: first, ..write })
+            }
+            (Bug::ForgetsWhoIsNotReached, _) => match self.inner.post_set(set, write) {
+                Err(PostError::NotReached { .. }) => Ok(()),
+                other => other,
+            },
+            (Bug::ReordersSetWrites, _) if !signalled && self.held_set.is_none() => {
+                self.held_set = Some((set, id, data.to_vec(), targets.to_vec()));
+                Ok(())
+            }
+            _ => self.inner.post_set(set, write),
+        }
     }
 
     fn state(&self, qp: QpId) -> QpState {
@@ -221,7 +288,18 @@ impl Fabric for Broken {
     }
 
     fn next_event(&mut self) -> Option<Event> {
-        self.events.pop_front().or_else(|| self.inner.next_event())
+        let event = self.events.pop_front().or_else(|| self.inner.next_event());
+        if let Some(Event::Disconnected { peer, .. }) = event
+            && (self.bug, peer) == (Bug::SetBreaksQueuePairs, self.me())
+        {
+            let nowhere = RemoteRegion { peer, key: u64::MAX, bytes: 8 };
+            for qp in self.plain.clone() {
+                let target = RemoteSpan { region: nowhere, offset: 0 };
+                let verb = Verb::Write { source: Source::Inline(&[0; 8]), target };
+                let _ = self.inner.post(qp, WorkRequest { id: 99, verb, signalled: false });
+            }
+        }
+        event
     }
 
     fn arm(&mut self) {
@@ -282,7 +360,9 @@ impl Testbed for BrokenBed {
 }
 
 fn run(bug: Bug) -> Report {
-    let model = if bug == Bug::ClaimsOrderedBytes { NetworkModel::adversarial() } else { NetworkModel::calm() };
+    let wild = matches!(bug, Bug::ClaimsOrderedBytes | Bug::SettlesAtOnce);
+    let model = if wild { NetworkModel::adversarial() } else { NetworkModel::calm() };
+    let model = NetworkModel { hardware_multicast: true, ..model };
     suite(|processes| {
         let world = bed(processes, 11, &model);
         let fabrics = (0..processes as u16).map(|p| Broken::new(world.world.fabric(ProcessId(p)), bug)).collect();
@@ -317,6 +397,17 @@ fn every_defect_is_found_by_name() {
         (Bug::ForgetsReceives, "imm::receives_are_bounded"),
         (Bug::ResetsAnything, "connection::errors"),
         (Bug::GrantsAtRegistration, "access::grants_travel"),
+        (Bug::SettlesAtOnce, "set::settled_means_nothing_lands"),
+        (Bug::ReachesEverybody, "set::who_is_gone_is_left_out"),
+        (Bug::ReachesEverybody, "set::one_refusal_breaks_it_for_all"),
+        (Bug::CallsRefusalsSuccess, "set::one_refusal_breaks_it_for_all"),
+        (Bug::ForgetsWhoIsNotReached, "set::errors"),
+        (Bug::ForgetsTheLastCopy, "set::copies_to_whom_it_says"),
+        (Bug::ForgetsTheLastCopy, "set::survives_a_cut"),
+        (Bug::ReordersSetWrites, "set::in_order_at_each_target"),
+        (Bug::QueueTooDeep, "set::bounded_and_freed_by_signalled"),
+        (Bug::SetBreaksQueuePairs, "set::queue_pairs_go_on"),
+        (Bug::HidesSets, "set::refused_where_there_are_none"),
     ];
     for (bug, case) in defects {
         let report = run(bug);

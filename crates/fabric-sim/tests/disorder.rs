@@ -59,7 +59,7 @@ impl Testbed for Disordered {
 #[test]
 fn the_suite_holds_whatever_order_completions_come_in() {
     for seed in 0..5 {
-        let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
+        let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::adversarial() };
         let report = suite(|processes| disordered(processes, seed, &model));
         // These count on completions in the order of posts.
         let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
@@ -228,7 +228,7 @@ fn writes_have_no_order_where_efa_is_meant() {
 #[test]
 fn the_suite_holds_with_what_efa_leaves() {
     for (seed, tags) in [(0, true), (1, false)] {
-        let model = NetworkModel { tagged: true, ..NetworkModel::adversarial() };
+        let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::adversarial() };
         let report = suite(|processes| {
             let mut bed = disordered(processes, seed, &model);
             // The suite posts short data inline.

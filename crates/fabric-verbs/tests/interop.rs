@@ -132,7 +132,9 @@ fn run(kinds: [Kind; 2]) {
         "tagged::masks_find_what_came_early",
         "tagged::cancelled_receives_come_back",
     ];
-    assert_eq!(report.skipped(), skipped);
+    // Nothing here copies for a set.
+    let others: Vec<_> = report.skipped().into_iter().filter(|case| !case.starts_with("set::")).collect();
+    assert_eq!(others, skipped);
 }
 
 #[test]

@@ -15,6 +15,12 @@ macro_rules! cell {
             pub const BITS: u32 = 0 $(+ $bits)*;
             /// Fields and their bits.
             pub const FIELDS: &'static [(&'static str, u32)] = &[$((stringify!($field), $bits)),*];
+
+            /// Fields and what they hold, in words.
+            #[must_use]
+            pub fn told(&self) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($field), format!("{:?}", self.$field))),*]
+            }
         }
     };
 }

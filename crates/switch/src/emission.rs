@@ -86,6 +86,14 @@ impl Emission {
     }
 }
 
+/// Where a copy is from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    pub(crate) address: Ipv4Addr,
+    /// `None`: it keeps the port of the packet that it is of.
+    pub(crate) port: Option<u16>,
+}
+
 /// How a copy differs from the packet that it is of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Translation {
@@ -111,7 +119,7 @@ pub(crate) struct Answer {
 /// A copy for one receiver. The ICRC follows from the old one and the change of the headers, whatever the payload is: a
 /// packet that was damaged before stays one.
 #[inline]
-pub(crate) fn copy(parsed: &Parsed<'_>, source: Ipv4Addr, change: &Translation, shifts: &Shifts) -> Emission {
+pub(crate) fn copy(parsed: &Parsed<'_>, source: Source, change: &Translation, shifts: &Shifts) -> Emission {
     if parsed.opcode.shape().reth {
         copy_of::<{ MAX_HEAD_BYTES / 4 }>(parsed, source, change, shifts)
     } else {
@@ -121,12 +129,7 @@ pub(crate) fn copy(parsed: &Parsed<'_>, source: Ipv4Addr, change: &Translation, 
 
 /// The same, if the headers that are made anew are so many words. They are handled as a pipeline has them, word by word.
 #[inline]
-fn copy_of<const WORDS: usize>(
-    parsed: &Parsed<'_>,
-    source: Ipv4Addr,
-    change: &Translation,
-    shifts: &Shifts,
-) -> Emission {
+fn copy_of<const WORDS: usize>(parsed: &Parsed<'_>, source: Source, change: &Translation, shifts: &Shifts) -> Emission {
     let transport = parsed.packet.as_bytes();
     // It was checked that the packet has the headers of its opcode.
     let old = parsed.words.first_chunk().copied().unwrap_or([[0; 4]; WORDS]).map(u32::from_be_bytes);
@@ -134,7 +137,10 @@ fn copy_of<const WORDS: usize>(
     let mut new = old;
     // One hop less, and no checksum yet.
     new[2] = (old[2] & 0xffff_0000).wrapping_sub(1 << 24);
-    (new[3], new[4]) = (source.to_bits(), change.to);
+    (new[3], new[4]) = (source.address.to_bits(), change.to);
+    if let Some(port) = source.port {
+        new[5] = old[5] & 0xffff | u32::from(port) << 16;
+    }
     new[2] |= checksum(&new);
     // No UDP checksum.
     new[6] &= 0xffff_0000;
@@ -221,6 +227,7 @@ impl Switch {
     pub(crate) fn answer(&self, to: (u32, u16, u32), psn: Psn, syndrome: Syndrome, msn: u32) -> Emission {
         let (ip, port, qpn) = to;
         let from = self.config.forward;
+        let port = self.config.answering_port(port);
         answer(&Answer { from, to: Ipv4Addr::from_bits(ip), port, qpn, psn, syndrome, msn })
     }
 }

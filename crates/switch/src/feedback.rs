@@ -190,6 +190,7 @@ impl Switch {
             return Departure::nothing(Cause::Thinned);
         }
         let to = Ipv4Addr::from_bits(session.sip);
-        Departure::sent(Cause::Notified, notification(self.config.forward, to, session.sport, session.sqpn))
+        let port = self.config.answering_port(session.sport);
+        Departure::sent(Cause::Notified, notification(self.config.forward, to, port, session.sqpn))
     }
 }

@@ -278,7 +278,8 @@ impl Switch {
             Reached::Gap => Departure::nothing(Cause::Gap),
             Reached::Copy { new: false, .. } if has_it => Departure::nothing(Cause::Suppressed),
             Reached::Copy { to, .. } => {
-                Departure::sent(Cause::Copied, copy(parsed, self.config.backward, &to, &self.shifts))
+                let source = self.config.copying_source();
+                Departure::sent(Cause::Copied, copy(parsed, source, &to, &self.shifts))
             }
         }
     }

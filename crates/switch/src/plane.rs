@@ -40,7 +40,7 @@ pub enum CreateError {
         /// Sets that there is room for.
         sets: usize,
     },
-    /// No hosts, or too many.
+    /// No hosts, or too many; of so many ranks.
     #[error("{0} hosts: a set has 1 to {MOST}")]
     Hosts(usize),
     /// A host without an address.
@@ -67,21 +67,39 @@ impl Switch {
     /// # Errors
     /// See [`CreateError`].
     pub fn create(&mut self, gid: u16, lease: Duration, hosts: &[Host]) -> Result<(), CreateError> {
+        self.create_of(gid, lease, hosts.iter().map(Some), hosts.len())
+    }
+
+    /// The same with ranks that nobody has: they neither send nor can be linked.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn create_some(&mut self, gid: u16, lease: Duration, hosts: &[Option<Host>]) -> Result<(), CreateError> {
+        self.create_of(gid, lease, hosts.iter().map(Option::as_ref), hosts.len())
+    }
+
+    fn create_of<'a>(
+        &mut self,
+        gid: u16,
+        lease: Duration,
+        hosts: impl Iterator<Item = Option<&'a Host>> + Clone,
+        ranks: usize,
+    ) -> Result<(), CreateError> {
         let sets = self.arrays().sets();
         if usize::from(gid) >= sets {
             return Err(CreateError::Set { gid, sets });
         }
-        if hosts.is_empty() || hosts.len() > MOST {
-            return Err(CreateError::Hosts(hosts.len()));
+        if ranks > MOST || hosts.clone().flatten().next().is_none() {
+            return Err(CreateError::Hosts(ranks));
         }
-        if let Some(rank) =
-            hosts.iter().position(|host| host.sends.ip.is_unspecified() || host.receives.ip.is_unspecified())
-        {
-            return Err(CreateError::NoAddress(rank));
-        }
-        let mut cells = [(Rank::default(), Member::default()); MOST];
-        for (cell, Host { sends, receives }) in cells.iter_mut().zip(hosts) {
-            let rank =
+        let (mut cells, mut known) = ([(Rank::default(), Member::default()); MOST], 0);
+        for (rank, (cell, host)) in cells.iter_mut().zip(hosts).enumerate() {
+            let Some(Host { sends, receives }) = host else { continue };
+            if sends.ip.is_unspecified() || receives.ip.is_unspecified() {
+                return Err(CreateError::NoAddress(rank));
+            }
+            known |= 1 << rank;
+            let sender =
                 Rank { ip: word(sends.ip), sqpn: sends.qpn & 0xff_ffff, done: sends.first_psn.minus(1), done_msn: 0 };
             let member = Member {
                 ip: word(receives.ip),
@@ -89,9 +107,8 @@ impl Switch {
                 psn_out: receives.first_psn,
                 ..Member::default()
             };
-            *cell = (rank, member);
+            *cell = (sender, member);
         }
-        let known = u32::MAX >> (MOST - hosts.len());
         let nanoseconds = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
         let session = Session { state: State::Free, known, lease: ticks(nanoseconds), ..Session::default() };
         self.arrays_mut().put(gid, session, &cells);

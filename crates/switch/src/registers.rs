@@ -229,6 +229,7 @@ impl Arrays {
             ranks: self.ranks.get(members.clone())?.first_chunk()?,
             members: self.members.get(members)?.first_chunk()?,
             acked: self.acked.get(at)?,
+            notice: self.notices.get(at)?,
         })
     }
 
@@ -262,6 +263,8 @@ pub struct View<'a> {
     pub members: &'a [Member; MOST],
     /// By rank.
     pub acked: &'a [Acked; MOST],
+    /// Congestion notifications.
+    pub notice: &'a Notice,
 }
 
 impl View<'_> {

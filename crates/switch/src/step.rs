@@ -7,7 +7,7 @@ use stentor_wire::{IpPacket, IpRepr, Opcode, Packet, Psn, RnrTimer, Service};
 
 use crate::control::Control;
 use crate::counters::{Cause, Counters};
-use crate::emission::{Emission, Shifts};
+use crate::emission::{Emission, Shifts, Source};
 use crate::plant::Plant;
 use crate::registers::{Arrays, MOST, State};
 
@@ -35,6 +35,9 @@ pub struct Config {
     pub busy: RnrTimer,
     /// Least time between two congestion notifications to a holder, nanoseconds.
     pub notice_interval_ns: u64,
+    /// The UDP ports that packets leave from at the forward address and at the backward one, where they cannot keep those of
+    /// the packets that they are of: a socket has one. `None`: they keep them.
+    pub source_ports: Option<[u16; 2]>,
     /// Whether the ICRC of data is checked, too. A pipeline cannot: it does not see the payload. Then a packet that was
     /// damaged in its headers may count as another one, until its receivers drop it.
     pub check_data: bool,
@@ -52,9 +55,22 @@ impl Config {
             aggregation: Aggregation::ExactMin,
             busy: RnrTimer::from_code(12),
             notice_interval_ns: 50_000,
+            source_ports: None,
             check_data: false,
             plant: Plant::None,
         }
+    }
+
+    /// What an answer to a sender leaves from, if that sent from `port`.
+    #[inline]
+    pub(crate) fn answering_port(&self, port: u16) -> u16 {
+        self.source_ports.map_or(port, |[forward, _]| forward)
+    }
+
+    /// What copies leave from.
+    #[inline]
+    pub(crate) fn copying_source(&self) -> Source {
+        Source { address: self.backward, port: self.source_ports.map(|[_, backward]| backward) }
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Bed, FIRST, FORWARD, address, link, receives_from};
 use proptest::prelude::*;
-use stentor_switch::{Cause, Switch};
+use stentor_switch::{Cause, Config, Switch};
 use stentor_wire::{Bth, Envelope, Headers, IpRepr, Ipv4Repr, Message, Psn, Repr, Reth};
 
 fn packet(ip: Ipv4Repr, source_port: u16, bth: Bth, message: Message, payload: &[u8]) -> Vec<u8> {
@@ -43,6 +43,7 @@ proptest! {
         (port, udp_checksum, flags, pkey) in (any::<u16>(), any::<u16>(), any::<[bool; 5]>(), any::<u16>()),
         payload in proptest::collection::vec(any::<u8>(), 0..300),
         padding in 0_usize..20,
+        own in proptest::option::of(any::<u16>()),
     ) {
         let [solicited, migreq, fecn, becn, ack_req] = flags;
         let bth = |dest_qp, psn| Bth { dest_qp, psn: Psn::new(psn), solicited, migreq, pkey, fecn, becn, ack_req };
@@ -51,7 +52,8 @@ proptest! {
         let mut bytes = packet(came, port, bth(Switch::vrqpn(common::GID, 0), FIRST + 1), message(0, 9), &payload);
         bytes[26..28].copy_from_slice(&udp_checksum.to_be_bytes());
         bytes.resize(bytes.len() + padding, 0x55);
-        let mut bed = Bed::new(4).linked(&[1, 3]);
+        let config = Config { source_ports: own.map(|own| [1, own]), ..Config::new(FORWARD, common::BACKWARD) };
+        let mut bed = Bed::with(4, config).linked(&[1, 3]);
         let mut bridge = None;
         for rank in [1, 3] {
             let departure = bed.pass(&bytes, bridge);
@@ -60,7 +62,7 @@ proptest! {
             let copy = departure.emission.expect("a copy").to_vec(&bytes);
             let left = Ipv4Repr { ttl: ttl - 1, source: common::BACKWARD, destination: address(rank), ..came };
             let message = message(link(rank).base, link(rank).rkey);
-            let expected = packet(left, port, bth(0x200 + u32::from(rank), receives_from(rank)), message, &payload);
+            let expected = packet(left, own.unwrap_or(port), bth(0x200 + u32::from(rank), receives_from(rank)), message, &payload);
             prop_assert_eq!(copy, expected);
         }
         prop_assert_eq!(bridge, None);

@@ -6,7 +6,7 @@ use common::{BACKWARD, Bed, FIRST, FORWARD, GID, LEASE, acked, address, link, re
 use proptest::test_runner::{Config as Cases, TestRunner};
 use stentor_switch::control::{self, Head, Link, MAX_CONTROL_BYTES, Operation};
 use stentor_switch::registers::Arrays;
-use stentor_switch::{Cause, Switch};
+use stentor_switch::{Cause, CreateError, Switch};
 use stentor_wire::{Bth, Headers, Message, Psn, Repr, Reth, RnrTimer, Syndrome};
 
 /// A set in the middle of a session, some time after its holder was last heard of.
@@ -188,4 +188,19 @@ fn mutated_packets_never_panic_and_what_is_done_never_goes_back() {
         Ok(())
     });
     outcome.unwrap();
+}
+
+#[test]
+fn a_rank_that_nobody_has_neither_sends_nor_is_linked() {
+    let mut bed = Bed::new(4);
+    let some: Vec<_> = (0..4).map(|rank| Some(common::host(rank)).filter(|_| rank != 2)).collect();
+    bed.switch.create_some(GID, common::LEASE, &some).unwrap();
+    let with_it = Bed::control(0, (FIRST, 0), Operation::Link, &[link(1), link(2)]);
+    assert_eq!(bed.pass(&with_it, None).cause, Cause::BadControl);
+    let of_it = Bed::control(2, (FIRST, 0), Operation::Link, &[link(1)]);
+    assert_eq!(bed.pass(&of_it, None).cause, Cause::WrongSource);
+    let left = bed.left(&Bed::control(0, (FIRST, 0), Operation::Link, &[link(1), link(3)]));
+    assert_eq!(left[0].aeth().syndrome, stentor_wire::Syndrome::ACK);
+    let nobody = bed.switch.create_some(GID, common::LEASE, &[None; 3]);
+    assert_eq!(nobody, Err(CreateError::Hosts(3)));
 }

@@ -19,6 +19,7 @@ mod neb_run;
 mod node;
 mod roce;
 mod sim;
+mod switch;
 
 use std::process::ExitCode;
 
@@ -58,6 +59,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Bench(command) => bench::run(command, output),
         Command::Channel(command) => channel::run(command, output),
         Command::Roce(command) => roce::run(command, output),
+        Command::Switch(args) => switch::run(args, output),
         Command::Neb(NebCommand::Run(args)) => neb_run::run(args, output),
         Command::Neb(NebCommand::Remove(args)) => neb_remove::run(args, output),
         Command::Neb(NebCommand::Key { file }) => neb_key::run(file, output),

@@ -1,6 +1,5 @@
 //! What RDMA there is: the library, the kernel's modules, devices with their ports and GIDs.
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 

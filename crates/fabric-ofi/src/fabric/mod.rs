@@ -82,6 +82,7 @@ impl OfiFabric {
             me: config.me,
             addresses: config.addresses.clone(),
             one_life: config.one_life,
+            switch: None,
         })?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| StartError::System { what: "make an epoll instance", source: error.into() })?;

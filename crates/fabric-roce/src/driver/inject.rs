@@ -40,20 +40,26 @@ pub(crate) struct Parcel {
 /// How long a packet waits for others to overtake it, nanoseconds.
 const OVERTAKEN: u64 = 2_000_000;
 
-/// One direction of a bad network.
+impl AsMut<[u8]> for Parcel {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.transport
+    }
+}
+
+/// One direction of a bad network, through which packets go as `P`; what is damaged are the bytes that they give.
 #[derive(Debug)]
-pub struct Injector {
+pub struct Injector<P> {
     chances: Chances,
     state: u64,
-    waiting: VecDeque<(u64, u32, Parcel)>,
+    waiting: VecDeque<(u64, u32, P)>,
     /// Packets lost, repeated, reordered, damaged.
     pub counts: [u64; 4],
 }
 
-impl Injector {
+impl<P: Clone + AsMut<[u8]>> Injector<P> {
     /// The seed decides everything.
     #[must_use]
-    pub fn new(chances: Chances, seed: u64) -> Injector {
+    pub fn new(chances: Chances, seed: u64) -> Self {
         Injector { chances, state: seed, waiting: VecDeque::new(), counts: [0; 4] }
     }
 
@@ -64,12 +70,13 @@ impl Injector {
         z ^ z >> 31
     }
 
-    fn happens(&mut self, chance: f64) -> bool {
+    /// Draws once.
+    pub fn happens(&mut self, chance: f64) -> bool {
         chance > 0.0 && ((self.random() >> 11) as f64) < chance * (1_u64 << 53) as f64
     }
 
-    /// Takes a packet in.
-    pub(crate) fn push(&mut self, now: u64, mut parcel: Parcel) {
+    /// Takes a packet in; `now` counts nanoseconds.
+    pub fn push(&mut self, now: u64, mut parcel: P) {
         // Whoever waits to be overtaken has been overtaken by one more.
         for (_, overtakers, _) in &mut self.waiting {
             *overtakers = overtakers.saturating_sub(1);
@@ -80,8 +87,10 @@ impl Injector {
         }
         if self.happens(self.chances.corrupt) {
             self.counts[3] += 1;
-            let bit = self.random() as usize % (parcel.transport.len().max(1) * 8);
-            if let Some(byte) = parcel.transport.get_mut(bit / 8) {
+            let bit = self.random() as usize;
+            let bytes = parcel.as_mut();
+            let bit = bit % (bytes.len().max(1) * 8);
+            if let Some(byte) = bytes.get_mut(bit / 8) {
                 *byte ^= 1 << (bit % 8);
             }
         }
@@ -95,17 +104,18 @@ impl Injector {
     }
 
     /// The next packet that is due.
-    pub(crate) fn pop(&mut self, now: u64) -> Option<Parcel> {
-        let due = |(at, overtakers, _): &(u64, u32, Parcel)| {
+    pub fn pop(&mut self, now: u64) -> Option<P> {
+        let due = |(at, overtakers, _): &(u64, u32, P)| {
             *at <= now && (*overtakers == 0 || at.saturating_add(OVERTAKEN) <= now)
         };
         let place = self.waiting.iter().position(due)?;
         self.waiting.remove(place).map(|(_, _, parcel)| parcel)
     }
 
-    /// When [`pop`](Injector::pop) gives something by the passing of time alone.
-    pub(crate) fn next(&self) -> Option<u64> {
-        let when = |(at, overtakers, _): &(u64, u32, Parcel)| if *overtakers == 0 { *at } else { at + OVERTAKEN };
+    /// When [`pop`](Self::pop) gives something by the passing of time alone.
+    #[must_use]
+    pub fn next(&self) -> Option<u64> {
+        let when = |(at, overtakers, _): &(u64, u32, P)| if *overtakers == 0 { *at } else { at + OVERTAKEN };
         self.waiting.iter().map(when).min()
     }
 }

@@ -1,5 +1,6 @@
 //! Packets to and from the kernel: sockets, and what may be put between them and the endpoint.
 
+mod gate;
 mod inject;
 mod pcap;
 mod port;
@@ -8,6 +9,7 @@ mod runs;
 mod sender;
 mod sys;
 
+pub use gate::{Inlet, Leaving, Outlet, gate};
 pub use inject::{Chances, Injector};
 pub use pcap::Pcap;
 pub use port::{Mode, Port, PortCounters, PortError, source_address};

@@ -56,16 +56,28 @@ impl Pcap {
         }
     }
 
+    /// Adds a packet that is there from its IP header on.
+    pub fn write_packet(&mut self, bytes: &[u8]) {
+        if !self.broken {
+            self.error = self.try_write_bytes(&[], bytes).err();
+            self.broken = self.error.is_some();
+        }
+    }
+
     /// The error after which nothing is written any more; told once.
     pub fn next_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
 
     fn try_write(&mut self, envelope: &Envelope, transport: &[u8]) -> io::Result<()> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut head = [0; 48];
         let head = &mut head[..envelope.header_bytes()];
         envelope.emit(head, transport.len()).map_err(io::Error::other)?;
+        self.try_write_bytes(head, transport)
+    }
+
+    fn try_write_bytes(&mut self, head: &[u8], transport: &[u8]) -> io::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let bytes = (head.len() + transport.len()) as u32;
         self.record.clear();
         for word in [now.as_secs() as u32, now.subsec_nanos(), bytes, bytes] {

@@ -137,12 +137,7 @@ impl Port {
     /// See [`PortError`].
     pub fn open(address: IpAddr, mode: Mode, entropy: u16) -> Result<Port, PortError> {
         let failed = |what| move |source| PortError::System { what, address, source };
-        let listening = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
-        sys::bind(&listening, address, UDP_PORT).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => PortError::Taken { address },
-            io::ErrorKind::AddrNotAvailable => PortError::NotHere { address },
-            _ => failed("bind UDP port 4791")(error),
-        })?;
+        let listening = listening(address)?;
         let raw = match (mode, address) {
             (Mode::Raw, IpAddr::V4(_)) => Some(raw(address)?),
             (Mode::Raw, IpAddr::V6(_)) => {
@@ -159,9 +154,7 @@ impl Port {
         }
         // Not a reason to stop: then nobody counts what there was no room for.
         let _ = sys::set(raw.as_ref().unwrap_or(&listening), libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
-        let sending = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
-        enlarge(&sending, SENDING);
-        let source_port = bind_some(&sending, address, entropy).map_err(failed("find a free source port"))?;
+        let (sending, source_port) = sending(address, entropy)?;
         let (inbox, sender) = (Inbox::new(false), Sender::new(sending));
         Ok(Port {
             address,
@@ -347,6 +340,27 @@ enum Sums {
     Udp,
 }
 
+/// A socket to which everything comes that is for RoCEv2's port of an address.
+pub(super) fn listening(address: IpAddr) -> Result<OwnedFd, PortError> {
+    let failed = |what| move |source| PortError::System { what, address, source };
+    let listening = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
+    sys::bind(&listening, address, UDP_PORT).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => PortError::Taken { address },
+        io::ErrorKind::AddrNotAvailable => PortError::NotHere { address },
+        _ => failed("bind UDP port 4791")(error),
+    })?;
+    Ok(listening)
+}
+
+/// A socket from which packets go, and its port.
+pub(super) fn sending(address: IpAddr, entropy: u16) -> Result<(OwnedFd, u16), PortError> {
+    let failed = |what| move |source| PortError::System { what, address, source };
+    let sending = udp(address, Sums::None).map_err(failed("make a UDP socket"))?;
+    enlarge(&sending, SENDING);
+    let source_port = bind_some(&sending, address, entropy).map_err(failed("find a free source port"))?;
+    Ok((sending, source_port))
+}
+
 /// A UDP socket whose packets have headers that are known beforehand: unconnected, never fragmented, so that the
 /// identification is 0.
 fn udp(address: IpAddr, sums: Sums) -> io::Result<OwnedFd> {
@@ -382,7 +396,7 @@ fn cutting(address: IpAddr, source_port: u16) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn raw(address: IpAddr) -> Result<OwnedFd, PortError> {
+pub(super) fn raw(address: IpAddr) -> Result<OwnedFd, PortError> {
     let failed = |what| move |source| PortError::System { what, address, source };
     let fd = sys::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_UDP).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => PortError::NotPermitted { address },
@@ -404,6 +418,14 @@ fn enlarge(fd: &OwnedFd, [beyond, within]: [i32; 2]) {
         // A smaller buffer loses more under load, which retransmissions mend, or makes senders wait.
         let _ = sys::set(fd, libc::SOL_SOCKET, within, BUFFER);
     }
+}
+
+pub(super) fn enlarge_receiving(fd: &OwnedFd) {
+    enlarge(fd, RECEIVING);
+}
+
+pub(super) fn enlarge_sending(fd: &OwnedFd) {
+    enlarge(fd, SENDING);
 }
 
 /// A port that nobody else sends from, but this process with another socket.

@@ -31,7 +31,7 @@ pub struct Pump {
     begin: Instant,
     pcap: Option<Pcap>,
     /// What a bad network does to what goes and to what comes.
-    injectors: Option<Box<[Injector; 2]>>,
+    injectors: Option<Box<[Injector<Parcel>; 2]>>,
     /// What came out of a bad network and found no room.
     due: VecDeque<Parcel>,
 }

@@ -60,7 +60,7 @@ pub(super) struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     pub(super) fn new() -> Batch<'a> {
-        let nothing = Outgoing { bytes: &[], icrc: None };
+        let nothing = Outgoing::NOTHING;
         Batch { packets: [nothing; BATCH], used: 0, runs: [0; BATCH], run_count: 0, open: None }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Batch<'a> {
         runs: Option<&mut Runs>,
     ) {
         let to = envelope.ip.destination();
-        let mut packet = Outgoing { bytes, icrc: None };
+        let mut packet = Outgoing { bytes, ..Outgoing::NOTHING };
         let open = (!alone && runs.is_some()).then_some((to, bytes.len()));
         let place = self.run_count.wrapping_sub(1);
         let grows = open.is_some() && open == self.open && self.grows(place, bytes.len());

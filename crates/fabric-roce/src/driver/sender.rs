@@ -159,7 +159,7 @@ impl Sender {
 
     /// The packets of a run that was refused. Returns how many there was room for.
     fn one_by_one(&mut self, names: &[Name], packets: &[Outgoing<'_>], refusal: &io::Error) -> usize {
-        let mut singles = [Outgoing { bytes: &[], icrc: None }; BATCH];
+        let mut singles = [Outgoing::NOTHING; BATCH];
         // Sealed as they were before they became a run.
         singles.iter_mut().zip(packets).for_each(|(single, packet)| single.bytes = packet.bytes);
         let (singles, ones) = (&singles[..packets.len()], [1; BATCH]);
@@ -224,7 +224,7 @@ impl Sender {
 }
 
 /// Whether it is the moment that the kernel does not like, not the packet.
-fn is_for_now(error: &io::Error) -> bool {
+pub(super) fn is_for_now(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
         || matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
 }

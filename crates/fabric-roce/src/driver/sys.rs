@@ -149,17 +149,27 @@ impl Segment {
 /// A packet on its way out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
+    /// What goes before the bytes.
+    pub(crate) head: &'a [u8],
     pub(crate) bytes: &'a [u8],
     /// What goes instead of its last four bytes.
     pub(crate) icrc: Option<[u8; ICRC_BYTES]>,
 }
+
+impl Outgoing<'_> {
+    /// An empty one.
+    pub(crate) const NOTHING: Outgoing<'static> = Outgoing { head: &[], bytes: &[], icrc: None };
+}
+
+/// Parts of a packet, at most.
+const PARTS: usize = 3;
 
 /// Sends up to [`BATCH`] packets in so many runs, each of one or more consecutive packets of one length to one place. Returns
 /// how many runs the kernel took.
 pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs: &[usize]) -> io::Result<usize> {
     assert!(packets.len() <= BATCH && names.len() == packets.len());
     assert!(runs.iter().sum::<usize>() == packets.len() && !runs.contains(&0));
-    let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; 2 * BATCH];
+    let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; PARTS * BATCH];
     let mut controls = [const { MaybeUninit::<Segment>::uninit() }; BATCH];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
     // Each place is reached from here, not through the array: borrowing that again would end what headers already name.
@@ -177,11 +187,12 @@ pub(crate) fn send(fd: &OwnedFd, names: &[Name], packets: &[Outgoing<'_>], runs:
             (msg_hdr.msg_control, msg_hdr.msg_controllen) = ((&raw mut *control).cast(), size_of::<Segment>() as _);
         }
         let first = used;
-        for Outgoing { bytes, icrc } in &packets[packet..packet + run] {
-            let body = bytes.len() - icrc.map_or(0, |icrc| icrc.len());
-            let parts = [Some(vector(&bytes[..body])), icrc.as_ref().map(|icrc| vector(icrc))];
-            for part in parts.into_iter().flatten() {
-                assert!(used < 2 * BATCH);
+        for Outgoing { head, bytes, icrc } in &packets[packet..packet + run] {
+            let body = bytes.len().saturating_sub(icrc.map_or(0, |icrc| icrc.len()));
+            let head = (!head.is_empty()).then(|| vector(head));
+            let body = (body > 0 || head.is_none()).then(|| vector(&bytes[..body]));
+            for part in [head, body, icrc.as_ref().map(|icrc| vector(icrc))].into_iter().flatten() {
+                assert!(used < PARTS * BATCH);
                 // SAFETY: inside the array, which nobody else uses before the call.
                 unsafe { place.add(used).write(part) };
                 used += 1;
@@ -224,8 +235,10 @@ pub(crate) struct Inbox {
     /// The kernel, too, copies quickly to places that begin with a line: so they do, from `first` on.
     buffer: Vec<u8>,
     first: usize,
-    /// Bytes for a datagram, a multiple of a line.
+    /// Bytes for a datagram with the margin before it, a multiple of a line.
     room: usize,
+    /// Bytes before each datagram that the kernel leaves alone, a multiple of a line.
+    margin: usize,
     names: Vec<Name>,
     control: Vec<[u64; CONTROL / 8]>,
     taken: Vec<Taken>,
@@ -238,12 +251,21 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// For single packets, or for runs, too.
     pub(crate) fn new(runs: bool) -> Inbox {
-        let room = if runs { RUN_ROOM } else { ROOM.next_multiple_of(LINE) };
+        Inbox::of(if runs { RUN_ROOM } else { ROOM.next_multiple_of(LINE) }, 0)
+    }
+
+    /// For single packets, with a line before each.
+    pub(crate) fn with_margin() -> Inbox {
+        Inbox::of(ROOM.next_multiple_of(LINE) + LINE, LINE)
+    }
+
+    fn of(room: usize, margin: usize) -> Inbox {
         let buffer = vec![0; BATCH * room + LINE];
         Inbox {
             first: buffer.as_ptr().addr().wrapping_neg() % LINE,
             buffer,
             room,
+            margin,
             names: vec![Name::new(Ipv4Addr::UNSPECIFIED.into(), 0); BATCH],
             control: vec![[0; CONTROL / 8]; BATCH],
             taken: Vec::with_capacity(BATCH),
@@ -279,6 +301,7 @@ impl Inbox {
         let rooms = self.buffer[self.first..].chunks_exact_mut(self.room);
         let places = rooms.zip(&mut self.names).zip(&mut self.control);
         for (((room, name), control), (vector, header)) in places.zip(vectors.iter_mut().zip(&mut headers)) {
+            let room = &mut room[self.margin..];
             let iov_len = room.len();
             let vector = vector.write(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len });
             // SAFETY: all zeroes is a valid `msghdr`.
@@ -316,10 +339,37 @@ impl Inbox {
     /// Datagram `n` of the last batch: sender, packets, type of service.
     pub(crate) fn datagram(&self, n: usize) -> (Option<(IpAddr, u16)>, impl Iterator<Item = &[u8]>, u8) {
         let Taken { bytes, tos, segment } = self.taken[n];
-        let bytes = &self.buffer[self.first + n * self.room..][..bytes.min(self.room)];
+        let bytes = &self.buffer[self.first + n * self.room + self.margin..][..bytes.min(self.room - self.margin)];
         // Also of nothing there is one, so that it is counted.
         let packets = bytes.chunks(segment.unwrap_or(bytes.len()).max(1)).chain(bytes.is_empty().then_some(bytes));
         (self.names[n].address(), packets, tos)
+    }
+}
+
+/// What is known of a datagram that came to an [`Inbox`] with a margin.
+pub(crate) struct Margined<'a> {
+    /// The last bytes of the margin, then the datagram.
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) from: Option<(IpAddr, u16)>,
+    pub(crate) tos: u8,
+}
+
+impl Inbox {
+    /// Datagram `n` of the last batch behind so many bytes of its margin, to write to.
+    pub(crate) fn behind(&mut self, n: usize, before: usize) -> Margined<'_> {
+        let Taken { bytes, tos, .. } = self.taken[n];
+        let (from, range) = (self.names[n].address(), self.place(n, bytes, before));
+        Margined { bytes: &mut self.buffer[range], from, tos }
+    }
+
+    /// The same, to read.
+    pub(crate) fn packet(&self, n: usize, before: usize) -> &[u8] {
+        &self.buffer[self.place(n, self.taken[n].bytes, before)]
+    }
+
+    fn place(&self, n: usize, bytes: usize, before: usize) -> std::ops::Range<usize> {
+        let begin = self.first + n * self.room + self.margin;
+        begin - before.min(self.margin)..begin + bytes.min(self.room - self.margin)
     }
 }
 

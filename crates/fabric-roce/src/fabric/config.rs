@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stentor_bootstrap::SwitchConfig;
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
@@ -50,6 +51,8 @@ pub struct RoceConfig {
     pub one_life: bool,
     /// About how long a SEND or WRITE_WITH_IMM waits for the peer to post a receive.
     pub rnr_timeout: Duration,
+    /// The switch that makes the copies of sets, if there is one.
+    pub switch: Option<SwitchConfig>,
 }
 
 impl RoceConfig {
@@ -74,6 +77,7 @@ impl RoceConfig {
             seed: 1,
             one_life: false,
             rnr_timeout: Duration::from_millis(250),
+            switch: None,
         }
     }
 }

@@ -9,6 +9,16 @@ use super::regions::domain;
 use super::{DEPTH_LIMIT, RoceFabric};
 use crate::endpoint::State;
 
+/// Whether queues are not too deep.
+pub(super) fn check_depths(config: QpConfig) -> Result<(), ConnectError> {
+    for (what, asked) in [("send queue", config.send_depth), ("receive queue", config.recv_depth)] {
+        if asked > DEPTH_LIMIT {
+            return Err(ConnectError::TooDeep { what, asked, limit: DEPTH_LIMIT });
+        }
+    }
+    Ok(())
+}
+
 impl RoceFabric {
     pub(super) fn make_qp(
         &mut self,
@@ -19,11 +29,7 @@ impl RoceFabric {
         if peer.index() >= self.bootstrap.processes() {
             return Err(ConnectError::UnknownProcess(peer));
         }
-        for (what, asked) in [("send queue", config.send_depth), ("receive queue", config.recv_depth)] {
-            if asked > DEPTH_LIMIT {
-                return Err(ConnectError::TooDeep { what, asked, limit: DEPTH_LIMIT });
-            }
-        }
+        check_depths(config)?;
         self.bootstrap.connect(&mut self.net, (peer, service), config, |net, qp| {
             let made = std::iter::repeat_with(|| net.endpoint.create(fresh_number(), domain(peer), config));
             let reason = "no free queue pair number".to_owned();

@@ -10,6 +10,7 @@ mod connect;
 mod net;
 mod post;
 mod regions;
+mod sets;
 mod wait;
 
 use std::cell::Cell;
@@ -22,8 +23,8 @@ use stentor_bootstrap::{Bootstrap, Ends, nonce};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
-    WorkRequest,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite, Span,
+    WaitError, Wake, WorkRequest,
 };
 use stentor_wire::PATH_MTUS;
 
@@ -83,6 +84,7 @@ impl RoceFabric {
             me: config.me,
             addresses: config.addresses.clone(),
             one_life: config.one_life,
+            switch: config.switch,
         })?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| StartError::System { what: "make an epoll instance", source: error.into() })?;
@@ -123,6 +125,11 @@ impl RoceFabric {
     /// each place.
     pub fn next_note(&mut self) -> Option<String> {
         self.net.pump.port_mut().next_note()
+    }
+
+    /// The next thing about the switch that a person should know: that it can be used, or why not. Told once.
+    pub fn next_switch_note(&mut self) -> Option<String> {
+        self.bootstrap.next_switch_note()
     }
 
     /// Packets that the injectors lost, repeated, reordered and damaged.
@@ -191,7 +198,7 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,
-        hardware_multicast: false,
+        hardware_multicast: config.switch.is_some(),
         revokes_in_hardware: true,
     }
 }
@@ -252,6 +259,24 @@ impl Fabric for RoceFabric {
         Err(PostError::Unsupported("tagged receive"))
     }
 
+    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        self.make_set(spec, config)
+    }
+
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        self.state_of(set) == Some(QpState::Ready) && self.bootstrap.set_reaches(set, peer)
+    }
+
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        self.bootstrap.set_settled(set, peer)
+    }
+
+    #[inline]
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        let limits = (self.state_of(set) == Some(QpState::Ready), self.capabilities.inline_bytes);
+        self.bootstrap.post_set(&mut self.net, set, &write, limits)
+    }
+
     #[inline]
     fn flush(&mut self) {
         self.net.pump.send(&mut self.net.endpoint);
@@ -266,6 +291,9 @@ impl Fabric for RoceFabric {
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
         self.drive();
+        if self.bootstrap.has_sets() {
+            return self.poll_with_sets(out);
+        }
         let mut count = 0;
         while count < out.len()
             && let Some(completion) = self.net.endpoint.poll()

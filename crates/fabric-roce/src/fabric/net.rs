@@ -16,6 +16,8 @@ const TIMEOUT: u8 = 15;
 const RD_ATOMIC: u8 = 16;
 /// "Receiver not ready" in a row before giving up.
 const RNR_RETRIES: u8 = 6;
+/// The same without end.
+const FOR_EVER: u8 = 7;
 
 /// The endpoint and its sockets.
 #[derive(Debug)]
@@ -36,6 +38,20 @@ fn pair(end: &End) -> Result<&Pair, String> {
     match end {
         End::QueuePair(pair) => Ok(pair),
         End::Opaque(_) => Err("it is none of RoCEv2".to_owned()),
+    }
+}
+
+impl Net {
+    fn begin_to_send(&mut self, qp: QpId, (ours, theirs): (&End, &End), rnr_retries: u8) -> Result<(), String> {
+        let (ours, theirs) = (pair(ours)?, pair(theirs)?);
+        let sending = Sending {
+            timeout: TIMEOUT,
+            rnr_retries,
+            max_rd_atomic: RD_ATOMIC.min(theirs.reads),
+            window: self.config.window,
+            ..Sending::new(Psn::new(ours.psn))
+        };
+        self.endpoint.ready_to_send(qp, sending).map_err(|error| error.to_string())
     }
 }
 
@@ -79,15 +95,11 @@ impl Ends for Net {
     }
 
     fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
-        let (ours, theirs) = (pair(ours)?, pair(theirs)?);
-        let sending = Sending {
-            timeout: TIMEOUT,
-            rnr_retries: RNR_RETRIES,
-            max_rd_atomic: RD_ATOMIC.min(theirs.reads),
-            window: self.config.window,
-            ..Sending::new(Psn::new(ours.psn))
-        };
-        self.endpoint.ready_to_send(qp, sending).map_err(|error| error.to_string())
+        self.begin_to_send(qp, (ours, theirs), RNR_RETRIES)
+    }
+
+    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
     }
 
     /// Takes in what came, lets time pass, sends what is due: what a NIC does by itself.

@@ -46,6 +46,7 @@ impl VerbsFabric {
             me: config.me,
             addresses: config.addresses.clone(),
             one_life: config.one_life,
+            switch: None,
         })?;
         let channel = CompletionChannel::new(&context)?;
         let net = Net {

@@ -44,6 +44,11 @@ impl Disorders {
         }
     }
 
+    /// Where writes have no order, or where all complete: such fabrics have no multicast by the network.
+    pub(super) fn denies_sets(&self) -> bool {
+        self.writes || self.all_complete
+    }
+
     /// What EFA leaves: no order but that of sends, completions in any order and of everything, a completion queue that
     /// nothing protects, no inline data. Without `tags` as its provider `efa-direct`.
     #[must_use]

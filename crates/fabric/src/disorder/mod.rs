@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, Opcode, PostError, ProcessId,
-    Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Source, Span, Status,
-    Verb, WaitError, Wake, Word, WorkRequest,
+    Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite,
+    Source, Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
 pub use config::Disorders;
 use ledger::Ledger;
@@ -100,6 +100,7 @@ impl<F: Fabric> Disorder<F> {
             ordered_bytes: inner_has.ordered_bytes && !disorders.writes,
             tagged: inner_has.tagged && !disorders.untagged,
             masks_find_early: inner_has.masks_find_early && !disorders.untagged,
+            hardware_multicast: inner_has.hardware_multicast && !disorders.denies_sets(),
             ..inner_has
         };
         let random = disorders.seed ^ 0x6a09_e667_f3bc_c908;
@@ -550,6 +551,37 @@ impl<F: Fabric> Fabric for Disorder<F> {
     fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
         self.refuse_post(qp)?;
         self.inner.cancel_tagged_recv(qp, id)
+    }
+
+    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        if !self.capabilities.hardware_multicast {
+            return Err(ConnectError::NoSets);
+        }
+        self.refuse(self.me())?;
+        let qp = self.inner.join_set(spec, config)?;
+        self.queues.push(Queue { qp, depth: config.send_depth, out: 0, peer: self.inner.me(), failed: None });
+        Ok(qp)
+    }
+
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        self.inner.set_reaches(set, peer)
+    }
+
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        self.inner.set_settled(set, peer)
+    }
+
+    /// Handed over at once: between the writes of a set and others there is no order that could be another.
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        if !self.capabilities.hardware_multicast {
+            return Err(PostError::Unsupported("multicast by the network"));
+        }
+        self.refuse_post(set)?;
+        let (bytes, limit) = (write.data.len() as u64, self.capabilities.inline_bytes);
+        if bytes > u64::from(limit) {
+            return Err(PostError::InlineTooLong { bytes, limit });
+        }
+        self.inner.post_set(set, write)
     }
 
     fn flush(&mut self) {

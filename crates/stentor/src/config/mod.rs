@@ -53,6 +53,10 @@
 //! rnr_timeout_ms = 250           # how long a SEND waits for the peer to post a receive
 //! fence_timeout_ms = 250         # how long a peer may take to leave a revoked region alone
 //! as_efa = "efa"                 # or "efa-direct": impose what EFA restricts on this provider; for tests, slow
+//!
+//! [switch]                       # for fabric = "roce": a switch that makes the copies of a multicast (`stentor switch`)
+//! control = "127.0.1.1:7480"     # where its control plane listens; while it is not there each peer is written to by itself
+//! lease_ms = 10000               # how long a sender may be silent and keep its set
 //! ```
 //!
 //! Everything is checked when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the [`limits`],
@@ -70,6 +74,7 @@ mod names;
 mod neb;
 mod ofi;
 mod processes;
+mod switch;
 mod template;
 mod validate;
 mod verbs;
@@ -80,6 +85,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
+use stentor_fabric_roce::SwitchConfig;
 use stentor_multicast::Topology;
 
 pub use error::{ConfigError, Place, Problem};
@@ -245,6 +251,7 @@ pub struct ClusterConfig {
     neb: Option<NebConfig>,
     verbs: VerbsSettings,
     ofi: OfiSettings,
+    switch: Option<SwitchConfig>,
 }
 
 impl ClusterConfig {
@@ -338,6 +345,13 @@ impl ClusterConfig {
     #[must_use]
     pub fn ofi(&self) -> &OfiSettings {
         &self.ofi
+    }
+
+    /// The switch that makes the copies of a multicast, if there is one. Each process may have another, or none: that is no part
+    /// of the [`fingerprint`](Self::fingerprint).
+    #[must_use]
+    pub fn switch(&self) -> Option<SwitchConfig> {
+        self.switch
     }
 
     /// The index of a group in [`groups`](Self::groups).

@@ -57,8 +57,8 @@ impl AsEfa {
     /// # Errors
     /// [`Problem::BadEfa`].
     pub fn named(name: &str) -> Result<AsEfa, Problem> {
-        let all = AsEfa::ALL.into_iter();
-        all.clone().find(|one| one.name() == name).ok_or_else(|| Problem::BadEfa { name: name.to_owned() })
+        let mut all = AsEfa::ALL.into_iter();
+        all.find(|one| one.name() == name).ok_or_else(|| Problem::BadEfa { name: name.to_owned() })
     }
 
     /// What is done to a process's fabric.

@@ -436,6 +436,29 @@ fn on_ofi_providers_are_named_in_an_order() {
     }
 }
 
+#[test]
+fn a_switch_has_an_address_and_may_differ_from_process_to_process() {
+    let ground = Ground::Roce { network: 9, key: "file:a.key".to_owned() };
+    let bare = Template { cluster: "x".into(), groups: 1, replicas: 3, limits: Limits::default(), ground }.render();
+    let with = |table: &str| parse(&format!("{bare}\n[switch]\n{table}\n"));
+    assert_eq!(parse(&bare).unwrap().switch(), None);
+    let set = with("control = \"127.0.1.1:7480\"\nlease_ms = 500").unwrap();
+    assert_eq!(set.fingerprint(), parse(&bare).unwrap().fingerprint());
+    let switch = set.switch().unwrap();
+    assert_eq!((switch.control, switch.lease.as_millis()), ("127.0.1.1:7480".parse().unwrap(), 500));
+    for (table, what) in [
+        ("", "control"),
+        ("control = \"127.0.1.1\"", "the port is missing"),
+        ("control = \"switch:7480\"", "the switch's is an IPv4 address, not a name"),
+        ("control = \"[::1]:7480\"", "the switch's is an IPv4 address, not a name"),
+        ("control = \"127.0.1.1:7480\"\nlease_ms = 99", "switch.lease_ms"),
+        ("control = \"127.0.1.1:7480\"\nleas_ms = 99", "leas_ms"),
+    ] {
+        let error = with(table).unwrap_err().to_string();
+        assert!(error.contains(what), "{table}: {error}");
+    }
+}
+
 /// The form is part of the protocol between processes: a change of it must come with a new format version.
 #[test]
 fn the_fingerprint_of_format_1_is_what_it_was() {

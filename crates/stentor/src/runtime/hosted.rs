@@ -85,7 +85,7 @@ impl Hosted for RoceFabric {
 
     fn next_trouble(&mut self, is_over: bool) -> Option<String> {
         let capture = if is_over { self.finish_capture().err() } else { self.next_capture_error() };
-        capture.or_else(|| self.next_note())
+        capture.or_else(|| self.next_note()).or_else(|| self.next_switch_note())
     }
 }
 

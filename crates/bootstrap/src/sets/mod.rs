@@ -1,0 +1,310 @@
+//! Sets: this process's ends of them, which a switch is at the other end of.
+//!
+//! A set has one sender, the process that has its number; the others receive. So each process has one queue pair in it, that
+//! one of a pair which it needs. What a receiver has granted to the sender is registered for that queue pair, too, because both
+//! belong to the same peer.
+//!
+//! # The life of a set's queue pair
+//! It begins ([`Ends::begin`]) and is enrolled with the switch over a [`Line`]. When the switch says that a generation of the
+//! set is there the queue pair is connected to the switch ([`Ends::meet`], [`Ends::ready_at_switch`]). It breaks when the switch
+//! says that the generation is over, when the line ends, when the sender says so over the bootstrap, or by itself; then the
+//! switch is told. A queue pair has one life in one generation: nothing of an older one fits the next.
+//!
+//! # What may land late
+//! When the sender has left a generation it asks each process that it reached, over the bootstrap, whether it has left, too
+//! ([`Message::Ask`]). Who is asked leaves at once, and takes no notice of the generation should the switch speak of it later. A
+//! process with which there is no bootstrap connection needs not be asked: to be written to by any other way it must first have
+//! noticed that the connection was lost, and then it has left the set.
+
+mod life;
+mod post;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use stentor_fabric::{Completion, ConnectError, ProcessId, QpConfig, QpId, QpKind, QpState, SetSpec, Status};
+use stentor_switch::host::Sender;
+
+use crate::bootstrap::Bootstrap;
+use crate::connections::{Connection, Ends};
+use crate::line::{Line, LineConfig};
+use crate::message::End;
+
+/// What lines to a switch are for, see [`LineConfig::purpose`].
+pub const LINE_PURPOSE: &str = "switch";
+/// Notes that are kept.
+const MAX_NOTES: usize = 64;
+
+/// A switch that makes copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchConfig {
+    /// Where its control plane listens.
+    pub control: SocketAddr,
+    /// How long a sender may be silent before another one may take the set.
+    pub lease: Duration,
+    /// How long a change of the member list may take before the set counts as broken. Longer than a queue pair takes to give up.
+    pub patience: Duration,
+}
+
+impl SwitchConfig {
+    /// With a lease of 10 s, and a patience of 1.5 s.
+    #[must_use]
+    pub const fn new(control: SocketAddr) -> SwitchConfig {
+        SwitchConfig { control, lease: Duration::from_secs(10), patience: Duration::from_millis(1500) }
+    }
+}
+
+/// What ends of sets do beside what all ends do.
+pub trait SetEnds: Ends {
+    /// Posts an inline WRITE. There is room for it.
+    ///
+    /// # Errors
+    /// Why it cannot; the queue pair breaks then, or is broken.
+    fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String>;
+}
+
+/// An inline WRITE, as it is posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawWrite<'a> {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// The data.
+    pub data: &'a [u8],
+    /// The address at the other end.
+    pub va: u64,
+    /// The key.
+    pub rkey: u32,
+    /// Whether its success is reported.
+    pub signalled: bool,
+}
+
+/// One set.
+#[derive(Debug)]
+pub(crate) struct Set {
+    number: u16,
+    /// By rank.
+    members: Vec<ProcessId>,
+    /// By process; 255 is in the set no rank.
+    ranks: Box<[u8]>,
+    /// This process's.
+    rank: u8,
+    qp: QpId,
+    depth: u32,
+    life: u32,
+    ours: Option<End>,
+    /// Whether the switch was told of this life, on the line that there is.
+    joined: bool,
+    /// What this life is connected in.
+    generation: Option<u64>,
+    /// Ranks that it has.
+    who: u32,
+    /// The last that the sender was in, and the ranks that may be in it still.
+    left: u64,
+    unsettled: u32,
+    /// What the sender has left, and asked about.
+    banned: Option<u64>,
+    /// Of the sender alone.
+    sender: Option<Sender>,
+    /// Since when a change of the member list is under way.
+    linking: Option<(Instant, u64)>,
+    /// When to try again what was refused.
+    again: Option<Instant>,
+    /// Why it was refused last, as it was said.
+    refused: Option<String>,
+    /// How the last life ended.
+    ended: Status,
+}
+
+impl Set {
+    fn bit(&self, peer: ProcessId) -> u32 {
+        self.rank_of(peer).map_or(0, |rank| 1 << rank)
+    }
+
+    fn rank_of(&self, peer: ProcessId) -> Option<u8> {
+        self.ranks.get(peer.index()).copied().filter(|rank| usize::from(*rank) < SetSpec::MOST)
+    }
+}
+
+/// All sets of a process, and its line to the switch.
+#[derive(Debug)]
+pub(crate) struct Sets {
+    config: Option<SwitchConfig>,
+    line_config: LineConfig,
+    from: IpAddr,
+    line: Option<Line>,
+    next_dial: Option<Instant>,
+    pause: Duration,
+    /// What was said last of the switch: that it can be used, or why not.
+    said: Option<Result<(), String>>,
+    notes: VecDeque<String>,
+    all: Vec<Set>,
+    /// Whether copies may have identifications.
+    identified: bool,
+    /// Completions of what was never posted, or failed with others.
+    flushed: VecDeque<Completion>,
+    /// Whether a set broke of which something is not told yet.
+    dying: bool,
+}
+
+impl Sets {
+    pub(crate) fn new(config: Option<SwitchConfig>, line_config: LineConfig, from: IpAddr) -> Sets {
+        Sets {
+            config,
+            line_config,
+            from,
+            line: None,
+            next_dial: None,
+            pause: Duration::ZERO,
+            said: None,
+            notes: VecDeque::new(),
+            all: Vec::new(),
+            identified: false,
+            flushed: VecDeque::new(),
+            dying: false,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.line.as_ref()?.socket()
+    }
+
+    /// Whether there are sets, and no switch for them.
+    pub(crate) fn is_connecting(&self) -> bool {
+        !self.all.is_empty() && !self.line.as_ref().is_some_and(Line::is_ready)
+    }
+
+    fn note(&mut self, note: String) {
+        if self.notes.len() == MAX_NOTES {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(note);
+    }
+
+    /// Says of the switch what was not said last.
+    fn say(&mut self, what: Result<(), String>) {
+        if self.said.as_ref() == Some(&what) {
+            return;
+        }
+        let control = self.config.map(|config| config.control.to_string()).unwrap_or_default();
+        self.note(match &what {
+            Ok(()) => format!("the switch at {control} is there: sets are written to by one write"),
+            Err(why) => format!(
+                "the switch at {control} cannot be used, so each peer is written to by itself until it can: {why}"
+            ),
+        });
+        self.said = Some(what);
+    }
+}
+
+impl Bootstrap {
+    /// The next thing about the switch that a person should know, said once. The newest 64 are kept.
+    pub fn next_switch_note(&mut self) -> Option<String> {
+        self.sets.notes.pop_front()
+    }
+
+    /// Whether there is any set.
+    #[inline]
+    #[must_use]
+    pub fn has_sets(&self) -> bool {
+        !self.sets.all.is_empty()
+    }
+
+    /// Whether a queue pair is this process's end of a set.
+    #[inline]
+    #[must_use]
+    pub fn is_set(&self, qp: QpId) -> bool {
+        self.connections.get(qp.index()).is_some_and(|own| own.set.is_some())
+    }
+
+    /// Makes this process's end of a set. `make` makes the fabric's part of it, for this peer, with the number that is given,
+    /// and with this configuration. Of what is posted so many bytes may wait while the member list changes.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; what `make` says, too.
+    pub fn join_set<E: Ends>(
+        &mut self,
+        ends: &mut E,
+        (spec, config): (SetSpec<'_>, QpConfig),
+        held_bytes: usize,
+        make: impl FnOnce(&mut E, QpId, ProcessId, QpConfig) -> Result<(), ConnectError>,
+    ) -> Result<QpId, ConnectError> {
+        if self.sets.config.is_none() {
+            return Err(ConnectError::NoSets);
+        }
+        let (me, sender) = (self.me, ProcessId(spec.number));
+        let ranks = self.ranks(spec)?;
+        let is_new = self.sets.all.iter().all(|set| set.number != spec.number);
+        let rank = ranks.get(me.index()).copied().filter(|rank| *rank != u8::MAX && is_new);
+        let odd = ConnectError::Set { number: spec.number, members: spec.members.len() };
+        let rank = rank.filter(|_| spec.members.contains(&sender)).ok_or(odd)?;
+        let (qp, n) = (QpId(self.connections.len() as u32), self.sets.all.len());
+        let sends = sender == me;
+        // A change of the list takes a place besides; the receivers post nothing.
+        let (send_depth, recv_depth) = if sends { (config.send_depth + 2, 1) } else { (1, 1) };
+        let raw = QpConfig { kind: QpKind::Reliable, send_depth, recv_depth };
+        make(ends, qp, sender, raw)?;
+        self.connections.push(Connection::of_set(raw, n));
+        self.sets.all.push(Set {
+            number: spec.number,
+            members: spec.members.to_vec(),
+            ranks,
+            rank,
+            qp,
+            depth: config.send_depth,
+            life: 0,
+            ours: None,
+            joined: false,
+            generation: None,
+            who: 0,
+            left: 0,
+            unsettled: 0,
+            banned: None,
+            sender: sends.then(|| Sender::new(config.send_depth, held_bytes)),
+            linking: None,
+            again: None,
+            refused: None,
+            ended: Status::Flushed,
+        });
+        let begun = self.begin_set(ends, n);
+        if begun.is_err() {
+            self.connections.pop();
+            self.sets.all.pop();
+        }
+        begun.map(|()| qp)
+    }
+
+    /// The rank of each process; 255 is none.
+    fn ranks(&self, spec: SetSpec<'_>) -> Result<Box<[u8]>, ConnectError> {
+        let odd = ConnectError::Set { number: spec.number, members: spec.members.len() };
+        if !(2..=SetSpec::MOST).contains(&spec.members.len()) {
+            return Err(odd);
+        }
+        let mut ranks = vec![u8::MAX; self.processes].into_boxed_slice();
+        for (rank, member) in spec.members.iter().enumerate() {
+            let place = ranks.get_mut(member.index()).ok_or(ConnectError::UnknownProcess(*member))?;
+            if std::mem::replace(place, rank as u8) != u8::MAX {
+                return Err(odd);
+            }
+        }
+        Ok(ranks)
+    }
+
+    fn set_of(&self, qp: QpId) -> Option<&Set> {
+        self.sets.all.get(self.connections.get(qp.index())?.set?)
+    }
+
+    /// Whether a set's queue pair is ready and reaches this peer.
+    #[must_use]
+    pub fn set_reaches(&self, qp: QpId, peer: ProcessId) -> bool {
+        let ready = self.state(qp) == Some(QpState::Ready);
+        ready && peer != self.me && self.set_of(qp).is_some_and(|set| set.who & set.bit(peer) != 0)
+    }
+
+    /// Whether nothing that was posted on earlier lives of a set's queue pair can land at this peer any more.
+    #[must_use]
+    pub fn set_settled(&self, qp: QpId, peer: ProcessId) -> bool {
+        self.set_of(qp).is_none_or(|set| set.unsettled & set.bit(peer) == 0)
+    }
+}

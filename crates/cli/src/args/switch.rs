@@ -1,0 +1,81 @@
+//! `stentor switch`.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use super::roce::Network;
+use super::run::Wait;
+
+/// The switch, or something about one.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Switch {
+    #[command(subcommand)]
+    pub(crate) command: Option<SwitchCommand>,
+    #[command(flatten)]
+    pub(crate) run: SwitchRun,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum SwitchCommand {
+    /// Show a running switch: sets, registers by stage, counters, what was done to packets on purpose, what a set takes
+    Show(SwitchShow),
+    /// Write a commented configuration to begin with
+    Init(SwitchInit),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SwitchRun {
+    /// The switch's configuration; `stentor switch init` writes one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Directory for the control socket [default: below XDG_RUNTIME_DIR, or in /tmp]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    /// What it does when there is nothing to do
+    #[arg(long, value_name = "HOW", default_value = "adaptive")]
+    pub(crate) wait: Wait,
+    /// Chances of the configuration's [faults] are replaced by these if any is given
+    #[command(flatten)]
+    pub(crate) network: Network,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SwitchShow {
+    /// The switch's configuration
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+    /// Directory for the control socket, as the switch was told [default: below XDG_RUNTIME_DIR, or in /tmp]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Show the registers of this set, stage by stage
+    #[arg(long, value_name = "GID")]
+    pub(crate) set: Option<u16>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SwitchInit {
+    /// The cluster that it is for
+    #[arg(long, value_name = "NAME", default_value = "example")]
+    pub(crate) cluster: String,
+    /// Its address for senders
+    #[arg(long, value_name = "ADDR", default_value = "127.0.1.1")]
+    pub(crate) forward: Ipv4Addr,
+    /// Its address for receivers
+    #[arg(long, value_name = "ADDR", default_value = "127.0.1.2")]
+    pub(crate) backward: Ipv4Addr,
+    /// Where hosts ask for sets [default: port 7300 of its address for senders]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) control: Option<SocketAddrV4>,
+    /// Where the cluster's key is
+    #[arg(long, value_name = "file:PATH|env:NAME", default_value = "file:cluster.key")]
+    pub(crate) key: String,
+    /// Where to write it
+    #[arg(short, long, value_name = "FILE", default_value = "switch.toml", value_hint = ValueHint::FilePath)]
+    pub(crate) output: PathBuf,
+    /// Overwrite a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}

@@ -1,0 +1,62 @@
+//! `stentor switch`: reliable multicast in a software switch.
+
+mod init;
+mod run;
+mod show;
+
+use std::path::Path;
+
+use stentor_fabric::ProcessId;
+use stentor_soft_switch::{ConfigError, Settings, Shown};
+
+use crate::args::{Switch, SwitchCommand};
+use crate::failure::{Failure, Verdict};
+use crate::live::Asks;
+use crate::output::Output;
+
+/// The one process of a switch.
+const ME: ProcessId = ProcessId(0);
+
+pub(super) fn run(args: &Switch, output: Output) -> Result<Verdict, Failure> {
+    match &args.command {
+        None => run::run(&args.run, output),
+        Some(SwitchCommand::Show(args)) => show::run(args, output),
+        Some(SwitchCommand::Init(args)) => init::run(args, output),
+    }
+}
+
+fn load(path: &Path) -> Result<Settings, Failure> {
+    Settings::load(path).map_err(|error: ConfigError| Failure::usage(&error.problem, error.location(), error.remedy()))
+}
+
+/// The directory of a switch's control socket: no two run at the same addresses.
+fn meeting_name(settings: &Settings) -> String {
+    format!("switch-{}-{}", settings.forward, settings.backward)
+}
+
+/// What a switch is asked.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) struct Question {
+    /// Of which set the registers are asked for.
+    registers_of: Option<u16>,
+}
+
+/// What it says.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    Shown(Box<Shown>),
+    /// Why not.
+    Refused(String),
+}
+
+impl Asks for Question {
+    type Answer = Answer;
+    // Thousands of sets, a line of some hundred bytes each.
+    const LONGEST: u64 = 4 << 20;
+
+    fn refuse(why: String) -> Answer {
+        Answer::Refused(why)
+    }
+}

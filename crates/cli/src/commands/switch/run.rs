@@ -1,0 +1,144 @@
+//! The switch's life: until it is told to stop.
+
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use stentor::config::KeySource;
+use stentor_fabric::{Backoff, Idle, WaitMode};
+use stentor_fabric_roce::driver::Pcap;
+use stentor_fabric_shm::Place;
+use stentor_soft_switch::{Faults, KeyPlace, Settings, Shown, SoftSwitch, StartError};
+
+use super::{Answer, ME, Question, load, meeting_name};
+use crate::args::SwitchRun;
+use crate::failure::{Failure, Verdict};
+use crate::live::{self, Control, Interrupt, unstarted};
+use crate::output::{Human, Output};
+use crate::style::Style;
+
+/// Longest sleep.
+const LONGEST: Duration = Duration::from_millis(20);
+/// How often questions and signals are looked for.
+const LOOK: Duration = Duration::from_millis(1);
+
+pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> {
+    let path = args.config.as_deref().unwrap_or(Path::new("switch.toml"));
+    let mut settings = load(path)?;
+    let chances = args.network.bad.chances();
+    if chances.is_any() {
+        settings.faults = Faults { links: chances, seed: args.network.seed, ..settings.faults };
+    }
+    let mut switch = SoftSwitch::open(&settings).map_err(|error| unopened(&error, path))?;
+    let place = Place::take(live::directory(args.directory.as_ref()), &meeting_name(&settings), ME, "switch")
+        .map_err(|error| unstarted(error.into(), path))?;
+    let control: Control<Question> = Control::listen(&place.beside()).map_err(|error| {
+        let what = format_args!("cannot listen for `stentor switch show`: {error}");
+        Failure::run(what, place.beside().display(), "raise the limits of open files and threads")
+    })?;
+    if let Some((at, key)) = &settings.control {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let key = key_source(key).read(directory).map_err(|error| unstarted(error.into(), path))?;
+        switch.listen(&settings, *at, &key).map_err(|error| unopened(&error, path))?;
+    }
+    if let Some(file) = &args.network.pcap {
+        switch.capture(Pcap::create(file).map_err(|error| uncaptured(file, &error))?);
+    }
+    let interrupt = Interrupt::catch()?;
+    output.note(&announce(&settings, &switch));
+    let ended = serve(&mut switch, &settings, &control, &interrupt, args.wait.into());
+    let finished = switch.pcap_mut().map_or(Ok(()), Pcap::finish);
+    ended?;
+    if let (Some(file), Err(error)) = (&args.network.pcap, finished) {
+        return Err(uncaptured(file, &error));
+    }
+    output.report(&Served(switch.show(&settings, None)))?;
+    Ok(Verdict::Good)
+}
+
+fn announce(settings: &Settings, switch: &SoftSwitch) -> String {
+    let Settings { forward, backward, sets, .. } = settings;
+    let bits = switch.switch().arrays().bits();
+    let asked = switch.listens_at().map_or_else(String::new, |at| format!("; hosts ask for sets at TCP {at}"));
+    format!(
+        "switch: from senders at {forward}, from receivers at {backward}, UDP 4791; room for {sets} sets, {} of registers{asked}",
+        crate::style::bytes(bits / 8)
+    )
+}
+
+fn serve(
+    switch: &mut SoftSwitch,
+    settings: &Settings,
+    control: &Control<Question>,
+    interrupt: &Interrupt,
+    wait: WaitMode,
+) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::run(
+            format_args!("the switch's sockets failed: {error}"),
+            "switch",
+            "`stentor doctor` says what this machine can do",
+        )
+    };
+    let mut backoff = Backoff::new(wait);
+    let mut looked = Instant::now();
+    loop {
+        let worked = switch.round().map_err(failed)?;
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            if interrupt.came() {
+                return Ok(());
+            }
+            if let Some(asked) = control.next() {
+                let shown = switch.show(settings, asked.question.registers_of);
+                asked.answer(Answer::Shown(Box::new(shown)));
+            }
+        }
+        match backoff.after(worked) {
+            Idle::Poll | Idle::Arm => {}
+            Idle::Sleep => switch.wait(LONGEST, &[]).map_err(failed)?,
+        }
+    }
+}
+
+fn key_source(key: &KeyPlace) -> KeySource {
+    match key {
+        KeyPlace::Env(name) => KeySource::Env(name.clone()),
+        KeyPlace::File(path) => KeySource::File(path.clone()),
+    }
+}
+
+fn unopened(error: &StartError, path: &Path) -> Failure {
+    let remedy = match error {
+        StartError::Port(_) => {
+            "give the switch two addresses of this host that no other process has, or mode = \"plain\""
+        }
+        StartError::Line(_) => "stop what listens there (`ss -ltnp` names it), or give `control` another port",
+        StartError::Set { .. } => "correct the set, or raise `sets`",
+    };
+    Failure::usage(error, path.display(), remedy)
+}
+
+fn uncaptured(path: &Path, error: &std::io::Error) -> Failure {
+    if error.kind() == ErrorKind::AlreadyExists {
+        return Failure::usage("the capture exists already; it was not changed", path.display(), "name another file");
+    }
+    Failure::cannot_write(path, error)
+}
+
+/// What it did, when it ends.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Served(Shown);
+
+impl Human for Served {
+    fn human(&self, style: Style) -> String {
+        let mut text = String::new();
+        for (what, list) in [("packets", &self.0.packets), ("passes", &self.0.passes), ("injected", &self.0.injected)] {
+            let _ = writeln!(text, "{}: {}", style.strong(what), super::show::words(list));
+        }
+        text
+    }
+}

@@ -1,0 +1,108 @@
+//! `stentor switch show`.
+
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+
+use serde::Serialize;
+use stentor::runtime::ShmFabric;
+use stentor_soft_switch::{SetShown, Shown};
+
+use super::{Answer, ME, Question, load, meeting_name};
+use crate::args::SwitchShow;
+use crate::failure::{Failure, Verdict};
+use crate::live::{self, ask, unstarted};
+use crate::output::{Human, Output};
+use crate::style::{Style, columns};
+
+pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure> {
+    let settings = load(&args.config)?;
+    let directory = live::directory(args.directory.as_ref());
+    let paths = ShmFabric::all_beside(&directory, &meeting_name(&settings), ME)
+        .map_err(|error| unstarted(error.into(), &args.config))?;
+    let place = directory.display();
+    let silent = "start it with `stentor switch --config FILE`, and name the --directory that it was told";
+    match ask(&paths, &Question { registers_of: args.set }) {
+        Ok(Some(Answer::Shown(shown))) => {
+            if let (Some(set), None) = (args.set, &shown.registers) {
+                let what = format_args!("set {set}: this switch has room for {}, numbered from 0", shown.room);
+                return Err(Failure::usage(what, "--set", "name one of those that it shows without --set"));
+            }
+            output.report(&Told(*shown))?;
+            Ok(Verdict::Good)
+        }
+        Ok(Some(Answer::Refused(why))) => Err(Failure::run(why, place, "ask again")),
+        Ok(None) => Err(Failure::run("no such switch runs on this host", place, silent)),
+        Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+            Err(Failure::run("the switch is there and says nothing", place, "it is stopped, or very busy: ask again"))
+        }
+        Err(error) => {
+            let what = format_args!("the switch does not answer as it should: {error}");
+            Err(Failure::run(what, place, "stop it and start it again"))
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Told(Shown);
+
+/// Names and numbers in a line.
+pub(super) fn words(list: &[(String, u64)]) -> String {
+    let some: Vec<_> = list.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+    if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+}
+
+fn ranks(list: &[u8]) -> String {
+    list.iter().map(u8::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn line(set: &SetShown) -> Vec<String> {
+    let holder = set.holder.map_or_else(|| "-".to_owned(), |holder| holder.to_string());
+    let members = if set.members.is_empty() { "-".to_owned() } else { ranks(&set.members) };
+    vec![
+        set.gid.to_string(),
+        set.state.clone(),
+        ranks(&set.ranks),
+        holder,
+        members,
+        set.epoch.to_string(),
+        set.acknowledged.to_string(),
+    ]
+}
+
+impl Human for Told {
+    fn human(&self, style: Style) -> String {
+        let Shown { cluster, pid, forward, backward, mode, age_ms, room, sets, .. } = &self.0;
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "switch of {cluster}, pid {pid}, {forward} and {backward}, {mode} sockets, up for {:.1} s",
+            *age_ms as f64 / 1000.0
+        );
+        let _ = writeln!(text, "{}: {} of {room}", style.strong("sets"), sets.len());
+        if !sets.is_empty() {
+            let head = ["gid", "state", "ranks", "holder", "members", "epoch", "acknowledged"];
+            let head = head.map(str::to_owned).to_vec();
+            text += &columns(&std::iter::once(head).chain(sets.iter().map(line)).collect::<Vec<_>>());
+        }
+        if let Some(registers) = &self.0.registers {
+            let _ = writeln!(text, "{} of set {}, by stage", style.strong("registers"), registers.gid);
+            for (array, rank, cells) in &registers.stages {
+                let place = rank.map_or_else(|| array.clone(), |rank| format!("{array}[{rank}]"));
+                let cells: Vec<_> = cells.iter().map(|(field, value)| format!("{field} {value}")).collect();
+                let _ = writeln!(text, "{place}: {}", cells.join(", "));
+            }
+        }
+        let lists = [
+            ("packets", &self.0.packets),
+            ("passes", &self.0.passes),
+            ("connections", &self.0.connections),
+            ("injected", &self.0.injected),
+        ];
+        for (what, list) in lists {
+            let _ = writeln!(text, "{}: {}", style.strong(what), words(list));
+        }
+        let _ = writeln!(text, "{}, if it were a pipeline with 12 MiB for registers", style.strong("resources"));
+        text + &self.0.resources
+    }
+}

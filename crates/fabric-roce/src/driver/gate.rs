@@ -1,0 +1,190 @@
+//! The sockets of a switch: packets with all their headers come to one address of it, and leave from one.
+//!
+//! An [`Inlet`] takes in, an [`Outlet`] sends; they know nothing of queue pairs. On plain sockets the IPv4 and UDP headers of
+//! what came are made up from what the kernel tells of it, as an endpoint of this crate sent it; of what leaves, the kernel
+//! makes them: so packets leave from the outlet's own source port, and their type of service is lost. On raw sockets all
+//! headers come and go as they are.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use stentor_wire::{Envelope, ICRC_BYTES, IpRepr, Ipv4Repr, UDP_PORT};
+
+use super::port::{self, Mode, PortError};
+use super::sys::{self, BATCH, Inbox, Name, Outgoing};
+
+/// IPv4 without options, and UDP.
+const OUTER: usize = 28;
+
+/// What takes packets in that come to an address.
+#[derive(Debug)]
+pub struct Inlet {
+    address: Ipv4Addr,
+    socket: OwnedFd,
+    /// Only keeps the kernel from answering "port unreachable".
+    _silencer: Option<OwnedFd>,
+    inbox: Inbox,
+    /// Bytes before each datagram that are headers made up here.
+    made: usize,
+    count: usize,
+}
+
+/// What sends packets from an address.
+#[derive(Debug)]
+pub struct Outlet {
+    socket: OwnedFd,
+    /// The port that packets leave from; none on a raw socket: they keep theirs.
+    port: Option<u16>,
+    names: Vec<Name>,
+    unsent: u64,
+    full: u64,
+}
+
+/// A packet that leaves: headers from the IP header on, what follows, and the last four bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving<'a> {
+    /// Where to.
+    pub to: Ipv4Addr,
+    /// IP, UDP and transport headers.
+    pub head: &'a [u8],
+    /// What follows, and four bytes more, in whose place the ICRC goes.
+    pub body: &'a [u8],
+    /// The ICRC.
+    pub icrc: [u8; ICRC_BYTES],
+}
+
+/// Opens the sockets of an address: [`Mode::Plain`], or [`Mode::Raw`]. `entropy` chooses the source port.
+///
+/// # Errors
+/// See [`PortError`].
+pub fn gate(address: Ipv4Addr, mode: Mode, entropy: u16) -> Result<(Inlet, Outlet), PortError> {
+    let place = IpAddr::V4(address);
+    let failed = |what| move |source| PortError::System { what, address: place, source };
+    let listening = port::listening(place)?;
+    let outlet = |socket, port| Outlet { socket, port, names: Vec::with_capacity(BATCH), unsent: 0, full: 0 };
+    if mode != Mode::Raw {
+        port::enlarge_receiving(&listening);
+        // Not a reason to stop: then nobody counts what there was no room for.
+        let _ = sys::set(&listening, libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
+        let (sending, source) = port::sending(place, entropy)?;
+        let inlet =
+            Inlet { address, socket: listening, _silencer: None, inbox: Inbox::with_margin(), made: OUTER, count: 0 };
+        return Ok((inlet, outlet(sending, Some(source))));
+    }
+    sys::set(&listening, libc::SOL_SOCKET, libc::SO_RCVBUF, 0).map_err(failed("shrink a buffer"))?;
+    let raw = port::raw(place)?;
+    let _ = sys::set(&raw, libc::SOL_SOCKET, sys::SO_RXQ_OVFL, 1);
+    sys::set(&raw, libc::IPPROTO_IP, libc::IP_HDRINCL, 1).map_err(failed("send whole headers"))?;
+    port::enlarge_sending(&raw);
+    let sending = raw.try_clone().map_err(failed("duplicate a raw socket"))?;
+    let inlet =
+        Inlet { address, socket: raw, _silencer: Some(listening), inbox: Inbox::with_margin(), made: 0, count: 0 };
+    Ok((inlet, outlet(sending, None)))
+}
+
+impl Inlet {
+    /// Takes in what is there, up to a batch; returns how many packets that is. Those of the last batch are gone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn fill(&mut self) -> io::Result<usize> {
+        self.count = 0;
+        let count = self.inbox.fill(&self.socket)?;
+        self.count = count;
+        if self.made > 0 {
+            (0..count).for_each(|n| self.head(n));
+        }
+        Ok(count)
+    }
+
+    /// Writes the headers that a packet must have had.
+    fn head(&mut self, n: usize) {
+        let datagram = self.inbox.behind(n, OUTER);
+        let (source, source_port) = match datagram.from {
+            Some((IpAddr::V4(source), port)) => (source, port),
+            _ => (Ipv4Addr::UNSPECIFIED, 0),
+        };
+        let ip = Ipv4Repr { tos: datagram.tos, id: 0, dont_fragment: true, ttl: 64, source, destination: self.address };
+        let envelope = Envelope { ip: IpRepr::V4(ip), source_port, udp_checksum: 0 };
+        let (head, transport) = datagram.bytes.split_at_mut(OUTER);
+        // There is room.
+        let _ = envelope.emit(head, transport.len());
+    }
+
+    /// Packet `n` of the last batch, from its IP header on; nothing if there are not so many.
+    #[inline]
+    #[must_use]
+    pub fn packet(&self, n: usize) -> &[u8] {
+        if n < self.count { self.inbox.packet(n, self.made) } else { &[] }
+    }
+
+    /// What becomes readable when something comes.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Packets that came and that the kernel had no room for, as far as it has said so.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.inbox.overflowed()
+    }
+}
+
+impl Outlet {
+    /// Packets in one system call: who has as many sends best.
+    pub const BATCH: usize = BATCH;
+
+    /// The source port of everything that leaves here; none if packets keep their own.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Packets that the kernel did not take: lost, as in any switch whose queue is full.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// How many of those found no room.
+    #[must_use]
+    pub fn full(&self) -> u64 {
+        self.full
+    }
+
+    /// Sends packets.
+    pub fn send<'a>(&mut self, mut packets: impl Iterator<Item = Leaving<'a>>) {
+        let skip = if self.port.is_some() { OUTER } else { 0 };
+        loop {
+            let mut batch = [Outgoing::NOTHING; BATCH];
+            self.names.clear();
+            for (place, packet) in batch.iter_mut().zip(packets.by_ref()) {
+                let Leaving { to, head, body, icrc } = packet;
+                *place = Outgoing { head: head.get(skip..).unwrap_or(&[]), bytes: body, icrc: Some(icrc) };
+                self.names.push(Name::new(to.into(), UDP_PORT));
+            }
+            self.send_batch(&batch[..self.names.len()]);
+            if self.names.len() < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn send_batch(&mut self, batch: &[Outgoing<'_>]) {
+        let mut done = 0;
+        while done < batch.len() {
+            let rest = &batch[done..];
+            match sys::send(&self.socket, &self.names[done..], rest, &[1; BATCH][..rest.len()]) {
+                Ok(sent) => done += sent.max(1),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.unsent += 1;
+                    self.full += u64::from(super::sender::is_for_now(&error));
+                    done += 1;
+                }
+            }
+        }
+    }
+}

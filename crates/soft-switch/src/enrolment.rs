@@ -1,0 +1,136 @@
+//! The control plane's connections: hosts that ask for sets and show that they have the cluster's key.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use stentor_bootstrap::line::{Line, LineConfig, LineError, LineListener};
+use stentor_switch::Switch;
+use stentor_switch::enrol::{ToSwitch, VERSION};
+
+use crate::registry::{LineId, Registry, Said};
+
+/// Connections at the same time: more are not accepted.
+const MOST_LINES: usize = 1024;
+/// Those of them whose other end has not shown the key yet.
+const MOST_STRANGERS: usize = 64;
+/// Messages of one connection that are looked at before the next one.
+const MESSAGES: usize = 16;
+/// What both ends say that the connection is for.
+const PURPOSE: &str = "switch";
+
+/// What became of connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Admitted {
+    /// Connections that showed the key.
+    pub hosts: u64,
+    /// Connections that ended before that.
+    pub strangers: u64,
+    /// Hosts that said something else than a host says: their connection was ended.
+    pub garbled: u64,
+}
+
+/// Everybody who has connected.
+#[derive(Debug)]
+pub(crate) struct Enrolment {
+    listener: LineListener,
+    lines: BTreeMap<LineId, Line>,
+    next: LineId,
+    registry: Registry,
+    said: Said,
+    admitted: Admitted,
+}
+
+impl Enrolment {
+    pub(crate) fn listen(
+        cluster: &str,
+        key: &[u8],
+        at: std::net::SocketAddr,
+        sees_identifications: bool,
+    ) -> Result<Enrolment, LineError> {
+        let config = LineConfig {
+            purpose: PURPOSE.to_owned(),
+            version: VERSION,
+            cluster: cluster.to_owned(),
+            key: key.to_vec(),
+            me: None,
+        };
+        let start = u32::from_be_bytes(stentor_bootstrap::nonce());
+        Ok(Enrolment {
+            listener: LineListener::bind(config, at)?,
+            lines: BTreeMap::new(),
+            next: 0,
+            registry: Registry::new(sees_identifications, start),
+            said: Vec::new(),
+            admitted: Admitted::default(),
+        })
+    }
+
+    pub(crate) fn admitted(&self) -> Admitted {
+        self.admitted
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
+        self.listener.local_address().ok()
+    }
+
+    /// Everything to wait for.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.listener.as_fd()).chain(self.lines.values().filter_map(Line::socket))
+    }
+
+    /// Takes in what hosts say and answers. Whether anybody said anything.
+    pub(crate) fn round(&mut self, now: u64, switch: &mut Switch) -> bool {
+        let mut any = false;
+        let strangers = self.lines.values().filter(|line| !line.is_ready()).count();
+        for _ in strangers..MOST_STRANGERS.min(MOST_LINES.saturating_sub(self.lines.len()) + strangers) {
+            let Some(line) = self.listener.accept() else { break };
+            self.lines.insert(self.next, line);
+            self.next += 1;
+            any = true;
+        }
+        let ids: Vec<LineId> = self.lines.keys().copied().collect();
+        for id in ids {
+            any |= self.hear(id, now, switch);
+        }
+        self.registry.tick(now, switch, &mut self.said);
+        any |= !self.said.is_empty();
+        for (id, word) in self.said.drain(..) {
+            let (bytes, len) = word.encode();
+            if let Some(line) = self.lines.get_mut(&id) {
+                // If it is over, the next round says so.
+                let _ = line.send(&bytes[..len]);
+            }
+        }
+        any
+    }
+
+    fn hear(&mut self, id: LineId, now: u64, switch: &mut Switch) -> bool {
+        let Enrolment { lines, registry, said, admitted, .. } = self;
+        let Some(line) = lines.get_mut(&id) else { return false };
+        let mut any = false;
+        let was_ready = line.is_ready();
+        for _ in 0..MESSAGES {
+            let Some(message) = line.receive() else { break };
+            any = true;
+            match ToSwitch::decode(&message) {
+                Ok(ToSwitch::Join(join)) => registry.join(id, join, now, switch, said),
+                Ok(ToSwitch::Leave { number, life }) => registry.leave(id, number, life, switch, said),
+                Err(_) => {
+                    admitted.garbled += 1;
+                    lines.remove(&id);
+                    registry.end(id, switch, said);
+                    return true;
+                }
+            }
+        }
+        admitted.hosts += u64::from(!was_ready && line.is_ready());
+        if line.is_dead() {
+            admitted.strangers += u64::from(!was_ready);
+            lines.remove(&id);
+            registry.end(id, switch, said);
+            return true;
+        }
+        any
+    }
+}
