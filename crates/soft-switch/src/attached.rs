@@ -118,7 +118,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Makes the queue pairs and connects them to where the switch has the set.
+    /// Makes the queue pairs; they are connected to nothing yet.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -129,36 +129,49 @@ impl Attached {
         let local = endpoint.memory_mut().register(config.words, 0);
         let key = endpoint.memory_mut().grant(shared, DOMAIN, Access::Write, 0x100 + u16::from(config.rank));
         let key = key.ok_or(AttachError::Number)?;
-        let (sqp, rqp) = (QpId(0), QpId(0));
-        let mut host = Attached { endpoint, pump: Pump::new(port), sqp, rqp, shared, local, key, config, messages: 0 };
-        host.connect()?;
-        Ok(host)
+        let made = QpConfig { kind: QpKind::Reliable, send_depth: DEPTH, recv_depth: DEPTH };
+        let [send, receive] = config.numbers();
+        let sqp = endpoint.create(send, DOMAIN, made).ok_or(AttachError::Number)?;
+        let rqp = endpoint.create(receive, DOMAIN, made).ok_or(AttachError::Number)?;
+        Ok(Attached { endpoint, pump: Pump::new(port), sqp, rqp, shared, local, key, config, messages: 0 })
     }
 
-    /// Destroys the queue pairs and makes them anew, with other numbers: another life.
+    /// The same, and connects it to the set that its configuration names.
     ///
     /// # Errors
     /// See [`AttachError`].
-    pub fn renew(&mut self, gid: u16) -> Result<(), AttachError> {
+    pub fn connected(config: AttachedConfig) -> Result<Attached, AttachError> {
+        let mut host = Attached::open(config)?;
+        host.connect(config.gid)?;
+        Ok(host)
+    }
+
+    /// Destroys the queue pairs and makes them anew, with other numbers: another life, connected to nothing.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn begin_anew(&mut self) -> Result<(), AttachError> {
         for qp in [self.sqp, self.rqp] {
             self.endpoint.reset(qp)?;
         }
         while self.endpoint.poll().is_some() {}
         while self.endpoint.next_broken().is_some() {}
-        (self.config.life, self.config.gid, self.messages) = (self.config.life.wrapping_add(1), gid, 0);
-        self.connect()
+        (self.config.life, self.messages) = (self.config.life.wrapping_add(1), 0);
+        let [send, receive] = self.config.numbers();
+        if self.endpoint.renumber(self.sqp, send) && self.endpoint.renumber(self.rqp, receive) {
+            Ok(())
+        } else {
+            Err(AttachError::Number)
+        }
     }
 
-    fn connect(&mut self) -> Result<(), AttachError> {
+    /// Connects both queue pairs to where the switch has a set.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn connect(&mut self, gid: u16) -> Result<(), AttachError> {
+        self.config.gid = gid;
         let config = self.config;
-        let made = QpConfig { kind: QpKind::Reliable, send_depth: DEPTH, recv_depth: DEPTH };
-        let [send, receive] = config.numbers();
-        if self.sqp == self.rqp {
-            self.sqp = self.endpoint.create(send, DOMAIN, made).ok_or(AttachError::Number)?;
-            self.rqp = self.endpoint.create(receive, DOMAIN, made).ok_or(AttachError::Number)?;
-        } else if !self.endpoint.renumber(self.sqp, send) || !self.endpoint.renumber(self.rqp, receive) {
-            return Err(AttachError::Number);
-        }
         let [first_psn, expected] = config.firsts();
         let path = |to: Ipv4Addr, dest_qp, expected_psn| -> Result<Path, AttachError> {
             let envelope = self.pump.port().envelope(IpAddr::V4(to))?;
@@ -173,6 +186,12 @@ impl Attached {
         }
         let sending = Sending { timeout: config.timeout, window: config.window, ..Sending::new(first_psn) };
         Ok(self.endpoint.ready_to_send(self.sqp, sending)?)
+    }
+
+    /// How it is connected.
+    #[must_use]
+    pub fn config(&self) -> &AttachedConfig {
+        &self.config
     }
 
     /// What the switch is told of it.

@@ -9,14 +9,14 @@ use stentor_switch::enrol::{ToSwitch, VERSION};
 
 use crate::registry::{LineId, Registry, Said};
 
-/// Connections at the same time: more are not accepted.
+/// Connections at the same time: of more the oldest goes.
 const MOST_LINES: usize = 1024;
 /// Those of them whose other end has not shown the key yet.
 const MOST_STRANGERS: usize = 64;
 /// Messages of one connection that are looked at before the next one.
 const MESSAGES: usize = 16;
 /// What both ends say that the connection is for.
-const PURPOSE: &str = "switch";
+pub(crate) const PURPOSE: &str = "switch";
 
 /// What became of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -82,9 +82,9 @@ impl Enrolment {
     /// Takes in what hosts say and answers. Whether anybody said anything.
     pub(crate) fn round(&mut self, now: u64, switch: &mut Switch) -> bool {
         let mut any = false;
-        let strangers = self.lines.values().filter(|line| !line.is_ready()).count();
-        for _ in strangers..MOST_STRANGERS.min(MOST_LINES.saturating_sub(self.lines.len()) + strangers) {
+        for _ in 0..MOST_STRANGERS {
             let Some(line) = self.listener.accept() else { break };
+            self.make_room(switch);
             self.lines.insert(self.next, line);
             self.next += 1;
             any = true;
@@ -105,6 +105,19 @@ impl Enrolment {
         any
     }
 
+    /// Of too many strangers the oldest goes: a host shows its key at once.
+    fn make_room(&mut self, switch: &mut Switch) {
+        let strangers = self.lines.iter().filter(|(_, line)| !line.is_ready());
+        let (oldest, count) = strangers.fold((None, 0), |(oldest, n), (id, _)| (oldest.or(Some(*id)), n + 1));
+        let full = self.lines.len() >= MOST_LINES;
+        let goes = oldest.filter(|_| count >= MOST_STRANGERS || full);
+        if let Some(id) = goes.or_else(|| self.lines.keys().next().copied().filter(|_| full)) {
+            self.admitted.strangers += u64::from(goes.is_some());
+            self.lines.remove(&id);
+            self.registry.end(id, switch, &mut self.said);
+        }
+    }
+
     fn hear(&mut self, id: LineId, now: u64, switch: &mut Switch) -> bool {
         let Enrolment { lines, registry, said, admitted, .. } = self;
         let Some(line) = lines.get_mut(&id) else { return false };
@@ -117,6 +130,7 @@ impl Enrolment {
                 Ok(ToSwitch::Join(join)) => registry.join(id, join, now, switch, said),
                 Ok(ToSwitch::Leave { number, life }) => registry.leave(id, number, life, switch, said),
                 Err(_) => {
+                    admitted.hosts += u64::from(!was_ready);
                     admitted.garbled += 1;
                     lines.remove(&id);
                     registry.end(id, switch, said);

@@ -23,6 +23,7 @@
 mod attached;
 mod enrolment;
 mod faults;
+mod member;
 mod registry;
 mod relay;
 mod settings;
@@ -31,6 +32,7 @@ mod shown;
 pub use attached::{AttachError, Attached, AttachedConfig, settle};
 pub use enrolment::Admitted;
 pub use faults::Faults;
+pub use member::{Heard, Member};
 pub use relay::{MOST_PASSES, SoftSwitch, StartError, Tally};
 pub use settings::{ConfigError, KeyPlace, MOST_SETS, Place, Problem, Settings, StaticSet, example};
 pub use shown::{Cells, Registers, SetShown, Shown};

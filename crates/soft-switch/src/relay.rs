@@ -181,6 +181,11 @@ impl SoftSwitch {
         [a.unsent() + b.unsent(), c.overflowed() + d.overflowed()]
     }
 
+    /// The sockets, to measure what they do without a switch between.
+    pub fn sockets_mut(&mut self) -> (&mut [Inlet; 2], &mut [Outlet; 2]) {
+        (&mut self.inlets, &mut self.outlets)
+    }
+
     /// Since it was opened.
     #[must_use]
     pub fn age(&self) -> Duration {

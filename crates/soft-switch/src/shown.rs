@@ -1,5 +1,7 @@
 //! What the switch shows of itself: sets, registers by stage, counters.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use stentor_switch::registers::{MOST, State, View};
 use stentor_switch::resources::Report;
@@ -27,13 +29,13 @@ pub struct Shown {
     /// Sets that are not silent.
     pub sets: Vec<SetShown>,
     /// Passes by what became of them, those that happened.
-    pub passes: Vec<(String, u64)>,
+    pub passes: BTreeMap<String, u64>,
     /// Packets: received, sent, and what the kernel lost of both.
-    pub packets: Vec<(String, u64)>,
+    pub packets: BTreeMap<String, u64>,
     /// Connections of hosts that ask for sets.
-    pub connections: Vec<(String, u64)>,
+    pub connections: BTreeMap<String, u64>,
     /// What was done to packets on purpose.
-    pub injected: Vec<(String, u64)>,
+    pub injected: BTreeMap<String, u64>,
     /// What a set of 32 takes in a switch, as text.
     pub resources: String,
     /// The registers of the set that was asked for.
@@ -60,7 +62,7 @@ pub struct SetShown {
 }
 
 /// Fields and what they hold.
-pub type Cells = Vec<(String, String)>;
+pub type Cells = BTreeMap<String, String>;
 
 /// The registers of a set, stage by stage; of arrays with a cell for each rank those of ranks that there are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -75,7 +77,7 @@ fn bits(mask: u32) -> Vec<u8> {
     (0..MOST as u8).filter(|rank| mask >> rank & 1 == 1).collect()
 }
 
-fn named(list: &[(&str, u64)]) -> Vec<(String, u64)> {
+fn named(list: &[(&str, u64)]) -> BTreeMap<String, u64> {
     list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 

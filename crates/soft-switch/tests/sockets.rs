@@ -98,7 +98,8 @@ fn a_restart_leaves_sets_silent_until_they_are_made_anew() {
     assert_eq!(status, Status::RetryExceeded);
     assert_eq!(bed.switch.show(&bed.settings, None).sets, []);
     for host in &mut bed.hosts {
-        host.renew(GID + 1).unwrap();
+        host.begin_anew().unwrap();
+        host.connect(GID + 1).unwrap();
         host.post_receives(8, 64).unwrap();
     }
     let descriptions: Vec<_> = bed.hosts.iter().map(|host| host.description()).collect();

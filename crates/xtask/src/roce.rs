@@ -148,6 +148,16 @@ pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// The software switch between our endpoint and queue pairs of a guest's kernel.
+pub(crate) fn switch_guests(context: &Context) -> Result<Outcome> {
+    programs()?;
+    let rxe = rxe(context)?;
+    let test = programs::test_program(context, "soft-switch", "kernel")?;
+    let script = context.root.join("crates/soft-switch/tests/kernel/run.sh");
+    run(Command::new("unshare").arg("-rn").arg(script).arg(&rxe).arg(test))?;
+    Ok(Outcome::Passed)
+}
+
 /// Wireshark's dissector on a capture of every operation.
 pub(crate) fn tshark(context: &Context) -> Result<Outcome> {
     programs()?;

@@ -105,6 +105,11 @@ pub(crate) const TEST: &[Step] = &[
         run: verbs::guests,
     },
     Step {
+        name: "switch-guests",
+        what: "the software switch between our endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark reads the capture",
+        run: roce::switch_guests,
+    },
+    Step {
         name: "ofi",
         what: "libfabric's providers of one host do what fabric-ofi asks of them; channels, demos and a gibibyte over them",
         run: ofi::step,

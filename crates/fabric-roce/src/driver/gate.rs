@@ -172,6 +172,22 @@ impl Outlet {
         }
     }
 
+    /// Sends datagrams as they are, without a header from here.
+    pub fn send_plain<'a>(&mut self, mut datagrams: impl Iterator<Item = (Ipv4Addr, &'a [u8])>) {
+        loop {
+            let mut batch = [Outgoing::NOTHING; BATCH];
+            self.names.clear();
+            for (place, (to, bytes)) in batch.iter_mut().zip(datagrams.by_ref()) {
+                *place = Outgoing { bytes, ..Outgoing::NOTHING };
+                self.names.push(Name::new(to.into(), UDP_PORT));
+            }
+            self.send_batch(&batch[..self.names.len()]);
+            if self.names.len() < BATCH {
+                return;
+            }
+        }
+    }
+
     fn send_batch(&mut self, batch: &[Outgoing<'_>]) {
         let mut done = 0;
         while done < batch.len() {

@@ -36,7 +36,7 @@ impl Bed {
         let mut switch = SoftSwitch::open(&settings).unwrap();
         let open = |rank| {
             let config = AttachedConfig::new(address(network, 1 + rank), rank, GID, both);
-            let mut host = Attached::open(config).unwrap();
+            let mut host = Attached::connected(config).unwrap();
             host.post_receives(64, 8192).unwrap();
             host
         };

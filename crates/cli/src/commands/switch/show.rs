@@ -1,5 +1,6 @@
 //! `stentor switch show`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 
@@ -47,8 +48,8 @@ pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure>
 struct Told(Shown);
 
 /// Names and numbers in a line.
-pub(super) fn words(list: &[(String, u64)]) -> String {
-    let some: Vec<_> = list.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+pub(super) fn words(list: &BTreeMap<String, u64>) -> String {
+    let some: Vec<_> = list.iter().filter(|(_, n)| **n > 0).map(|(name, n)| format!("{name} {n}")).collect();
     if some.is_empty() { "none".to_owned() } else { some.join(", ") }
 }
 

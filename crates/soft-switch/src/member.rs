@@ -1,0 +1,116 @@
+//! A host that asks the control plane for its set, driven by hand: for tests and benches, as [`Attached`] is.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use stentor_bootstrap::line::{Line, LineConfig, LineError};
+use stentor_fabric::ProcessId;
+use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
+
+use crate::attached::{AttachError, Attached};
+use crate::enrolment::PURPOSE;
+
+/// What the control plane said to a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// Its queue pairs are connected to this generation.
+    Ready(Ready),
+    /// It should come again.
+    Renew,
+    /// It may not.
+    Refused(Refusal),
+}
+
+/// A host of a set and its line to the control plane.
+#[derive(Debug)]
+pub struct Member {
+    /// The host.
+    pub host: Attached,
+    line: Line,
+    number: u16,
+    size: u8,
+}
+
+impl Member {
+    /// Dials the control plane.
+    ///
+    /// # Errors
+    /// See [`LineError`].
+    pub fn dial(
+        host: Attached,
+        (number, size): (u16, u8),
+        cluster: &str,
+        key: &[u8],
+        control: SocketAddr,
+    ) -> Result<Member, LineError> {
+        let config = LineConfig {
+            purpose: PURPOSE.to_owned(),
+            version: VERSION,
+            cluster: cluster.to_owned(),
+            key: key.to_vec(),
+            me: Some(ProcessId(host.config().rank.into())),
+        };
+        let line = Line::dial(&config, host.config().address.into(), control)?;
+        Ok(Member { host, line, number, size })
+    }
+
+    /// Whether messages can be sent.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.line.is_ready()
+    }
+
+    /// Why the line is over, if it is.
+    #[must_use]
+    pub fn error(&self) -> Option<&LineError> {
+        self.line.error()
+    }
+
+    /// Joins as it is; its queue pairs are connected to nothing.
+    ///
+    /// # Errors
+    /// See [`LineError`].
+    pub fn join(&mut self) -> Result<(), LineError> {
+        let (config, description) = (*self.host.config(), self.host.description());
+        let join = Join {
+            number: self.number,
+            size: self.size,
+            rank: config.rank,
+            life: config.life,
+            lease: Duration::from_secs(5),
+            mtu: config.mtu,
+            identified: false,
+            sends: description.sends,
+            receives: description.receives,
+        };
+        self.say(&ToSwitch::Join(join))
+    }
+
+    /// Says something.
+    ///
+    /// # Errors
+    /// See [`LineError`].
+    pub fn say(&mut self, word: &ToSwitch) -> Result<(), LineError> {
+        let (bytes, len) = word.encode();
+        self.line.send(&bytes[..len])
+    }
+
+    /// Takes in what the control plane says, and connects the queue pairs when a generation is there. Also carries the
+    /// handshake on.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn hear(&mut self) -> Result<Option<Heard>, AttachError> {
+        let Some(message) = self.line.receive() else { return Ok(None) };
+        let life = self.host.config().life;
+        Ok(match ToHost::decode(&message) {
+            Ok(ToHost::Ready(ready)) if ready.life == life => {
+                self.host.connect(ready.gid)?;
+                Some(Heard::Ready(ready))
+            }
+            Ok(ToHost::Renew { life: own, .. }) if own == life => Some(Heard::Renew),
+            Ok(ToHost::Refused { life: own, why, .. }) if own == life => Some(Heard::Refused(why)),
+            _ => None,
+        })
+    }
+}
