@@ -21,8 +21,9 @@ fn run(name: &str, model: &NetworkModel) -> Report {
 }
 
 /// The same with multicast by the network.
-fn copying(model: NetworkModel) -> NetworkModel {
-    NetworkModel { hardware_multicast: true, ..model }
+fn copying(mut model: NetworkModel) -> NetworkModel {
+    model.hardware_multicast = true;
+    model
 }
 
 #[test]
