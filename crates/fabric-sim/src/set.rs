@@ -190,7 +190,7 @@ impl State {
         let seats: Vec<_> =
             set.members.iter().zip(&set.seats).filter_map(|(who, seat)| Some((*who, (*seat)?))).collect();
         for (who, seat) in seats {
-            let mut at = self.now + self.model.control.sample(&mut self.rng);
+            let mut at = self.now + self.model.set_news.sample(&mut self.rng);
             if silent {
                 at += self.model.retry_ns + self.rng.below(self.model.retry_ns / 4 + 1);
             }
@@ -300,6 +300,20 @@ impl State {
             }
         }
         if self.sets.get(&number).is_some_and(|set| set.life == life) {
+            self.end_life(number, false);
+        }
+    }
+
+    /// The network forgets all sets.
+    pub(crate) fn break_sets(&mut self) {
+        for id in self.messages.in_use() {
+            let message = self.messages.get(id);
+            if message.copy.is_some() && !message.executed && !message.dropped && self.rng.chance(MILLION / 2) {
+                self.messages.get_mut(id).dropped = true;
+            }
+        }
+        let numbers: Vec<_> = self.sets.keys().copied().collect();
+        for number in numbers {
             self.end_life(number, false);
         }
     }
@@ -484,7 +498,10 @@ impl State {
         let message = self.messages.get(id);
         let (from, to, copy, bytes, qp) = (message.from, message.to, message.copy, message.bytes, message.from_qp);
         let Some(number) = self.qp(from, qp).own_set() else { return };
-        let delay = self.model.propagation.sample(&mut self.rng);
+        let mut delay = self.model.propagation.sample(&mut self.rng);
+        if self.rng.chance(self.model.late_copies) {
+            delay += self.rng.below(self.model.late_copy_ns + 1);
+        }
         let (now, model) = (self.now, &self.model);
         let owner = &mut self.processes[from.index()];
         let Some(membership) = owner.sets.get_mut(&number) else { return };

@@ -21,13 +21,14 @@ fn run(name: &str, model: &NetworkModel) -> Report {
 }
 
 /// The same with multicast by the network.
-fn copying(model: &NetworkModel) -> NetworkModel {
-    NetworkModel { hardware_multicast: true, ..model.clone() }
+fn copying(mut model: NetworkModel) -> NetworkModel {
+    model.hardware_multicast = true;
+    model
 }
 
 #[test]
 fn uniform() {
-    let report = run("uniform", &copying(&NetworkModel { tagged: true, ..NetworkModel::uniform(1_000) }));
+    let report = run("uniform", &copying(NetworkModel { tagged: true, ..NetworkModel::uniform(1_000) }));
     assert!(report.skipped().is_empty(), "{report}");
 }
 
@@ -38,12 +39,12 @@ fn no_delay_at_all() {
 
 #[test]
 fn calm() {
-    run("calm", &copying(&NetworkModel::calm()));
+    run("calm", &copying(NetworkModel::calm()));
 }
 
 #[test]
 fn adversarial() {
-    let report = run("adversarial", &copying(&NetworkModel::adversarial()));
+    let report = run("adversarial", &copying(NetworkModel::adversarial()));
     let skipped = [
         "tagged::exact_and_masked",
         "tagged::unexpected_messages_wait",
@@ -55,7 +56,7 @@ fn adversarial() {
 
 #[test]
 fn unordered() {
-    let report = run("unordered", &copying(&NetworkModel::unordered()));
+    let report = run("unordered", &copying(NetworkModel::unordered()));
     let skipped = [
         "access::nothing_after_a_refusal_takes_effect",
         "write::in_order_on_one_queue_pair",
@@ -86,8 +87,8 @@ fn each_liberty_alone() {
         run(name, &model);
     }
     let late = NetworkModel { late_after_break: always, ..NetworkModel::calm() };
-    run("late", &copying(&late));
-    run("unheld", &copying(&NetworkModel { hold_until_flush: false, ..NetworkModel::calm() }));
+    run("late", &copying(late));
+    run("unheld", &copying(NetworkModel { hold_until_flush: false, ..NetworkModel::calm() }));
 }
 
 /// What must work any number of times, 200 times in one world.

@@ -21,6 +21,7 @@ use super::NodeError;
 use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
 use super::effects::Outputs;
+use super::fan::Joined;
 use super::greeting::Seals;
 use super::letters::Mail;
 use super::links::Links;
@@ -87,6 +88,8 @@ pub struct Member<F: Fabric> {
     /// Bytes that lie aside and in letters.
     rare_bytes: u64,
     quiet: Quiet,
+    /// Where clients' messages come as copies of the network.
+    sets: Joined,
 }
 
 pub(super) const NO_COMPLETION: Completion =
@@ -133,6 +136,7 @@ impl<F: Fabric> Member<F> {
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
         let (links, registered) = (opener.links, opener.registered);
+        let sets = Joined::new(&mut fabric, &topology)?;
         let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
         let (region_limit, queue_limit) = (plan.registered, plan.all_queues());
         let memory = MemoryUse { regions: registered, region_limit, most_queued: 0, queue_limit };
@@ -166,6 +170,7 @@ impl<F: Fabric> Member<F> {
             memory,
             rare_bytes: 0,
             quiet: Quiet::default(),
+            sets,
         })
     }
 
