@@ -111,12 +111,7 @@ impl<F: Fabric> Member<F> {
         limits.check()?;
         let me = config.me;
         let topology = config.topology.clone();
-        let Some(Place::Member { group, .. }) = topology.place(me) else {
-            return Err(NodeError::Role(me, "member of a group"));
-        };
-        if fabric.me() != me {
-            return Err(NodeError::Role(fabric.me(), "process of this configuration"));
-        }
+        let group = Self::check_place(&fabric, me, &topology)?;
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let config = ReplicaConfig { window: limits.window, ..config };
         let seals = Seals::new(salt, config.plant.fabric());
@@ -172,6 +167,17 @@ impl<F: Fabric> Member<F> {
             quiet: Quiet::default(),
             sets,
         })
+    }
+
+    /// The group of a process that is a member of one, and has this fabric.
+    fn check_place(fabric: &F, me: ProcessId, topology: &Topology) -> Result<GroupId, NodeError> {
+        let Some(Place::Member { group, .. }) = topology.place(me) else {
+            return Err(NodeError::Role(me, "member of a group"));
+        };
+        if fabric.me() != me {
+            return Err(NodeError::Role(fabric.me(), "process of this configuration"));
+        }
+        Ok(group)
     }
 
     /// A process that comes back without memory, or begins its group's life together with all the others.
