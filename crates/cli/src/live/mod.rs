@@ -165,6 +165,11 @@ pub(crate) fn meeting_name(plan: &Plan) -> String {
     format!("{}-{:016x}", config.fabric(), xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
 }
 
+/// The same of a broadcast.
+pub(crate) fn neb_meeting_name(plan: &Plan) -> String {
+    format!("{}.neb", meeting_name(plan))
+}
+
 /// Where the control sockets are.
 pub(crate) fn directory(asked: Option<&PathBuf>) -> PathBuf {
     asked.cloned().unwrap_or_else(stentor_fabric_shm::default_directory)
