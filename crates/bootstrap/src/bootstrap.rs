@@ -9,7 +9,8 @@ use stentor_switch::enrol;
 use thiserror::Error;
 
 use crate::connections::Connection;
-use crate::control::{Control, nonce};
+use crate::control::Control;
+use crate::handshake::nonce;
 use crate::hello::{Hello, MAX_NAME};
 use crate::line::LineConfig;
 use crate::message::Message;

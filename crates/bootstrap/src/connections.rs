@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpKind, QpState, Service, Status};
 
 use crate::bootstrap::Bootstrap;
-use crate::control::{Heard, nonce, started_again};
+use crate::control::{Heard, started_again};
+use crate::handshake::nonce;
 use crate::message::{End, Message, Offer};
 use crate::remotes::{Granted, Place};
 

@@ -316,18 +316,6 @@ pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Bytes that nobody has seen before.
-///
-/// # Panics
-/// If the system has no random numbers.
-#[must_use]
-pub fn nonce<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    assert_eq!(got, Ok(N), "the system has random numbers");
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

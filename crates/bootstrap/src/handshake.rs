@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::ProcessId;
 
-use crate::control::nonce;
 use crate::hello::{self, Hello, Hellos, Session};
 use crate::link::Link;
 
@@ -79,4 +78,16 @@ impl Handshake {
 
 fn order<'a>(dialled: bool, ours: &'a [u8], theirs: &'a [u8]) -> Hellos<'a> {
     if dialled { Hellos { dialler: ours, listener: theirs } } else { Hellos { dialler: theirs, listener: ours } }
+}
+
+/// Bytes that nobody has seen before.
+///
+/// # Panics
+/// If the system has no random numbers.
+#[must_use]
+pub fn nonce<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    assert_eq!(got, Ok(N), "the system has random numbers");
+    bytes
 }

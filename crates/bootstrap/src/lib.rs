@@ -27,7 +27,7 @@ mod sets;
 
 pub use bootstrap::{Bootstrap, Config, StartError};
 pub use connections::Ends;
-pub use control::nonce;
+pub use handshake::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
 pub use remotes::{Granted, Place, Remotes};
 pub use sets::{LINE_PURPOSE, RawWrite, SetEnds, SwitchConfig};

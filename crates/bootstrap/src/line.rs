@@ -13,8 +13,8 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-use crate::control::{connect, nonce};
-use crate::handshake::{Fault, Handshake};
+use crate::control::connect;
+use crate::handshake::{Fault, Handshake, nonce};
 use crate::hello::{Hello, MAX_NAME, Session, TAG};
 use crate::link::{Link, SILENCE};
 

@@ -283,8 +283,16 @@ fn a_life_that_does_not_begin_leaves_nothing() {
     own.ends.refuses = Some("begin");
     assert!(matches!(own.bootstrap.reset(&mut own.ends, QpId(0)), Err(ConnectError::System { .. })));
     assert_eq!(own.bootstrap.state(QpId(0)), Some(QpState::Error));
+    let again = own.bootstrap.reset(&mut own.ends, QpId(0));
+    assert!(matches!(again, Err(ConnectError::System { .. })), "asked again, refused again");
+    own.pump();
+    assert_eq!(own.events.len(), 1, "it broke once: {:?}", own.events);
     own.ends.refuses = None;
     assert_eq!(own.bootstrap.reset(&mut own.ends, QpId(0)), Ok(()));
+    // And the life that did begin is as good as any.
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
+    assert_eq!(pairing.at(A).events.len(), 2);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::channel;
 use crate::neb;
 use crate::nemesis::{NemesisCounts, Profile};
 use crate::run::run_seed;
+use crate::sets::{self, Sets};
 use crate::switch;
 
 /// Seeds to run.
@@ -21,6 +22,8 @@ pub struct Campaign {
     pub seeds: Range<u64>,
     /// Faults beside those of the network.
     pub profile: Profile,
+    /// Which runs write by sets.
+    pub sets: Sets,
     /// A planted bug.
     pub plant: Plant,
     /// End with the first seed that violates this property (all lower seeds are run to their end first).
@@ -98,9 +101,13 @@ impl CampaignReport {
     /// The kinds of fault that [`Scenario::claims_under`](crate::Scenario::claims_under) names and that never happened, in
     /// a campaign of at least 100 seeds; fewer cannot tell.
     #[must_use]
-    pub fn unseen_claims(&self, profile: Profile) -> Vec<&'static str> {
-        let counted = [self.faults.named(), self.nemesis.named()].concat();
-        crate::scenario::unseen(&crate::Scenario::claims_under(profile), self.seeds, &counted)
+    pub fn unseen_claims(&self, profile: Profile, sets: Sets) -> Vec<&'static str> {
+        let counted = [self.faults.named(), self.nemesis.named(), self.more.clone()].concat();
+        let mut claims = crate::Scenario::claims_under(profile);
+        if sets != Sets::Never {
+            claims.extend(sets::CLAIMS);
+        }
+        crate::scenario::unseen(&claims, self.seeds, &counted)
     }
 
     /// The same for a campaign of the broadcast.
@@ -177,7 +184,7 @@ impl Campaign {
     /// [`NodeError`], if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, NodeError> {
         let one = |seed| {
-            let run = run_seed(seed, self.profile, self.plant)?;
+            let run = run_seed(seed, self.profile, self.sets, self.plant)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 counter_example: run.report.counter_example,
@@ -186,7 +193,7 @@ impl Campaign {
                 steps: run.steps,
                 writes: run.writes,
                 faults: run.faults,
-                more: Vec::new(),
+                more: run.sets.named(),
                 nemesis: run.nemesis,
                 recovery_steps: run.recovery_steps,
             })

@@ -19,6 +19,7 @@ mod progress;
 mod report;
 mod run;
 mod scenario;
+mod sets;
 pub mod switch;
 
 pub use campaign::{Campaign, CampaignReport, ChannelCampaign, NebCampaign, SwitchCampaign, Violation};
@@ -28,5 +29,6 @@ pub use ordeal::RECOVERY_STEPS;
 pub use report::RunReport;
 pub use run::{run_scenario, run_scenario_under, run_seed, trace_seed};
 pub use scenario::Scenario;
+pub use sets::Sets;
 pub use stentor_fabric_sim::FaultCounts;
 pub use stentor_multicast::{Plant, Variant};

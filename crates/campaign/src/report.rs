@@ -1,7 +1,7 @@
 //! What came of one seed.
 
 use stentor_checker::Report;
-use stentor_fabric_sim::FaultCounts;
+use stentor_fabric_sim::{FaultCounts, SetCounts};
 
 use crate::nemesis::{NemesisCounts, Profile};
 
@@ -36,6 +36,8 @@ pub struct RunReport {
     pub wrong_states: u64,
     /// A client was told that it lost its place, although no other came and nobody may give it up.
     pub superseded_for_nothing: bool,
+    /// What the network did with sets, if the run has any.
+    pub sets: SetCounts,
     /// What the nemesis did, in words.
     pub log: Vec<String>,
 }

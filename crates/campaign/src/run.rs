@@ -14,6 +14,10 @@ use crate::nemesis::{NemesisCounts, Profile};
 use crate::ordeal;
 use crate::report::RunReport;
 use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
+use crate::sets::Sets;
+
+/// A calm run is under way as long as this, ns.
+const SETS_BREAK_UNTIL_NS: u64 = 1_000_000;
 
 /// Nobody comes back in these runs.
 const INCARNATION: u64 = 1;
@@ -22,10 +26,11 @@ const INCARNATION: u64 = 1;
 ///
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
-pub fn run_seed(seed: u64, profile: Profile, plant: Plant) -> Result<RunReport, NodeError> {
+pub fn run_seed(seed: u64, profile: Profile, sets: Sets, plant: Plant) -> Result<RunReport, NodeError> {
+    let scenario = Scenario::draw_under(seed, profile).choose(seed, sets);
     match profile {
-        Profile::Calm => run_scenario(seed, &Scenario::draw(seed), plant),
-        _ => run_scenario_under(seed, &Scenario::draw_under(seed, profile), profile, plant),
+        Profile::Calm => run_scenario(seed, &scenario, plant),
+        _ => run_scenario_under(seed, &scenario, profile, plant),
     }
 }
 
@@ -60,10 +65,11 @@ pub fn run_scenario(seed: u64, scenario: &Scenario, plant: Plant) -> Result<RunR
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn trace_seed(seed: u64, profile: Profile, plant: Plant) -> Result<(RunReport, String), NodeError> {
+pub fn trace_seed(seed: u64, profile: Profile, sets: Sets, plant: Plant) -> Result<(RunReport, String), NodeError> {
+    let scenario = Scenario::draw_under(seed, profile).choose(seed, sets);
     match profile {
-        Profile::Calm => run(seed, &Scenario::draw(seed), plant, true),
-        _ => ordeal::run(seed, &Scenario::draw_under(seed, profile), profile, plant, true),
+        Profile::Calm => run(seed, &scenario, plant, true),
+        _ => ordeal::run(seed, &scenario, profile, plant, true),
     }
 }
 
@@ -72,6 +78,7 @@ fn run(seed: u64, scenario: &Scenario, plant: Plant, trace: bool) -> Result<(Run
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
     let world = World::new(SimConfig {
         mix: scenario.mix.clone(),
+        faults: scenario.set_faults(seed, SETS_BREAK_UNTIL_NS),
         trace,
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
@@ -167,6 +174,7 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (Run
     drop(actors);
     let steps = (0..processes).map(|process| shared.world.process_counts(ProcessId(process)).steps).sum();
     let (faults, trace) = (shared.world.fault_counts(), shared.world.trace_json());
+    let sets = shared.world.set_counts();
     let history = Rc::into_inner(shared).expect("the actors are gone").history.into_inner();
     let deliveries = history.deliveries;
     let report = history.finish();
@@ -183,6 +191,7 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (Run
         profile: Profile::Calm,
         nemesis: NemesisCounts::default(),
         recovery_steps: 0,
+        sets,
         wrong_states: 0,
         superseded_for_nothing: false,
         log: Vec::new(),

@@ -1,10 +1,11 @@
 //! The cluster, the load and the faults of one seed.
 
-use stentor_fabric_sim::{FaultMix, NetworkModel};
+use stentor_fabric_sim::{FaultMix, FaultPlan, NetworkModel};
 use stentor_multicast::{Limits, Variant};
 
 use crate::chance::Chance;
 use crate::nemesis::{Nemesis, Profile};
+use crate::sets::{self, Sets};
 
 /// What one seed runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,6 +120,18 @@ impl Scenario {
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
         }
         .crowded(seed, profile)
+    }
+
+    /// With sets, or without.
+    #[must_use]
+    pub fn choose(mut self, seed: u64, sets: Sets) -> Self {
+        self.network.hardware_multicast = sets.has(seed, 402);
+        self
+    }
+
+    /// When the sets of this run break, beside what its other faults do to them.
+    pub(crate) fn set_faults(&self, seed: u64, until_ns: u64) -> FaultPlan {
+        if self.network.hardware_multicast { sets::breaks(seed, 403, until_ns) } else { FaultPlan::new() }
     }
 
     /// Under all failures, one in [`CROWDED`] has rings that are small against its windows, and clients that fill them again

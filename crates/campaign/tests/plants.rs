@@ -1,7 +1,7 @@
 //! Planted bugs that show only when clients die or are cut off, found by their names under all failures.
 #![cfg(feature = "plants")]
 
-use stentor_campaign::{Campaign, Plant, Profile};
+use stentor_campaign::{Campaign, Plant, Profile, Sets};
 
 /// The seeds are those that show it first; a campaign from 0 finds it there.
 #[test]
@@ -9,7 +9,14 @@ fn what_is_planted_in_the_rings_of_clients_is_found() {
     for (name, seed) in [("era-not-closed", 141), ("void-of-the-living", 6)] {
         let plant = Plant::named(name).expect("a planted bug");
         let seeds = seed - 3..seed + 1;
-        let campaign = Campaign { seeds, profile: Profile::All, plant, until: Some(plant.breaks()), threads: 1 };
+        let campaign = Campaign {
+            seeds,
+            profile: Profile::All,
+            sets: Sets::Never,
+            plant,
+            until: Some(plant.breaks()),
+            threads: 1,
+        };
         let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
         assert!(report.violations > 0 && report.first.is_some(), "{name}: {report:?}");
     }

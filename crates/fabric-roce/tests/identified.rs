@@ -83,6 +83,7 @@ impl Bed {
             me: PEER,
             addresses,
             one_life: false,
+            switch: None,
         };
         let gid = peer.to_ipv6_mapped();
         let pair = Pair { number: 0x22, psn: FIRST_PSN, mtu: 1024, gid, lid: 0, reads: 16, runs: false, identified };

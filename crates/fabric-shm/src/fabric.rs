@@ -199,6 +199,7 @@ fn capabilities(config: &ShmConfig) -> Capabilities {
         atomics: true,
         unreliable: true,
         tagged: false,
+        masks_find_early: false,
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,

@@ -121,6 +121,12 @@ pub struct NetworkModel {
     pub hardware_multicast: bool,
     /// From the first who joins a set until the network makes it, with those who have joined by then.
     pub set_settle: Delay,
+    /// How long it takes until a process hears that a set of its broke.
+    pub set_news: Delay,
+    /// How often a copy of a set's write takes up to `late_copy_ns` longer than others.
+    pub late_copies: u32,
+    /// See `late_copies`, ns.
+    pub late_copy_ns: u64,
     /// How long a set waits for those who have not left its last life, ns.
     pub set_grace_ns: u64,
 }
@@ -164,6 +170,9 @@ impl NetworkModel {
             tagged: false,
             hardware_multicast: false,
             set_settle: Delay::between(20_000, 60_000),
+            set_news: Delay::between(1_000, 20_000),
+            late_copies: 0,
+            late_copy_ns: 0,
             set_grace_ns: 2_000_000,
         }
     }
@@ -203,6 +212,9 @@ impl NetworkModel {
             partial_at_crash: 500_000,
             late_after_break: 700_000,
             lost_unreliable: 50_000,
+            set_news: Delay::between(1_000, 60_000).with_tail(100_000, 300_000),
+            late_copies: 30_000,
+            late_copy_ns: 100_000,
             ..NetworkModel::calm()
         }
     }
@@ -225,6 +237,7 @@ impl NetworkModel {
             atomics: self.atomics,
             unreliable: self.unreliable,
             tagged: self.tagged,
+            masks_find_early: self.tagged,
             loopback: true,
             many_readers: true,
             max_completions: u32::MAX,

@@ -82,6 +82,7 @@ impl State {
                 self.trace_instant(from, "cut");
                 self.cut(index, cut, for_ns);
             }
+            Fault::SetsBreak => self.break_sets(),
             Fault::Partition { side, one_way, for_ns } => self.partition(index, &side, one_way, for_ns),
         }
     }

@@ -190,7 +190,7 @@ impl State {
         let seats: Vec<_> =
             set.members.iter().zip(&set.seats).filter_map(|(who, seat)| Some((*who, (*seat)?))).collect();
         for (who, seat) in seats {
-            let mut at = self.now + self.model.control.sample(&mut self.rng);
+            let mut at = self.now + self.model.set_news.sample(&mut self.rng);
             if silent {
                 at += self.model.retry_ns + self.rng.below(self.model.retry_ns / 4 + 1);
             }
@@ -220,7 +220,7 @@ impl State {
             self.calendar.push(at, Event::SetForms { number });
             return;
         }
-        self.begin_life(number, seats);
+        self.begin_life(number, &seats);
     }
 
     /// The network may know that two of them do not reach each other.
@@ -238,15 +238,15 @@ impl State {
         }
     }
 
-    fn begin_life(&mut self, number: u16, seats: Vec<Option<Seat>>) {
+    fn begin_life(&mut self, number: u16, seats: &[Option<Seat>]) {
         self.connections += 1;
         let life = self.connections;
         let Some(set) = self.sets.get_mut(&number) else { return };
         let members = set.members.clone();
-        for (waiting, seat) in set.waiting.iter_mut().zip(&seats) {
+        for (waiting, seat) in set.waiting.iter_mut().zip(seats) {
             *waiting = waiting.filter(|_| seat.is_none());
         }
-        (set.seats, set.life, set.dying, set.since) = (seats.clone(), life, false, None);
+        (set.seats, set.life, set.dying, set.since) = (seats.to_vec(), life, false, None);
         self.set_counts.lives += 1;
         self.set_counts.partial_lives += u64::from(seats.contains(&None));
         let posted = |state: &State, from: usize, to: usize| {
@@ -300,6 +300,20 @@ impl State {
             }
         }
         if self.sets.get(&number).is_some_and(|set| set.life == life) {
+            self.end_life(number, false);
+        }
+    }
+
+    /// The network forgets all sets.
+    pub(crate) fn break_sets(&mut self) {
+        for id in self.messages.in_use() {
+            let message = self.messages.get(id);
+            if message.copy.is_some() && !message.executed && !message.dropped && self.rng.chance(MILLION / 2) {
+                self.messages.get_mut(id).dropped = true;
+            }
+        }
+        let numbers: Vec<_> = self.sets.keys().copied().collect();
+        for number in numbers {
             self.end_life(number, false);
         }
     }
@@ -484,7 +498,10 @@ impl State {
         let message = self.messages.get(id);
         let (from, to, copy, bytes, qp) = (message.from, message.to, message.copy, message.bytes, message.from_qp);
         let Some(number) = self.qp(from, qp).own_set() else { return };
-        let delay = self.model.propagation.sample(&mut self.rng);
+        let mut delay = self.model.propagation.sample(&mut self.rng);
+        if self.rng.chance(self.model.late_copies) {
+            delay += self.rng.below(self.model.late_copy_ns + 1);
+        }
         let (now, model) = (self.now, &self.model);
         let owner = &mut self.processes[from.index()];
         let Some(membership) = owner.sets.get_mut(&number) else { return };

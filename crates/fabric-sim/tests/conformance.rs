@@ -21,8 +21,9 @@ fn run(name: &str, model: &NetworkModel) -> Report {
 }
 
 /// The same with multicast by the network.
-fn copying(model: NetworkModel) -> NetworkModel {
-    NetworkModel { hardware_multicast: true, ..model }
+fn copying(mut model: NetworkModel) -> NetworkModel {
+    model.hardware_multicast = true;
+    model
 }
 
 #[test]
@@ -44,8 +45,12 @@ fn calm() {
 #[test]
 fn adversarial() {
     let report = run("adversarial", &copying(NetworkModel::adversarial()));
-    let skipped =
-        ["tagged::exact_and_masked", "tagged::unexpected_messages_wait", "tagged::cancelled_receives_come_back"];
+    let skipped = [
+        "tagged::exact_and_masked",
+        "tagged::unexpected_messages_wait",
+        "tagged::masks_find_what_came_early",
+        "tagged::cancelled_receives_come_back",
+    ];
     assert_eq!(report.skipped(), skipped);
 }
 

@@ -151,3 +151,63 @@ fn where_nothing_is_inline_it_is_refused() {
     writer.write(0, true).unwrap();
     assert_eq!(writer.poll().len(), 1, "what was refused does not complete");
 }
+
+/// What is signalled succeeded, and what is not signalled before it did not: a success would tell of both.
+#[test]
+fn no_success_is_told_behind_what_failed_unseen() {
+    let mut landed = 0;
+    for seed in 0..20 {
+        let mut writer = Writer::new(Disorders::efa(seed, u32::MAX, false));
+        let inside = writer.target;
+        // Behind the end of what was granted.
+        writer.target.offset = 1 << 20;
+        let source = Source::Region(Span { region: writer.source, offset: 0, bytes: 8 });
+        let verb = Verb::Write { source, target: writer.target };
+        writer.fabric.post(writer.qp, WorkRequest { id: 0, verb, signalled: false }).unwrap();
+        writer.target = inside;
+        writer.write(1, true).unwrap();
+        let mut told = writer.poll();
+        while writer.fabric.next_event().is_some() {}
+        told.extend(writer.poll());
+        let second = told.iter().find(|told| told.id == 1).expect("it was signalled");
+        assert_eq!(second.status, Status::Flushed, "seed {seed}: {told:?}");
+        landed += writer.landed()[1];
+    }
+    assert!(landed > 0, "it never landed: all went in order");
+}
+
+#[test]
+fn a_life_begins_without_what_was_to_be_posted_in_the_last() {
+    let mut writer = Writer::new(Disorders::efa(3, u32::MAX, false));
+    let (bad, qp) = (RemoteSpan { offset: 1 << 20, ..writer.target }, writer.qp);
+    let source = Source::Region(Span { region: writer.source, offset: 0, bytes: 8 });
+    let verb = Verb::Write { source, target: bad };
+    writer.fabric.post(qp, WorkRequest { id: 99, verb, signalled: true }).unwrap();
+    writer.fabric.flush();
+    for word in 0..4 {
+        writer.write(word, true).unwrap();
+    }
+    while writer.fabric.state(qp) != QpState::Error {
+        writer.bed.world.advance(300);
+    }
+    // Nobody has asked for events.
+    writer.fabric.reset(qp).unwrap();
+    let mut ready = false;
+    while !ready {
+        writer.bed.world.advance(300);
+        while let Some(event) = writer.bed.fabrics[0].next_event() {
+            if let Event::Disconnected { qp, .. } = event {
+                writer.bed.fabrics[0].reset(qp).unwrap();
+            }
+        }
+        while let Some(event) = writer.fabric.next_event() {
+            ready |= matches!(event, Event::Connected { .. });
+        }
+    }
+    let told = writer.poll();
+    assert!(told.iter().all(|told| told.id == 99), "{told:?}");
+    assert_eq!(writer.landed()[..4], [0; 4]);
+    writer.write(5, true).unwrap();
+    assert_eq!(writer.poll().iter().map(|told| (told.id, told.status)).collect::<Vec<_>>(), [(5, Status::Success)]);
+    assert_eq!(writer.landed()[5], 6);
+}

@@ -67,6 +67,7 @@ fn the_suite() {
         "link::survives_a_cut",
         "tagged::exact_and_masked",
         "tagged::unexpected_messages_wait",
+        "tagged::masks_find_what_came_early",
         "tagged::cancelled_receives_come_back",
     ];
     // Nothing here copies for a set.

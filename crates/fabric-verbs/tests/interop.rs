@@ -126,8 +126,12 @@ fn run(kinds: [Kind; 2]) {
     let report = suite(|count| Bed::new(count, kinds));
     println!("{report}");
     report.assert_ok();
-    let skipped =
-        ["tagged::exact_and_masked", "tagged::unexpected_messages_wait", "tagged::cancelled_receives_come_back"];
+    let skipped = [
+        "tagged::exact_and_masked",
+        "tagged::unexpected_messages_wait",
+        "tagged::masks_find_what_came_early",
+        "tagged::cancelled_receives_come_back",
+    ];
     // Nothing here copies for a set.
     let others: Vec<_> = report.skipped().into_iter().filter(|case| !case.starts_with("set::")).collect();
     assert_eq!(others, skipped);

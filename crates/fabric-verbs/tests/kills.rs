@@ -2,68 +2,119 @@
 //! for: they need a device, which `cargo xtask test --only verbs` makes in a guest.
 
 mod common;
+mod kernel;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{BYTES, End, Host, host, pair, resources};
+use common::{BYTES, End, Host, host, pair};
+use kernel::{resources, settled};
 use stentor_fabric::{Access, Opcode, QpKind};
 use stentor_fabric_verbs::qp::{Data, Tuning, Work};
+use stentor_fabric_verbs::{Domain, Region};
 
-/// How far a process comes before it is killed. One that gets further works on until it is dead.
-const STAGES: [&str; 9] = ["opened", "reset", "init", "rtr", "rts", "receiving", "writing", "reading", "error"];
+/// How far a process comes before it is killed. Those whose names end in -ing do something over and over until they are dead.
+const STAGES: [&str; 14] = [
+    "opened",
+    "reset",
+    "init",
+    "rtr",
+    "rts",
+    "receives posted",
+    "unanswered",
+    "error",
+    "writing",
+    "reading",
+    "flushing",
+    "registering",
+    "making",
+    "connecting",
+];
 /// Processes that are killed.
-const PROCESSES: usize = 180;
+const PROCESSES: usize = 8 * STAGES.len();
 /// How often each connects and disconnects before; a little work goes over each connection.
-const CONNECTS: usize = 6;
+const CONNECTS: usize = 2;
 /// A fifth of them is killed at any time, at most so late, milliseconds.
 const ANY_TIME: u64 = 150;
+/// The others so long after they are where they should be, at most, milliseconds.
+const TOIL: u64 = 13;
 const STAGE: &str = "STENTOR_VERBS_STAGE";
 
-fn reach(stage: &str, host: &Host) -> Option<[End; 2]> {
+fn meet(host: &Host, end: &End, peer: &End) {
+    end.qp.ready_to_receive(host.own, &peer.endpoint(host, 1), &Tuning::default()).unwrap();
+}
+
+/// What a process has when it is where it should be.
+fn reach(stage: &str, host: &Host) -> Vec<End> {
+    let new = || End::new(host, QpKind::Reliable);
     match stage {
-        "opened" => None,
+        "opened" | "registering" | "making" => Vec::new(),
         "reset" | "init" | "rtr" => {
-            let ends = [End::new(host, QpKind::Reliable), End::new(host, QpKind::Reliable)];
+            let ends = [new(), new()];
             for (end, peer) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
                 if stage != "reset" {
                     end.qp.init(host.own.port, Some(Access::Atomic)).unwrap();
                 }
                 if stage == "rtr" {
-                    end.qp.ready_to_receive(host.own, &peer.endpoint(host, 1), &Tuning::default()).unwrap();
+                    meet(host, end, peer);
                 }
             }
-            Some(ends)
+            ends.into()
         }
-        _ => Some(pair(host, QpKind::Reliable)),
+        _ => {
+            let mut ends = Vec::from(pair(host, QpKind::Reliable));
+            let bytes = BYTES as u32 / 2;
+            match stage {
+                "receives posted" => {
+                    (0..16).for_each(|id| ends[1].qp.post_recv(id, Some(ends[1].local(0, bytes))).unwrap());
+                }
+                "unanswered" => {
+                    let remote = ends[1].remote(0);
+                    ends.truncate(1);
+                    let work = Work::Write { data: Data::Region(ends[0].local(0, bytes)), remote, imm: None };
+                    (0..16).for_each(|id| ends[0].qp.post(id, &work, true).unwrap());
+                }
+                "error" | "flushing" => ends[0].qp.fail().unwrap(),
+                _ => {}
+            }
+            ends
+        }
     }
 }
 
-/// Work that never ends.
-fn work(stage: &str, [a, b]: &[End; 2]) {
+/// Work that never ends, some of it; whether there is any.
+fn toil(stage: &str, host: &Host, ends: &[End]) -> bool {
     let bytes = BYTES as u32 / 2;
     match stage {
-        "receiving" => (0..16).for_each(|id| b.qp.post_recv(id, Some(b.local(0, bytes))).unwrap()),
-        "error" => a.qp.fail().unwrap(),
-        _ => {}
-    }
-    let mut told = false;
-    loop {
-        let under_way = match stage {
-            "writing" => Work::Write { data: Data::Region(a.local(0, bytes)), remote: b.remote(0), imm: None },
-            "reading" => Work::Read { local: a.local(0, bytes), remote: b.remote(0) },
-            _ => break,
-        };
-        // Four at once, so that some are always on their way.
-        (0..4).for_each(|id| a.qp.post(id, &under_way, true).unwrap());
-        if !std::mem::replace(&mut told, true) {
-            println!("reached");
+        "writing" | "reading" | "flushing" => {
+            let [a, b] = ends else { unreachable!("two ends") };
+            let work = match stage {
+                "reading" => Work::Read { local: a.local(0, bytes), remote: b.remote(0) },
+                _ => Work::Write { data: Data::Region(a.local(0, bytes)), remote: b.remote(0), imm: None },
+            };
+            // Some are on their way at any time.
+            (0..8).for_each(|id| a.qp.post(id, &work, true).unwrap());
+            (0..8).for_each(|_| assert_eq!(a.completion().opcode.is_none(), stage == "flushing"));
         }
-        for _ in 0..4 {
-            a.completion();
+        "registering" => {
+            let domain = Domain::new(&host.context).unwrap();
+            let region = Region::register(&domain, 64 * BYTES, Some(Access::Write)).unwrap();
+            region.deregister().map_err(|(_, errno)| errno).unwrap();
         }
+        "making" => drop(End::new(host, QpKind::Reliable)),
+        "connecting" => {
+            let [a, b] = ends else { unreachable!("two ends") };
+            for (end, peer) in [(a, b), (b, a)] {
+                end.qp.reset().unwrap();
+                end.qp.init(host.own.port, Some(Access::Atomic)).unwrap();
+                meet(host, end, peer);
+                end.qp.ready_to_send(host.own, 1, &Tuning::default()).unwrap();
+            }
+        }
+        _ => return false,
     }
+    true
 }
 
 /// What the killed processes run; by itself it does nothing.
@@ -77,24 +128,10 @@ fn a_process_that_is_killed() {
         a.run(Work::Write { data: Data::Region(a.local(0, 64)), remote: b.remote(0), imm: None }, Opcode::Write);
     }
     let ends = reach(&stage, &host);
-    if let Some(ends) = &ends {
-        work(&stage, ends);
-    }
     println!("reached");
+    while toil(&stage, &host, &ends) {}
     loop {
         std::thread::park();
-    }
-}
-
-/// What there is once the kernel has tidied up, which it does a little after a process is gone.
-fn settled(before: &str) -> String {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        let now = resources();
-        if now == before || Instant::now() > until {
-            return now;
-        }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -118,15 +155,17 @@ fn whoever_is_killed_leaves_nothing_behind() {
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
             let reached = lines.by_ref().any(|line| line.unwrap().ends_with("reached"));
             assert!(reached, "round {round}: the process ended before `{stage}`");
+            // In the middle of what it does over and over.
+            std::thread::sleep(Duration::from_millis(round as u64 * 5 % TOIL));
             held += usize::from(resources() != before);
         }
         child.kill().unwrap();
         child.wait().unwrap();
         if round % STAGES.len() == 0 {
-            assert_eq!(settled(&before), before, "after {} processes", round + 1);
+            assert_eq!(settled(Some(&before)), before, "after {} processes", round + 1);
         }
     }
-    assert_eq!(settled(&before), before);
+    assert_eq!(settled(Some(&before)), before);
     assert!(held * 2 > PROCESSES, "the processes held nothing while they lived: {held}");
     let (connects, seconds) = (PROCESSES * CONNECTS, begin.elapsed().as_secs_f64());
     println!(

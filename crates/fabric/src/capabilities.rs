@@ -27,6 +27,9 @@ pub struct Capabilities {
     pub unreliable: bool,
     /// Tagged send and receive with ignore masks.
     pub tagged: bool,
+    /// A tagged receive that ignores bits finds a message that came before it was posted, as one that ignores none always
+    /// does. False on `shm` of libfabric 1.17.
+    pub masks_find_early: bool,
     /// A process may connect to itself: then one-sided verbs reach the regions that it granted to itself, through the
     /// same NIC as everybody else's.
     pub loopback: bool,

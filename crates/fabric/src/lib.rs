@@ -98,7 +98,7 @@ pub use backoff::{Backoff, Idle, WaitMode};
 pub use capabilities::Capabilities;
 pub use completion::{Completion, Event, Opcode, Status};
 pub use contract::{Fabric, Wake};
-pub use disorder::{Disorder, Disorders};
+pub use disorder::{Disorder, Disorders, Restricted};
 pub use error::{AccessError, ConnectError, PostError, RegisterError, WaitError};
 pub use heard::Heard;
 pub use ids::{ProcessId, Purpose, QpId, RegionId, Service};

@@ -1,16 +1,20 @@
 //! Selective signalling: who counts the places in a bounded send queue.
 
+use std::collections::VecDeque;
+
 /// Decides which work requests of one queue pair are signalled, so that the send queue is never overrun, and tells when
 /// an unsignalled post's source may be reused.
 ///
-/// A send queue of depth `d` gets a signalled request every `d / 2` posts; the completion of the `k`-th signalled one
-/// proves that everything posted up to it is done.
+/// A send queue of depth `d` gets a signalled request every `d / 2` posts. Its completion proves that it is done, and what is
+/// not signalled before it; not what is signalled, whose completions may come later where they come in any order.
 #[derive(Clone, Debug)]
 pub struct SendQueue {
     depth: u32,
     posted: u64,
     signalled_up_to: u64,
     completed: u64,
+    /// Signalled requests that are not known to be done with all before them, and whether they have completed.
+    signalled: VecDeque<(u64, bool)>,
 }
 
 impl SendQueue {
@@ -21,7 +25,8 @@ impl SendQueue {
     #[must_use]
     pub fn new(depth: u32) -> Self {
         assert!(depth > 0, "a send queue has at least one place");
-        SendQueue { depth, posted: 0, signalled_up_to: 0, completed: 0 }
+        let signalled = VecDeque::with_capacity(depth as usize);
+        SendQueue { depth, posted: 0, signalled_up_to: 0, completed: 0, signalled }
     }
 
     /// Places that are free for certain.
@@ -51,14 +56,26 @@ impl SendQueue {
         self.posted += 1;
         if signalled {
             self.signalled_up_to = self.posted;
+            self.signalled.push_back((self.posted, false));
         }
         self.posted
     }
 
-    /// A completion came for the request of this number: it and everything before it is done.
+    /// A completion came for the request of this number: it is done, and everything before it once all completions before
+    /// it have come. A number beyond all that were posted says that all are over.
     #[inline]
     pub fn completed(&mut self, id: u64) {
-        self.completed = self.completed.max(id.min(self.posted));
+        if id > self.posted {
+            self.completed = self.posted;
+            self.signalled.clear();
+        }
+        if let Ok(place) = self.signalled.binary_search_by_key(&id, |(number, _)| *number) {
+            self.signalled[place].1 = true;
+        }
+        while let Some((number, true)) = self.signalled.front() {
+            self.completed = *number;
+            self.signalled.pop_front();
+        }
     }
 
     /// How many requests are done for certain; sources of requests up to this number may be reused.
@@ -70,7 +87,8 @@ impl SendQueue {
 
     /// Starts over, after the queue pair was reset.
     pub fn reset(&mut self) {
-        *self = SendQueue::new(self.depth);
+        (self.posted, self.signalled_up_to, self.completed) = (0, 0, 0);
+        self.signalled.clear();
     }
 }
 
@@ -93,6 +111,21 @@ mod tests {
         assert_eq!((queue.free(), queue.done()), (2, 2));
         queue.completed(1);
         assert_eq!(queue.done(), 2, "completions never go back");
+    }
+
+    #[test]
+    fn completions_in_any_order_free_nothing_that_is_under_way() {
+        let mut queue = SendQueue::new(8);
+        for signalled in [false, true, false, true, true, false] {
+            queue.posted(signalled);
+        }
+        queue.completed(4);
+        assert_eq!((queue.done(), queue.free()), (0, 2), "the second may still read its source");
+        queue.completed(5);
+        queue.completed(2);
+        assert_eq!((queue.done(), queue.free()), (5, 7));
+        queue.reset();
+        assert_eq!((queue.done(), queue.free(), queue.next_id()), (0, 8, 1));
     }
 
     #[test]

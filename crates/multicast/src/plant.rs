@@ -71,6 +71,12 @@ plants! {
     VoidOfTheLiving, "void-of-the-living", "superseded";
     /// What a client that died multicast after what is given up is assigned.
     EraNotClosed, "era-not-closed", "M6";
+    /// A place in a ring is written again although the set's write that carried its last record is not done.
+    PlaceReusedUnderSet, "place-reused-under-set", "M9";
+    /// A member is started again although late copies of a broken set may land there.
+    UnsettledStart, "unsettled-start", "M9";
+    /// What a broken set may not have copied is not written again.
+    BrokenSetForgotten, "broken-set-forgotten", "M9";
 }
 
 impl Plant {
@@ -101,6 +107,7 @@ impl Plant {
                 | Plant::VoidAtOnce
                 | Plant::EraNotClosed
                 | Plant::VoidOfTheLiving
+                | Plant::UnsettledStart
         )
     }
 

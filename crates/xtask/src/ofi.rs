@@ -27,8 +27,14 @@ const TESTS: [(&str, &str, &[&str]); 6] = [
     ("channel", "fabric", &["ofi::"]),
     ("cli", "cli", &["ofi::"]),
 ];
-/// What the demonstrations run on.
-const DEMOS: [&str; 3] = ["tcp;ofi_rxm", "shm", "udp;ofi_rxd"];
+/// What the demonstrations run on, and as what.
+const DEMOS: [(&str, Option<&str>); 5] = [
+    ("tcp;ofi_rxm", None),
+    ("shm", None),
+    ("udp;ofi_rxd", None),
+    ("tcp;ofi_rxm", Some("--as-efa")),
+    ("udp;ofi_rxd", Some("--as-efa=efa-direct")),
+];
 /// Where the two sides of a transfer meet, and on what.
 const PLACE: &str = "127.0.0.1:7397";
 const CAT: &str = "tcp;ofi_rxm";
@@ -72,18 +78,20 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
 
 /// Real processes, a leader that is killed and comes back, a process that lies: every property, on each provider.
 fn demos(context: &Context) -> Result<()> {
-    for provider in DEMOS {
+    for (provider, restricted) in DEMOS {
         for more in [&["--groups", "1", "--messages-limit", "400"][..], &["--neb", "--messages-limit", "100"]] {
             let start = Instant::now();
             // Who is killed may have a lock in the memory that this provider shares, and then the others wait for ever.
             let spared: &[&str] = if provider == "shm" && more[0] != "--neb" { &["--no-kill"] } else { &[] };
-            let arguments = [&["demo", "--json", "--fabric", "ofi", "--provider", provider][..], more, spared].concat();
+            let first = &["demo", "--json", "--fabric", "ofi", "--provider", provider][..];
+            let arguments = [first, more, spared, restricted.as_slice()].concat();
             let (good, found): (_, Demo) = stentor(context, &[], &arguments)?;
             // Nobody comes back who was not killed.
             shown_but(&found, if spared.is_empty() { &[] } else { &["M11"] })?;
             ensure!(good, "the demonstration was sound but failed");
             let carrier = found.carrier.unwrap_or_default();
             ensure!(carrier.contains(&format!("provider {provider} ")), "it ran on {carrier:?}");
+            ensure!(carrier.contains("restricted as EFA") == restricted.is_some(), "it ran on {carrier:?}");
             let (deliveries, properties) = (found.deliveries, found.properties.len());
             let seconds = start.elapsed().as_secs_f64();
             println!("{carrier}: {deliveries} deliveries, {properties} properties ok, {seconds:.1} s");

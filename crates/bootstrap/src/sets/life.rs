@@ -249,8 +249,9 @@ impl Bootstrap {
         self.tell_left(n);
         let set = &mut self.sets.all[n];
         set.again = Some(Instant::now() + AGAIN);
-        let note = format!("set {}: {why}", set.number);
-        if self.sets.notes.back() != Some(&note) {
+        if set.refused.as_deref() != Some(why) {
+            set.refused = Some(why.to_owned());
+            let note = format!("set {}: {why}", set.number);
             self.sets.note(note);
         }
     }
@@ -294,6 +295,7 @@ impl Bootstrap {
         }
         let set = &mut self.sets.all[n];
         (set.generation, set.who, set.ended) = (Some(ready.generation), ready.who, Status::Flushed);
+        set.refused = None;
         if let Some(sender) = &mut set.sender {
             sender.begin(Session {
                 life: set.life,

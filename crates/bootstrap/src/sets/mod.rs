@@ -111,6 +111,8 @@ pub(crate) struct Set {
     linking: Option<(Instant, u64)>,
     /// When to try again what was refused.
     again: Option<Instant>,
+    /// Why it was refused last, as it was said.
+    refused: Option<String>,
     /// How the last life ended.
     ended: Status,
 }
@@ -262,6 +264,7 @@ impl Bootstrap {
             sender: sends.then(|| Sender::new(config.send_depth, held_bytes)),
             linking: None,
             again: None,
+            refused: None,
             ended: Status::Flushed,
         });
         let begun = self.begin_set(ends, n);

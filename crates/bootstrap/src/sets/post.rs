@@ -9,6 +9,9 @@ use stentor_switch::host::{Next, Sender, Target, Written};
 use super::{RawWrite, Set, SetEnds};
 use crate::bootstrap::Bootstrap;
 
+/// Where there is no switch.
+const NO_SETS: PostError = PostError::Unsupported("multicast by the network");
+
 impl Bootstrap {
     /// Posts a write of a set: for [`Fabric::post_set`](stentor_fabric::Fabric::post_set). `is_alive` is false where the fabric
     /// knows that the queue pair broke a moment ago, `inline_bytes` the longest data.
@@ -22,7 +25,8 @@ impl Bootstrap {
         write: &SetWrite<'_>,
         (is_alive, inline_bytes): (bool, u32),
     ) -> Result<(), PostError> {
-        let own = self.connections.get(qp.index()).ok_or(PostError::UnknownQp(qp))?;
+        let missing = || if self.sets.config.is_none() { NO_SETS } else { PostError::UnknownQp(qp) };
+        let own = self.connections.get(qp.index()).ok_or_else(missing)?;
         let n = own.set.ok_or(PostError::Unsupported("copies by the network on a queue pair that is no set"))?;
         let state = if is_alive { own.state } else { QpState::Error };
         if state != QpState::Ready {
@@ -128,7 +132,7 @@ fn completion(qp: QpId, id: u64, status: Status) -> Completion {
 fn post_all(ends: &mut impl SetEnds, set: &mut Set) {
     let Some(sender) = &mut set.sender else { return };
     let links = sender.links();
-    while let Some(Next { token, va, rkey, data, signalled }) = sender.next() {
+    while let Some(Next { token, va, rkey, data, signalled }) = sender.next_write() {
         if ends.write(set.qp, &RawWrite { id: token, data, va, rkey, signalled }).is_err() {
             break;
         }

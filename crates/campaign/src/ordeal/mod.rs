@@ -84,6 +84,7 @@ pub(crate) fn run(
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
     let world = World::new(SimConfig {
         mix: scenario.mix.clone(),
+        faults: scenario.set_faults(seed, Nemesis::UNTIL_NS),
         trace,
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
@@ -245,6 +246,7 @@ impl Ordeal {
             writes: self.totals.writes,
             profile,
             nemesis: shared.nemesis.borrow().counts(),
+            sets: shared.world.set_counts(),
             recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
             log,
         };

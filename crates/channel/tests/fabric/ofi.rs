@@ -12,54 +12,47 @@ use crate::hosted::{Meeting, both, both_under};
 /// Completions that are kept until they are polled, as if the queue overran.
 const COMPLETIONS: u32 = 256;
 
-/// The schemes that a provider has to show.
-fn schemes(provider: &str) -> &'static [Scheme] {
-    // Debian 12's `shm` does not find messages that came before a receive that ignores bits.
-    if provider == "shm" { &[Scheme::Counted] } else { &Scheme::ALL }
-}
-
 fn lengths(count: usize) -> Vec<usize> {
     (0..count).map(|n| n * 7 % 900).collect()
 }
 
 /// Short and long messages both ways on several connections.
 fn as_it_is(provider: &str) {
-    for scheme in schemes(provider) {
+    for scheme in Scheme::ALL {
         let meeting = Meeting::new("ofi");
-        both(|me| meeting.ofi(me, provider), small(*scheme), &lengths(200));
+        both(|me| meeting.ofi(me, provider), small(scheme), &lengths(200));
     }
 }
 
 /// The same with the restrictions of EFA: no order but that of sends, completions of everything and in any order, nothing
 /// inline, and a completion queue that must not be over-posted; without tags, as `efa-direct`, where places are written.
 fn as_on_efa(provider: &str) {
-    for scheme in schemes(provider) {
+    for scheme in Scheme::ALL {
         for seed in 0..4 {
             let meeting = Meeting::new("ofi-efa");
-            let tags = *scheme != Scheme::Counted;
+            let tags = scheme != Scheme::Counted;
             let disorders = |me: u16| Disorders::efa(2 * seed + u64::from(me), COMPLETIONS, tags);
-            both_under(|me| meeting.ofi(me, provider), small(*scheme), &lengths(60), disorders);
+            both_under(|me| meeting.ofi(me, provider), small(scheme), &lengths(60), disorders);
         }
     }
 }
 
 fn long_messages(provider: &str) {
-    let scheme = schemes(provider)[0];
     let meeting = Meeting::new("ofi-long");
-    let config = EndpointConfig { connections: 1, ..EndpointConfig::new(Config::with(scheme)) };
+    let config = EndpointConfig { connections: 1, ..EndpointConfig::new(Config::default()) };
     both(|me| meeting.ofi(me, provider), config, &[0, 2 << 20, 4096, 4097, 1]);
 }
 
 /// A process that is gone in the middle of everything: the other one fails with its name, and has everything back.
 fn a_peer_is_gone(provider: &str) {
-    for scheme in schemes(provider) {
+    for scheme in Scheme::ALL {
         let meeting = Meeting::new("ofi-gone");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut process = Process::new(meeting.ofi(1, provider), small(*scheme), &lengths(4000));
+                let mut process = Process::new(meeting.ofi(1, provider), small(scheme), &lengths(4000));
                 until(&mut process, |process| process.talks[0].read >= 5);
             });
-            let mut process = Process::new(meeting.ofi(0, provider), small(*scheme), &lengths(4000));
+            let mut process = Process::new(meeting.ofi(0, provider), small(scheme), &lengths(4000));
             until(&mut process, Process::is_done);
             for talk in &process.talks {
                 let error = talk.failed.expect("4000 messages had no time");

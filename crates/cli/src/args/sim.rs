@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use stentor_campaign::Profile;
 use stentor_campaign::neb::Severity;
+use stentor_campaign::{Profile, Sets};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SimCommand {
@@ -24,6 +24,9 @@ pub(crate) struct SimNeb {
     /// How much goes wrong: usual, or harsh
     #[arg(long = "profile", value_name = "NAME", default_value_t, value_parser = severity)]
     pub(crate) severity: Severity,
+    /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never
+    #[arg(long, value_name = "WHICH", default_value_t, value_parser = sets)]
+    pub(crate) sets: Sets,
     #[command(flatten)]
     pub(crate) seeds: SimSeeds,
 }
@@ -33,6 +36,9 @@ pub(crate) struct SimMulticast {
     /// What fails besides: calm (nothing), failover, partition, clients or all
     #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
     pub(crate) profile: Profile,
+    /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never
+    #[arg(long, value_name = "WHICH", default_value_t, value_parser = sets)]
+    pub(crate) sets: Sets,
     #[command(flatten)]
     pub(crate) seeds: SimSeeds,
 }
@@ -73,6 +79,13 @@ fn profile(text: &str) -> Result<Profile, String> {
     Profile::named(text).ok_or_else(|| {
         let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
         format!("there is no profile `{text}`; there are {}", names.join(", "))
+    })
+}
+
+fn sets(text: &str) -> Result<Sets, String> {
+    Sets::named(text).ok_or_else(|| {
+        let names: Vec<&str> = Sets::ALL.iter().map(|sets| sets.name()).collect();
+        format!("runs have sets {}; not `{text}`", names.join(", "))
     })
 }
 

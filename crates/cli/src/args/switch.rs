@@ -37,7 +37,7 @@ pub(crate) struct SwitchRun {
     /// What it does when there is nothing to do
     #[arg(long, value_name = "HOW", default_value = "adaptive")]
     pub(crate) wait: Wait,
-    /// Chances of the configuration's [faults] are replaced by these if any is given
+    /// Chances of the configuration's `[faults]` are replaced by these if any is given
     #[command(flatten)]
     pub(crate) network: Network,
 }

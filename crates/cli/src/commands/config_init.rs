@@ -44,7 +44,12 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
         ground: match args.fabric {
             DemoFabric::Shm => Ground::Shm,
             DemoFabric::Roce => Ground::Roce { network: 1, key: KEY.to_owned() },
-            DemoFabric::Ofi => Ground::Ofi { network: 1, key: KEY.to_owned(), provider: args.ofi.provider.clone() },
+            DemoFabric::Ofi => Ground::Ofi {
+                network: 1,
+                key: KEY.to_owned(),
+                provider: args.ofi.provider.clone(),
+                as_efa: args.ofi.as_efa,
+            },
             DemoFabric::Verbs => Ground::Verbs { address: device_address(), key: KEY.to_owned() },
         },
     };

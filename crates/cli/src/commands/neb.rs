@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stentor::config::KeySource;
+use stentor::config::{AsEfa, KeySource};
 use stentor::runtime::{Hosted, OfiFabric, RoceFabric, ShmFabric, Stop, VerbsFabric, now_ns};
 use stentor_checker::Cluster;
-use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, Restricted, WaitMode};
 use stentor_fabric_ofi::OfiConfig;
 use stentor_fabric_roce::RoceConfig;
 use stentor_fabric_shm::ShmConfig;
@@ -81,6 +81,8 @@ pub(crate) struct OnOfi {
     pub(crate) key: PathBuf,
     /// What is tried, and nothing else.
     pub(crate) providers: Vec<String>,
+    /// Whose restrictions are imposed.
+    pub(crate) as_efa: Option<String>,
 }
 
 /// Processes of one host on its RDMA device.
@@ -195,6 +197,8 @@ pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
     }
     if let Some(ofi) = &errand.ofi {
         let fabric = OfiFabric::start(ofi.config(me, errand.processes)?).map_err(failed)?;
+        let as_efa = ofi.as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
+        let fabric = Restricted::new(fabric, as_efa.map(|efa| efa.disorders(me.0.into())));
         if let Some(by) = fabric.carrier() {
             say(&Said::Carried { by })?;
         }

@@ -98,18 +98,13 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
 /// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well.
 fn beside(args: &NebRun, plan: &Plan, me: ProcessId, output: Output) -> Option<Place> {
     let directory = live::directory(args.directory.as_ref());
-    match Place::take(directory, &meeting_name(plan), me, &args.id) {
+    match Place::take(directory, &live::neb_meeting_name(plan), me, &args.id) {
         Ok(place) => Some(place),
         Err(error) => {
             output.note(&format!("{}: `stentor neb remove` cannot ask this process: {error}", args.id));
             None
         }
     }
-}
-
-/// The directory in which the processes of a broadcast that run on this host meet.
-pub(super) fn meeting_name(plan: &Plan) -> String {
-    format!("{}.neb", live::meeting_name(plan))
 }
 
 /// A process's life, on any fabric.

@@ -26,6 +26,8 @@ struct Planted {
     name: Option<&'static str>,
     /// The profile of faults, if it is not the calm one.
     profile: Option<&'static str>,
+    /// Which runs have sets, if it is not what the seeds say.
+    sets: Option<&'static str>,
     /// The property that it is known to break.
     breaks: Option<&'static str>,
 }
@@ -52,12 +54,12 @@ macro_rules! planted {
         fn known(plant: $plant) -> super::Planted {
             let on = plant != <$plant>::None;
             let (name, breaks) = (on.then(|| plant.name()), on.then(|| plant.breaks()));
-            super::Planted { protocol: $protocol, name, profile: None, breaks }
+            super::Planted { protocol: $protocol, name, profile: None, sets: None, breaks }
         }
 
         #[cfg(not(feature = "plants"))]
         fn known(_: $plant) -> super::Planted {
-            super::Planted { protocol: $protocol, name: None, profile: None, breaks: None }
+            super::Planted { protocol: $protocol, name: None, profile: None, sets: None, breaks: None }
         }
     };
 }

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use stentor::ClusterConfig;
 use stentor::config::FabricKind;
 use stentor::runtime::{
-    Client, ClientId, GroupId, Hosted, OfiFabric, Plan, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
+    Client, ClientId, GroupId, Hosted, Plan, RestrictedOfi, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
 };
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -79,7 +79,7 @@ pub(crate) fn client_on_ofi(
     client: ClientId,
     config: &Path,
     bind: Option<IpAddr>,
-) -> Result<Client<OfiFabric>, StartError> {
+) -> Result<Client<RestrictedOfi>, StartError> {
     let process = plan.topology().client_process(client);
     plan.client_on(plan.ofi(process, &Seat::beside(config, bind))?, client)
 }
@@ -163,6 +163,11 @@ pub(crate) fn meeting_name(plan: &Plan) -> String {
     let members = config.groups().iter().flat_map(|group| group.members());
     let addresses: Vec<_> = members.map(stentor::config::MemberConfig::address).collect();
     format!("{}-{:016x}", config.fabric(), xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
+}
+
+/// The same of a broadcast.
+pub(crate) fn neb_meeting_name(plan: &Plan) -> String {
+    format!("{}.neb", meeting_name(plan))
 }
 
 /// Where the control sockets are.

@@ -1,10 +1,8 @@
 //! What RDMA there is: the library, the kernel's modules, devices with their ports and GIDs.
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use rustix::thread::sched_getcpu;
 use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::device::{self, Choice, Device, Port, Wanted};
 use stentor_fabric_verbs::{Context, Granted, PortNumber, Verbs, VerbsConfig};
@@ -85,8 +83,7 @@ pub(crate) fn rdma_address() -> Result<IpAddr, String> {
 fn choice() -> Result<Choice, String> {
     Verbs::load().map_err(|error| error.to_string())?;
     let root = Path::new(device::ROOT);
-    let wanted = Wanted { numa_node: numa_node(root, sched_getcpu()), ..Wanted::default() };
-    device::choose(&device::devices(root), &wanted).map_err(|error| error.to_string())
+    device::choose(&device::devices(root), &Wanted::here(root, None)).map_err(|error| error.to_string())
 }
 
 fn library() -> Finding {
@@ -166,13 +163,6 @@ fn port_finding(device: &Device, port: &Port, context: Option<&Context>) -> Find
     Finding::ok(what, detail)
 }
 
-/// The NUMA node of a processor.
-fn numa_node(root: &Path, processor: usize) -> Option<u32> {
-    let entries = fs::read_dir(root.join(format!("devices/system/cpu/cpu{processor}"))).ok()?;
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next()
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -225,6 +215,5 @@ mod tests {
         let finding = modules(Path::new("/nonexistent"));
         assert_eq!((finding.state, finding.detail.as_str()), (State::Info, "none"));
         assert!(finding.remedy.unwrap().contains("modprobe ib_uverbs"));
-        assert_eq!(numa_node(Path::new("/nonexistent"), 0), None);
     }
 }

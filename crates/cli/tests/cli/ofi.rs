@@ -16,6 +16,10 @@ fn a_provider_means_nothing_elsewhere() {
     for command in [&["demo"][..], &["demo", "--neb"], &["config", "init", "-o", "/no/such/place"]] {
         run([command, &["--provider", "shm"]].concat()).refused(&["provider `shm`", "not libfabric's", "--fabric ofi"]);
     }
+    run(["demo", "--as-efa"]).refused(&["restrictions of `efa`", "leave out --as-efa"]);
+    run(["bench", "channel", "--fabric", "ofi", "--as-efa"]).refused(&["restrictions of `efa`", "leave out --as-efa"]);
+    let bad = run(["demo", "--fabric", "ofi", "--as-efa=ena"]);
+    assert!(bad.code == 2 && bad.stderr.contains("no restrictions are called `ena`"), "{}", bad.stderr);
     run(["channel", "cat", "there", "--provider", "shm"]).refused(&["provider `shm`", "--fabric ofi"]);
     run(["bench", "channel", "--provider", "shm"]).refused(&["provider `shm`", "--fabric ofi"]);
     let bad = run(["demo", "--fabric", "ofi", "--provider", "a b"]);
@@ -28,8 +32,9 @@ fn a_configuration_names_the_provider() {
     let scratch = Scratch::new();
     let file = scratch.path("cluster.toml");
     let path = file.to_str().unwrap();
-    run(["config", "init", "--fabric", "ofi", "--provider", "efa,tcp;ofi_rxm", "-o", path]);
+    run(["config", "init", "--fabric", "ofi", "--provider", "efa,tcp;ofi_rxm", "--as-efa", "-o", path]);
     let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\nas_efa = \"efa\""), "{text}");
     assert!(text.contains("fabric  = \"ofi\"") && text.contains("\nprovider = \"efa,tcp;ofi_rxm\"\n"), "{text}");
     let document = run(["config", "check", path, "--json"]).document("config-check");
     assert_eq!(document["fabric"], "ofi");
@@ -132,9 +137,16 @@ fn nodes_and_a_client_say_what_they_use() {
 
 const SHM: &[&str] = &["--provider", "shm"];
 
-fn meetings() -> [Meeting; 4] {
+fn meetings() -> [Meeting; 6] {
     let on = |more| Meeting::new("ofi").with(more);
-    [on(&["--provider", "tcp;ofi_rxm"]), on(SHM), on(&["--provider", "udp;ofi_rxd"]), on(&["--provider", "sockets"])]
+    [
+        on(&["--provider", "tcp;ofi_rxm"]),
+        on(SHM),
+        on(&["--provider", "udp;ofi_rxd"]),
+        on(&["--provider", "sockets"]),
+        on(&["--provider", "tcp;ofi_rxm", "--as-efa"]),
+        on(&["--provider", "udp;ofi_rxd", "--as-efa=efa-direct"]),
+    ]
 }
 
 #[test]

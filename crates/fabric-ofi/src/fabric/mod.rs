@@ -179,7 +179,8 @@ fn capabilities(config: &OfiConfig, info: &Info) -> Capabilities {
         max_completions: u32::MAX,
         atomics: can.atomics && !quirks.fetches_nothing,
         unreliable: false,
-        tagged: can.tagged && !quirks.masks_miss_unexpected,
+        tagged: can.tagged,
+        masks_find_early: can.tagged && !quirks.masks_miss_unexpected,
         loopback: true,
         many_readers: true,
         hardware_multicast: false,
@@ -301,6 +302,8 @@ impl Fabric for OfiFabric {
     }
 
     fn arm(&mut self) {
+        // What lands from here on is news.
+        self.net.ends.iter_mut().filter_map(|qp| qp.life.as_mut()).for_each(|life| _ = life.has_landed());
         // What the descriptors have signalled already is taken back by asking.
         for _ in 0..4 {
             self.net.drive();

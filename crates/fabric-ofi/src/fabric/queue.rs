@@ -243,7 +243,8 @@ impl Qp {
             let Some(life) = &mut self.life else { break };
             let mut came = std::mem::take(&mut shared.came);
             let is_all = life.poll(&mut came);
-            let landed = life.has_landed();
+            // Reading a counter lets a provider work once more: only who is about to sleep asks.
+            let landed = shared.armed && life.has_landed();
             shared.rung |= !came.is_empty() || landed;
             for one in came.drain(..) {
                 self.take(one, shared);

@@ -32,6 +32,7 @@ impl OfiFabric {
 
     pub(super) fn sleep(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
         let until = Instant::now().checked_add(timeout);
+        self.net.shared.armed = true;
         self.net.advance();
         let woken = loop {
             self.net.drive();

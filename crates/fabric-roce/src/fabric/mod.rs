@@ -194,6 +194,7 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
         atomics: true,
         unreliable: true,
         tagged: false,
+        masks_find_early: false,
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,

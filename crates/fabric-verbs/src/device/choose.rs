@@ -1,9 +1,10 @@
 //! Which device, port and GID to use.
 
 use std::cmp::Reverse;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
 
-use super::{Device, Gid, GidKind, Port};
+use super::{Device, Gid, GidKind, Port, infiniband_gid, own_node};
 
 /// What is configured; the rest is chosen.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -16,8 +17,22 @@ pub struct Wanted {
     pub gid_index: Option<u32>,
     /// The address by which peers know this process: the GID that stands for it, and so its interface.
     pub address: Option<IpAddr>,
-    /// The NUMA node that this process runs on: its device, if there are several that would do.
+    /// The GID of the InfiniBand port under that address's interface, if it is one: see [`infiniband_gid`](super::infiniband_gid).
+    pub infiniband: Option<Ipv6Addr>,
+    /// The NUMA node whose devices are preferred, if there are several that would do.
     pub numa_node: Option<u32>,
+    /// The NUMA node that this process is kept on: see [`own_node`](super::own_node). It decides where `numa_node` says nothing,
+    /// and only among ports of one network: processes that differ in their nodes must reach each other.
+    pub own_node: Option<u32>,
+}
+
+impl Wanted {
+    /// What can be known of a process with this address besides what is configured.
+    #[must_use]
+    pub fn here(root: &Path, address: Option<IpAddr>) -> Wanted {
+        let infiniband = address.and_then(|address| infiniband_gid(root, address));
+        Wanted { address, infiniband, own_node: own_node(root), ..Wanted::default() }
+    }
 }
 
 /// What to use.
@@ -107,9 +122,10 @@ struct Candidate<'a> {
     gid: &'a Gid,
 }
 
-/// Chooses among devices: what is configured; of that the GID of the address, on an InfiniBand port, where addresses have
-/// none, any; RoCE v2 before v1; an address that routers know before one that only neighbours know; the device next to the
-/// process's processors; then the first by name, port and index.
+/// Chooses among devices: what is configured; of that the GID of the address, or the InfiniBand port under the address's
+/// interface, or, where addresses are on neither, any InfiniBand port; RoCE v2 before v1; an address that routers know before one
+/// that only neighbours know; then the first by name, port and index, or rather one of its network whose device is next to the
+/// process's processors.
 ///
 /// # Errors
 /// See [`ChooseError`].
@@ -130,15 +146,39 @@ pub fn choose(devices: &[Device], wanted: &Wanted) -> Result<Choice, ChooseError
     if let Some(address) = wanted.address.filter(|address| !address.is_unspecified()) {
         let exact = left.iter().any(|candidate| candidate.gid.address() == address);
         left.retain(|c| if exact { c.gid.address() == address } else { c.gid.kind == GidKind::Ib });
+        let under = |c: &Candidate<'_>| c.gid.kind == GidKind::Ib && Some(c.gid.bytes) == wanted.infiniband;
+        if left.iter().any(under) {
+            left.retain(under);
+        }
         if left.is_empty() {
             return Err(ChooseError::NoGidForAddress { wanted: address, present: present() });
         }
     }
-    let is_far = |device: &Device| wanted.numa_node.is_some() && device.numa_node != wanted.numa_node;
-    let best = left.iter().min_by_key(|c| (c.gid.kind, Reverse(!c.gid.is_link_local()), is_far(c.device)));
-    let best = best.expect("whatever leaves nothing was refused above");
+    let first = left.iter().min_by_key(|c| (c.gid.kind, Reverse(!c.gid.is_link_local())));
+    let first = first.expect("whatever leaves nothing was refused above");
+    let best = left.iter().find(|c| c.is_as_good_as(first) && is_near(c, first, wanted)).unwrap_or(first);
     let (device, port) = (best.device.name.clone(), best.port.number);
     Ok(Choice { device, port, gid: best.gid.clone(), why: why(best, wanted, left.len()) })
+}
+
+impl Candidate<'_> {
+    fn is_as_good_as(&self, other: &Candidate<'_>) -> bool {
+        let rank = |c: &Candidate<'_>| (c.gid.kind, c.gid.is_link_local());
+        rank(self) == rank(other)
+    }
+}
+
+/// Whether a candidate's device is where it should be. One that nobody asked for must be in the same network as the one that
+/// would be taken without: on InfiniBand in a subnet that has a number of its own, because rails that were not numbered apart
+/// look alike; on Ethernet routers are between them.
+fn is_near(candidate: &Candidate<'_>, first: &Candidate<'_>, wanted: &Wanted) -> bool {
+    let subnet = |c: &Candidate<'_>| (!c.gid.is_link_local()).then(|| c.gid.bytes.octets()[..8].to_owned());
+    let is_reached = first.gid.kind != GidKind::Ib || subnet(first).is_some_and(|own| subnet(candidate) == Some(own));
+    let is_on = |node: Option<u32>| node.is_some() && candidate.device.numa_node == node;
+    match wanted.numa_node {
+        Some(node) => is_on(Some(node)),
+        None => is_on(wanted.own_node) && is_reached,
+    }
 }
 
 /// The ports that are configured and active, of devices that processes can reach.
@@ -183,9 +223,11 @@ fn why(best: &Candidate<'_>, wanted: &Wanted, left: usize) -> String {
     }
     if let Some(address) = wanted.address.filter(|address| best.gid.address() == *address) {
         reasons.push(format!("stands for {address}"));
+    } else if let (Some(address), true) = (wanted.address, wanted.infiniband == Some(best.gid.bytes)) {
+        reasons.push(format!("the port under the interface of {address}"));
     }
     if left > 1 {
-        let node = wanted.numa_node.filter(|_| best.device.numa_node == wanted.numa_node);
+        let node = wanted.numa_node.or(wanted.own_node).filter(|node| best.device.numa_node == Some(*node));
         let near = node.map_or(String::new(), |node| format!(", on NUMA node {node}"));
         let reach = if best.gid.is_link_local() { "link-local only" } else { "an address that can be routed" };
         reasons.push(format!("of {left} the best: {}, {reach}{near}", best.gid.kind));
@@ -264,6 +306,30 @@ mod tests {
     }
 
     #[test]
+    fn the_processors_decide_as_the_configuration_does_but_only_within_one_network() {
+        let cards = [card("a", 0, 1), card("b", 1, 2)];
+        let own = Wanted { own_node: Some(1), ..Wanted::default() };
+        assert_eq!(chosen(&cards, &own), ("b".into(), 3));
+        assert!(choose(&cards, &own).unwrap().why.contains("NUMA node 1"));
+        let configured = Wanted { numa_node: Some(0), ..own.clone() };
+        assert_eq!(chosen(&cards, &configured), ("a".into(), 3), "what is configured comes first");
+        let worse = device("c", 1, vec![gid(0, "fd00::1", GidKind::RoceV1)]);
+        assert_eq!(chosen(&[card("a", 0, 1), worse], &own), ("a".into(), 3), "RoCE v2 before the node");
+        // Two rails: in one subnet, in two, and in two that were not numbered apart.
+        let rails = |first: &str, second: &str| {
+            let rail = |name, node, prefix: &str| {
+                device(name, node, vec![gid(0, &format!("{prefix}::2:c903:31:7c9{node}"), GidKind::Ib)])
+            };
+            [rail("ib0", 0, first), rail("ib1", 1, second)]
+        };
+        assert_eq!(chosen(&rails("fec0:1", "fec0:1"), &own).0, "ib1");
+        assert_eq!(chosen(&rails("fec0:1", "fec0:2"), &own).0, "ib0");
+        assert_eq!(chosen(&rails("fe80", "fe80"), &own).0, "ib0");
+        let configured = Wanted { numa_node: Some(1), ..Wanted::default() };
+        assert_eq!(chosen(&rails("fe80", "fe80"), &configured).0, "ib1", "whoever says so knows the network");
+    }
+
+    #[test]
     fn what_is_configured_is_taken_even_if_it_is_worse() {
         let cards = [card("a", 0, 1), card("b", 1, 2)];
         let wanted = Wanted { device: Some("b".into()), port: Some(1), gid_index: Some(0), ..Wanted::default() };
@@ -274,7 +340,14 @@ mod tests {
     fn an_address_on_infiniband_is_not_in_a_gid() {
         let ib = device("ib", 0, vec![gid(0, "fe80::2:c903:31:7c91", GidKind::Ib)]);
         let wanted = Wanted { address: Some("10.1.0.1".parse().unwrap()), ..Wanted::default() };
-        assert_eq!(chosen(&[card("a", 0, 1), ib], &wanted), ("ib".into(), 0));
+        assert_eq!(chosen(&[card("a", 0, 1), ib.clone()], &wanted), ("ib".into(), 0));
+        // But the interface that has it is over a port.
+        let other = device("ib2", 1, vec![gid(0, "fe80::2:c903:31:7c92", GidKind::Ib)]);
+        let under = Wanted { infiniband: Some(other.ports[0].gids[0].bytes), own_node: Some(0), ..wanted.clone() };
+        let choice = choose(&[ib.clone(), other], &under).unwrap();
+        assert_eq!((choice.device.as_str(), choice.why.as_str()), ("ib2", "the port under the interface of 10.1.0.1"));
+        let gone = Wanted { infiniband: Some("fe80::9".parse().unwrap()), ..wanted };
+        assert_eq!(chosen(&[ib], &gone), ("ib".into(), 0), "a port of another device, which is not there");
     }
 
     #[test]

@@ -2,12 +2,16 @@
 
 mod choose;
 mod gid;
+mod place;
 mod read;
+#[cfg(test)]
+mod tree;
 
 use std::path::PathBuf;
 
 pub use choose::{Choice, ChooseError, Wanted, choose};
 pub use gid::{Gid, GidKind};
+pub use place::{infiniband_gid, own_node};
 pub use read::{ROOT, devices, index_of};
 
 /// An RDMA device.

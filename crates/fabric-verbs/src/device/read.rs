@@ -87,14 +87,14 @@ fn gid(port: &Path, link: Link, index: &str) -> Option<Gid> {
 }
 
 /// The one line of a file that has something in it.
-fn line(path: &Path) -> Option<String> {
+pub(super) fn line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// What is in a directory, in order.
-fn names(directory: &Path) -> Vec<String> {
+pub(super) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
@@ -103,44 +103,24 @@ fn names(directory: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::Tree;
     use super::*;
 
-    /// A tree like the kernel's, gone at the end.
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
-            let root = std::env::temp_dir().join(format!("stentor-sys-{name}-{}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join("class").join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, format!("{text}\n")).unwrap();
-            }
-            Tree(root)
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     const RXE: [(&str, &str); 14] = [
-        ("infiniband/rxe0/fw_ver", ""),
-        ("infiniband/rxe0/parent", "eth0"),
-        ("net/eth0/device/numa_node", "1"),
-        ("infiniband/rxe0/ports/1/state", "4: ACTIVE"),
-        ("infiniband/rxe0/ports/1/link_layer", "Ethernet"),
-        ("infiniband/rxe0/ports/1/rate", "2.5 Gb/sec (1X SDR)"),
-        ("infiniband/rxe0/ports/1/gids/0", "fe80:0000:0000:0000:10d4:77ff:fef9:10de"),
-        ("infiniband/rxe0/ports/1/gid_attrs/types/0", "RoCE v2"),
-        ("infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth0"),
-        ("infiniband/rxe0/ports/1/gids/10", "0000:0000:0000:0000:0000:ffff:0a00:0001"),
-        ("infiniband/rxe0/ports/1/gid_attrs/types/10", "IB/RoCE v1"),
-        ("infiniband/rxe0/ports/1/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000"),
-        ("infiniband_verbs/uverbs0/ibdev", "rxe0"),
-        ("infiniband_verbs/abi_version", "6"),
+        ("class/infiniband/rxe0/fw_ver", ""),
+        ("class/infiniband/rxe0/parent", "eth0"),
+        ("class/net/eth0/device/numa_node", "1"),
+        ("class/infiniband/rxe0/ports/1/state", "4: ACTIVE"),
+        ("class/infiniband/rxe0/ports/1/link_layer", "Ethernet"),
+        ("class/infiniband/rxe0/ports/1/rate", "2.5 Gb/sec (1X SDR)"),
+        ("class/infiniband/rxe0/ports/1/gids/0", "fe80:0000:0000:0000:10d4:77ff:fef9:10de"),
+        ("class/infiniband/rxe0/ports/1/gid_attrs/types/0", "RoCE v2"),
+        ("class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth0"),
+        ("class/infiniband/rxe0/ports/1/gids/10", "0000:0000:0000:0000:0000:ffff:0a00:0001"),
+        ("class/infiniband/rxe0/ports/1/gid_attrs/types/10", "IB/RoCE v1"),
+        ("class/infiniband/rxe0/ports/1/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000"),
+        ("class/infiniband_verbs/uverbs0/ibdev", "rxe0"),
+        ("class/infiniband_verbs/abi_version", "6"),
     ];
 
     #[test]
@@ -161,11 +141,11 @@ mod tests {
         let tree = Tree::new(
             "mlx",
             &[
-                ("infiniband/mlx5_0/device/numa_node", "-1"),
-                ("infiniband/mlx5_0/ports/1/state", "1: DOWN"),
-                ("infiniband/mlx5_0/ports/1/link_layer", "InfiniBand"),
-                ("infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0031:7c91"),
-                ("infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1"),
+                ("class/infiniband/mlx5_0/device/numa_node", "-1"),
+                ("class/infiniband/mlx5_0/ports/1/state", "1: DOWN"),
+                ("class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand"),
+                ("class/infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0031:7c91"),
+                ("class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1"),
             ],
         );
         let found = devices(&tree.0);

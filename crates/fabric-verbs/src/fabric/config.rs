@@ -31,7 +31,7 @@ pub struct VerbsConfig {
     pub port: Option<u8>,
     /// The place of the address in the port's table of GIDs; `None`: where this process's address stands.
     pub gid_index: Option<u32>,
-    /// The NUMA node that this process runs on, for the choice between devices.
+    /// The NUMA node whose devices are preferred; `None`: the one that this process is kept on, within one network.
     pub numa_node: Option<u32>,
     /// Payload of a packet, bytes; the smaller one of both ends counts. `None`: what the port has.
     pub mtu: Option<u32>,

@@ -7,6 +7,7 @@ mod net;
 mod outstanding;
 mod post;
 mod regions;
+mod retired;
 mod start;
 mod trouble;
 mod wait;

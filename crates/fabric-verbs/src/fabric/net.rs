@@ -9,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stentor_bootstrap::{End, Ends, Pair, nonce};
-use stentor_fabric::{Access, Completion, Opcode, ProcessId, QpConfig, QpId, Status};
+use stentor_fabric::{Access, Completion, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Status};
 
 use super::config::VerbsConfig;
 use super::outstanding::{Name, Outstanding};
 use super::trouble::Trouble;
 use crate::device::{self, Gid};
-use crate::qp::{Endpoint, Own, QueuePair, Size, Tuning};
+use crate::qp::{Endpoint, Own, QueuePair, Size, Tuning, WorkError};
 use crate::{
     CompletionChannel, CompletionQueue, Context, DeviceEvent, Domain, EventKind, Limits, MakeError, Mtu,
     WorkCompletion, WorkStatus,
@@ -241,6 +241,16 @@ impl Net {
                 self.broken.push_back(qp);
             }
         }
+    }
+
+    /// A request was not taken though it was checked and there is room: the queue pair, the device or the permission is gone.
+    #[cold]
+    pub(super) fn not_posted(&mut self, qp: QpId, error: &WorkError) -> PostError {
+        self.tell(Trouble::NotPosted { qp, why: error.to_string() });
+        self.doubtful = true;
+        self.failing.push(qp);
+        self.settle();
+        PostError::NotReady { qp, state: QpState::Error }
     }
 
     /// Ends the life of an end. Of what is outstanding the first request ends with `status`.

@@ -74,11 +74,8 @@ impl VerbsFabric {
         let half = &mut self.net.halves[qp.index()];
         let name = Name { receive: false, qp, life: half.life, sequence: half.sends.next() };
         let Some(pair) = &half.pair else { return Err(PostError::NotReady { qp, state: QpState::Error }) };
-        if pair.post(name.encode(), &work, request.signalled).is_err() {
-            // It was checked, and there is room: the queue pair, or the device, is gone.
-            self.net.failing.push(qp);
-            self.net.settle();
-            return Err(PostError::NotReady { qp, state: QpState::Error });
+        if let Err(error) = pair.post(name.encode(), &work, request.signalled) {
+            return Err(self.net.not_posted(qp, &error));
         }
         half.sends.push(Entry { id: request.id, opcode: request.verb.opcode() });
         Ok(())
@@ -159,10 +156,8 @@ impl VerbsFabric {
         let half = &mut self.net.halves[qp.index()];
         let name = Name { receive: true, qp, life: half.life, sequence: half.receives.next() };
         let Some(pair) = &half.pair else { return Err(PostError::NotReady { qp, state: QpState::Error }) };
-        if pair.post_recv(name.encode(), local).is_err() {
-            self.net.failing.push(qp);
-            self.net.settle();
-            return Err(PostError::NotReady { qp, state: QpState::Error });
+        if let Err(error) = pair.post_recv(name.encode(), local) {
+            return Err(self.net.not_posted(qp, &error));
         }
         half.receives.push(Entry { id, opcode: Opcode::Recv });
         Ok(())

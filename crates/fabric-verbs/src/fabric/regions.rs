@@ -15,6 +15,7 @@ use stentor_fabric::{
 
 use super::VerbsFabric;
 use super::net::Net;
+use super::retired::Retired;
 use super::trouble::Trouble;
 use crate::qp::Local;
 use crate::{Errno, Memory, Region};
@@ -27,8 +28,8 @@ struct Own {
     /// For this process's own use, by peer.
     local: Vec<Option<Region>>,
     granted: HashMap<ProcessId, (Access, Region)>,
-    /// The last key that was taken back, by peer: no device should give it out again at once.
-    last: HashMap<ProcessId, u32>,
+    /// Keys that were taken back, by peer.
+    retired: HashMap<ProcessId, Retired>,
 }
 
 /// All of them.
@@ -114,7 +115,7 @@ impl VerbsFabric {
         let memory = memory.ok_or_else(|| refused("this machine has not so much memory; ask for less".to_owned()))?;
         let local = (0..processes).map(|_| None).collect();
         let region = RegionId(regions.own.len() as u32);
-        regions.own.push(Own { spec, memory, local, granted: HashMap::new(), last: HashMap::new() });
+        regions.own.push(Own { spec, memory, local, granted: HashMap::new(), retired: HashMap::new() });
         regions.names.insert((writer, purpose), region);
         regions.bytes += bytes;
         Ok(region)
@@ -138,13 +139,15 @@ impl VerbsFabric {
             None => {}
         }
         let own = &mut self.regions.own[region.index()];
-        let made = self.net.domain(peer).and_then(|domain| {
-            let first = Region::over(&domain, &own.memory, Some(access))?;
-            let again = own.last.get(&peer) == Some(&first.remote_key());
-            // While the first is there the second has another key.
-            if again { Region::over(&domain, &own.memory, Some(access)) } else { Ok(first) }
-        });
-        let made = made.map_err(|error| AccessError::System { region, reason: error.to_string() })?;
+        let domain = self.net.domain(peer);
+        let retired = own.retired.entry(peer).or_default();
+        let made = domain
+            .and_then(|domain| retired.fresh(Region::remote_key, || Region::over(&domain, &own.memory, Some(access))));
+        let refused = |reason| AccessError::System { region, reason };
+        let made = made.map_err(|error| refused(error.to_string()))?.ok_or_else(|| {
+            let device = self.net.context.name();
+            refused(format!("{device} gives out keys again that were taken back from {peer}; start this process anew"))
+        })?;
         let place = Place { key: made.remote_key().into(), base: made.address() };
         own.granted.insert(peer, (access, made));
         self.bootstrap.grant(peer, purpose, place, bytes, access);
@@ -157,7 +160,7 @@ impl VerbsFabric {
         let own = &mut self.regions.own[region.index()];
         let Some((access, granted)) = own.granted.remove(&peer) else { return Ok(()) };
         let (purpose, key) = (own.spec.purpose, granted.remote_key());
-        own.last.insert(peer, key);
+        own.retired.entry(peer).or_default().add(key);
         if let Err((granted, errno)) = granted.deregister() {
             // Some device has it in use, for a message that was cut in two perhaps: without queue pairs nobody has.
             self.bootstrap.break_all(&mut self.net, peer);

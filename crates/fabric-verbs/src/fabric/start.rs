@@ -98,15 +98,17 @@ impl VerbsFabric {
 
 fn choose(config: &VerbsConfig) -> Result<Choice, ChooseError> {
     let own = config.addresses.get(config.me.index()).copied().flatten();
+    // Whoever names the GID may have peers dial another address.
+    let address = own.map(|address| address.ip()).filter(|_| config.gid_index.is_none());
+    let root = Path::new(device::ROOT);
     let wanted = Wanted {
         device: config.device.clone(),
         port: config.port,
         gid_index: config.gid_index,
-        // Whoever names the GID may have peers dial another address.
-        address: own.map(|address| address.ip()).filter(|_| config.gid_index.is_none()),
         numa_node: config.numa_node,
+        ..Wanted::here(root, address)
     };
-    device::choose(&device::devices(Path::new(device::ROOT)), &wanted)
+    device::choose(&device::devices(root), &wanted)
 }
 
 fn gid_index(choice: &Choice) -> Result<u8, ChooseError> {
@@ -136,6 +138,7 @@ fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, gr
         atomics: limits.atomics,
         unreliable: granted.unreliable,
         tagged: false,
+        masks_find_early: false,
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,

@@ -48,6 +48,13 @@ pub enum Trouble {
         /// Why, with the remedy.
         why: String,
     },
+    /// The device took no request, so the queue pair was broken.
+    NotPosted {
+        /// The queue pair.
+        qp: QpId,
+        /// Why, with the remedy.
+        why: String,
+    },
     /// A request failed for a reason that the contract has no word for: it is told as flushed.
     Work {
         /// The queue pair.
@@ -73,6 +80,7 @@ impl fmt::Display for Trouble {
             Trouble::NotRegistered { peer, bytes, why } => {
                 write!(f, "nothing can be posted to {peer} from or into a region of {bytes} bytes: {why}")
             }
+            Trouble::NotPosted { qp, why } => write!(f, "a request on {qp:?} was not taken: {why}"),
             Trouble::Work { qp, status, vendor_error } => {
                 write!(f, "a request on {qp:?} failed: {status} (vendor error {vendor_error})")
             }

@@ -95,7 +95,7 @@ pub enum Work<'a> {
 #[non_exhaustive]
 pub enum WorkError {
     /// The provider refuses.
-    #[error("queue pair {qp_number} does not take it: {errno}; {}", if *errno == Errno::NO_MEMORY { "its queue is full: poll completions" } else { "bring it to RTS (to INIT for receives) first" })]
+    #[error("queue pair {qp_number} does not take it: {errno}; {}", remedy(*errno))]
     Refused {
         /// The queue pair.
         qp_number: u32,
@@ -123,6 +123,19 @@ pub enum WorkError {
     /// READs and atomics need a reliable connection.
     #[error("an unreliable connection has neither READs nor atomics: make a reliable one")]
     Unreliable,
+}
+
+fn remedy(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NO_MEMORY => "its queue is full: poll completions",
+        // Kernels take requests of some providers only from who is whom he was when he opened the device.
+        Errno::ACCESS | Errno::NOT_PERMITTED => {
+            "use the device as the user, and with the capabilities, that it was opened with: give up privileges before a process \
+             starts on it"
+        }
+        errno if errno.is_gone() => "the device is gone: load its driver again, and start anew",
+        _ => "bring it to RTS (to INIT for receives) first",
+    }
 }
 
 /// The local half of a request.

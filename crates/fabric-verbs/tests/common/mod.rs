@@ -120,9 +120,3 @@ pub(crate) fn pair(host: &Host, kind: QpKind) -> [End; 2] {
     }
     ends
 }
-
-/// How many objects the kernel has, of each kind.
-pub(crate) fn resources() -> String {
-    let output = std::process::Command::new("rdma").args(["resource", "show"]).output().expect("rdma");
-    String::from_utf8(output.stdout).unwrap()
-}

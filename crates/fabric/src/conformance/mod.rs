@@ -136,7 +136,8 @@ fn cases<T: Testbed>() -> Vec<Case<T>> {
         set: refused_where_there_are_none(2), copies_to_whom_it_says(3), errors(3), bounded_and_freed_by_signalled(3),
             in_order_at_each_target(3), one_refusal_breaks_it_for_all(3), who_is_gone_is_left_out(3),
             queue_pairs_go_on(3), settled_means_nothing_lands(3), nothing_of_an_earlier_life(3), survives_a_cut(3);
-        tagged: exact_and_masked(2), unexpected_messages_wait(2), cancelled_receives_come_back(2);
+        tagged: exact_and_masked(2), unexpected_messages_wait(2), masks_find_what_came_early(2),
+            cancelled_receives_come_back(2);
         unreliable: lossy_but_unbroken(2), only_send_and_write(2);
     }
 }

@@ -306,7 +306,7 @@ pub(super) fn one_refusal_breaks_it_for_all<T: Testbed>(bed: &mut Bed<T>) -> Out
         for process in MEMBERS {
             bed.broken(process, trio.end(process), process)?;
         }
-        let refused = trio.target(bed, B, 0).and_then(|to| Ok(trio.post(bed, (1, true), &[1], &[to])))?;
+        let refused = trio.target(bed, B, 0).map(|to| trio.post(bed, (1, true), &[1], &[to]))?;
         let broken = PostError::NotReady { qp: trio.end(A), state: QpState::Error };
         same("post_set on a broken set", &refused, &Err(broken))?;
         check(!bed.at(A).set_reaches(trio.end(A), B), || "a broken set reaches somebody".to_string())?;
@@ -408,7 +408,7 @@ pub(super) fn settled_means_nothing_lands<T: Testbed>(bed: &mut Bed<T>) -> Outco
         for n in 0..DEPTH as usize - 2 {
             // It may have broken.
             let _ = trio.post(bed, (n as u64, n % 2 == 0), &[round << 32 | n as u64], &[at(b, n), at(c, n)]);
-            if n as u64 % (2 + round % 5) == 0 {
+            if (n as u64).is_multiple_of(2 + round % 5) {
                 bed.pass();
             }
         }

@@ -44,6 +44,25 @@ pub(super) fn unexpected_messages_wait<T: Testbed>(bed: &mut Bed<T>) -> Outcome 
     Ok(())
 }
 
+pub(super) fn masks_find_what_came_early<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
+    need(bed.at(A).capabilities().masks_find_early, "masks that find what came early")?;
+    let inbox = bed.region(B, B, 1, 1024, None)?;
+    let link = bed.link(16, 16)?;
+    for (id, tag) in [(1, 0x105), (2, 0x206), (3, 0x107)] {
+        bed.post(A, link.a, id, message(tag))?;
+    }
+    bed.settle();
+    for (slot, (id, channel, tag)) in
+        [(50, 0x200, 0x206), (51, 0x100, 0x105), (52, 0x100, 0x107)].into_iter().enumerate()
+    {
+        let room = room(inbox, slot as u64);
+        called("post_tagged_recv", bed.at(B).post_tagged_recv(link.b, room, channel, 0xff, id))?;
+        let got = bed.expect(B, link.b, id, (Opcode::TaggedRecv, Status::Success))?;
+        same("tag", &got.tag, &tag)?;
+    }
+    Ok(())
+}
+
 /// Of two receives for a tag the first is asked back: the message goes to the second, and each completes once.
 pub(super) fn cancelled_receives_come_back<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     need(bed.at(A).capabilities().tagged, "tagged messages")?;

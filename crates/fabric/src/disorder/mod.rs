@@ -2,6 +2,7 @@
 
 mod config;
 mod ledger;
+mod restricted;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::{
 };
 pub use config::Disorders;
 use ledger::Ledger;
+pub use restricted::Restricted;
 
 /// A request that is not posted yet.
 struct Late {
@@ -23,6 +25,7 @@ struct Late {
 }
 
 /// A completion that is not told yet.
+#[derive(Clone, Copy)]
 struct Held {
     completion: Completion,
     /// In how many polls it may be told.
@@ -38,12 +41,14 @@ impl Held {
     }
 }
 
-/// A queue pair: its depth, requests that the inner fabric has, the other end.
+/// A queue pair: its depth, requests that the inner fabric has, the other end; where all complete the number of the first
+/// request that was not signalled and failed.
 struct Queue {
     qp: QpId,
     depth: u32,
     out: u32,
     peer: ProcessId,
+    failed: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -94,6 +99,7 @@ impl<F: Fabric> Disorder<F> {
             ordered_writes: inner_has.ordered_writes && !disorders.writes,
             ordered_bytes: inner_has.ordered_bytes && !disorders.writes,
             tagged: inner_has.tagged && !disorders.untagged,
+            masks_find_early: inner_has.masks_find_early && !disorders.untagged,
             hardware_multicast: inner_has.hardware_multicast && !disorders.denies_sets(),
             ..inner_has
         };
@@ -121,6 +127,16 @@ impl<F: Fabric> Disorder<F> {
     /// The wrapped fabric.
     pub fn inner(&self) -> &F {
         &self.inner
+    }
+
+    /// The wrapped fabric, to ask for what the contract does not have: what is posted to it directly is not counted here.
+    pub fn inner_mut(&mut self) -> &mut F {
+        &mut self.inner
+    }
+
+    /// What is done.
+    pub fn disorders(&self) -> Disorders {
+        self.disorders
     }
 
     /// The wrapped fabric; what is held back is forgotten.
@@ -186,7 +202,7 @@ impl<F: Fabric> Disorder<F> {
         if self.overran {
             return;
         }
-        let Completion { qp, id, opcode, .. } = completion;
+        let Completion { qp, opcode, .. } = completion;
         if let Some(queue) = self.queues.iter_mut().find(|queue| queue.qp == qp && !is_receive(opcode)) {
             queue.out = queue.out.saturating_sub(1);
         }
@@ -197,7 +213,17 @@ impl<F: Fabric> Disorder<F> {
         }
         let polls = if self.broken.contains(&qp) { 0 } else { self.disorders.hold_polls };
         let polls = self.below(u64::from(polls) + 1) as u32;
+        self.hold(completion, polls);
+    }
+
+    fn hold(&mut self, completion: Completion, polls: u32) {
+        let Completion { qp, id, opcode, status, .. } = completion;
         let request = self.ledger.arrived(qp, id, opcode);
+        if let Some((number, false)) = request.filter(|_| status != Status::Success)
+            && let Some(queue) = self.queue(qp)
+        {
+            queue.failed = Some(queue.failed.map_or(number, |first| first.min(number)));
+        }
         self.held.push(Held { completion, polls, request });
     }
 
@@ -266,8 +292,7 @@ impl<F: Fabric> Disorder<F> {
     }
 
     fn flush_one(&mut self, qp: QpId, id: u64, opcode: Opcode) {
-        let request = self.ledger.arrived(qp, id, opcode);
-        self.held.push(Held { completion: failure(qp, id, opcode, Status::Flushed), polls: 0, request });
+        self.hold(failure(qp, id, opcode, Status::Flushed), 0);
     }
 
     /// A queue pair broke: all that is known of it comes now.
@@ -370,14 +395,21 @@ impl<F: Fabric> Disorder<F> {
     }
 
     fn tell(&mut self, place: usize) {
-        let Held { completion, request, .. } = &self.held[place];
-        let Completion { qp, id, opcode, .. } = *completion;
+        let Held { mut completion, request, .. } = self.held[place];
+        let Completion { qp, id, opcode, .. } = completion;
+        // A success behind what was not signalled and failed would say that this succeeded, too.
+        let failed = self.queue(qp).and_then(|queue| queue.failed);
+        if completion.status == Status::Success
+            && request.zip(failed).is_some_and(|((number, _), failed)| number > failed)
+        {
+            completion.status = Status::Flushed;
+        }
         match request {
-            Some((number, _)) => self.ledger.told(qp, *number),
+            Some((number, _)) => self.ledger.told(qp, number),
             None if is_receive(opcode) => self.ledger.received(qp, id, opcode),
             None => {}
         }
-        self.ready.push_back(*completion);
+        self.ready.push_back(completion);
     }
 }
 
@@ -433,7 +465,7 @@ impl<F: Fabric> Fabric for Disorder<F> {
     fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
         self.refuse(peer)?;
         let qp = self.inner.connect(peer, service, config)?;
-        self.queues.push(Queue { qp, depth: config.send_depth, out: 0, peer });
+        self.queues.push(Queue { qp, depth: config.send_depth, out: 0, peer, failed: None });
         Ok(qp)
     }
 
@@ -445,8 +477,17 @@ impl<F: Fabric> Fabric for Disorder<F> {
         if let Some(peer) = self.queue(qp).map(|queue| queue.peer) {
             self.refuse(peer)?;
         }
-        self.broken.retain(|broken| *broken != qp);
         self.inner.reset(qp)?;
+        self.broken.retain(|broken| *broken != qp);
+        // What is held of its last life is not told in the next one, and what was to be posted is not: also if nobody was
+        // told of its end.
+        self.late.retain(|late| late.qp != qp);
+        self.held.retain(|held| held.completion.qp != qp);
+        self.ready.retain(|completion| completion.qp != qp);
+        self.unsignalled.retain(|of| *of != qp);
+        if let Some(queue) = self.queue(qp) {
+            (queue.out, queue.failed) = (0, None);
+        }
         self.ledger.forget(qp);
         Ok(())
     }
@@ -518,7 +559,7 @@ impl<F: Fabric> Fabric for Disorder<F> {
         }
         self.refuse(self.me())?;
         let qp = self.inner.join_set(spec, config)?;
-        self.queues.push(Queue { qp, depth: config.send_depth, out: 0, peer: self.inner.me() });
+        self.queues.push(Queue { qp, depth: config.send_depth, out: 0, peer: self.inner.me(), failed: None });
         Ok(qp)
     }
 

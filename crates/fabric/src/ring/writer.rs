@@ -56,6 +56,13 @@ impl RingWriter {
         self.cursor.position()
     }
 
+    /// The lap for which the next record is sealed.
+    #[inline]
+    #[must_use]
+    pub fn lap(&self) -> u64 {
+        self.cursor.lap()
+    }
+
     /// Whether everything that was written has been freed.
     #[must_use]
     pub fn is_drained(&self) -> bool {

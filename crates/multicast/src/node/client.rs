@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use stentor_fabric::seal::HEADER_WORDS;
-use stentor_fabric::{Completion, Fabric, ProcessId};
+use stentor_fabric::{Completion, Fabric, ProcessId, QpState};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
 use super::awaited::Awaited;
 use super::counts::{Counts, RemoteOp, Step};
+use super::fan::{self, Fan};
 use super::greeting::{About, Greeting, Seals};
 use super::links::{Links, News};
 use super::member::NO_COMPLETION;
@@ -103,6 +104,10 @@ pub struct Client<F: Fabric> {
     topology: Arc<Topology>,
     message_bytes: usize,
     quiet: Quiet,
+    /// Where the network makes copies.
+    fan: Option<Fan>,
+    /// Links that are up, and whose members are started when nothing of the set can land there any more.
+    unsettled: Vec<usize>,
     /// A member said that another process has the place.
     superseded: bool,
 }
@@ -148,7 +153,10 @@ impl<F: Fabric> Client<F> {
             rings.push(ring);
         }
         let links = opener.links;
+        let set = fan::join(&mut fabric, &topology, client, super::SEND_DEPTH)?;
         Ok(Client {
+            fan: set.map(|set| Fan::new(&fabric, set, links.len(), plant)),
+            unsettled: Vec::new(),
             sender: Sender::new(&topology, client, limits.window, plant),
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
@@ -338,7 +346,13 @@ impl<F: Fabric> Client<F> {
         let id = MessageId { client: self.sender.client(), sequence };
         let header = Header::words(to.len());
         let bytes = header * 8 + payload.len();
+        let fans = self.fan.as_ref().is_some_and(Fan::is_ready);
+        let mut writes = 0;
         for group in to {
+            let lap = self.rings[usize::from(group.0)].writer.lap();
+            if self.fan.as_ref().is_some_and(|fan| fan.is_other(lap)) {
+                writes += self.fan_out();
+            }
             // Sealing fills in the head and leaves the rest, but each group's ring has its own lap.
             let body = &mut self.record[HEADER_WORDS..HEADER_WORDS + bytes.div_ceil(8)];
             Header::encode(sequence, payload.len(), notify, &self.destinations, body);
@@ -350,18 +364,29 @@ impl<F: Fabric> Client<F> {
             }
             body[header..].as_mut_bytes()[..payload.len()].copy_from_slice(payload);
             let ring = &mut self.rings[usize::from(group.0)];
-            let writes = ring.send(&mut self.fabric, &mut self.links, bytes, &mut self.record);
-            self.counts.write(Step::Body, writes);
+            let fan = self.fan.as_mut().filter(|_| fans).map(|fan| (fan, usize::from(group.0)));
+            writes += ring.send_with(&mut self.fabric, &mut self.links, bytes, &mut self.record, fan);
             self.counts.item(Step::Body, self.topology.size(*group) as u64);
             if let Some(operations) = &mut self.operations {
                 let step = Step::Body;
                 operations.extend(self.topology.members(*group).map(|to| RemoteOp { message: id, step, to }));
             }
         }
+        writes += self.fan_out();
+        self.counts.write(Step::Body, writes);
         self.submitted += 1;
         self.awaited.submitted(sequence, &self.destinations);
         self.quiet.disturb();
         Ok(Submitted { id })
+    }
+
+    /// Writes the record in work to those whom the set reaches. Returns the number of posts.
+    fn fan_out(&mut self) -> u64 {
+        let Some(fan) = &mut self.fan else { return 0 };
+        let before = fan.copies();
+        let writes = fan.write(&mut self.fabric, &mut self.links, &mut self.rings, &self.record);
+        self.counts.copy(fan.copies() - before);
+        writes
     }
 
     fn check(&mut self, to: &[GroupId], payload: &[u8]) -> Result<(), SubmitError> {
@@ -385,7 +410,11 @@ impl<F: Fabric> Client<F> {
             return Err(SubmitError::Busy { group: full.group });
         }
         let bytes = Header::words(to.len()) * 8 + payload.len();
-        let full = |group: &&GroupId| !self.rings[usize::from(group.0)].ready(&mut self.fabric, &self.links, bytes);
+        let full = |group: &&GroupId| {
+            let ring = &mut self.rings[usize::from(group.0)];
+            let clear = self.fan.as_ref().is_none_or(|fan| ring.is_clear(&fan.past(&self.fabric), bytes));
+            !(clear && ring.ready(&mut self.fabric, &self.links, bytes))
+        };
         to.iter().find(full).map_or(Ok(()), |group| Err(SubmitError::Busy { group: group.0 }))
     }
 
@@ -443,7 +472,7 @@ impl<F: Fabric> Client<F> {
     /// Has all members say anew what they hold.
     fn ask_again(&mut self) {
         for link in 0..self.links.len() {
-            if self.links[link].ready {
+            if self.links[link].ready && !self.unsettled.contains(&link) {
                 self.greet(link);
             }
         }
@@ -537,6 +566,9 @@ impl<F: Fabric> Client<F> {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
+            if self.fan.as_mut().is_some_and(|fan| fan.completed(&completion)) {
+                continue;
+            }
             if let Some(news) = self.links.completed(&mut self.fabric, &completion) {
                 self.hear(news);
             }
@@ -550,6 +582,9 @@ impl<F: Fabric> Client<F> {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
             any = true;
+            if self.fan.as_mut().is_some_and(|fan| fan.happened(&mut self.fabric, &event, &self.links)) {
+                continue;
+            }
             if let Some(news) = self.links.happened(&mut self.fabric, &event) {
                 self.hear(news);
             }
@@ -562,6 +597,7 @@ impl<F: Fabric> Client<F> {
                 self.hear(news);
             }
         }
+        any |= self.look_after_set();
         if !self.resumed {
             any |= self.resume().is_ok();
         }
@@ -571,10 +607,42 @@ impl<F: Fabric> Client<F> {
         any
     }
 
+    /// Joins again what broke, and starts who waited for late copies to be over. Whether there was anything.
+    fn look_after_set(&mut self) -> bool {
+        let Some(fan) = &mut self.fan else { return false };
+        if fabric_broke(&self.fabric, fan) {
+            // Its completions first: they say what arrived.
+            while self.poll_completions() {}
+        }
+        let Some(fan) = &mut self.fan else { return false };
+        let mut any = fan.check(&mut self.fabric, &mut self.rings);
+        for link in std::mem::take(&mut self.unsettled) {
+            any |= self.start(link);
+        }
+        any
+    }
+
+    /// Greets a member whose link is up, as soon as no copy of the set can land there any more: its ring is written again
+    /// from the beginning of what is kept. Whether it was greeted.
+    fn start(&mut self, link: usize) -> bool {
+        let (group, member) = self.places[link];
+        let ring = &mut self.rings[group];
+        let clear = self.fan.as_ref().is_none_or(|fan| ring.is_clear_of(member, &fan.past(&self.fabric)));
+        if clear {
+            self.greet(link);
+        } else {
+            self.unsettled.push(link);
+        }
+        clear
+    }
+
     fn hear(&mut self, news: News) {
         match news {
-            News::Up(link) => self.greet(link),
+            News::Up(link) => {
+                self.start(link);
+            }
             News::Down(link) => {
+                self.unsettled.retain(|unsettled| *unsettled != link);
                 let (group, member) = self.places[link];
                 self.rings[group].stop(member);
                 self.sender.expel(GroupId(group as u16), member);
@@ -592,4 +660,9 @@ impl<F: Fabric> Client<F> {
             News::Greeted(..) | News::Refused => self.counts.rejected += 1,
         }
     }
+}
+
+/// Whether a set is broken.
+fn fabric_broke<F: Fabric>(fabric: &F, fan: &Fan) -> bool {
+    fabric.state(fan.qp) == QpState::Error
 }

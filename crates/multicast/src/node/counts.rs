@@ -54,6 +54,7 @@ impl From<Kind> for Step {
 pub struct Counts {
     writes: [u64; Step::ALL.len()],
     items: [u64; Step::ALL.len()],
+    copies: u64,
     /// Sealed input that was refused: a peer that does not keep to the protocol.
     pub rejected: u64,
 }
@@ -71,6 +72,13 @@ impl Counts {
         self.items[step as usize]
     }
 
+    /// Copies that the network made of writes of the first step: each of those writes counts once in
+    /// [`writes`](Counts::writes), and brought its record to so many receivers.
+    #[must_use]
+    pub fn copies(&self) -> u64 {
+        self.copies
+    }
+
     /// Remote writes of steps 1 to 4: what the protocol's formulas count.
     #[must_use]
     pub fn protocol_writes(&self) -> u64 {
@@ -80,6 +88,11 @@ impl Counts {
     #[inline]
     pub(super) fn write(&mut self, step: Step, writes: u64) {
         self.writes[step as usize] += writes;
+    }
+
+    #[inline]
+    pub(super) fn copy(&mut self, copies: u64) {
+        self.copies += copies;
     }
 
     #[inline]

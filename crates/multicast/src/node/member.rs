@@ -21,6 +21,7 @@ use super::NodeError;
 use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
 use super::effects::Outputs;
+use super::fan::Joined;
 use super::greeting::Seals;
 use super::letters::Mail;
 use super::links::Links;
@@ -87,6 +88,8 @@ pub struct Member<F: Fabric> {
     /// Bytes that lie aside and in letters.
     rare_bytes: u64,
     quiet: Quiet,
+    /// Where clients' messages come as copies of the network.
+    sets: Joined,
 }
 
 pub(super) const NO_COMPLETION: Completion =
@@ -108,12 +111,7 @@ impl<F: Fabric> Member<F> {
         limits.check()?;
         let me = config.me;
         let topology = config.topology.clone();
-        let Some(Place::Member { group, .. }) = topology.place(me) else {
-            return Err(NodeError::Role(me, "member of a group"));
-        };
-        if fabric.me() != me {
-            return Err(NodeError::Role(fabric.me(), "process of this configuration"));
-        }
+        let group = Self::check_place(&fabric, me, &topology)?;
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let config = ReplicaConfig { window: limits.window, ..config };
         let seals = Seals::new(salt, config.plant.fabric());
@@ -133,6 +131,7 @@ impl<F: Fabric> Member<F> {
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
         let (links, registered) = (opener.links, opener.registered);
+        let sets = Joined::new(&mut fabric, &topology)?;
         let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
         let (region_limit, queue_limit) = (plan.registered, plan.all_queues());
         let memory = MemoryUse { regions: registered, region_limit, most_queued: 0, queue_limit };
@@ -166,7 +165,19 @@ impl<F: Fabric> Member<F> {
             memory,
             rare_bytes: 0,
             quiet: Quiet::default(),
+            sets,
         })
+    }
+
+    /// The group of a process that is a member of one, and has this fabric.
+    fn check_place(fabric: &F, me: ProcessId, topology: &Topology) -> Result<GroupId, NodeError> {
+        let Some(Place::Member { group, .. }) = topology.place(me) else {
+            return Err(NodeError::Role(me, "member of a group"));
+        };
+        if fabric.me() != me {
+            return Err(NodeError::Role(fabric.me(), "process of this configuration"));
+        }
+        Ok(group)
     }
 
     /// A process that comes back without memory, or begins its group's life together with all the others.

@@ -9,6 +9,7 @@ mod awaited;
 mod client;
 mod counts;
 mod effects;
+mod fan;
 mod greeting;
 mod inbound;
 mod letters;

@@ -19,6 +19,7 @@ use stentor_fabric::{
     SlotReader, Source, Span, Verb,
 };
 
+use super::fan::{Fan, Past, copy_to};
 use super::greeting::Start;
 use super::inbound::{CREDIT_WORDS, Held};
 use super::posting::Link;
@@ -90,6 +91,10 @@ pub(super) struct Target {
     staged: VecDeque<(u64, u64)>,
     /// Started, but not writable then: the records from here on are in staging.
     behind: Option<RingReader>,
+    /// Records that went there by the set, and are not known to be done: (request, position).
+    fanned: VecDeque<(u64, u64)>,
+    /// The first of those that a broken set carried, which may land late.
+    haunted: Option<u64>,
 }
 
 impl Target {
@@ -107,6 +112,17 @@ impl Target {
         let link = &links[self.link];
         let resolved = self.remote.is_some_and(|(life, _)| life == link.life);
         resolved && link.can_post() && self.behind.is_none() && self.staged.is_empty()
+    }
+
+    /// Forgets of the set's writes what is over. The position of the first that is not.
+    fn unfinished<F: Fabric>(&mut self, past: &Past<'_, F>) -> Option<u64> {
+        while self.fanned.front().is_some_and(|(request, _)| *request <= past.done) {
+            self.fanned.pop_front();
+        }
+        if self.haunted.is_some() && past.is_settled(self.peer) {
+            self.haunted = None;
+        }
+        self.haunted.or_else(|| self.fanned.front().map(|(_, position)| *position))
     }
 
     /// Resolves the region once per life.
@@ -214,6 +230,8 @@ impl Outbound {
             told: None,
             staged: VecDeque::new(),
             behind: None,
+            fanned: VecDeque::new(),
+            haunted: None,
         });
     }
 
@@ -355,6 +373,44 @@ impl Outbound {
         })
     }
 
+    /// Whether no place that the next record takes is one where a write of the set may still land. Ask beside
+    /// [`ready`](Outbound::ready).
+    pub(super) fn is_clear<F: Fabric>(&mut self, past: &Past<'_, F>, bytes: usize) -> bool {
+        let last = self.writer.position() + record_cells(bytes) as u64;
+        let lap = self.geometry.lap_cells();
+        let started = self.targets.iter_mut().filter(|target| target.is_started());
+        let clear = |target: &mut Target| target.unfinished(past).is_none_or(|position| last <= position + lap);
+        // All are asked, so that all forget what is over.
+        started.fold(true, |all, target| clear(target) & all) || past.is_ignored()
+    }
+
+    /// Whether nothing of the set can land at a target, wherever.
+    pub(super) fn is_clear_of<F: Fabric>(&mut self, target: usize, past: &Past<'_, F>) -> bool {
+        self.targets[target].unfinished(past).is_none() || past.is_ignored_at_start()
+    }
+
+    /// A record went to a target by the set.
+    pub(super) fn fanned(&mut self, target: usize, request: u64, position: u64) {
+        self.targets[target].fanned.push_back((request, position));
+    }
+
+    /// The set broke, whose writes are done up to `done`: what it may not have copied is behind at targets that count.
+    pub(super) fn fan_broke(&mut self, done: u64, forgets: bool) {
+        let (geometry, seal) = (self.geometry, self.seal);
+        for target in &mut self.targets {
+            target.fanned.retain(|(request, _)| *request > done);
+            let Some((_, first)) = target.fanned.front().copied() else { continue };
+            let missing = target.fanned.iter().map(|(_, position)| *position).find(|at| *at >= target.freed);
+            target.haunted = Some(target.haunted.map_or(first, |haunted| haunted.min(first)));
+            target.fanned.clear();
+            if let Some(missing) = missing.filter(|_| target.is_started() && !forgets) {
+                let from = target.behind.as_ref().map_or(missing, |behind| behind.position().min(missing));
+                target.behind = Some(staging_reader(geometry, from, seal));
+            }
+        }
+        self.late = self.is_behind();
+    }
+
     /// Seals the payload in `record[3..]` and writes it to every target. Call when [`ready`](Outbound::ready) says so.
     /// Returns the number of writes.
     pub(super) fn send<F: Fabric>(
@@ -364,7 +420,19 @@ impl Outbound {
         bytes: usize,
         record: &mut [u64],
     ) -> u64 {
-        self.send_as(fabric, links, bytes, record, false)
+        self.send_by(fabric, links, bytes, record, (false, None))
+    }
+
+    /// The same, but those whom the set reaches are left to its next write. `ring`: which this is.
+    pub(super) fn send_with<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        links: &mut [Link],
+        bytes: usize,
+        record: &mut [u64],
+        fan: Option<(&mut Fan, usize)>,
+    ) -> u64 {
+        self.send_by(fabric, links, bytes, record, (false, fan))
     }
 
     /// The same; if it `wakes`, with an immediate.
@@ -376,7 +444,18 @@ impl Outbound {
         record: &mut [u64],
         wakes: bool,
     ) -> u64 {
-        let position = self.writer.position();
+        self.send_by(fabric, links, bytes, record, (wakes, None))
+    }
+
+    fn send_by<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        links: &mut [Link],
+        bytes: usize,
+        record: &mut [u64],
+        (wakes, mut fan): (bool, Option<(&mut Fan, usize)>),
+    ) -> u64 {
+        let (position, lap) = (self.writer.position(), self.writer.lap());
         let Some(place) = self.writer.seal(bytes, record) else { return 0 };
         let inline = place.words * WORD <= fabric.capabilities().inline_bytes as usize;
         let lags = (self.catches_up || self.late) && self.targets.iter().any(|target| lags(target, links));
@@ -389,7 +468,8 @@ impl Outbound {
         };
         let unordered = !fabric.capabilities().ordered_writes;
         let mut writes = 0;
-        for target in self.targets.iter_mut().filter(|target| target.is_started()) {
+        let started = self.targets.iter_mut().enumerate().filter(|(_, target)| target.is_started());
+        for (at, target) in started {
             if lags && self::lags(target, links) {
                 let (geometry, seal) = (self.geometry, self.seal);
                 target.behind.get_or_insert_with(|| staging_reader(geometry, position, seal));
@@ -398,6 +478,15 @@ impl Outbound {
             }
             let Some((_, region)) = target.remote else { continue };
             let target_span = RemoteSpan { region, offset: place.offset };
+            if let Some((fan, ring)) = &mut fan
+                && inline
+                && fan.reaches(target.link)
+                && target.behind.is_none()
+            {
+                let to = copy_to(target.peer, target_span);
+                fan.take((*ring, at, target.link), to, position, (lap, place.words));
+                continue;
+            }
             let awaited = !inline || unordered && self.catches_up;
             let link = &mut links[target.link];
             let request = match source {

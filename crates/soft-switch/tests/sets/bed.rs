@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::conformance::Testbed;
-use stentor_fabric::{Event, Fabric, ProcessId};
+use stentor_fabric::{
+    Access, Completion, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId,
+    RegionSpec, RemoteSpan, Service, SetSpec, SetTarget, SetWrite, Status,
+};
 use stentor_fabric_roce::{RoceConfig, RoceFabric, SwitchConfig};
 use stentor_soft_switch::{Faults, Settings, SoftSwitch};
 
@@ -27,6 +30,10 @@ pub(crate) struct Bed {
     pub(crate) switch: Option<SoftSwitch>,
     /// Processes that do not run.
     pub(crate) stopped: Vec<ProcessId>,
+    /// Writes of process 0 to its set that ended, and how.
+    pub(crate) done: Vec<(u64, Status)>,
+    /// Sets that broke; each is reset at once.
+    pub(crate) breaks: usize,
     addresses: Vec<Option<SocketAddr>>,
     settings: Settings,
     control: SocketAddr,
@@ -45,6 +52,8 @@ impl Bed {
             fabrics: (0..count).map(|_| None).collect(),
             switch: None,
             stopped: Vec::new(),
+            done: Vec::new(),
+            breaks: 0,
             addresses: (1..=count).map(|n| Some(SocketAddr::new(address(n).into(), TCP_PORT))).collect(),
             settings,
             control: SocketAddr::new(address(62).into(), 7480),
@@ -72,15 +81,149 @@ impl Bed {
     pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Bed) -> bool) {
         let since = Instant::now();
         while !holds(self) {
-            self.advance();
+            self.run();
             assert!(since.elapsed() < Duration::from_secs(20), "still not: {what}");
         }
     }
 
-    /// The events of a process that came by now.
-    pub(crate) fn events(&mut self, process: u16) -> Vec<Event> {
+    /// What all processes do in a round: they poll, and reset what broke.
+    pub(crate) fn run(&mut self) {
+        self.advance();
+        for (n, fabric) in self.fabrics.iter_mut().enumerate() {
+            let Some(fabric) = fabric else { continue };
+            if self.stopped.contains(&ProcessId(n as u16)) {
+                continue;
+            }
+            take(fabric, n, &mut self.done);
+            while let Some(event) = fabric.next_event() {
+                if let Event::Disconnected { qp, peer } = event {
+                    self.breaks += usize::from(peer == ProcessId(n as u16));
+                    take(fabric, n, &mut self.done);
+                    fabric.reset(qp).unwrap();
+                }
+            }
+        }
+    }
+
+    /// What a process says of the switch.
+    pub(crate) fn notes(&mut self, process: u16) -> Vec<String> {
         let fabric = self.at(process);
-        std::iter::from_fn(|| fabric.next_event()).collect()
+        std::iter::from_fn(|| fabric.next_switch_note()).collect()
+    }
+
+    pub(crate) fn words(&mut self, process: u16, group: &Group) -> Vec<u64> {
+        let region = group.regions[usize::from(process)];
+        self.at(process).memory(region).iter().map(|word| word.load(Ordering::Acquire)).collect()
+    }
+}
+
+/// Takes what completed; what process 0 wrote to its set is put down.
+fn take(fabric: &mut RoceFabric, process: usize, done: &mut Vec<(u64, Status)>) {
+    let mut out = [NONE; 16];
+    loop {
+        let count = fabric.poll(&mut out);
+        let of_set = out[..count].iter().filter(|done| process == 0 && done.id < ALONE);
+        done.extend(of_set.map(|done| (done.id, done.status)));
+        if count == 0 {
+            return;
+        }
+    }
+}
+
+/// Ids from here on are of writes that are no set's.
+const ALONE: u64 = 1 << 32;
+const NONE: Completion =
+    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
+
+/// A set that process 0 sends to, with memory of each of the others that it may write, and a queue pair to each.
+pub(crate) struct Group {
+    pub(crate) set: QpId,
+    members: Vec<ProcessId>,
+    /// By process.
+    regions: Vec<RegionId>,
+    links: Vec<QpId>,
+}
+
+impl Group {
+    /// Words of the memory.
+    pub(crate) const WORDS: usize = 512;
+
+    /// All are there.
+    pub(crate) fn new(count: u16, setup: Setup) -> (Bed, Group) {
+        let all: Vec<u16> = (0..count).collect();
+        let no_switch = setup.no_switch;
+        let (mut bed, group) = Group::of(&all, count, setup);
+        let reached = |bed: &mut Bed| {
+            let fabric = bed.at(0);
+            let links = group.links.iter().all(|link| fabric.state(*link) == QpState::Ready);
+            links && (no_switch || (1..count).all(|peer| fabric.set_reaches(group.set, ProcessId(peer))))
+        };
+        bed.until("the set", reached);
+        bed.breaks = 0;
+        (bed, group)
+    }
+
+    /// Some of a set of so many are there.
+    pub(crate) fn of(there: &[u16], count: u16, setup: Setup) -> (Bed, Group) {
+        let mut bed = Bed::new(usize::from(count), setup);
+        let absent = (0..count).filter(|process| !there.contains(process));
+        absent.for_each(|process| bed.crash(ProcessId(process)));
+        let members: Vec<ProcessId> = (0..count).map(ProcessId).collect();
+        let (regions, links) = (vec![RegionId(0); usize::from(count)], Vec::new());
+        let mut group = Group { set: QpId(0), members, regions, links };
+        for process in there {
+            group.join(&mut bed, *process);
+        }
+        for peer in 1..count {
+            let config = QpConfig::reliable(8, 0);
+            group.links.push(bed.at(0).connect(ProcessId(peer), Service(1), config).unwrap());
+        }
+        (bed, group)
+    }
+
+    pub(crate) fn join(&self, bed: &mut Bed, process: u16) -> QpId {
+        let fabric = bed.at(process);
+        if process > 0 {
+            let bytes = 8 * Group::WORDS as u64;
+            let spec = RegionSpec { purpose: Purpose(1), writer: ProcessId(0), bytes };
+            let region = fabric.register(spec).unwrap();
+            assert_eq!(region, self.regions[usize::from(process)]);
+            fabric.grant(region, ProcessId(0), Access::Write).unwrap();
+        }
+        let spec = SetSpec { number: 0, members: &self.members };
+        let set = fabric.join_set(spec, QpConfig::reliable(32, 0)).unwrap();
+        if process > 0 {
+            fabric.connect(ProcessId(0), Service(1), QpConfig::reliable(8, 0)).unwrap();
+        } else {
+            assert_eq!(set, self.set);
+        }
+        set
+    }
+
+    /// Writes to these peers, at a word of the memory of each.
+    pub(crate) fn post(
+        &self,
+        bed: &mut Bed,
+        id: u64,
+        values: &[u64],
+        to: &[u16],
+        word: usize,
+    ) -> Result<(), PostError> {
+        let data: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let target = |bed: &mut Bed, peer: u16| {
+            let region = bed.at(0).resolve(ProcessId(peer), Purpose(1)).expect("it was granted");
+            SetTarget { peer: ProcessId(peer), to: RemoteSpan { region, offset: 8 * word as u64 } }
+        };
+        let targets: Vec<_> = to.iter().map(|peer| target(bed, *peer)).collect();
+        bed.at(0).post_set(self.set, SetWrite { id, data: &data, targets: &targets, signalled: true })
+    }
+
+    /// Writes to one peer by a queue pair.
+    pub(crate) fn write_alone(&self, bed: &mut Bed, peer: u16, word: usize, value: u64) {
+        let region = bed.at(0).resolve(ProcessId(peer), Purpose(1)).expect("it was granted");
+        let target = RemoteSpan { region, offset: 8 * word as u64 };
+        let link = self.links[usize::from(peer) - 1];
+        bed.at(0).write_inline(link, ALONE, &value.to_ne_bytes(), target, true).unwrap();
     }
 }
 

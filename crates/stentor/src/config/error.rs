@@ -206,6 +206,12 @@ pub enum Problem {
         /// It was named before.
         twice: bool,
     },
+    /// Restrictions that nobody knows.
+    #[error("no restrictions are called `{}`", .name.escape_debug())]
+    BadEfa {
+        /// The name.
+        name: String,
+    },
     /// An election that nobody knows.
     #[error("unknown election `{}`", .name.escape_debug())]
     UnknownElection {
@@ -273,7 +279,13 @@ pub enum Problem {
         /// What is wrong.
         reason: &'static str,
     },
-    /// A window that is not a power of two.
+    /// No RDMA device can have this name.
+    #[error("no RDMA device is called `{}`", name.escape_debug())]
+    BadDevice {
+        /// The name.
+        name: String,
+    },
+    /// A number that is not a power of two.
     #[error("{key} = {value} is not a power of two")]
     NotPowerOfTwo {
         /// The key.
@@ -323,6 +335,7 @@ impl Problem {
                 "name providers as `stentor doctor` lists them, each once, with commas between them: \"efa,tcp;ofi_rxm\""
                     .to_owned()
             }
+            Problem::BadEfa { .. } => "write \"efa\" or \"efa-direct\", or leave it out".to_owned(),
             Problem::UnknownElection { .. } | Problem::AbsentElection { .. } => "use kind = \"heartbeat\"".to_owned(),
             Problem::BadKey => "write \"env:NAME\" or \"file:PATH\"; never the key itself".to_owned(),
             Problem::OutOfRange { key, min, max, .. } => format!("set {key} to a value from {min} to {max}"),
@@ -332,6 +345,11 @@ impl Problem {
             Problem::NebOutOfRange { key, max, .. } => format!("set {key} to a value of at most {max}"),
             Problem::NebKey { .. } => {
                 "give every process of the group the public key that `stentor neb key` prints for it".to_owned()
+            }
+            Problem::BadDevice { .. } => {
+                "name a device as `stentor doctor` lists them, such as mlx5_0, or remove the key: the device with the \
+                 process's address is taken"
+                    .to_owned()
             }
             Problem::NotPowerOfTwo { value, .. } => {
                 let (below, above) = neighbours(*value);

@@ -20,6 +20,7 @@ pub(super) struct File {
     pub(super) neb: Option<Spanned<super::neb::FileNeb>>,
     pub(super) verbs: Option<super::verbs::FileVerbs>,
     pub(super) ofi: Option<super::ofi::FileOfi>,
+    pub(super) switch: Option<super::switch::FileSwitch>,
 }
 
 #[derive(Deserialize)]

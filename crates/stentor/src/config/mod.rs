@@ -35,9 +35,11 @@
 //! device = "mlx5_0"              # `stentor doctor` lists devices, ports and GIDs
 //! port = 1
 //! gid_index = 3
+//! numa_node = 0                  # whose devices are preferred where the address leaves a choice; that of the processors, if
+//!                                # the process is kept on those of one node
 //! mtu = 1024                     # payload of a packet; the port's, if it is not set
-//! timeout = 14                   # 4.096 us times two to this: how long to wait for an acknowledgement
-//! retry_cnt = 7                  # how often to send again without one
+//! timeout = 15                   # 4.096 us times two to this: how long to wait for an acknowledgement
+//! retry_cnt = 6                  # how often to send again without one
 //! rnr_retry = 6                  # how often to send again to who has no receive posted; 7 is for ever
 //! min_rnr_timer = 24             # how long such a sender shall wait (24 is 41 ms)
 //! rd_atomic = 16                 # READs and atomics of a queue pair at a time
@@ -50,6 +52,11 @@
 //! device = "eth0"                # the provider's; the one with the process's address, if it is not set
 //! rnr_timeout_ms = 250           # how long a SEND waits for the peer to post a receive
 //! fence_timeout_ms = 250         # how long a peer may take to leave a revoked region alone
+//! as_efa = "efa"                 # or "efa-direct": impose what EFA restricts on this provider; for tests, slow
+//!
+//! [switch]                       # for fabric = "roce": a switch that makes the copies of a multicast (`stentor switch`)
+//! control = "127.0.1.1:7480"     # where its control plane listens; while it is not there each peer is written to by itself
+//! lease_ms = 10000               # how long a sender may be silent and keep its set
 //! ```
 //!
 //! Everything is checked when it is read: unknown keys, duplicate ids, empty groups, sizes beyond the [`limits`],
@@ -67,6 +74,7 @@ mod names;
 mod neb;
 mod ofi;
 mod processes;
+mod switch;
 mod template;
 mod validate;
 mod verbs;
@@ -77,6 +85,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
+use stentor_fabric_roce::SwitchConfig;
 use stentor_multicast::Topology;
 
 pub use error::{ConfigError, Place, Problem};
@@ -85,7 +94,7 @@ pub use limits::Limits;
 use limits::MAX_FILE_BYTES;
 pub use memory::{MemoryPlan, MemoryRow, ProcessMemory};
 pub use neb::{NebConfig, digits};
-pub use ofi::OfiSettings;
+pub use ofi::{AsEfa, OfiSettings};
 pub use processes::{ProcessEntry, ProcessTable, Role};
 pub use template::{Ground, Template};
 pub use verbs::VerbsSettings;
@@ -242,6 +251,7 @@ pub struct ClusterConfig {
     neb: Option<NebConfig>,
     verbs: VerbsSettings,
     ofi: OfiSettings,
+    switch: Option<SwitchConfig>,
 }
 
 impl ClusterConfig {
@@ -335,6 +345,13 @@ impl ClusterConfig {
     #[must_use]
     pub fn ofi(&self) -> &OfiSettings {
         &self.ofi
+    }
+
+    /// The switch that makes the copies of a multicast, if there is one. Each process may have another, or none: that is no part
+    /// of the [`fingerprint`](Self::fingerprint).
+    #[must_use]
+    pub fn switch(&self) -> Option<SwitchConfig> {
+        self.switch
     }
 
     /// The index of a group in [`groups`](Self::groups).

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use stentor_fabric::Disorders;
 use stentor_fabric_ofi::OfiConfig;
 use toml::Spanned;
 
@@ -25,6 +26,47 @@ pub struct OfiSettings {
     pub rnr_timeout: Option<Duration>,
     /// How long a peer may take to leave a revoked region alone.
     pub fence_timeout: Option<Duration>,
+    /// EFA's restrictions, imposed on whatever provider it is. Slow: for tests.
+    pub as_efa: Option<AsEfa>,
+}
+
+/// Whose restrictions are imposed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsEfa {
+    /// Those of the provider `efa`.
+    Efa,
+    /// Those of `efa-direct`, which has no tagged messages.
+    EfaDirect,
+}
+
+impl AsEfa {
+    /// Both.
+    pub const ALL: [AsEfa; 2] = [AsEfa::Efa, AsEfa::EfaDirect];
+
+    /// The name in the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            AsEfa::Efa => "efa",
+            AsEfa::EfaDirect => "efa-direct",
+        }
+    }
+
+    /// The one of that name.
+    ///
+    /// # Errors
+    /// [`Problem::BadEfa`].
+    pub fn named(name: &str) -> Result<AsEfa, Problem> {
+        let mut all = AsEfa::ALL.into_iter();
+        all.find(|one| one.name() == name).ok_or_else(|| Problem::BadEfa { name: name.to_owned() })
+    }
+
+    /// What is done to a process's fabric.
+    #[must_use]
+    pub fn disorders(self, seed: u64) -> Disorders {
+        // `fabric-ofi` copies inline data itself, injects nothing, and makes each queue as deep as it can be posted to.
+        Disorders { inline_bytes: u32::MAX, ..Disorders::efa(seed, u32::MAX, self == AsEfa::Efa) }
+    }
 }
 
 impl OfiSettings {
@@ -64,6 +106,7 @@ pub(super) struct FileOfi {
     device: Option<String>,
     rnr_timeout_ms: Option<Spanned<i64>>,
     fence_timeout_ms: Option<Spanned<i64>>,
+    as_efa: Option<Spanned<String>>,
 }
 
 pub(super) fn validate(file: &FileOfi) -> Result<OfiSettings, Misplaced> {
@@ -75,7 +118,12 @@ pub(super) fn validate(file: &FileOfi) -> Result<OfiSettings, Misplaced> {
         let ms = value.as_ref().map(|value| number(key, Some(value), &TIMEOUT_MS, *TIMEOUT_MS.start())).transpose();
         ms.map(|ms: Option<u32>| ms.map(|ms| Duration::from_millis(ms.into())))
     };
+    let as_efa = file.as_efa.as_ref().map(|text| {
+        let misplaced = |problem| (text.span(), problem);
+        AsEfa::named(text.as_ref()).map_err(misplaced)
+    });
     Ok(OfiSettings {
+        as_efa: as_efa.transpose()?,
         providers: providers.transpose()?.unwrap_or_default(),
         device: file.device.clone(),
         rnr_timeout: timeout("ofi.rnr_timeout_ms", &file.rnr_timeout_ms)?,

@@ -8,7 +8,7 @@ use stentor_multicast::CLIENT_TIMEOUT;
 
 use super::error::Problem;
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS};
-use super::{FabricKind, Limits};
+use super::{AsEfa, FabricKind, Limits};
 
 /// What `stentor config init` writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub enum Ground {
         key: String,
         /// The provider, or several with commas between them; `None`: the first of libfabric's that is there.
         provider: Option<String>,
+        /// Restrictions to impose.
+        as_efa: Option<AsEfa>,
     },
     /// An RDMA device, all processes at its address.
     Verbs {
@@ -161,18 +163,19 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
 
     /// The table `[ofi]`.
     fn provider(&self) -> String {
-        let Ground::Ofi { provider, .. } = &self.ground else { return String::new() };
+        let Ground::Ofi { provider, as_efa, .. } = &self.ground else { return String::new() };
         let named = match provider {
             Some(provider) => format!("provider = \"{}\"", provider.replace('\\', r"\\").replace('"', r#"\""#)),
             None => "# provider = \"tcp;ofi_rxm\"".to_owned(),
         };
+        let restricted = as_efa.map_or(String::new(), |efa| format!("as_efa = \"{}\"    # for tests\n", efa.name()));
         let order = ORDER.join(", ");
         format!(
             "\n[ofi]\n# As libfabric names them (`stentor doctor` lists them), tried in this order, and no others: \"efa,tcp;ofi_rxm\".\n\
              # Without it: the first that is there of {order} (shm within a host).\n{named}\n\
              # device = \"eth0\"    # the provider's; the one with the process's address, if it is not set\n\
              # rnr_timeout_ms = 250    # how long a SEND waits for the peer to post a receive\n\
-             # fence_timeout_ms = 250    # how long a peer may take to leave a revoked region alone\n"
+             # fence_timeout_ms = 250    # how long a peer may take to leave a revoked region alone\n{restricted}"
         )
     }
 

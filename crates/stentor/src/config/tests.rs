@@ -332,32 +332,73 @@ fn on_verbs_processes_may_share_an_address_and_devices_are_set() {
     assert_eq!((plain.fabric(), plain.groups()[1].members()[2].address()), (FabricKind::Verbs, "10.0.0.1:7203"));
     assert_eq!(*plain.verbs(), VerbsSettings::default());
     let with = |table: &str| parse(&format!("{text}\n[verbs]\n{table}\n"));
-    let set = with("device = \"mlx5_1\"\nport = 2\ngid_index = 3\nmtu = 4096\nrd_atomic = 4\ntimeout = 18").unwrap();
-    let VerbsSettings { device, port, gid_index, mtu, tuning, .. } = set.verbs().clone();
+    let set =
+        with("device = \"mlx5_1\"\nport = 2\ngid_index = 3\nnuma_node = 1\nmtu = 4096\nrd_atomic = 4\ntimeout = 18");
+    let set = set.unwrap();
+    let VerbsSettings { device, port, gid_index, numa_node, mtu, tuning, .. } = set.verbs().clone();
     assert_eq!((device.as_deref(), port, gid_index, mtu), (Some("mlx5_1"), Some(2), Some(3), Some(4096)));
     let tuning = tuning.unwrap();
     assert_eq!((tuning.reads_asked, tuning.reads_answered, tuning.timeout, tuning.rnr_retries), (4, 4, 18, 6));
-    assert_eq!(set.fingerprint(), plain.fingerprint(), "hosts may have other devices");
-    for (table, what) in [
-        ("mtu = 1500", "verbs.mtu = 1500 is not a power of two"),
-        ("mtu = 128", "verbs.mtu"),
-        ("inline_bytes = 63", "verbs.inline_bytes"),
-        ("timeout = 32", "verbs.timeout"),
-        ("retry_cnt = 8", "verbs.retry_cnt"),
-        ("port = 0", "verbs.port"),
-        ("rd_atomic = 0", "verbs.rd_atomic"),
-        ("colour = 1", "colour"),
-    ] {
-        let error = with(table).unwrap_err().to_string();
-        assert!(error.contains(what), "{table}: {error}");
+    assert_eq!((numa_node, set.fingerprint()), (Some(1), plain.fingerprint()), "hosts may have other devices");
+}
+
+/// Every key of `[verbs]`: values at the ends of its range, others beside it, and what is said of them.
+#[test]
+fn every_key_of_verbs_is_refused_beyond_its_range_with_place_and_remedy() {
+    let numbers = [
+        ("port", 1, 255),
+        ("gid_index", 0, 255),
+        ("numa_node", 0, 1023),
+        ("mtu", 256, 4096),
+        ("timeout", 0, 31),
+        ("retry_cnt", 0, 7),
+        ("rnr_retry", 0, 7),
+        ("min_rnr_timer", 0, 31),
+        ("rd_atomic", 1, 128),
+        ("traffic_class", 0, 255),
+        ("service_level", 0, 15),
+        ("inline_bytes", 64, 4096),
+    ];
+    let base = GOOD.replacen("\"shm\"", "\"verbs\"", 1).replace("[::1]:7103", "127.0.0.3:7103");
+    let line = format!("{base}\n[verbs]\n").lines().count() + 1;
+    let with = |key: &str, value: &str| parse(&format!("{base}\n[verbs]\n{key} = {value}\n"));
+    let refused = |key: &str, value: &str, problem: &str, remedy: &str| {
+        let error = with(key, value).unwrap_err();
+        let place = format!("cluster.toml:{line}:{}: ", key.len() + " = ".len() + 1);
+        let text = error.to_string();
+        assert!(text.starts_with(&place), "{key} = {value}: {text}, not at {place}");
+        assert!(text.contains(problem) && error.remedy().contains(remedy), "{key} = {value}: {text}");
+    };
+    for (key, min, max) in numbers {
+        for value in [min, max] {
+            with(key, &value.to_string()).unwrap_or_else(|error| panic!("{key} = {value}: {error}"));
+        }
+        for value in [min - 1, max + 1, i64::MAX, i64::MIN] {
+            let problem = format!("verbs.{key} = {value} is outside {min}..={max}");
+            let remedy = format!("set verbs.{key} to a value from {min} to {max}");
+            refused(key, &value.to_string(), &problem, &remedy);
+        }
+        refused(key, "\"4\"", "invalid type: string", "expected type");
     }
+    refused("mtu", "1500", "verbs.mtu = 1500 is not a power of two", "use 1024 or 2048");
+    for name in ["", "mlx5 0", "../rxe0", &"m".repeat(64)] {
+        refused("device", &format!("{name:?}"), &format!("no RDMA device is called `{name}`"), "stentor doctor");
+    }
+    refused("device", "5", "invalid type: integer", "expected type");
+    let unknown = with("colour", "1").unwrap_err();
+    assert!(unknown.to_string().contains("unknown key `colour`"), "{unknown}");
+    for key in numbers.map(|(key, _, _)| key).into_iter().chain(["device"]) {
+        assert!(unknown.remedy().contains(key), "a key that this test leaves out, or that is not known: {key}");
+    }
+    let known = unknown.remedy().split("known here: ").nth(1).unwrap().split(", ").count();
+    assert_eq!(known, numbers.len() + 1, "this test has every key");
 }
 
 #[test]
 fn on_ofi_providers_are_named_in_an_order() {
     let render = |provider: Option<&str>| {
-        let provider = provider.map(str::to_owned);
-        let ground = Ground::Ofi { network: 9, key: "file:a.key".to_owned(), provider };
+        let (provider, as_efa) = (provider.map(str::to_owned), provider.map(|_| AsEfa::EfaDirect));
+        let ground = Ground::Ofi { network: 9, key: "file:a.key".to_owned(), provider, as_efa };
         Template { cluster: "x".into(), groups: 2, replicas: 3, limits: Limits::default(), ground }.render()
     };
     let plain = parse(&render(None)).unwrap();
@@ -365,13 +406,18 @@ fn on_ofi_providers_are_named_in_an_order() {
     assert_eq!(*plain.ofi(), OfiSettings::default());
     let named = parse(&render(Some("efa, tcp;ofi_rxm"))).unwrap();
     assert_eq!(named.ofi().providers, ["efa", "tcp;ofi_rxm"]);
+    assert_eq!(named.ofi().as_efa, Some(AsEfa::EfaDirect));
+    let restricted = AsEfa::EfaDirect.disorders(3);
+    assert!(restricted.untagged && restricted.all_complete && restricted.writes && !AsEfa::Efa.disorders(3).untagged);
     assert_eq!(named.fingerprint(), plain.fingerprint(), "the provider is compared when processes meet");
     let ground = Ground::Shm;
     let bare = Template { cluster: "x".into(), groups: 1, replicas: 3, limits: Limits::default(), ground }.render();
     let bare = bare.replacen("\"shm\"", "\"ofi\"", 1);
     let with = |table: &str| parse(&format!("{bare}\n[ofi]\n{table}\n"));
     let set = with("provider = \"shm\"\ndevice = \"eth1\"\nrnr_timeout_ms = 20\nfence_timeout_ms = 30").unwrap();
-    let OfiSettings { providers, device, rnr_timeout, fence_timeout } = set.ofi().clone();
+    let OfiSettings { providers, device, rnr_timeout, fence_timeout, as_efa: None } = set.ofi().clone() else {
+        panic!("nothing is restricted that was not asked for")
+    };
     assert_eq!((providers, device.as_deref()), (vec!["shm".to_owned()], Some("eth1")));
     let ms = |ms| Some(std::time::Duration::from_millis(ms));
     assert_eq!((rnr_timeout, fence_timeout), (ms(20), ms(30)));
@@ -380,9 +426,33 @@ fn on_ofi_providers_are_named_in_an_order() {
         ("provider = \"tcp;ofi_rxm,\"", "is called ``"),
         ("provider = \"shm, shm\"", "a second provider `shm`"),
         ("provider = \"a b\"", "is called `a b`"),
+        ("as_efa = \"yes\"", "no restrictions are called `yes`; write \"efa\""),
         ("rnr_timeout_ms = 0", "ofi.rnr_timeout_ms"),
         ("fence_timeout_ms = 60001", "ofi.fence_timeout_ms"),
         ("port = 1", "port"),
+    ] {
+        let error = with(table).unwrap_err().to_string();
+        assert!(error.contains(what), "{table}: {error}");
+    }
+}
+
+#[test]
+fn a_switch_has_an_address_and_may_differ_from_process_to_process() {
+    let ground = Ground::Roce { network: 9, key: "file:a.key".to_owned() };
+    let bare = Template { cluster: "x".into(), groups: 1, replicas: 3, limits: Limits::default(), ground }.render();
+    let with = |table: &str| parse(&format!("{bare}\n[switch]\n{table}\n"));
+    assert_eq!(parse(&bare).unwrap().switch(), None);
+    let set = with("control = \"127.0.1.1:7480\"\nlease_ms = 500").unwrap();
+    assert_eq!(set.fingerprint(), parse(&bare).unwrap().fingerprint());
+    let switch = set.switch().unwrap();
+    assert_eq!((switch.control, switch.lease.as_millis()), ("127.0.1.1:7480".parse().unwrap(), 500));
+    for (table, what) in [
+        ("", "control"),
+        ("control = \"127.0.1.1\"", "the port is missing"),
+        ("control = \"switch:7480\"", "the switch's is an IPv4 address, not a name"),
+        ("control = \"[::1]:7480\"", "the switch's is an IPv4 address, not a name"),
+        ("control = \"127.0.1.1:7480\"\nlease_ms = 99", "switch.lease_ms"),
+        ("control = \"127.0.1.1:7480\"\nleas_ms = 99", "leas_ms"),
     ] {
         let error = with(table).unwrap_err().to_string();
         assert!(error.contains(what), "{table}: {error}");

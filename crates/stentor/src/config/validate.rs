@@ -18,7 +18,7 @@ use super::limits::{
 };
 use super::{
     ClusterConfig, ElectionKind, ElectionTimes, FabricKind, GroupConfig, KeySource, MemberConfig, OfiSettings,
-    VerbsSettings, address, names, neb, ofi, verbs,
+    VerbsSettings, address, names, neb, ofi, switch, verbs,
 };
 
 /// Checks everything that the types of the file do not say.
@@ -40,8 +40,9 @@ pub(super) fn validate(file: File, text: &str) -> Result<ClusterConfig, Misplace
     let neb = file.neb.as_ref().map(|neb| neb::validate(neb, &groups)).transpose()?;
     let verbs = file.verbs.as_ref().map_or(Ok(VerbsSettings::default()), verbs::validate)?;
     let ofi = file.ofi.as_ref().map_or(Ok(OfiSettings::default()), ofi::validate)?;
+    let switch = file.switch.as_ref().map(switch::validate).transpose()?;
     let cluster = file.cluster.into_inner();
-    Ok(ClusterConfig { cluster, fabric, key, client_timeout, election, times, limits, groups, neb, verbs, ofi })
+    Ok(ClusterConfig { cluster, fabric, key, client_timeout, election, times, limits, groups, neb, verbs, ofi, switch })
 }
 
 fn at<T, V>(value: &Spanned<T>, result: Result<V, Problem>) -> Result<V, Misplaced> {

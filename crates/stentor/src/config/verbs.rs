@@ -19,6 +19,8 @@ pub struct VerbsSettings {
     pub port: Option<u8>,
     /// The place of the address in the port's table of GIDs.
     pub gid_index: Option<u32>,
+    /// The NUMA node whose devices are preferred where the address leaves a choice.
+    pub numa_node: Option<u32>,
     /// Payload of a packet, bytes.
     pub mtu: Option<u32>,
     /// Inline data that is asked for, bytes.
@@ -35,6 +37,7 @@ impl VerbsSettings {
             device: self.device.clone(),
             port: self.port,
             gid_index: self.gid_index,
+            numa_node: self.numa_node,
             mtu: self.mtu,
             inline_bytes: self.inline_bytes.unwrap_or(config.inline_bytes),
             tuning: self.tuning.unwrap_or(config.tuning),
@@ -49,6 +52,7 @@ pub(super) struct FileVerbs {
     device: Option<Spanned<String>>,
     port: Option<Spanned<i64>>,
     gid_index: Option<Spanned<i64>>,
+    numa_node: Option<Spanned<i64>>,
     mtu: Option<Spanned<i64>>,
     timeout: Option<Spanned<i64>>,
     retry_cnt: Option<Spanned<i64>>,
@@ -70,6 +74,13 @@ where
     N: Copy + PartialOrd + TryFrom<i64> + Into<i64>,
 {
     value.map(|_| number(key, value, range, *range.start())).transpose()
+}
+
+/// The kernel's names of devices: fewer characters than 64, and no path.
+fn device(name: &Spanned<String>) -> Result<String, Misplaced> {
+    let text: &String = name.as_ref();
+    let is_one = !text.is_empty() && text.len() < 64 && text.chars().all(|c| c.is_ascii_graphic() && c != '/');
+    if is_one { Ok(text.clone()) } else { Err((name.span(), Problem::BadDevice { name: text.clone() })) }
 }
 
 /// Less than a credit of the multicast cannot be used.
@@ -95,9 +106,10 @@ pub(super) fn validate(file: &FileVerbs) -> Result<VerbsSettings, Misplaced> {
         ..default
     };
     Ok(VerbsSettings {
-        device: file.device.as_ref().map(|name| name.as_ref().clone()),
+        device: file.device.as_ref().map(device).transpose()?,
         port: optional("verbs.port", file.port.as_ref(), &(1_u8..=u8::MAX))?,
         gid_index: optional("verbs.gid_index", file.gid_index.as_ref(), &(0_u32..=255))?,
+        numa_node: optional("verbs.numa_node", file.numa_node.as_ref(), &(0_u32..=1023))?,
         mtu,
         inline_bytes: optional("verbs.inline_bytes", file.inline_bytes.as_ref(), &INLINE_BYTES)?,
         tuning: Some(tuning),

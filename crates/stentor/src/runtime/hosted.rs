@@ -1,6 +1,6 @@
 //! What a process says of its fabric besides the contract.
 
-use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric::{Fabric, ProcessId, Restricted};
 use stentor_fabric_ofi::OfiFabric;
 use stentor_fabric_roce::RoceFabric;
 use stentor_fabric_shm::ShmFabric;
@@ -85,7 +85,7 @@ impl Hosted for RoceFabric {
 
     fn next_trouble(&mut self, is_over: bool) -> Option<String> {
         let capture = if is_over { self.finish_capture().err() } else { self.next_capture_error() };
-        capture.or_else(|| self.next_note())
+        capture.or_else(|| self.next_note()).or_else(|| self.next_switch_note())
     }
 }
 
@@ -148,5 +148,44 @@ impl Hosted for OfiFabric {
 
     fn is_displaced(&self) -> bool {
         self.is_displaced()
+    }
+}
+
+impl<F: Hosted> Hosted for Restricted<F> {
+    const NAME: &'static str = F::NAME;
+
+    fn carrier(&self) -> Option<String> {
+        let carrier = self.inner().carrier();
+        match self.disorders() {
+            None => carrier,
+            Some(disorders) => {
+                let tags = if disorders.untagged { ", no tags" } else { "" };
+                Some(format!("{}, restricted as EFA{tags} (not EFA itself)", carrier.as_deref().unwrap_or(F::NAME)))
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.inner().memory_bytes()
+    }
+
+    fn next_refusal(&mut self) -> Option<String> {
+        self.inner_mut().next_refusal()
+    }
+
+    fn sees(&self, peer: ProcessId) -> bool {
+        self.inner().sees(peer)
+    }
+
+    fn pid_of(&self, peer: ProcessId) -> Option<i32> {
+        self.inner().pid_of(peer)
+    }
+
+    fn is_displaced(&self) -> bool {
+        self.inner().is_displaced()
+    }
+
+    fn next_trouble(&mut self, is_over: bool) -> Option<String> {
+        self.inner_mut().next_trouble(is_over)
     }
 }

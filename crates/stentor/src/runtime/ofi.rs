@@ -1,18 +1,21 @@
 //! Processes of a configuration on libfabric.
 
-use stentor_fabric::ProcessId;
+use stentor_fabric::{ProcessId, Restricted};
 use stentor_fabric_ofi::{OfiConfig, OfiFabric};
 
 use super::cluster::{Plan, StartError};
 use super::seat::Seat;
 use crate::config::{KeyError, NebConfig};
 
+/// A provider of libfabric, as it is or with EFA's restrictions.
+pub type RestrictedOfi = Restricted<OfiFabric>;
+
 impl Plan {
-    /// Starts a process on a provider of libfabric. [`OfiFabric::provider`] says which one was taken: print it.
+    /// Starts a process on a provider of libfabric. What [`carrier`](super::Hosted::carrier) says was taken: print it.
     ///
     /// # Errors
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Ofi`].
-    pub fn ofi(&self, me: ProcessId, seat: &Seat) -> Result<OfiFabric, StartError> {
+    pub fn ofi(&self, me: ProcessId, seat: &Seat) -> Result<RestrictedOfi, StartError> {
         let addresses = self.addresses(me, seat.bind)?;
         let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
         let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
@@ -26,7 +29,7 @@ impl Plan {
     ///
     /// # Panics
     /// If there is no such process.
-    pub fn neb_ofi(&self, neb: &NebConfig, me: ProcessId, seat: &Seat) -> Result<OfiFabric, StartError> {
+    pub fn neb_ofi(&self, neb: &NebConfig, me: ProcessId, seat: &Seat) -> Result<RestrictedOfi, StartError> {
         let addresses = self.neb_addresses(neb, me, seat.bind)?;
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
@@ -35,15 +38,22 @@ impl Plan {
     }
 
     /// A process whose memory is `most` bytes large and whose messages are at most `longest`.
-    fn start_ofi(&self, seat: &Seat, (most, longest): (u64, u32), process: OfiConfig) -> Result<OfiFabric, StartError> {
+    fn start_ofi(
+        &self,
+        seat: &Seat,
+        (most, longest): (u64, u32),
+        process: OfiConfig,
+    ) -> Result<RestrictedOfi, StartError> {
         let config = self.config();
-        Ok(OfiFabric::start(OfiConfig {
+        let as_efa = config.ofi().as_efa.map(|efa| efa.disorders(process.me.0.into()));
+        let fabric = OfiFabric::start(OfiConfig {
             key: config.key().ok_or(KeyError::Unnamed)?.read(&seat.directory)?,
             fingerprint: config.fingerprint(),
             // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
             max_bytes: 2 * most + (64 << 20),
             message_bytes: (longest + 4096).max(256 << 10),
             ..config.ofi().apply(process)
-        })?)
+        })?;
+        Ok(Restricted::new(fabric, as_efa))
     }
 }

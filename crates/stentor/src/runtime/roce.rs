@@ -107,6 +107,7 @@ impl RoceSeat {
         Ok(RoceFabric::start(RoceConfig {
             key: config.key().ok_or(KeyError::Unnamed)?.read(&self.directory)?,
             fingerprint: config.fingerprint(),
+            switch: config.switch(),
             // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
             max_bytes: 2 * most + (64 << 20),
             message_bytes: (longest + 4096).max(256 << 10),

@@ -59,7 +59,7 @@ pub enum Written {
         /// Whether its completion is asked for.
         signalled: bool,
     },
-    /// It was kept: [`Sender::next`] gives it later.
+    /// It was kept: [`Sender::next_write`] gives it later.
     Later,
     /// There is no room: nothing was done.
     Full,
@@ -250,7 +250,7 @@ impl Sender {
 
     /// What is to be posted now, if anything. To be called until there is nothing, after each [`Written::Later`] and each
     /// completion.
-    pub fn next(&mut self) -> Option<Next<'_>> {
+    pub fn next_write(&mut self) -> Option<Next<'_>> {
         if self.linking {
             return None;
         }
@@ -439,7 +439,7 @@ mod tests {
         }
 
         fn pull(&mut self, sender: &mut Sender) {
-            while let Some(Next { token, va, rkey, data, signalled }) = sender.next() {
+            while let Some(Next { token, va, rkey, data, signalled }) = sender.next_write() {
                 self.post(token, va, rkey, data, signalled);
             }
         }

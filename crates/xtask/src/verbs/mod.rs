@@ -28,11 +28,13 @@ const HINDERED: [(&str, &str); 2] = [
 ];
 
 /// The tests that need a device, and the script that makes the guest for each.
-const TESTS: [(&str, &str); 6] = [
+const TESTS: [(&str, &str); 8] = [
     ("rxe", "guest.sh"),
     ("kills", "guest.sh"),
+    ("rounds", "guest.sh"),
     ("conformance", "guest.sh"),
     ("fence", "guest.sh"),
+    ("locked", "guest.sh"),
     ("vanish", "guest.sh"),
     ("interop", "interop.sh"),
 ];

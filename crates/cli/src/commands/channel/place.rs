@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use stentor::config::{KeyError, KeySource};
-use stentor::runtime::{OfiFabric, RoceFabric, ShmFabric, StartError};
+use stentor::runtime::{OfiFabric, RestrictedOfi, RoceFabric, ShmFabric, StartError};
 use stentor_fabric::ProcessId;
 use stentor_fabric_ofi::OfiConfig;
 use stentor_fabric_roce::driver::{PortError, source_address};
@@ -84,7 +84,7 @@ pub(super) fn roce(args: &ChannelCat) -> Result<RoceFabric, Failure> {
 }
 
 /// This side on libfabric.
-pub(super) fn ofi(args: &ChannelCat) -> Result<OfiFabric, Failure> {
+pub(super) fn ofi(args: &ChannelCat) -> Result<RestrictedOfi, Failure> {
     let listener = resolve(&args.place)?;
     let addresses = if args.listen {
         vec![Some(listener), None]
@@ -103,7 +103,8 @@ pub(super) fn ofi(args: &ChannelCat) -> Result<OfiFabric, Failure> {
         message_bytes: OFI_BYTES,
         ..OfiConfig::new(CLUSTER, me, addresses)
     };
-    OfiFabric::start(config).map_err(|error| unstarted(StartError::Ofi(error), Path::new(&args.place)))
+    let fabric = OfiFabric::start(config).map_err(|error| unstarted(StartError::Ofi(error), Path::new(&args.place)))?;
+    Ok(args.ofi.restrict(fabric))
 }
 
 fn resolve(place: &str) -> Result<SocketAddr, Failure> {

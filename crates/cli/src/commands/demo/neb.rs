@@ -133,6 +133,7 @@ fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>,
         network: network_number(),
         key: key.clone(),
         providers: args.ofi.providers(),
+        as_efa: args.ofi.as_efa.map(|efa| efa.name().to_owned()),
     });
     // Who never answers is waited for, once by each sender.
     let patience_ms = if args.lies.iter().any(|lie| lie == "silent") { 2_000 } else { 10_000 };

@@ -37,7 +37,9 @@ fn template(args: &args::Demo) -> Result<Template, Failure> {
     let ground = match args.fabric {
         DemoFabric::Shm => Ground::Shm,
         DemoFabric::Roce => Ground::Roce { network: network_number(), key },
-        DemoFabric::Ofi => Ground::Ofi { network: network_number(), key, provider: args.ofi.provider.clone() },
+        DemoFabric::Ofi => {
+            Ground::Ofi { network: network_number(), key, provider: args.ofi.provider.clone(), as_efa: args.ofi.as_efa }
+        }
         DemoFabric::Verbs => Ground::Verbs { address: device_address()?, key },
     };
     Ok(Template { cluster: "demo".to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, ground })

@@ -16,7 +16,6 @@ use stentor_neb::ProcessSet;
 use stentor_neb::removal::{Removal, RemovalError};
 
 use self::words::{Answer, Question};
-use super::neb_run::meeting_name;
 use crate::args::NebRemove;
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Interrupt, ask, unstarted};
@@ -79,7 +78,7 @@ pub(super) fn run(args: &NebRemove, output: Output) -> Result<Verdict, Failure> 
     let cluster = Cluster {
         names: config.groups()[neb.group()].members().iter().map(|member| member.id()).collect(),
         directory: live::directory(args.place.directory.as_ref()),
-        meeting: meeting_name(&plan),
+        meeting: live::neb_meeting_name(&plan),
         spread: config.fabric().is_between_hosts(),
         plan: &plan,
         args,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use stentor_campaign::{Campaign, Plant, Profile, RunReport, Scenario, run_seed, trace_seed};
+use stentor_campaign::{Campaign, Plant, Profile, RunReport, Scenario, Sets, run_seed, trace_seed};
 
 use super::report::{About, Cluster, Ran, Recovery, Simulated, impossible};
 use crate::args::SimMulticast;
@@ -13,7 +13,7 @@ use crate::output::Output;
 super::planted!(Plant, "multicast");
 
 pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failure> {
-    let (args, profile) = (&args.seeds, args.profile);
+    let (args, profile, sets) = (&args.seeds, args.profile, args.sets);
     #[cfg(feature = "plants")]
     if args.plants {
         let names = Plant::ALL.iter().filter(|plant| plant.shows_in_calm()).map(|plant| plant.name()).collect();
@@ -21,18 +21,18 @@ pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failur
         return Ok(Verdict::Good);
     }
     let plant = plant(args)?;
-    let planted = planted(plant, profile);
+    let planted = planted(plant, profile, sets);
     let simulated = if let Some(seed) = args.seed {
-        one(seed, args.trace.as_deref(), profile, plant)?
+        one(seed, args.trace.as_deref(), (profile, sets), plant)?
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign = Campaign { seeds, profile, plant, until: planted.breaks, threads };
+        let campaign = Campaign { seeds, profile, sets, plant, until: planted.breaks, threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
         let report = campaign.run(|done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
         let claims = Scenario::claims_under(profile);
-        Simulated::campaign(&report, planted, &claims, report.unseen_claims(profile))
+        Simulated::campaign(&report, planted, &claims, report.unseen_claims(profile, sets))
             .under(Recovery::of(profile, report.most_recovery_steps))
     };
     output.report(&simulated)?;
@@ -40,16 +40,17 @@ pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failur
 }
 
 /// What reproduces a violation names the profile as well.
-fn planted(plant: Plant, profile: Profile) -> super::Planted {
-    super::Planted { profile: (profile != Profile::Calm).then(|| profile.name()), ..known(plant) }
+fn planted(plant: Plant, profile: Profile, sets: Sets) -> super::Planted {
+    let profile = (profile != Profile::Calm).then(|| profile.name());
+    super::Planted { profile, sets: (sets != Sets::Drawn).then(|| sets.name()), ..known(plant) }
 }
 
-fn one(seed: u64, trace: Option<&Path>, profile: Profile, plant: Plant) -> Result<Simulated, Failure> {
+fn one(seed: u64, trace: Option<&Path>, (profile, sets): (Profile, Sets), plant: Plant) -> Result<Simulated, Failure> {
     let begin = Instant::now();
     let report = match trace {
-        None => run_seed(seed, profile, plant).map_err(|error| impossible(&error))?,
+        None => run_seed(seed, profile, sets, plant).map_err(|error| impossible(&error))?,
         Some(path) => {
-            let (report, trace) = trace_seed(seed, profile, plant).map_err(|error| impossible(&error))?;
+            let (report, trace) = trace_seed(seed, profile, sets, plant).map_err(|error| impossible(&error))?;
             std::fs::write(path, trace).map_err(|error| Failure::cannot_write(path, &error))?;
             report
         }
@@ -58,7 +59,7 @@ fn one(seed: u64, trace: Option<&Path>, profile: Profile, plant: Plant) -> Resul
     let about = About::Multicast(Cluster::of(&Scenario::draw_under(seed, profile)));
     let recovery = Recovery::of(profile, report.recovery_steps);
     let ran = ran(seed, report, wall_seconds);
-    Ok(Simulated::one(ran, about, planted(plant, profile), trace).under(recovery))
+    Ok(Simulated::one(ran, about, planted(plant, profile, sets), trace).under(recovery))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
@@ -76,6 +77,6 @@ fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
         claims: Scenario::claims_under(run.profile),
         nemesis: run.nemesis,
         happened: run.log,
-        counts: Vec::new(),
+        counts: run.sets.named(),
     }
 }

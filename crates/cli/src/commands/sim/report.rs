@@ -225,7 +225,8 @@ impl First {
         let property = known.or_else(|| properties.first().copied()).unwrap_or("nothing");
         let plant = planted.name.map(|name| format!(" --plant {name}")).unwrap_or_default();
         let under = planted.profile.map(|name| format!(" --profile {name}")).unwrap_or_default();
-        let reproduce = format!("stentor sim {} --seed {seed}{under}{plant}", planted.protocol);
+        let sets = planted.sets.map(|name| format!(" --sets {name}")).unwrap_or_default();
+        let reproduce = format!("stentor sim {} --seed {seed}{under}{sets}{plant}", planted.protocol);
         First { seed, property, reproduce, properties, counter_example }
     }
 }

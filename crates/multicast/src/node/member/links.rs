@@ -26,6 +26,7 @@ impl<F: Fabric> Member<F> {
                 self.hear(news);
             }
         }
+        self.sets.check(&mut self.fabric);
         for link in 0..self.links.len() {
             if !self.links[link].ready
                 && let Some(news) = self.links.check(&mut self.fabric, link)

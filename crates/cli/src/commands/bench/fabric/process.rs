@@ -82,7 +82,7 @@ fn perform<F: Pair>(
                 Ok(())
             })
         }
-        Kind::PlainStream => timed(stage, me, command, |n| {
+        Kind::PlainStream => timed(stage, me, command, |n, _| {
             let first = place(n, words);
             let to = &area[first..first + words];
             to.iter().for_each(|word| word.store(n, Ordering::Relaxed));
@@ -128,19 +128,22 @@ fn place(n: u64, words: usize) -> usize {
     (n as usize % places) * words.next_multiple_of(8)
 }
 
-/// Process 0 does something over and over; its first result is the time of the measured iterations, ns.
+/// Process 0 does something over and over; its first result is the time of the measured iterations, ns. The operation is told
+/// when it is the last one, of those before the clock starts, too: whoever has something under way waits for it then, or it
+/// would be done in the time of others.
 fn timed(
     stage: &Stage,
     me: usize,
     command: &Command,
-    mut operation: impl FnMut(u64) -> Result<(), Failure>,
+    mut operation: impl FnMut(u64, bool) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if me != 0 {
         return Ok(());
     }
-    (0..command.warmup).try_for_each(&mut operation)?;
+    let mut all = |count: u64| (0..count).try_for_each(|n| operation(n, n + 1 == count));
+    all(command.warmup)?;
     let start = now();
-    (0..command.iterations).try_for_each(&mut operation)?;
+    all(command.iterations)?;
     stage.results(0)[0].store(now() - start, Ordering::Relaxed);
     Ok(())
 }
@@ -152,12 +155,11 @@ fn stream<F: Pair>(
     command: &Command,
     words: usize,
 ) -> Result<(), Failure> {
-    let last = command.iterations - 1;
-    timed(stage, me, command, |n| {
+    timed(stage, me, command, |n, is_last| {
         verbs.record[..words].fill(n);
         let flush = (n + 1) % POSTS_PER_FLUSH == 0;
         verbs.write_inline(Lane::Reliable, words, (place(n, words) * WORD) as u64, flush)?;
-        if n == last { verbs.drain() } else { Ok(()) }
+        if is_last { verbs.drain() } else { Ok(()) }
     })
 }
 
@@ -172,10 +174,9 @@ fn stream_region<F: Pair>(
     if me != 0 && lane == Lane::Send {
         return (0..command.warmup + command.iterations).try_for_each(|_| verbs.receive(lane));
     }
-    let last = command.iterations - 1;
-    timed(stage, me, command, |n| {
-        let number = verbs.stream_region(lane, words, (n + 1) % POSTS_PER_FLUSH == 0, n == last)?;
-        if n == last { verbs.complete(lane, number) } else { Ok(()) }
+    timed(stage, me, command, |n, is_last| {
+        let number = verbs.stream_region(lane, words, (n + 1) % POSTS_PER_FLUSH == 0, is_last)?;
+        if is_last { verbs.complete(lane, number) } else { Ok(()) }
     })
 }
 

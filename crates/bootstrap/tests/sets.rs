@@ -1,0 +1,420 @@
+//! Sets at hosts whose ends, and whose switch, do what a test says.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use stentor_bootstrap::line::{Line, LineConfig, LineListener};
+use stentor_bootstrap::{Bootstrap, Config, End, Ends, LINE_PURPOSE, Pair, RawWrite, SetEnds, SwitchConfig};
+use stentor_fabric::{
+    Completion, ConnectError, Event, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, RemoteRegion, RemoteSpan,
+    SetSpec, SetTarget, SetWrite, Status,
+};
+use stentor_switch::control::CONTROL_VA;
+use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
+
+const A: ProcessId = ProcessId(0);
+const B: ProcessId = ProcessId(1);
+const MEMBERS: [ProcessId; 2] = [A, B];
+const CONFIG: QpConfig = QpConfig::reliable(4, 0);
+
+/// Ends that write down what is asked of them; what is posted does not complete by itself.
+#[derive(Default)]
+struct Script {
+    log: Vec<String>,
+    lives: u32,
+    refuses_to_meet: bool,
+    posted: Vec<(u64, u64)>,
+}
+
+impl Ends for Script {
+    fn begin(&mut self, _: QpId) -> Result<End, String> {
+        self.lives += 1;
+        self.log.push("begin".to_owned());
+        let gid = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+        let (number, psn) = (100 + self.lives, 1000 + self.lives);
+        Ok(End::QueuePair(Pair { number, psn, mtu: 1024, gid, lid: 0, reads: 1, runs: false, identified: false }))
+    }
+
+    fn meet(&mut self, _: QpId, _: &End, theirs: &End) -> Result<(), String> {
+        let End::QueuePair(pair) = theirs else { return Err("no queue pair".to_owned()) };
+        self.log.push(format!("meet {:#x} {} {}", pair.number, pair.gid.to_ipv4_mapped().unwrap(), pair.psn));
+        if self.refuses_to_meet { Err("not today".to_owned()) } else { Ok(()) }
+    }
+
+    fn ready(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
+        panic!("a switch may have to be waited for")
+    }
+
+    fn ready_at_switch(&mut self, _: QpId, _: &End, _: &End) -> Result<(), String> {
+        self.log.push("ready".to_owned());
+        Ok(())
+    }
+
+    fn drive(&mut self) {}
+
+    fn fail(&mut self, _: QpId, status: Status) {
+        self.log.push(format!("fail {status:?}"));
+    }
+
+    fn next_broken(&mut self) -> Option<QpId> {
+        None
+    }
+}
+
+impl SetEnds for Script {
+    fn write(&mut self, _: QpId, write: &RawWrite<'_>) -> Result<(), String> {
+        self.posted.push((write.id, write.va));
+        Ok(())
+    }
+}
+
+struct Host {
+    bootstrap: Bootstrap,
+    ends: Script,
+    events: Vec<Event>,
+    notes: Vec<String>,
+}
+
+impl Host {
+    fn pump(&mut self) {
+        self.bootstrap.pump(&mut self.ends);
+        self.events.extend(std::iter::from_fn(|| self.bootstrap.next_event()));
+        self.notes.extend(std::iter::from_fn(|| self.bootstrap.next_switch_note()));
+    }
+
+    fn join(&mut self) -> Result<QpId, ConnectError> {
+        let spec = SetSpec { number: 0, members: &MEMBERS };
+        self.bootstrap.join_set(&mut self.ends, (spec, CONFIG), 4096, |_, _, sender, _| {
+            assert_eq!(sender, A);
+            Ok(())
+        })
+    }
+
+    fn state(&self) -> QpState {
+        self.bootstrap.state(QpId(0)).unwrap()
+    }
+
+    fn post(&mut self, id: u64) -> Result<(), PostError> {
+        let region = RemoteRegion { peer: B, key: 1, bytes: 64 };
+        let targets = [SetTarget { peer: B, to: RemoteSpan { region, offset: 8 } }];
+        let write = SetWrite { id, data: &[0; 8], targets: &targets, signalled: true };
+        self.bootstrap.post_set(&mut self.ends, QpId(0), &write, (true, 1024))
+    }
+
+    fn completed(&mut self, token: u64, status: Status) -> Option<Completion> {
+        let done = Completion { qp: QpId(0), id: token, opcode: Opcode::Write, status, bytes: 0, imm: None, tag: 0 };
+        self.bootstrap.set_completed(&mut self.ends, &done)
+    }
+}
+
+/// Two hosts, and a switch that says what it is told to.
+struct Three {
+    hosts: [Option<Host>; 2],
+    configs: [Config; 2],
+    listener: LineListener,
+    lines: Vec<Line>,
+    /// The newest that each host joined as.
+    joined: [Option<Join>; 2],
+    left: Vec<u32>,
+}
+
+impl Three {
+    /// Both are connected with each other, and have joined.
+    fn new(patience: Duration) -> Three {
+        static NEXT: AtomicU16 = AtomicU16::new(1);
+        let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let second = 96 + (std::process::id() % 128) as u8;
+        let address = |n: u8| SocketAddr::new(Ipv4Addr::new(127, second, low, high + n).into(), 4790);
+        let line = LineConfig {
+            purpose: LINE_PURPOSE.to_owned(),
+            version: VERSION,
+            cluster: "c".to_owned(),
+            key: b"key".to_vec(),
+            me: None,
+        };
+        let listener = LineListener::bind(line, address(3)).unwrap();
+        let configs = MEMBERS.map(|me| Config {
+            fabric: "test".into(),
+            cluster: "c".into(),
+            key: b"key".to_vec(),
+            fingerprint: 1,
+            version: 1,
+            me,
+            addresses: vec![Some(address(1)), Some(address(2))],
+            one_life: false,
+            switch: Some(SwitchConfig { patience, ..SwitchConfig::new(address(3)) }),
+        });
+        let (lines, joined, left) = (Vec::new(), [None, None], Vec::new());
+        let mut three = Three { hosts: [None, None], configs, listener, lines, joined, left };
+        MEMBERS.iter().for_each(|host| three.start(*host));
+        let linked = |three: &Three| {
+            MEMBERS.iter().all(|host| three.hosts[1 - host.index()].as_ref().unwrap().bootstrap.is_linked(*host))
+        };
+        three.until("linked", |three| linked(three));
+        for host in MEMBERS {
+            assert_eq!(three.at(host).join(), Ok(QpId(0)));
+        }
+        three.until("joined", |three| three.joined.iter().all(Option::is_some));
+        three
+    }
+
+    fn start(&mut self, host: ProcessId) {
+        let bootstrap = Bootstrap::start(self.configs[host.index()].clone()).unwrap();
+        let (ends, events, notes) = (Script::default(), Vec::new(), Vec::new());
+        self.hosts[host.index()] = Some(Host { bootstrap, ends, events, notes });
+    }
+
+    fn at(&mut self, host: ProcessId) -> &mut Host {
+        self.hosts[host.index()].as_mut().unwrap()
+    }
+
+    /// The switch listens.
+    fn listen(&mut self) {
+        self.lines.extend(std::iter::from_fn(|| self.listener.accept()));
+        for line in &mut self.lines {
+            while let Some(bytes) = line.receive() {
+                match ToSwitch::decode(&bytes).unwrap() {
+                    ToSwitch::Join(join) => self.joined[usize::from(join.rank)] = Some(join),
+                    ToSwitch::Leave { life, .. } => self.left.push(life),
+                }
+            }
+        }
+    }
+
+    fn until(&mut self, what: &str, mut happened: impl FnMut(&mut Self) -> bool) {
+        let since = Instant::now();
+        while !happened(self) {
+            self.listen();
+            self.hosts.iter_mut().flatten().for_each(Host::pump);
+            assert!(since.elapsed() < Duration::from_secs(10), "still not: {what}");
+        }
+    }
+
+    /// Only one host runs.
+    fn alone(&mut self, host: ProcessId, what: &str, happened: impl Fn(&Host) -> bool) {
+        let since = Instant::now();
+        while !happened(self.at(host)) {
+            self.at(host).pump();
+            assert!(since.elapsed() < Duration::from_secs(10), "still not: {what}");
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let since = Instant::now();
+        self.until("time", |_| since.elapsed() > time);
+    }
+
+    fn line(&mut self, host: ProcessId) -> &mut Line {
+        let is_it = |line: &&mut Line| line.peer().is_some_and(|peer| peer.process == Some(host));
+        self.lines.iter_mut().rev().find(is_it).unwrap()
+    }
+
+    fn tell(&mut self, host: ProcessId, message: &ToHost) {
+        let (bytes, length) = message.encode();
+        self.line(host).send(&bytes[..length]).unwrap();
+    }
+
+    /// A generation of what both joined as last, as one of them hears of it.
+    fn ready(&mut self, host: ProcessId, generation: u64) {
+        let Join { life, .. } = self.joined[host.index()].unwrap();
+        let [forward, backward] = [Ipv4Addr::new(127, 0, 1, 1), Ipv4Addr::new(127, 0, 1, 2)];
+        let ready =
+            Ready { number: 0, life, generation, gid: 5, forward, backward, mtu: 1024, identified: false, who: 3 };
+        self.tell(host, &ToHost::Ready(ready));
+    }
+
+    fn both_ready(&mut self, generation: u64) {
+        MEMBERS.iter().for_each(|host| self.ready(*host, generation));
+        self.until("ready", |three| MEMBERS.iter().all(|host| three.at(*host).state() == QpState::Ready));
+    }
+}
+
+fn reset(host: &mut Host) {
+    host.bootstrap.reset(&mut host.ends, QpId(0)).unwrap();
+}
+
+const PATIENT: Duration = Duration::from_secs(60);
+
+#[test]
+fn each_has_the_queue_pair_that_it_needs_and_meets_the_switch_with_it() {
+    let mut three = Three::new(PATIENT);
+    let [sends, receives] = three.joined.map(Option::unwrap);
+    assert_eq!((sends.sends.qpn, sends.sends.first_psn.get(), sends.receives.qpn), (101, 1001, 0));
+    assert_eq!((receives.sends.qpn, receives.receives.qpn, receives.receives.first_psn.get()), (0, 101, 1001));
+    assert_eq!((sends.size, sends.rank, receives.rank, sends.life), (2, 0, 1, 1));
+    three.both_ready(7);
+    assert_eq!(three.at(A).ends.log, ["begin", "meet 0x500 127.0.1.1 1001", "ready"]);
+    assert_eq!(three.at(B).ends.log, ["begin", "meet 0x501 127.0.1.2 1001"], "it sends nothing");
+    for host in MEMBERS {
+        assert_eq!(three.at(host).events, [Event::Connected { qp: QpId(0), peer: host }]);
+    }
+    let bootstrap = &three.at(A).bootstrap;
+    assert!(bootstrap.set_reaches(QpId(0), B) && !bootstrap.set_reaches(QpId(0), A));
+    assert!(matches!(three.at(B).post(1), Err(PostError::NotReached { .. } | PostError::Unsupported(_))));
+}
+
+/// The sender leaves: whoever is asked leaves, too, before it says that it has.
+#[test]
+fn who_is_asked_leaves_and_says_so() {
+    let mut three = Three::new(PATIENT);
+    three.both_ready(7);
+    let life = three.joined[0].unwrap().life;
+    three.tell(A, &ToHost::Renew { number: 0, life });
+    three.alone(A, "broken", |host| host.state() == QpState::Error);
+    for _ in 0..100 {
+        three.at(A).pump();
+    }
+    assert!(!three.at(A).bootstrap.set_settled(QpId(0), B));
+    assert_eq!(three.at(A).events.last(), Some(&Event::Disconnected { qp: QpId(0), peer: A }));
+    three.until("settled", |three| three.at(A).bootstrap.set_settled(QpId(0), B));
+    assert_eq!(three.at(B).ends.log.last().unwrap(), "fail RetryExceeded");
+    assert_eq!(three.at(B).state(), QpState::Error);
+    three.until("the switch knows", |three| three.left.len() == 2);
+}
+
+/// The sender has left a generation that the receiver has not heard of yet: it may not enter it.
+#[test]
+fn what_the_sender_has_left_nobody_enters() {
+    let mut three = Three::new(PATIENT);
+    three.ready(A, 7);
+    three.until("ready", |three| three.at(A).state() == QpState::Ready);
+    let life = three.joined[0].unwrap().life;
+    three.tell(A, &ToHost::Renew { number: 0, life });
+    three.until("broken", |three| three.at(A).state() == QpState::Error);
+    three.until("settled", |three| three.at(A).bootstrap.set_settled(QpId(0), B));
+    assert_eq!(three.at(B).state(), QpState::Connecting);
+    three.ready(B, 7);
+    three.until("another life", |three| three.joined[1].unwrap().life == 2);
+    assert_eq!(three.at(B).ends.log, ["begin", "fail Flushed", "begin"], "it met nobody");
+    reset(three.at(A));
+    three.until("joined", |three| three.joined[0].unwrap().life == 2);
+    three.both_ready(8);
+}
+
+/// A switch that never lets the sender change its list does not hold it up for ever.
+#[test]
+fn a_change_of_the_list_has_its_time() {
+    let mut three = Three::new(Duration::from_millis(100));
+    three.both_ready(7);
+    for id in 1..=4 {
+        three.at(A).post(id).unwrap();
+    }
+    assert_eq!(three.at(A).post(5), Err(PostError::SendQueueFull { qp: QpId(0), depth: 4 }));
+    let posted = three.at(A).ends.posted.clone();
+    assert!(posted.len() == 1 && posted[0].1 == CONTROL_VA, "{posted:?}");
+    three.until("broken", |three| three.at(A).state() == QpState::Error);
+    let host = three.at(A);
+    let ended: Vec<_> =
+        std::iter::from_fn(|| host.bootstrap.next_flushed()).map(|done| (done.id, done.status)).collect();
+    let flushed = |id| (id, Status::Flushed);
+    assert_eq!(ended, [(1, Status::RetryExceeded), flushed(2), flushed(3), flushed(4)]);
+    assert_eq!(host.completed(posted[0].0, Status::Flushed), None, "told already");
+    // One that is let in time goes on for ever.
+    reset(three.at(A));
+    reset(three.at(B));
+    three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 2));
+    three.both_ready(8);
+    let host = three.at(A);
+    host.post(6).unwrap();
+    let token = host.ends.posted.last().unwrap().0;
+    assert_eq!(host.completed(token, Status::Success), None);
+    let token = host.ends.posted.last().unwrap().0;
+    assert_eq!(host.completed(token, Status::Success).map(|done| done.id), Some(6));
+    three.pass(Duration::from_millis(300));
+    assert_eq!(three.at(A).state(), QpState::Ready);
+}
+
+/// A failure of one request: those before it are done, it fails, and those behind it are flushed.
+#[test]
+fn the_first_that_failed_says_why() {
+    let mut three = Three::new(PATIENT);
+    three.both_ready(7);
+    let host = three.at(A);
+    (1..=3).for_each(|id| host.post(id).unwrap());
+    host.completed(host.ends.posted[0].0, Status::Success);
+    let tokens: Vec<u64> = host.ends.posted.iter().map(|(token, _)| *token).collect();
+    assert_eq!(tokens.len(), 4);
+    let first = host.completed(tokens[2], Status::RemoteAccess).map(|done| (done.id, done.status));
+    assert_eq!(first, Some((2, Status::RemoteAccess)));
+    let second = host.completed(tokens[3], Status::Flushed).map(|done| (done.id, done.status));
+    assert_eq!(second, Some((3, Status::Flushed)));
+    assert_eq!(host.bootstrap.next_flushed(), None);
+}
+
+/// A sender that is gone, and comes back: before anything of its next life is heard its receivers have left.
+#[test]
+fn who_loses_the_sender_leaves() {
+    let mut three = Three::new(PATIENT);
+    three.both_ready(7);
+    three.hosts[0] = None;
+    three.until("left", |three| three.at(B).state() == QpState::Error);
+    // The other way round nobody needs to be asked.
+    reset(three.at(B));
+    three.start(A);
+    three.at(A).join().unwrap();
+    three.until("joined", |three| three.joined[0].unwrap().life == 1 && three.joined[1].unwrap().life == 2);
+    three.until("linked", |three| three.at(A).bootstrap.is_linked(B));
+    three.both_ready(8);
+    let life = three.joined[0].unwrap().life;
+    three.tell(A, &ToHost::Renew { number: 0, life });
+    three.alone(A, "broken", |host| host.state() == QpState::Error);
+    assert!(!three.at(A).bootstrap.set_settled(QpId(0), B), "it has not answered");
+    three.hosts[1] = None;
+    three.until("settled", |three| three.at(A).bootstrap.set_settled(QpId(0), B));
+}
+
+/// Of what is refused a person hears once, and it is tried again.
+#[test]
+fn what_is_refused_is_said_once_and_tried_again() {
+    let mut three = Three::new(PATIENT);
+    for life in [1, 2] {
+        three.tell(B, &ToHost::Refused { number: 0, life, why: Refusal::Full });
+        three.until("another life", |three| three.joined[1].unwrap().life == life + 1);
+    }
+    let said = three.at(B).notes.iter().filter(|note| note.contains("raise `sets`")).count();
+    assert_eq!(said, 1, "{:?}", three.at(B).notes);
+    // Who cannot be connected tells the switch that it is not there, and comes again.
+    three.at(B).ends.refuses_to_meet = true;
+    three.ready(B, 7);
+    three.until("left", |three| three.left.contains(&3));
+    three.at(B).ends.refuses_to_meet = false;
+    three.until("another life", |three| three.joined[1].unwrap().life == 4);
+    three.both_ready(8);
+}
+
+/// A line that ends, or says something else, ends all generations.
+#[test]
+fn a_line_that_ends_takes_the_generation_with_it() {
+    let mut three = Three::new(PATIENT);
+    three.both_ready(7);
+    three.line(A).send(b"nonsense").unwrap();
+    three.until("both are", |three| MEMBERS.iter().all(|host| three.at(*host).state() == QpState::Error));
+    let said = MEMBERS.iter().filter(|host| three.at(**host).notes.iter().any(|note| note.contains("something else")));
+    assert_eq!(said.collect::<Vec<_>>().len(), 1);
+    MEMBERS.iter().for_each(|host| reset(three.at(*host)));
+    three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 2));
+    // Who waits for its generation when the line ends comes with another life: the switch may have told somebody of that one.
+    three.lines.clear();
+    three.until("joined", |three| three.joined.iter().all(|joined| joined.unwrap().life == 3));
+    three.both_ready(8);
+}
+
+#[test]
+fn only_sets_that_can_be_are_joined() {
+    let mut three = Three::new(PATIENT);
+    let host = three.at(A);
+    let join = |host: &mut Host, number, members: &[ProcessId]| {
+        let spec = SetSpec { number, members };
+        host.bootstrap.join_set(&mut host.ends, (spec, CONFIG), 64, |_, _, _, _| Ok(()))
+    };
+    let odd = |number, members| Err(ConnectError::Set { number, members });
+    assert_eq!(join(host, 0, &MEMBERS), odd(0, 2), "twice");
+    assert_eq!(join(host, 2, &MEMBERS), odd(2, 2), "its sender is none of it");
+    assert_eq!(join(host, 1, &[B]), odd(1, 1));
+    assert_eq!(join(host, 1, &[B, B, A]), odd(1, 3));
+    assert_eq!(join(host, 1, &[B, ProcessId(9)]), Err(ConnectError::UnknownProcess(ProcessId(9))));
+    assert_eq!(join(host, 1, &[B, A]), Ok(QpId(1)));
+    assert!(host.bootstrap.is_set(QpId(1)) && !host.bootstrap.is_set(QpId(2)));
+    assert_eq!(host.bootstrap.peer(QpId(1)), Some(A));
+}

@@ -1,0 +1,105 @@
+//! A process that may lock no more memory: what needs that is refused with the remedy, which is told once, all else goes on, and
+//! later it goes. Ignored unless asked for: see `conformance.rs`.
+
+mod processes;
+mod survivor;
+
+use std::time::Instant;
+
+use processes::NOTHING;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use stentor_fabric::{
+    Access, AccessError, Fabric, PostError, Purpose, QpState, RegionSpec, RemoteSpan, Source, Span, Status, Verb,
+    WorkRequest,
+};
+use stentor_fabric_verbs::Trouble;
+use survivor::{End, PEER, SURVIVOR};
+
+/// Bytes that may be locked: what two processes have granted here and use themselves, but no large region.
+const LIMIT: u64 = 256 << 10;
+const LARGE: u64 = 1 << 20;
+
+/// This thread may not lock what it likes any more.
+fn give_up_privilege() {
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, sets).expect("root in the guest");
+}
+
+fn may_lock(current: Option<u64>) {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Memlock);
+    setrlimit(Resource::Memlock, Rlimit { current: current.or(maximum), maximum }).unwrap();
+}
+
+fn troubles(end: &mut End) -> Vec<Trouble> {
+    std::iter::from_fn(|| end.fabric.next_trouble()).collect()
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn memory_that_cannot_be_registered_is_told_once_and_all_else_goes_on() {
+    give_up_privilege();
+    may_lock(Some(LIMIT));
+    let addresses = processes::addresses(2);
+    let [mut one, mut other] = [SURVIVOR, PEER].map(|me| End::new(me, &addresses));
+    let spec = |purpose, writer| RegionSpec { purpose: Purpose(purpose), writer, bytes: LARGE };
+    let own = one.fabric.register(spec(8, SURVIVOR)).unwrap();
+    let ungranted = one.fabric.register(spec(9, PEER)).unwrap();
+    survivor::connect(&mut one, &mut other);
+    let span = Span { region: own, offset: 0, bytes: 64 };
+    let target = RemoteSpan { region: one.target().unwrap(), offset: 0 };
+    let write = |one: &mut End| {
+        let verb = Verb::Write { source: Source::Region(span), target };
+        one.fabric.post(one.qp, WorkRequest { id: 5, verb, signalled: true })
+    };
+    let qp = one.qp;
+    for _ in 0..3 {
+        let error = write(&mut one).unwrap_err();
+        assert!(
+            matches!(error, PostError::NotRegistered { qp: of, region, .. } if (of, region) == (qp, own)),
+            "{error}"
+        );
+        let error = one.fabric.post_recv(qp, span, 6).unwrap_err();
+        assert!(matches!(error, PostError::NotRegistered { .. }), "{error}");
+    }
+    let told = troubles(&mut one);
+    let [Trouble::NotRegistered { peer: PEER, bytes: LARGE, why }] = told.as_slice() else {
+        panic!("once, and nothing else: {told:?}")
+    };
+    println!("{}", told[0]);
+    assert!(why.contains("ulimit -l"), "{why}");
+    let refused = one.fabric.grant(ungranted, PEER, Access::Write).unwrap_err();
+    println!("{refused}");
+    assert!(matches!(&refused, AccessError::System { reason, .. } if reason.contains("ulimit -l")), "{refused}");
+    // Whatever needs no more memory goes on, on the same queue pair.
+    survivor::write_both_ways(&mut one, &mut other);
+    may_lock(None);
+    write(&mut one).unwrap();
+    one.fabric.grant(ungranted, PEER, Access::Write).unwrap();
+    let (mut out, since) = ([NOTHING; 4], Instant::now());
+    let done = loop {
+        let count = one.fabric.poll(&mut out);
+        if let Some(done) = out[..count].iter().find(|done| done.id == 5) {
+            break *done;
+        }
+        assert!(since.elapsed() < survivor::PATIENCE, "the write does not complete");
+    };
+    assert_eq!((done.status, troubles(&mut one)), (Status::Success, vec![]));
+}
+
+/// Kernels take requests only from who is whom he was when he opened the device.
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn whoever_gives_up_privileges_after_the_start_is_told_why_nothing_can_be_posted() {
+    let addresses = processes::addresses(2);
+    let [mut one, mut other] = [SURVIVOR, PEER].map(|me| End::new(me, &addresses));
+    survivor::connect(&mut one, &mut other);
+    give_up_privilege();
+    one.flood(1);
+    let told = troubles(&mut one);
+    let [Trouble::NotPosted { qp, why }] = told.as_slice() else { panic!("{told:?}") };
+    println!("{}", told[0]);
+    assert!(*qp == one.qp && why.contains("privileges"), "{why}");
+    assert_eq!(one.state(), QpState::Error);
+}

@@ -1,0 +1,252 @@
+//! A thousand connections that begin and end between two processes, in every way that one ends; then peers that are killed in
+//! every state of a connection's life. Neither leaves anything behind in the kernel, or at who stays. Ignored unless asked for:
+//! see `conformance.rs`.
+
+mod kernel;
+mod processes;
+mod survivor;
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kernel::{resources, settled};
+use processes::addresses;
+use stentor_fabric::{Access, Fabric, QpState};
+use survivor::{End, PATIENCE, PEER, SURVIVOR};
+
+/// Lives of the peer: the survivor has one. In each life the connection is made, and after each break made again.
+const LIVES: usize = 60;
+/// How often it breaks in each way, in a life.
+const TIMES: usize = 4;
+const CONNECTIONS: usize = LIVES * (1 + TIMES * BREAKS.len());
+/// After so many lives the kernel and the survivor are looked at.
+const LOOK: usize = 10;
+
+/// How a connection breaks whose ends live on.
+#[derive(Clone, Copy, Debug)]
+enum Break {
+    /// Both ends use a wrong key.
+    Both,
+    /// The survivor does, and the peer has posted receives and writes.
+    Survivor,
+    /// The survivor takes its grant back while the peer writes.
+    Fenced,
+    /// Both use a wrong key behind as many writes as the queue takes.
+    Full,
+}
+
+const BREAKS: [Break; 4] = [Break::Both, Break::Survivor, Break::Fenced, Break::Full];
+
+fn break_it(survivor: &mut End, peer: &mut End, how: Break) {
+    match how {
+        Break::Both => [survivor, peer].into_iter().for_each(End::write_with_wrong_key),
+        Break::Survivor => {
+            peer.post_receives();
+            peer.flood(usize::MAX);
+            survivor.write_with_wrong_key();
+        }
+        Break::Fenced => {
+            peer.flood(4);
+            survivor.fabric.revoke(survivor.region, PEER).unwrap();
+            // With what it knows still.
+            peer.flood(4);
+            survivor::until(survivor, Some(peer), "the revocation is told", |_, peer| {
+                peer.is_some_and(|peer| peer.target().is_none())
+            });
+            survivor.fabric.grant(survivor.region, PEER, Access::Write).unwrap();
+        }
+        Break::Full => {
+            for end in [survivor, peer] {
+                // The last completion was not polled yet, perhaps.
+                end.flood(survivor::DEPTH as usize - 2);
+                end.write_with_wrong_key();
+            }
+        }
+    }
+}
+
+/// One life of the peer; at its end it is gone, every third time in the middle of writes.
+fn one_life(survivor: &mut End, addresses: &[Option<SocketAddr>], life: usize) {
+    let mut peer = End::new(PEER, addresses);
+    survivor::connect(survivor, &mut peer);
+    survivor::write_both_ways(survivor, &mut peer);
+    for how in BREAKS.repeat(TIMES) {
+        break_it(survivor, &mut peer, how);
+        survivor::until(survivor, Some(&mut peer), &format!("broken, {how:?}"), |survivor, peer| {
+            survivor.state() == QpState::Error && peer.is_some_and(|peer| peer.state() == QpState::Error)
+        });
+        peer.again();
+        survivor.again();
+        survivor::connect(survivor, &mut peer);
+        survivor::write_both_ways(survivor, &mut peer);
+    }
+    if life.is_multiple_of(3) {
+        peer.flood(usize::MAX);
+        survivor.flood(usize::MAX);
+    }
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn a_thousand_connections_begin_and_end_and_leave_nothing_behind() {
+    let before = resources();
+    let (addresses, begin) = (addresses(2), Instant::now());
+    let mut survivor = End::new(SURVIVOR, &addresses);
+    // What the survivor makes once for a peer is made then.
+    one_life(&mut survivor, &addresses, 0);
+    survivor.let_go();
+    let (alone, files) = (settled(None), survivor::open_files());
+    let mut took = Vec::with_capacity(LIVES);
+    for life in 1..=LIVES {
+        let since = Instant::now();
+        one_life(&mut survivor, &addresses, life);
+        survivor.let_go();
+        took.push(since.elapsed());
+        if life % LOOK == 0 {
+            assert_eq!(settled(Some(&alone)), alone, "after {life} lives");
+            assert_eq!(survivor::open_files(), files, "after {life} lives");
+        }
+    }
+    took.sort_unstable();
+    println!(
+        "{CONNECTIONS} connections made and ended in {:.1} s; a peer's life of {} of them {:?} (median), {:?} at most; {files} files \
+         open; held by who stays, now as after the first life:\n{alone}",
+        begin.elapsed().as_secs_f64(),
+        CONNECTIONS / LIVES,
+        took[LIVES / 2],
+        took[LIVES - 1],
+    );
+    const { assert!(CONNECTIONS >= 1000) };
+    assert_ne!(alone, before, "the survivor held nothing");
+    drop(survivor);
+    assert_eq!(settled(Some(&before)), before);
+}
+
+/// Where a peer is killed. Those whose names end in -ing do something over and over until they are dead.
+const STAGES: [&str; 9] =
+    ["started", "unmet", "ready", "receives posted", "broken", "writing", "fencing", "resetting", "starting"];
+const KILLS: usize = 6 * STAGES.len();
+const STAGE: &str = "STENTOR_VERBS_PEER";
+const PORT: &str = "STENTOR_VERBS_PORT";
+
+/// What the killed peers run; by itself it does nothing.
+#[test]
+#[ignore = "a part of `peers_that_are_killed_in_every_state_leave_nothing_behind`"]
+fn a_peer_that_is_killed() {
+    let Ok(stage) = std::env::var(STAGE) else { return };
+    let first: u16 = std::env::var(PORT).unwrap().parse().unwrap();
+    let ip = processes::ADDRESS.parse().unwrap();
+    let addresses: Vec<_> = (0..2).map(|n| Some(SocketAddr::new(ip, first + n))).collect();
+    let mut peer = match stage.as_str() {
+        "started" | "starting" => None,
+        "unmet" => Some(End::on_service(PEER, &addresses, survivor::NOBODYS)),
+        _ => Some(End::new(PEER, &addresses)),
+    };
+    let mut alone = (stage == "started").then(|| processes::start(PEER, &addresses, |_| {}));
+    if let Some(peer) = peer.as_mut().filter(|_| stage != "unmet") {
+        peer.alone_until("ready", |peer| peer.state() == QpState::Ready && peer.target().is_some());
+        match stage.as_str() {
+            "receives posted" => peer.post_receives(),
+            "broken" => {
+                peer.write_with_wrong_key();
+                peer.alone_until("broken", |peer| peer.state() == QpState::Error);
+            }
+            _ => {}
+        }
+    }
+    println!("reached");
+    loop {
+        match (stage.as_str(), &mut peer) {
+            ("starting", _) => drop(End::new(PEER, &addresses)),
+            ("writing", Some(peer)) => peer.flood(usize::MAX),
+            ("fencing", Some(peer)) => {
+                peer.fabric.revoke(peer.region, SURVIVOR).unwrap();
+                peer.fabric.grant(peer.region, SURVIVOR, Access::Write).unwrap();
+            }
+            ("resetting", Some(peer)) => match peer.state() {
+                QpState::Ready => peer.write_with_wrong_key(),
+                QpState::Error => drop(peer.fabric.reset(peer.qp)),
+                QpState::Connecting => {}
+            },
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+        if let Some(peer) = &mut peer {
+            peer.pump();
+        }
+        if let Some(alone) = &mut alone {
+            while alone.next_event().is_some() {}
+        }
+    }
+}
+
+/// A peer, and whether it is where it should be.
+fn peer(stage: &str, first: u16) -> (Child, Arc<AtomicBool>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "a_peer_that_is_killed", "--nocapture"])
+        .env(STAGE, stage)
+        .env(PORT, first.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (reached, output) = (Arc::new(AtomicBool::new(false)), child.stdout.take().unwrap());
+    let told = Arc::clone(&reached);
+    std::thread::spawn(move || {
+        let is_it = BufReader::new(output).lines().map_while(Result::ok).any(|line| line.ends_with("reached"));
+        told.store(is_it, Ordering::SeqCst);
+    });
+    (child, reached)
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+fn peers_that_are_killed_in_every_state_leave_nothing_behind() {
+    let before = resources();
+    let (addresses, begin) = (addresses(2), Instant::now());
+    let first = addresses[0].unwrap().port();
+    let mut survivor = End::new(SURVIVOR, &addresses);
+    one_life(&mut survivor, &addresses, 0);
+    survivor.let_go();
+    let (alone, mut noticed) = (settled(None), Vec::new());
+    for round in 0..KILLS {
+        let stage = STAGES[round % STAGES.len()];
+        let (mut child, reached) = peer(stage, first);
+        let since = Instant::now();
+        // One in seven is killed at any time.
+        let (any, at) = (round % 7 == 6, Duration::from_millis(round as u64 * 11 % 90));
+        let mut told = None;
+        loop {
+            survivor.pump();
+            survivor.again();
+            if told.is_none() && reached.load(Ordering::SeqCst) {
+                told = Some(Instant::now());
+            }
+            // And some time later, in the middle of what it does over and over.
+            let later = Duration::from_millis(round as u64 * 5 % 23);
+            if if any { since.elapsed() >= at } else { told.is_some_and(|told| told.elapsed() >= later) } {
+                break;
+            }
+            assert!(since.elapsed() < PATIENCE, "round {round}: the peer does not come to `{stage}`");
+            assert!(child.try_wait().unwrap().is_none(), "round {round}: the peer ended before `{stage}`");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        let killed = Instant::now();
+        child.wait().unwrap();
+        survivor.let_go();
+        noticed.push(killed.elapsed());
+        assert_eq!(settled(Some(&alone)), alone, "round {round}, killed: {stage}");
+    }
+    noticed.sort_unstable();
+    println!(
+        "{KILLS} peers killed in {:.1} s; the survivor is ready for the next one after {:?} (median), {:?} at most",
+        begin.elapsed().as_secs_f64(),
+        noticed[KILLS / 2],
+        noticed[KILLS - 1],
+    );
+    drop(survivor);
+    assert_eq!(settled(Some(&before)), before);
+}

@@ -1,0 +1,34 @@
+//! `[switch]`: the switch that makes the copies of a multicast.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use serde::Deserialize;
+use stentor_fabric_roce::SwitchConfig;
+use toml::Spanned;
+
+use super::address;
+use super::error::{Misplaced, Problem};
+use super::validate::number;
+
+/// How long a sender may hold a set without being heard of, ms.
+const LEASE_MS: std::ops::RangeInclusive<u32> = 100..=600_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileSwitch {
+    control: Spanned<String>,
+    lease_ms: Option<Spanned<i64>>,
+}
+
+pub(super) fn validate(file: &FileSwitch) -> Result<SwitchConfig, Misplaced> {
+    let refused = |problem| (file.control.span(), problem);
+    let text = file.control.as_ref();
+    address::check(text).map_err(refused)?;
+    let named = Problem::BadAddress { address: text.clone(), reason: "the switch's is an IPv4 address, not a name" };
+    let control: SocketAddrV4 = text.parse().map_err(|_| refused(named))?;
+    let config = SwitchConfig::new(SocketAddr::V4(control));
+    let default = config.lease.as_millis() as u32;
+    let lease = number("switch.lease_ms", file.lease_ms.as_ref(), &LEASE_MS, default)?;
+    Ok(SwitchConfig { lease: Duration::from_millis(lease.into()), ..config })
+}
