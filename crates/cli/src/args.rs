@@ -15,8 +15,8 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 pub(crate) use bench::{
-    BenchChannel, BenchCommand, BenchFabric, BenchFailover, BenchLength, BenchMulticast, BenchNeb, MeasuredFabric,
-    NebMode, Pinning, Protocol, Victims, Waiting,
+    BenchChannel, BenchCommand, BenchFabric, BenchFailover, BenchLength, BenchMulticast, BenchNeb, BenchSwitch,
+    MeasuredFabric, NebMode, Pinning, Protocol, Victims, Waiting,
 };
 pub(crate) use channel::{ChannelCat, ChannelCommand, ChannelFabric};
 pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Where};

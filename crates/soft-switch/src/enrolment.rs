@@ -9,7 +9,7 @@ use stentor_switch::enrol::{ToSwitch, VERSION};
 
 use crate::registry::{LineId, Registry, Said};
 
-/// Connections at the same time: of more the oldest goes.
+/// Connections at the same time: more are not let in.
 const MOST_LINES: usize = 1024;
 /// Those of them whose other end has not shown the key yet.
 const MOST_STRANGERS: usize = 64;
@@ -84,10 +84,11 @@ impl Enrolment {
         let mut any = false;
         for _ in 0..MOST_STRANGERS {
             let Some(line) = self.listener.accept() else { break };
-            self.make_room(switch);
-            self.lines.insert(self.next, line);
-            self.next += 1;
             any = true;
+            if self.makes_room() {
+                self.lines.insert(self.next, line);
+                self.next += 1;
+            }
         }
         let ids: Vec<LineId> = self.lines.keys().copied().collect();
         for id in ids {
@@ -105,17 +106,17 @@ impl Enrolment {
         any
     }
 
-    /// Of too many strangers the oldest goes: a host shows its key at once.
-    fn make_room(&mut self, switch: &mut Switch) {
+    /// Of too many strangers the oldest goes: a host shows its key at once. Hosts stay; false if there are too many of them.
+    fn makes_room(&mut self) -> bool {
         let strangers = self.lines.iter().filter(|(_, line)| !line.is_ready());
         let (oldest, count) = strangers.fold((None, 0), |(oldest, n), (id, _)| (oldest.or(Some(*id)), n + 1));
         let full = self.lines.len() >= MOST_LINES;
-        let goes = oldest.filter(|_| count >= MOST_STRANGERS || full);
-        if let Some(id) = goes.or_else(|| self.lines.keys().next().copied().filter(|_| full)) {
-            self.admitted.strangers += u64::from(goes.is_some());
+        if let Some(id) = oldest.filter(|_| full || count >= MOST_STRANGERS) {
+            // Nothing was said on it.
+            self.admitted.strangers += 1;
             self.lines.remove(&id);
-            self.registry.end(id, switch, &mut self.said);
         }
+        self.lines.len() < MOST_LINES
     }
 
     fn hear(&mut self, id: LineId, now: u64, switch: &mut Switch) -> bool {

@@ -40,6 +40,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-neb",
             "stentor-soft-switch",
             "stentor-switch",
+            "stentor-wire",
         ],
         tests_on: &[],
     },

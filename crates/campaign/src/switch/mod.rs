@@ -1,5 +1,6 @@
 //! The switch with real endpoints around it: what may happen, step by step, and campaigns that draw it.
 
+pub mod ablation;
 mod host;
 mod program;
 mod run;

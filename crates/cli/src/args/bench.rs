@@ -20,6 +20,8 @@ pub(crate) enum BenchCommand {
     Channel(BenchChannel),
     /// The broadcast: one process sends, all others deliver, each a process of its own
     Neb(BenchNeb),
+    /// The software switch: copies beside unicast, forwarding beside a plain copier, other members beside connecting anew
+    Switch(BenchSwitch),
     /// Leaders or any processes killed under load: how long nothing is delivered, with every property checked
     Failover(BenchFailover),
     /// A client that a bench kills; the bench starts it itself
@@ -211,6 +213,27 @@ pub(crate) struct BenchMulticast {
     pub(crate) length: BenchLength,
     #[command(flatten, next_help_heading = "With --fabric roce")]
     pub(crate) network: SeededNetworks,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchSwitch {
+    /// Payload, bytes: one packet
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 64, value_parser = payload)]
+    pub(crate) size: usize,
+    /// Messages of the row with a latency, over all its rounds
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 7000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub(crate) iterations: u64,
+    /// Rounds of each row: floor and subject take turns, and medians of rounds are told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Only what has this in its name: step, forward, last, members, packets, aggregation; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Vec<String>,
+}
+
+fn payload(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size| (8..=1024).contains(size) && size % 8 == 0);
+    size.ok_or_else(|| "it is a multiple of 8, from 8 to 1024".to_owned())
 }
 
 /// Who is killed.

@@ -239,7 +239,7 @@ pub(super) fn run(args: &BenchFabric) -> Result<Report, Failure> {
             }
         }
     }
-    Ok(Report { environment, rows, trial: None })
+    Ok(Report { environment, rows, trial: None, switch: None })
 }
 
 /// The rows that are asked for; all of them if nothing is.

@@ -110,7 +110,7 @@ pub(super) fn run(args: &BenchMulticast) -> Result<Report, Failure> {
             rows.push(bench.window()?);
         }
     }
-    Ok(Report { environment, rows, trial: None })
+    Ok(Report { environment, rows, trial: None, switch: None })
 }
 
 fn sizes(length: &BenchLength) -> Result<Vec<usize>, Failure> {

@@ -96,7 +96,7 @@ pub(super) fn run(args: &BenchNeb) -> Result<Report, Failure> {
             }
         }
     }
-    Ok(Report { environment, rows, trial: None })
+    Ok(Report { environment, rows, trial: None, switch: None })
 }
 
 fn how(pin: Pinning) -> &'static str {
