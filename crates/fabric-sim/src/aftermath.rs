@@ -84,7 +84,6 @@ impl State {
             Some(Some(place)) => {
                 self.write(id, &place);
                 self.counts.writes_after_break += 1;
-                self.set_counts.late_copies += u64::from(self.messages.get(id).copy.is_some());
             }
             None => self.executed(id),
         }

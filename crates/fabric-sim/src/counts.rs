@@ -99,7 +99,7 @@ pub struct SetCounts {
     pub unfinished: u64,
     /// Of those: some copies had landed, and others had not.
     pub partial_writes: u64,
-    /// Copies that landed after their target had heard that the set broke.
+    /// Copies that landed after their sender had heard that the set broke, or had crashed.
     pub late_copies: u64,
 }
 

@@ -48,6 +48,8 @@ pub(crate) enum Event {
     SetJoined { number: u16, process: u16, incarnation: u32 },
     /// The next life of a set may begin.
     SetForms { number: u16 },
+    /// What the network kept of copies from one process to another goes on.
+    CopiesGo { from: u16, to: u16 },
     /// A process hears that another one has left a life of a set.
     SetLeft { number: u16, who: u16, to: u16, life: u64 },
 }

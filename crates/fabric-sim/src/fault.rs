@@ -41,7 +41,7 @@ pub enum Fault {
         /// How long, ns.
         for_ns: u64,
     },
-    /// What makes the copies in the network forgets all sets, and some of the copies that are under way: whoever is in a set
+    /// What makes the copies in the network forgets all sets, perhaps with the copies that are under way: whoever is in a set
     /// hears of it, and joins again.
     SetsBreak,
     /// Nothing gets between these processes and all the others.

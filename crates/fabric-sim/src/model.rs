@@ -123,9 +123,9 @@ pub struct NetworkModel {
     pub set_settle: Delay,
     /// How long it takes until a process hears that a set of its broke.
     pub set_news: Delay,
-    /// How often a copy of a set's write takes up to `late_copy_ns` longer than others.
+    /// How often a copy of a set's write takes up to a quarter of `late_copy_ns` longer than others.
     pub late_copies: u32,
-    /// See `late_copies`, ns.
+    /// How long copies that are under way when a set breaks may stay in the network, ns.
     pub late_copy_ns: u64,
     /// How long a set waits for those who have not left its last life, ns.
     pub set_grace_ns: u64,
@@ -212,9 +212,9 @@ impl NetworkModel {
             partial_at_crash: 500_000,
             late_after_break: 700_000,
             lost_unreliable: 50_000,
-            set_news: Delay::between(1_000, 60_000).with_tail(100_000, 300_000),
+            set_news: Delay::between(1_000, 60_000).with_tail(300_000, 400_000),
             late_copies: 30_000,
-            late_copy_ns: 100_000,
+            late_copy_ns: 400_000,
             ..NetworkModel::calm()
         }
     }

@@ -4,7 +4,7 @@ use stentor_fabric::{Completion, ProcessId, QpId, Status};
 
 use crate::event::{End, Event};
 use crate::memory::Target;
-use crate::qp::Queued;
+use crate::qp::{Qp, Queued};
 use crate::state::State;
 
 /// Bytes of the smallest packets there are: a message of more is sent in several.
@@ -83,7 +83,6 @@ impl State {
 
     pub(crate) fn on_arrive(&mut self, id: u32) {
         let message = self.messages.get(id);
-        let (from, to, seq) = (message.from, message.to, message.seq);
         if message.dropped {
             self.arrive_in_part(id);
             return;
@@ -93,7 +92,16 @@ impl State {
             self.discard(id);
             return;
         }
+        if self.keep_copy(id) {
+            return;
+        }
+        self.arrive(id);
+    }
+
+    /// Nothing in the network holds a message any more, but for a cut.
+    pub(crate) fn arrive(&mut self, id: u32) {
         let message = self.messages.get(id);
+        let (from, to, seq) = (message.from, message.to, message.seq);
         if self.is_cut(from, to) {
             let end = End { process: from.0, qp: message.from_qp, connection: message.connection };
             self.counts.held_by_partition += 1;
@@ -102,10 +110,11 @@ impl State {
             return;
         }
         let end = End { process: to.0, qp: message.to_qp, connection: message.connection };
+        let gap = |qp: &Qp| message.copy.is_some() && qp.executed + 1 != message.order && self.model.ordered_writes;
         let may_pass = !self.model.ordered_writes && message.kind.is_plain_write() || !message.reliable;
         if !self.is_current(end) {
             self.arrive_late(id);
-        } else if self.qp(to, end.qp).gave_up {
+        } else if self.qp(to, end.qp).gave_up || gap(self.qp(to, end.qp)) {
             self.unanswered(id);
         } else if !may_pass && !self.qp(to, end.qp).waiting.is_empty() {
             self.qp_mut(to, end.qp).waiting.push_back(id);

@@ -62,11 +62,13 @@ impl State {
         message.executed = true;
         let (from, to, to_qp, seq, pair_seq) =
             (message.from, message.to, message.to_qp, message.order, message.pair_seq);
-        let alone = message.copy.is_some();
+        let (alone, connection, from_qp) = (message.copy.is_some(), message.connection, message.from_qp);
         let qp = self.qp_mut(to, to_qp);
         let late_here = seq < qp.executed;
         qp.executed = qp.executed.max(seq);
         if alone {
+            let own = End { process: from.0, qp: from_qp, connection };
+            self.set_counts.late_copies += u64::from(!self.is_current(own));
             self.counts.reordered_on_one_queue_pair += u64::from(late_here);
             return;
         }
@@ -108,6 +110,7 @@ impl State {
 
     pub(crate) fn write(&mut self, id: u32, place: &Opened) -> u64 {
         self.executed(id);
+        self.let_go_of_what_was_there(id, place);
         let ordered = self.model.ordered_writes;
         let message = self.messages.get_mut(id);
         let data = std::mem::take(&mut message.data);

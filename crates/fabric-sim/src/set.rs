@@ -6,14 +6,15 @@
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{
-    ConnectError, Event as FabricEvent, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Service, SetSpec,
-    SetWrite, Status,
+    Access, ConnectError, Event as FabricEvent, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Service,
+    SetSpec, SetWrite, Status,
 };
 
 use crate::event::{End, Event};
 use crate::fabric::aligned;
 use crate::memory::pack;
 use crate::qp::{Kind, Message, Part, Qp, Sent};
+use crate::responder::Opened;
 use crate::rng::MILLION;
 use crate::state::State;
 
@@ -58,6 +59,8 @@ pub(crate) struct Membership {
     posted: Vec<u64>,
     /// By rank: the newest arrival that was planned, ns.
     last_arrival: Vec<u64>,
+    /// By rank: until when the network keeps copies, ns.
+    kept_until: Vec<u64>,
     /// When the last write leaves the NIC, ns.
     departs: u64,
 }
@@ -118,6 +121,7 @@ impl State {
             left: vec![0; count],
             posted: vec![0; count],
             last_arrival: vec![0; count],
+            kept_until: vec![0; count],
             departs: 0,
         };
         self.processes[me.index()].sets.insert(number, membership);
@@ -196,6 +200,72 @@ impl State {
             }
             let end = End { process: who.0, qp: seat.end, connection: life };
             self.calendar.push(at, Event::PeerGone { end, silent: false });
+            self.keep_copies_of(who, number);
+        }
+    }
+
+    /// What a process sent by a set that is over may stay in the network for a while.
+    fn keep_copies_of(&mut self, who: ProcessId, number: u16) {
+        let (longest, now) = (self.model.late_copy_ns, self.now);
+        let Some(membership) = self.processes[who.index()].sets.get_mut(&number).filter(|_| longest > 0) else {
+            return;
+        };
+        for kept in &mut membership.kept_until {
+            if self.rng.chance(MILLION / 2) {
+                *kept = (*kept).max(now + self.rng.below(longest + 1));
+            }
+        }
+    }
+
+    /// Whether the network keeps a copy that arrives now for a while.
+    pub(crate) fn keep_copy(&mut self, id: u32) -> bool {
+        let message = self.messages.get(id);
+        let (from, to) = (message.from, message.to);
+        let Some(until) = self.kept_until(id).filter(|until| *until > self.now) else { return false };
+        self.kept.push(id);
+        self.calendar.push(until, Event::CopiesGo { from: from.0, to: to.0 });
+        true
+    }
+
+    fn kept_until(&self, id: u32) -> Option<u64> {
+        let message = self.messages.get(id);
+        message.copy?;
+        let owner = &self.processes[message.from.index()];
+        let number = owner.qps.get(message.from_qp.index())?.own_set()?;
+        let membership = owner.sets.get(&number)?;
+        Some(membership.kept_until[membership.rank_of(message.to)?])
+    }
+
+    /// What the network kept between two processes goes on.
+    pub(crate) fn on_copies_go(&mut self, from: ProcessId, to: ProcessId) {
+        let kept = std::mem::take(&mut self.kept);
+        let between = |id: &u32| self.messages.get(*id).from == from && self.messages.get(*id).to == to;
+        let (gone, kept): (Vec<u32>, Vec<u32>) = kept.into_iter().partition(between);
+        self.kept = kept;
+        for id in gone {
+            self.arrive(id);
+        }
+    }
+
+    /// A write executes. If the network keeps a copy for the same place, it may come right after.
+    pub(crate) fn let_go_of_what_was_there(&mut self, id: u32, place: &Opened) {
+        if self.kept.is_empty() {
+            return;
+        }
+        let message = self.messages.get(id);
+        let (to, words) = (message.to, message.bytes as usize / WORD);
+        let overlaps = |kept: &&u32| {
+            let Kind::Write { target } = self.messages.get(**kept).kind else { return false };
+            let bytes = self.messages.get(**kept).bytes;
+            let there = self.open(**kept, target, bytes, Access::Write).filter(|_| self.messages.get(**kept).to == to);
+            there.is_some_and(|there| {
+                let end = there.first + bytes as usize / WORD;
+                there.region == place.region && there.first < place.first + words && place.first < end
+            })
+        };
+        let from = self.kept.iter().find(overlaps).map(|kept| self.messages.get(*kept).from);
+        if let Some(from) = from.filter(|_| self.rng.chance(MILLION / 2)) {
+            self.calendar.push(self.now, Event::CopiesGo { from: from.0, to: to.0 });
         }
     }
 
@@ -306,10 +376,10 @@ impl State {
 
     /// The network forgets all sets.
     pub(crate) fn break_sets(&mut self) {
-        for id in self.messages.in_use() {
-            let message = self.messages.get(id);
-            if message.copy.is_some() && !message.executed && !message.dropped && self.rng.chance(MILLION / 2) {
-                self.messages.get_mut(id).dropped = true;
+        if self.rng.chance(MILLION / 2) {
+            for id in self.messages.in_use() {
+                let message = self.messages.get_mut(id);
+                message.dropped |= message.copy.is_some() && !message.executed;
             }
         }
         let numbers: Vec<_> = self.sets.keys().copied().collect();
@@ -500,7 +570,7 @@ impl State {
         let Some(number) = self.qp(from, qp).own_set() else { return };
         let mut delay = self.model.propagation.sample(&mut self.rng);
         if self.rng.chance(self.model.late_copies) {
-            delay += self.rng.below(self.model.late_copy_ns + 1);
+            delay += self.rng.below(self.model.late_copy_ns / 4 + 1);
         }
         let (now, model) = (self.now, &self.model);
         let owner = &mut self.processes[from.index()];

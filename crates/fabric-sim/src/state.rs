@@ -87,6 +87,8 @@ pub(crate) struct State {
     /// What the network knows of sets, by number.
     pub(crate) sets: BTreeMap<u16, Set>,
     pub(crate) set_counts: SetCounts,
+    /// Copies that the network keeps, in their order.
+    pub(crate) kept: Vec<u32>,
     pub(crate) flows: u64,
     pub(crate) trace: Option<Trace>,
 }
@@ -118,6 +120,7 @@ impl State {
             connections: 0,
             sets: BTreeMap::new(),
             set_counts: SetCounts::default(),
+            kept: Vec::new(),
             flows: 0,
             trace: config.trace.then(|| Trace::new(processes)),
         };
@@ -207,6 +210,7 @@ impl State {
             Event::SetJoined { number, process, incarnation } => {
                 self.on_set_joined(number, ProcessId(process), incarnation);
             }
+            Event::CopiesGo { from, to } => self.on_copies_go(ProcessId(from), ProcessId(to)),
             Event::SetForms { number } => self.on_set_forms(number),
             Event::SetLeft { number, who, to, life } => {
                 self.on_set_left(number, ProcessId(who), ProcessId(to), life);
