@@ -71,3 +71,61 @@ fn counts(counted: &SwitchReport) -> Vec<Bar> {
     }
     bars
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::bench::report::Floor;
+    use crate::commands::bench::switch::report::Aggregated;
+
+    fn row(name: &str, us: f64, ratio: f64) -> Row {
+        let floor = Floor { what: String::new(), value: us / ratio, unit: "us" };
+        Row { p50_us: Some(us), ..Row::new(name, 64, 1, floor, ratio) }
+    }
+
+    fn line(receivers: u8, way: &'static str, packets: f64) -> Sender {
+        Sender { receivers, way, packets, bytes: 100.0 * packets, answers: 1.0, answer_bytes: 48.0 }
+    }
+
+    fn counted(by_switch: f64, stalls: f64) -> SwitchReport {
+        let sender = vec![line(1, "switch", 1.0), line(1, "unicast", 1.0), line(8, "switch", by_switch)];
+        let sender = [sender, vec![line(8, "unicast", 8.0)]].concat();
+        let (round_stalls, exact_stalls, round_packet_times, exact_packet_times) = (0.5, stalls, 900.0, 17.0);
+        let aggregation = vec![Aggregated {
+            receivers: 2,
+            jitter: 2.0,
+            runs: 10,
+            round_stalls,
+            exact_stalls,
+            round_packet_times,
+            exact_packet_times,
+        }];
+        SwitchReport { sender, aggregation, bars: Vec::new() }
+    }
+
+    fn missed(rows: &[Row], counted: &SwitchReport, release: bool) -> Vec<&'static str> {
+        judge(rows, counted, release).into_iter().filter(|bar| !bar.ok).map(|bar| bar.name).collect()
+    }
+
+    fn rows(one: f64, all: f64, copies: f64, members: f64) -> Vec<Row> {
+        let step = [row(&format!("{STEP}1"), one, 1.0), row(&format!("{STEP}32"), 32.0 * one * all, all)];
+        let forward = [8, 32].map(|n| row(&format!("{FORWARD}{n}"), 1.0, copies));
+        [step.as_slice(), &forward, &[row(MEMBERS, 10.0, members)]].concat()
+    }
+
+    #[test]
+    fn each_bar_can_be_missed() {
+        let (fine, good) = (rows(0.09, 1.09, 1.5, 0.09), counted(1.0, 0.0));
+        assert_eq!(judge(&fine, &good, true).len(), 10);
+        assert!(missed(&fine, &good, true).is_empty());
+        let slow = [rows(0.11, 1.0, 1.0, 0.05), rows(0.05, 1.2, 1.0, 0.05), rows(0.05, 1.0, 1.0, 0.2)];
+        for (rows, what) in slow.iter().zip(["to one receiver", "to 32", "connecting anew"]) {
+            let missed = missed(rows, &good, true);
+            assert!(missed.len() == 1 && missed[0].contains(what), "{what}: {missed:?}");
+        }
+        assert_eq!(missed(&rows(0.05, 1.0, 2.0, 0.05), &good, true).len(), 2, "half of the copier's copies");
+        assert_eq!(missed(&rows(9.0, 9.0, 9.0, 9.0), &good, false).len(), 0, "times of a debug build say nothing");
+        assert_eq!(missed(&[], &counted(2.0, 0.0), false).len(), 4, "two packets to eight instead of one");
+        assert_eq!(missed(&[], &counted(1.0, 0.1), false), ["stalls of the exact least, nothing lost"]);
+    }
+}

@@ -35,6 +35,8 @@ pub(super) use report::SwitchReport;
 const RECEIVERS: [u8; 2] = [8, 32];
 /// Runs of each line of the ablation.
 const ABLATIONS: u32 = 400;
+/// What `--only` chooses from.
+const PARTS: [&str; 6] = ["step", "forward", "last", "members", "packets", "aggregation"];
 /// Names of rows; behind the first two is the number of receivers.
 const STEP: &str = "step, a packet of data, receivers: ";
 const FORWARD: &str = "copies forwarded, receivers: ";
@@ -108,6 +110,10 @@ impl Drop for Running {
 
 pub(super) fn run(args: &BenchSwitch) -> Result<(Report, Verdict), Failure> {
     let all = processors().map_err(failed)?;
+    if let Some(none) = args.only.iter().find(|only| !PARTS.iter().any(|name| name.contains(only.as_str()))) {
+        let what = format!("no part has {none:?} in its name");
+        return Err(Failure::usage(what, "--only", format!("say one of {}", PARTS.join(", "))));
+    }
     let wants = |name: &str| args.only.is_empty() || args.only.iter().any(|only| name.contains(only.as_str()));
     let pinning = "sender and receivers on one processor, the switch on another".to_owned();
     let environment = Environment::new("roce", "poll", pinning);
