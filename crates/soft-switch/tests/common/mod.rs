@@ -18,7 +18,7 @@ pub(crate) struct Bed {
     pub(crate) switch: SoftSwitch,
     pub(crate) settings: Settings,
     pub(crate) hosts: Vec<Attached>,
-    /// Receives that completed, by host: bytes and immediate.
+    /// Receives that completed, by rank: bytes and immediate.
     pub(crate) received: Vec<Vec<(u32, Option<u32>)>>,
     next: u64,
 }
@@ -52,11 +52,17 @@ impl Bed {
         self.hosts.swap(0, rank);
     }
 
+    /// Of each host, in the order of their turns.
+    fn ranks(&self) -> Vec<usize> {
+        self.hosts.iter().map(|host| host.config().rank.into()).collect()
+    }
+
     fn run(&mut self, id: u64) -> Status {
+        let ranks = self.ranks();
         let Bed { switch, hosts, received, .. } = self;
         let between = || switch.round().map(|_| ());
         let hear = |n: usize, completion: stentor_fabric::Completion| {
-            received[n].push((completion.bytes, completion.imm));
+            received[ranks[n]].push((completion.bytes, completion.imm));
         };
         settle(hosts, id, ROUNDS, between, hear).unwrap().expect("it ends")
     }
@@ -80,6 +86,7 @@ impl Bed {
 
     /// Lets everything come to rest.
     pub(crate) fn rest(&mut self) {
+        let ranks = self.ranks();
         for _ in 0..2000 {
             let Bed { switch, hosts, received, .. } = self;
             for (n, host) in hosts.iter_mut().enumerate() {
@@ -87,7 +94,7 @@ impl Bed {
                 switch.round().unwrap();
                 while let Some((completion, receives)) = host.poll() {
                     if receives {
-                        received[n].push((completion.bytes, completion.imm));
+                        received[ranks[n]].push((completion.bytes, completion.imm));
                     }
                 }
             }
