@@ -15,6 +15,8 @@ use stentor_switch::{Cause, resources};
 const HOSTS: u8 = 16;
 /// Where messages go to.
 const VA: u64 = 64;
+/// Words of a receiver's memory that they may go to: each LINK says to which.
+const WORDS: u64 = 8;
 /// Subsets that a sender takes before it gives the set back, at most.
 const TURN: u64 = 8;
 
@@ -23,8 +25,8 @@ struct Walk {
     bed: Bed,
     /// Receives of each rank: bytes and serial number of the message.
     meant: Vec<Vec<(u32, Option<u32>)>>,
-    /// What the last WRITE to each rank left there.
-    written: Vec<[u8; 8]>,
+    /// What WRITEs left at each rank.
+    written: Vec<[u64; WORDS as usize]>,
     posted: Vec<usize>,
     word: u64,
     linked: u32,
@@ -33,7 +35,14 @@ struct Walk {
 impl Walk {
     fn new(bed: Bed) -> Walk {
         let n = bed.hosts.len();
-        Walk { bed, meant: vec![Vec::new(); n], written: vec![[0; 8]; n], posted: vec![64; n], word: 1, linked: 0 }
+        Walk {
+            bed,
+            meant: vec![Vec::new(); n],
+            written: vec![[0; WORDS as usize]; n],
+            posted: vec![64; n],
+            word: 1,
+            linked: 0,
+        }
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -61,11 +70,12 @@ impl Walk {
     fn message(&mut self, ranks: &[usize], sender: usize) {
         // Rank and first host have changed places.
         let place = |rank: usize| if rank == 0 { sender } else { rank };
-        let places: Vec<usize> = ranks.iter().map(|rank| place(*rank)).collect();
-        assert_eq!(self.bed.link(&places), Status::Success, "subset {}", self.linked);
+        let places: Vec<(usize, u64)> = ranks.iter().map(|rank| (place(*rank), 8 * self.below(WORDS))).collect();
+        assert_eq!(self.bed.link_at(&places), Status::Success, "subset {}", self.linked);
         self.linked += 1;
         let serial = self.linked;
-        let data = (u64::from(serial) << 32 | u64::from(!serial)).to_le_bytes();
+        let word = u64::from(serial) << 32 | u64::from(!serial);
+        let data = word.to_ne_bytes();
         let (data, remote, imm) = (Data::Inline(&data), Remote { va: VA, rkey: 0 }, Some(serial));
         let kind = self.below(3);
         let request = match kind {
@@ -74,9 +84,9 @@ impl Walk {
             _ => Request::Write { data, remote, imm: None },
         };
         assert_eq!(self.bed.request(request), Status::Success, "message {serial}");
-        for rank in ranks {
+        for (rank, (_, offset)) in ranks.iter().zip(&places) {
             if kind != 0 {
-                self.written[*rank] = (u64::from(serial) << 32 | u64::from(!serial)).to_le_bytes();
+                self.written[*rank][(offset / 8) as usize] = word;
             }
             if kind != 2 {
                 self.meant[*rank].push((8, imm));
@@ -84,7 +94,8 @@ impl Walk {
         }
         for host in &self.bed.hosts {
             let rank = usize::from(host.config().rank);
-            assert_eq!(host.bytes(VA as usize, 8), self.written[rank], "rank {rank}, message {serial} to {ranks:?}");
+            let expected: Vec<u8> = self.written[rank].iter().flat_map(|word| word.to_ne_bytes()).collect();
+            assert_eq!(host.bytes(VA as usize, 64), expected, "rank {rank}, message {serial} to {ranks:?}");
         }
     }
 

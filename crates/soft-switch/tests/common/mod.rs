@@ -68,7 +68,13 @@ impl Bed {
     }
 
     pub(crate) fn link(&mut self, ranks: &[usize]) -> Status {
-        let links: Vec<Link> = ranks.iter().map(|rank| self.hosts[*rank].link(0)).collect();
+        let places: Vec<(usize, u64)> = ranks.iter().map(|rank| (*rank, 0)).collect();
+        self.link_at(&places)
+    }
+
+    /// Hosts, and where in the memory of each a WRITE to 0 goes.
+    pub(crate) fn link_at(&mut self, places: &[(usize, u64)]) -> Status {
+        let links: Vec<Link> = places.iter().map(|(n, offset)| self.hosts[*n].link(*offset)).collect();
         self.control(Operation::Link, &links)
     }
 
