@@ -156,7 +156,7 @@ impl Bed {
         let view = self.switch.switch().arrays().view(self.gid()).unwrap();
         let gid = if random.below(4) == 0 { random.next() as u16 } else { self.gid() };
         let rank = [0, 0, 1, random.next() as u8][random.below(4)];
-        let psn = view.progress.last.plus(random.below(3) as u32);
+        let mut psn = view.progress.last.plus(random.below(3) as u32);
         let mut payload = vec![0; MAX_CONTROL_BYTES];
         let head = Head {
             operation: [Operation::Link, Operation::Release, Operation::Query][random.below(3)],
@@ -174,7 +174,10 @@ impl Bed {
             2 => (false, Headers::Cnp, 0),
             3 => (true, Headers::Uc(Message::SendOnly), 64),
             _ => {
-                let aeth = Aeth { syndrome: [Syndrome::ACK, Syndrome::from_byte(0x60)][random.below(2)], msn: 1 };
+                // Among them a refusal that poisons a set.
+                let syndrome = Syndrome::from_byte([0x1f, 0x23, 0x60, 0x62][random.below(4)]);
+                let aeth = Aeth { syndrome, msn: view.members[1].msn_out };
+                psn = view.members[usize::from(rank % HOSTS)].psn_out.minus(random.below(3) as u32);
                 (false, Headers::Response(Response::Acknowledge(aeth)), 0)
             }
         };
