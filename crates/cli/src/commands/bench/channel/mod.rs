@@ -167,6 +167,7 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
         environment,
         rows: rows(&all, operation(args.fabric, tagged), tagged, args.rounds, a_round),
         trial: None,
+        switch: None,
     })
 }
 

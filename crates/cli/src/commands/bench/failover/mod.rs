@@ -65,7 +65,7 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
         rows.push(simulated(args, &interrupt)?);
     }
     let verdict = Verdict::of(trial.as_ref().is_none_or(|trial| trial.ok));
-    Ok((Report { environment, rows, trial }, verdict))
+    Ok((Report { environment, rows, trial, switch: None }, verdict))
 }
 
 /// Kills and starts again, then judges. The histories stay if something is wrong.
