@@ -170,9 +170,9 @@ pub(crate) fn fuzz(context: &Context) -> Result<Outcome> {
     fuzz_for(context, FUZZ_SECONDS)
 }
 
-/// So long for each of the two crates.
+/// So long for each of the crates.
 pub(crate) fn fuzz_for(context: &Context, seconds: &str) -> Result<Outcome> {
-    for folder in ["wire", "fabric-roce"] {
+    for folder in ["wire", "fabric-roce", "switch", "soft-switch"] {
         let mut command = programs::test(context, folder, "fuzz")?;
         run(command.arg("--nocapture").env("STENTOR_FUZZ_SECONDS", seconds))?;
     }

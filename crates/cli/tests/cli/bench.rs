@@ -217,6 +217,25 @@ fn impossible_sizes_are_refused() {
     run(["bench", "process", "{}"]).refused(&["bench process"]);
 }
 
+#[test]
+fn the_switch_stands_beside_unicast_a_copier_and_connecting_anew() {
+    let ran = run(["bench", "switch", "-n", "100", "--rounds", "1", "--json"]);
+    let document = ran.document("bench");
+    let names: Vec<_> = rows(&document).iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 8, "{names:?}");
+    let sender = document["switch"]["sender"].as_array().unwrap();
+    for line in sender {
+        let packets = if line["way"] == "switch" { 1.0 } else { line["receivers"].as_f64().unwrap() };
+        assert_eq!((&line["packets"], &line["answers"]), (&packets.into(), &packets.into()), "{line}");
+    }
+    let bars = document["switch"]["bars"].as_array().unwrap();
+    assert!(bars.len() >= 5, "{bars:?}");
+    let all_hold = bars.iter().all(|bar| bar["ok"] == true);
+    assert_eq!(ran.code, i32::from(!all_hold), "{bars:?}");
+    run(["bench", "switch", "--only", "steppe"]).refused(&["no part has \"steppe\"", "aggregation"]);
+    assert_eq!(run(["bench", "switch", "-s", "12"]).code, 2, "not a multiple of 8");
+}
+
 /// Processes of a bench, by the parent that is in their errand.
 fn processes_of(parent: u32) -> usize {
     let word = format!("\"parent\":{parent},");

@@ -18,7 +18,7 @@ pub(crate) struct Bed {
     pub(crate) switch: SoftSwitch,
     pub(crate) settings: Settings,
     pub(crate) hosts: Vec<Attached>,
-    /// Receives that completed, by host: bytes and immediate.
+    /// Receives that completed, by rank: bytes and immediate.
     pub(crate) received: Vec<Vec<(u32, Option<u32>)>>,
     next: u64,
 }
@@ -52,17 +52,29 @@ impl Bed {
         self.hosts.swap(0, rank);
     }
 
+    /// Of each host, in the order of their turns.
+    fn ranks(&self) -> Vec<usize> {
+        self.hosts.iter().map(|host| host.config().rank.into()).collect()
+    }
+
     fn run(&mut self, id: u64) -> Status {
+        let ranks = self.ranks();
         let Bed { switch, hosts, received, .. } = self;
         let between = || switch.round().map(|_| ());
         let hear = |n: usize, completion: stentor_fabric::Completion| {
-            received[n].push((completion.bytes, completion.imm));
+            received[ranks[n]].push((completion.bytes, completion.imm));
         };
         settle(hosts, id, ROUNDS, between, hear).unwrap().expect("it ends")
     }
 
     pub(crate) fn link(&mut self, ranks: &[usize]) -> Status {
-        let links: Vec<Link> = ranks.iter().map(|rank| self.hosts[*rank].link(0)).collect();
+        let places: Vec<(usize, u64)> = ranks.iter().map(|rank| (*rank, 0)).collect();
+        self.link_at(&places)
+    }
+
+    /// Hosts, and where in the memory of each a WRITE to 0 goes.
+    pub(crate) fn link_at(&mut self, places: &[(usize, u64)]) -> Status {
+        let links: Vec<Link> = places.iter().map(|(n, offset)| self.hosts[*n].link(*offset)).collect();
         self.control(Operation::Link, &links)
     }
 
@@ -80,6 +92,7 @@ impl Bed {
 
     /// Lets everything come to rest.
     pub(crate) fn rest(&mut self) {
+        let ranks = self.ranks();
         for _ in 0..2000 {
             let Bed { switch, hosts, received, .. } = self;
             for (n, host) in hosts.iter_mut().enumerate() {
@@ -87,7 +100,7 @@ impl Bed {
                 switch.round().unwrap();
                 while let Some((completion, receives)) = host.poll() {
                     if receives {
-                        received[n].push((completion.bytes, completion.imm));
+                        received[ranks[n]].push((completion.bytes, completion.imm));
                     }
                 }
             }

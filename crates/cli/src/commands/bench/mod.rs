@@ -34,7 +34,7 @@ pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Fai
         BenchCommand::Multicast(args) => (multicast::run(args)?, Verdict::Good),
         BenchCommand::Neb(args) => (neb::run(args)?, Verdict::Good),
         BenchCommand::Channel(args) => (channel::run(args)?, Verdict::Good),
-        BenchCommand::Switch(args) => (switch::run(args)?, Verdict::Good),
+        BenchCommand::Switch(args) => switch::run(args)?,
         BenchCommand::Failover(args) => failover::run(args, output)?,
         BenchCommand::Load { errand } => return failover::process::run(errand),
         BenchCommand::Process { errand } => return process(&Errand::parse(errand)?),

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::environment::Environment;
 use super::samples::{Summary, median};
+use super::switch::SwitchReport;
 use crate::commands::check::in_order;
 use crate::output::Human;
 use crate::style::{Style, columns};
@@ -123,75 +124,6 @@ pub(super) struct Report {
     /// Of the bench of the switch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) switch: Option<SwitchReport>,
-}
-
-/// What is counted of the switch.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct SwitchReport {
-    /// What a message costs its sender.
-    pub(super) sender: Vec<Sender>,
-    /// How acknowledgements become one: two ways.
-    pub(super) aggregation: Vec<Aggregated>,
-}
-
-/// Packets and bytes of a sender for a message, IP headers included; and of what it hears.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Sender {
-    pub(super) receivers: u8,
-    /// `switch` or `unicast`.
-    pub(super) way: &'static str,
-    pub(super) packets: f64,
-    pub(super) bytes: f64,
-    pub(super) answers: f64,
-    pub(super) answer_bytes: f64,
-}
-
-/// 16 packets without any loss; times are in those of a packet.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Aggregated {
-    pub(super) receivers: u8,
-    /// Of acknowledgements.
-    pub(super) jitter: f64,
-    pub(super) runs: u32,
-    /// Part of the runs in which the sender must time out.
-    pub(super) round_stalls: f64,
-    pub(super) exact_stalls: f64,
-    /// Mean until everything is acknowledged.
-    pub(super) round_packet_times: f64,
-    pub(super) exact_packet_times: f64,
-}
-
-impl SwitchReport {
-    fn human(&self) -> String {
-        let mut text = String::new();
-        let head = ["receivers", "by", "packets", "bytes", "answers", "answer bytes"];
-        let cells = |line: &Sender| {
-            let mut cells = vec![line.receivers.to_string(), line.way.to_owned()];
-            let figures = [line.packets, line.bytes, line.answers, line.answer_bytes];
-            cells.extend(figures.map(|figure| format!("{figure:.2}")));
-            cells
-        };
-        let sender = table(&head, self.sender.iter().map(cells));
-        if !sender.is_empty() {
-            let _ = write!(text, "\nwhat a message costs its sender\n{}", columns(&sender));
-        }
-        let head = ["receivers", "jitter", "runs", "stalls: rounds", "exact", "packet times: rounds", "exact"];
-        let cells = |line: &Aggregated| {
-            let stalls = [line.round_stalls, line.exact_stalls].map(|part| format!("{:.1} %", 100.0 * part));
-            let times = [line.round_packet_times, line.exact_packet_times].map(|time| format!("{time:.1}"));
-            let mut cells = vec![line.receivers.to_string(), line.jitter.to_string(), line.runs.to_string()];
-            cells.extend(stalls);
-            cells.extend(times);
-            cells
-        };
-        let aggregation = table(&head, self.aggregation.iter().map(cells));
-        if !aggregation.is_empty() {
-            let what =
-                "acknowledgements of 16 packets in rounds with a bitmap, and by the exact least; nothing is lost";
-            let _ = write!(text, "\n{what}\n{}", columns(&aggregation));
-        }
-        text
-    }
 }
 
 /// Real processes that were killed and started again, and what their histories say.
@@ -312,7 +244,7 @@ impl Report {
     }
 }
 
-fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
+pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
     let head = head.iter().map(|cell| (*cell).to_owned()).collect();
     let table: Vec<_> = std::iter::once(head).chain(rows).collect();
     if table.len() == 1 { Vec::new() } else { table }
@@ -344,7 +276,7 @@ impl Human for Report {
             let _ = writeln!(text, "{floor}");
         }
         text.push_str(&self.writes());
-        text.push_str(&self.switch.as_ref().map(SwitchReport::human).unwrap_or_default());
+        text.push_str(&self.switch.as_ref().map(|switch| switch.human(style)).unwrap_or_default());
         text.push_str(&self.trial.as_ref().map(|trial| trial.human(style)).unwrap_or_default());
         text
     }

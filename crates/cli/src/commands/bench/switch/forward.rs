@@ -11,7 +11,7 @@ use stentor_switch::Cause;
 use stentor_wire::Psn;
 
 use super::packets::{self, FIRST};
-use super::{address, failed, switch_addresses};
+use super::{FORWARD, address, failed, switch_addresses};
 use crate::commands::bench::report::{Floor, Row};
 use crate::commands::bench::samples::median;
 use crate::failure::Failure;
@@ -36,7 +36,7 @@ impl Scene {
         let [forward, backward] = switch_addresses();
         let mut switch = SoftSwitch::open(&Settings::new("bench", forward, backward)).map_err(failed)?;
         let own = address(41, 1);
-        let sender = UdpSocket::bind((own, 0)).map_err(failed)?;
+        let sender = UdpSocket::bind((own, packets::PORT)).map_err(failed)?;
         let socket = |rank| -> Result<(Ipv4Addr, UdpSocket), Failure> {
             let place = address(42, 1 + rank);
             let socket = UdpSocket::bind((place, UDP_PORT)).map_err(failed)?;
@@ -141,7 +141,7 @@ pub(super) fn row(receivers: u8, size: usize, rounds: u32) -> Result<Row, Failur
     let (ours, theirs) = (1.0 / median(switched), 1.0 / median(copied));
     let what = "copies by a plain recvmmsg/sendmmsg copier on the same sockets".to_owned();
     let floor = Floor { what, value: theirs, unit: "msgs/s" };
-    let row = Row::new(format!("forward, copies to {receivers} receivers"), size, rounds, floor, theirs / ours);
+    let row = Row::new(format!("{FORWARD}{receivers}"), size, rounds, floor, theirs / ours);
     let iterations = (TURNS * WAITING) as u64 * u64::from(rounds) * u64::from(receivers);
     Ok(Row { iterations, ..row.with_rate(ours) })
 }

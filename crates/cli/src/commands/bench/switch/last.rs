@@ -11,7 +11,7 @@ use stentor_switch::{Attachment, Host, Switch};
 use stentor_wire::Psn;
 
 use super::ends::Ends;
-use super::{Running, address, failed, summary, switch_addresses};
+use super::{LAST_OF, Running, address, failed, summary, switch_addresses};
 use crate::commands::bench::report::{Floor, Row};
 use crate::commands::bench::samples::median;
 use crate::failure::Failure;
@@ -172,6 +172,5 @@ pub(super) fn row(size: usize, rounds: u32, iterations: u64) -> Result<Row, Fail
     let floor = Floor { what, value: median(floors), unit: "us" };
     let found = super::Summary { typical: median(medians), ..summary(&all) };
     let ratio = found.typical / floor.value;
-    Ok(Row::new(format!("WRITE by the switch, post to seen by the last of {N}"), size, rounds, floor, ratio)
-        .with_latency(&found))
+    Ok(Row::new(LAST_OF, size, rounds, floor, ratio).with_latency(&found))
 }

@@ -1,17 +1,19 @@
 //! `stentor bench switch`: multicast by a software switch beside the same by unicast, its forwarding beside a plain copier on the
 //! same sockets, and what it saves: packets of the sender, and connecting anew.
 
+mod bars;
 mod ends;
 mod forward;
 mod last;
 mod packets;
+mod report;
 mod sender;
 mod step;
 mod topology;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use stentor_campaign::switch::ablation;
@@ -21,15 +23,25 @@ use stentor_switch::Aggregation;
 use super::datagrams::own_network;
 use super::environment::Environment;
 use super::errand::{pin, processors};
-use super::report::{Aggregated, Report, Row, SwitchReport};
+use super::report::{Report, Row};
 use super::samples::{Summary, median};
 use crate::args::BenchSwitch;
-use crate::failure::Failure;
+use crate::failure::{Failure, Verdict};
+
+use report::Aggregated;
+pub(super) use report::SwitchReport;
 
 /// Receivers of the rows that have several.
 const RECEIVERS: [u8; 2] = [8, 32];
 /// Runs of each line of the ablation.
 const ABLATIONS: u32 = 400;
+/// What `--only` chooses from.
+const PARTS: [&str; 6] = ["step", "forward", "last", "members", "packets", "aggregation"];
+/// Names of rows; behind the first two is the number of receivers.
+const STEP: &str = "step, a packet of data, receivers: ";
+const FORWARD: &str = "copies forwarded, receivers: ";
+const LAST_OF: &str = "WRITE by the switch, post to seen by the last of 32";
+const MEMBERS: &str = "other members: 8 of 16, control to first copy";
 
 /// An address of this bench.
 fn address(third: u8, last: u8) -> Ipv4Addr {
@@ -67,40 +79,24 @@ fn summary(us: &[f64]) -> Summary {
 
 /// The switch in a thread of its own, on the second processor if there is one; ends with this value.
 struct Running {
-    switch: Arc<Mutex<SoftSwitch>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
-    fn start(switch: SoftSwitch) -> Self {
-        let (switch, stop) = (Arc::new(Mutex::new(switch)), Arc::new(AtomicBool::new(false)));
-        let (own, ends) = (Arc::clone(&switch), Arc::clone(&stop));
+    fn start(mut switch: SoftSwitch) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&stop);
         let processors = processors().unwrap_or_default();
+        let (first, second) = (processors.first().copied(), processors.get(1).copied());
         let thread = std::thread::spawn(move || {
-            if let Some(processor) = processors.get(1) {
-                // It runs anywhere as well.
-                let _ = pin(&[*processor]);
-            }
-            while !ends.load(Ordering::Relaxed) {
-                // Nobody else locks it while something is measured.
-                let Ok(mut switch) = own.lock() else { return };
-                for _ in 0..64 {
-                    if switch.round().is_err() {
-                        return;
-                    }
-                }
-            }
+            // It runs anywhere as well.
+            let _ = second.map(|processor| pin(&[processor]));
+            while !ends.load(Ordering::Relaxed) && switch.round().is_ok() {}
         });
-        if let Some(processor) = self::processors_of_this().first() {
-            let _ = pin(&[*processor]);
-        }
-        Running { switch, stop, thread: Some(thread) }
+        let _ = first.map(|processor| pin(&[processor]));
+        Running { stop, thread: Some(thread) }
     }
-}
-
-fn processors_of_this() -> Vec<usize> {
-    processors().unwrap_or_default()
 }
 
 impl Drop for Running {
@@ -112,8 +108,12 @@ impl Drop for Running {
     }
 }
 
-pub(super) fn run(args: &BenchSwitch) -> Result<Report, Failure> {
+pub(super) fn run(args: &BenchSwitch) -> Result<(Report, Verdict), Failure> {
     let all = processors().map_err(failed)?;
+    if let Some(none) = args.only.iter().find(|only| !PARTS.iter().any(|name| name.contains(only.as_str()))) {
+        let what = format!("no part has {none:?} in its name");
+        return Err(Failure::usage(what, "--only", format!("say one of {}", PARTS.join(", "))));
+    }
     let wants = |name: &str| args.only.is_empty() || args.only.iter().any(|only| name.contains(only.as_str()));
     let pinning = "sender and receivers on one processor, the switch on another".to_owned();
     let environment = Environment::new("roce", "poll", pinning);
@@ -132,11 +132,14 @@ pub(super) fn run(args: &BenchSwitch) -> Result<Report, Failure> {
         rows.push(topology::row(args.rounds)?);
     }
     pin(&all).map_err(failed)?;
-    let switch = SwitchReport {
+    let mut switch = SwitchReport {
         sender: if wants("packets") { sender::lines(args.size)? } else { Vec::new() },
         aggregation: if wants("aggregation") { aggregation() } else { Vec::new() },
+        bars: Vec::new(),
     };
-    Ok(Report { environment, rows, trial: None, switch: Some(switch) })
+    switch.bars = bars::judge(&rows, &switch, environment.profile == "release");
+    let verdict = Verdict::of(switch.bars.iter().all(|bar| bar.ok));
+    Ok((Report { environment, rows, trial: None, switch: Some(switch) }, verdict))
 }
 
 /// Rounds with a bitmap against the exact least.

@@ -14,6 +14,8 @@ use crate::failure::Failure;
 pub(super) const GID: u16 = 1;
 /// The sender's first PSN.
 pub(super) const FIRST: u32 = 100;
+/// The sender's UDP port: the ICRC covers it.
+pub(super) const PORT: u16 = 0xc001;
 /// Number of the sender's queue pair.
 const SQPN: u32 = 7;
 
@@ -32,7 +34,7 @@ pub(super) fn create(switch: &mut Switch, sender: Ipv4Addr, receivers: &[Ipv4Add
 
 /// A packet of rank 0 to the switch: from its IP header on, and behind its UDP header.
 fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u8]) -> (Vec<u8>, usize) {
-    let envelope = Envelope::plain(from.into(), 0xc001, to.into()).expect("one family");
+    let envelope = Envelope::plain(from.into(), PORT, to.into()).expect("one family");
     let mut bth = Bth::new(Switch::vrqpn(GID, 0), psn);
     bth.ack_req = true;
     let repr = Repr { bth, headers: Headers::Rc(message), payload_bytes: payload.len() };

@@ -12,7 +12,7 @@ use stentor_wire::{IpPacket, Psn};
 
 use super::ends::Ends;
 use super::failed;
-use crate::commands::bench::report::Sender;
+use super::report::Sender;
 use crate::failure::Failure;
 
 const FORWARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

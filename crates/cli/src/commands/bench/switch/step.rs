@@ -8,7 +8,7 @@ use stentor_switch::{Arrival, Cause, Config, Switch};
 use stentor_wire::Psn;
 
 use super::packets::{self, FIRST};
-use super::{failed, summary};
+use super::{STEP, failed, summary};
 use crate::commands::bench::report::{Floor, Row};
 use crate::commands::bench::samples::median;
 use crate::failure::Failure;
@@ -90,9 +90,9 @@ pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
     let one = median(samples[0].iter().copied());
     let row = |n: usize| {
         let (receivers, found) = (f64::from(RECEIVERS[n]), summary(&samples[n]));
-        let name = format!("step, a packet of data to {} receivers", RECEIVERS[n]);
+        let name = format!("{STEP}{}", RECEIVERS[n]);
         if n == 0 {
-            return Row::alone("step, a packet of data to 1 receiver", size, rounds).with_latency(&found);
+            return Row::alone(name, size, rounds).with_latency(&found);
         }
         let what = format!("{receivers} times a packet to one receiver");
         let floor = Floor { what, value: receivers * one, unit: "us" };

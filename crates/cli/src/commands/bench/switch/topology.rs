@@ -8,7 +8,7 @@ use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
 use stentor_soft_switch::{Attached, AttachedConfig, Heard, Member, Settings, SoftSwitch};
 use stentor_switch::control::{Link, Operation};
 
-use super::{Running, address, failed, summary, switch_addresses};
+use super::{MEMBERS, Running, address, failed, summary, switch_addresses};
 use crate::commands::bench::report::{Floor, Row};
 use crate::commands::bench::samples::median;
 use crate::failure::Failure;
@@ -119,8 +119,7 @@ impl Scene {
         }
         let data = self.tag.to_le_bytes();
         let request = Request::Write { data: Data::Inline(&data), remote: Remote { va: 0, rkey: 1 }, imm: None };
-        let work = Work { signalled: false, ..Work::signalled(0, request) };
-        sender.post(&work).map_err(failed)?;
+        sender.post(&Work::signalled(self.tag, request)).map_err(failed)?;
         while seen.bytes(0, 8) != data {
             sender.drive().map_err(failed)?;
             seen.drive().map_err(failed)?;
@@ -131,25 +130,31 @@ impl Scene {
         Ok(())
     }
 
-    /// Everybody takes in and answers what is there.
-    fn rest(&mut self, turns: usize) -> Result<(), Failure> {
-        for _ in 0..turns {
+    /// Everybody takes in and answers what is there, until the message is acknowledged.
+    fn rest(&mut self) -> Result<(), Failure> {
+        let since = Instant::now();
+        loop {
             for member in &mut self.members {
-                while member.host.drive().map_err(failed)? {}
+                member.host.drive().map_err(failed)?;
+            }
+            match self.members[0].host.poll() {
+                Some((done, _)) if done.status == stentor_fabric::Status::Success => return Ok(()),
+                Some((done, _)) => return Err(failed(format_args!("the message ended with {:?}", done.status))),
+                None if since.elapsed() > PATIENCE => return Err(failed("the message is not acknowledged")),
+                None => {}
             }
         }
-        Ok(())
     }
 
     fn by_control(&mut self) -> Result<f64, Failure> {
-        self.rest(20)?;
         let since = Instant::now();
         self.link_and_write()?;
-        Ok(since.elapsed().as_secs_f64() * 1e6)
+        let time = since.elapsed().as_secs_f64() * 1e6;
+        self.rest()?;
+        Ok(time)
     }
 
     fn anew(&mut self) -> Result<f64, Failure> {
-        self.rest(20)?;
         std::thread::sleep(REST);
         let since = Instant::now();
         for member in &mut self.members {
@@ -157,7 +162,9 @@ impl Scene {
         }
         self.join()?;
         self.link_and_write()?;
-        Ok(since.elapsed().as_secs_f64() * 1e6)
+        let time = since.elapsed().as_secs_f64() * 1e6;
+        self.rest()?;
+        Ok(time)
     }
 }
 
@@ -176,6 +183,5 @@ pub(super) fn row(rounds: u32) -> Result<Row, Failure> {
     let floor = Floor { what, value: median(anew), unit: "us" };
     let found = super::Summary { typical: median(medians), ..summary(&all) };
     let ratio = found.typical / floor.value;
-    let name = format!("other members: {} of {HOSTS}, control to first copy", HOSTS / 2);
-    Ok(Row::new(name, 8, rounds, floor, ratio).with_latency(&found))
+    Ok(Row::new(MEMBERS, 8, rounds, floor, ratio).with_latency(&found))
 }

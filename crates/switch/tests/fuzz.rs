@@ -1,0 +1,258 @@
+//! Runs of packets from an adversary who knows every number and every address, among those of hosts that behave, for as long as
+//! `STENTOR_FUZZ_SECONDS` says (1 second unless told): nothing panics, loops end, what is refused changes no register, and what
+//! never goes back does not. A failure prints the seed of its run; `STENTOR_FUZZ_SEED` begins with that one.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use common::{BACKWARD, Bed, FIRST, FORWARD, GID, address, link, receives_from};
+use stentor_switch::control::Operation;
+use stentor_switch::registers::{Session, State};
+use stentor_switch::{Aggregation, Bridge, Cause, Config, Switch};
+use stentor_wire::{Bth, Headers, IpPacket, Message, NakCode, Opcode, Psn, Repr, Reth, RnrTimer, Syndrome};
+
+const HOSTS: u8 = 5;
+/// Packets of a run.
+const PACKETS: u64 = 200;
+/// One pass that ends so has changed nothing.
+const REFUSALS: [Cause; 14] = [
+    Cause::Plain,
+    Cause::Malformed,
+    Cause::Damaged,
+    Cause::UnknownSet,
+    Cause::WrongSource,
+    Cause::WrongOpcode,
+    Cause::Expired,
+    Cause::Foreign,
+    Cause::BadControl,
+    Cause::WrongLock,
+    Cause::Busy,
+    Cause::Barrier,
+    Cause::Missing,
+    Cause::Thinned,
+];
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn rank(&mut self) -> u8 {
+        self.below(HOSTS.into()) as u8
+    }
+}
+
+/// A packet near what is expected now: of the right host, with numbers about those of the registers.
+fn plausible(random: &mut Random, bed: &Bed) -> Vec<u8> {
+    let view = bed.switch.arrays().view(GID).expect("the set");
+    let rank = if random.below(3) == 0 { random.rank() } else { view.session.holder.min(HOSTS - 1) };
+    let (done, msn) = view.done(rank);
+    let psn = done.plus(random.below(4) as u32 + u32::from(random.below(8) > 0)).get();
+    let reth = Reth { va: random.next() & 0xffff, rkey: 1, bytes: 4 };
+    match random.below(13) {
+        0 | 1 => {
+            let links: Vec<_> = (0..HOSTS).filter(|_| random.below(2) == 0).map(link).collect();
+            Bed::control(rank, (psn, msn), Operation::Link, &links)
+        }
+        2 => Bed::control(rank, (psn, msn), Operation::Release, &[]),
+        3 => Bed::control(rank, (psn, msn), Operation::Query, &[]),
+        4 => Bed::data(rank, psn, Message::SendFirst, &[3; 1024]),
+        5 => Bed::data(rank, psn, Message::WriteOnly(reth), &[4; 4]),
+        6 => Bed::data(rank, psn, Message::WriteOnlyImm(reth, 9), &[4; 4]),
+        8 => {
+            let (from, psn) = (random.rank(), Psn::new(0));
+            let bth = Bth::new(Switch::vsqpn(GID, from), psn);
+            common::packet(address(from), BACKWARD, &Repr { bth, headers: Headers::Cnp, payload_bytes: 0 }, &[])
+        }
+        7 => Bed::send(rank, view.session.top.plus(u32::from(random.below(4) == 0)).get()),
+        _ => {
+            let from = random.rank();
+            let member = &view.members[usize::from(from)];
+            let syndromes = [
+                Syndrome::ACK,
+                Syndrome::Nak(NakCode::PsnSequence),
+                Syndrome::Nak(NakCode::RemoteAccess),
+                Syndrome::RnrNak(RnrTimer::from_code(3)),
+            ];
+            let bad = [0, 0, 0, 0, 0, 0, 1, 3, 3, 2][random.below(10)];
+            let psn = member.psn_out.minus(random.below(3) as u32 + u32::from(random.below(8) > 0));
+            Bed::feedback(from, psn.get(), syndromes[bad], member.msn_out)
+        }
+    }
+}
+
+/// Anything in the headers of a packet that is one.
+fn strange(random: &mut Random) -> Vec<u8> {
+    let places = [FORWARD, BACKWARD, address(random.rank()), Ipv4Addr::from(random.next() as u32)];
+    let from = [address(random.rank()), FORWARD, Ipv4Addr::from(random.next() as u32)][random.below(3)];
+    let qpn = random.next() as u32 & [0xff_ffff, 0x3ff, 0x307][random.below(3)];
+    let bth = Bth::new(qpn, Psn::new(FIRST.wrapping_add(random.below(300) as u32)));
+    let reth = Reth { va: random.next(), rkey: random.next() as u32, bytes: random.next() as u32 };
+    let headers = [
+        Headers::Rc(Message::SendOnly),
+        Headers::Rc(Message::WriteOnly(reth)),
+        Headers::ReadRequest(reth),
+        Headers::SendOnlyInvalidate(7),
+        Headers::Uc(Message::SendOnly),
+        Headers::Cnp,
+    ][random.below(6)];
+    let payload = vec![0x5a; [0, 4, 64][random.below(3)] * usize::from(!matches!(headers, Headers::ReadRequest(_)))];
+    let payload = if headers == Headers::Cnp { Vec::new() } else { payload };
+    common::packet(from, places[random.below(4)], &Repr { bth, headers, payload_bytes: payload.len() }, &payload)
+}
+
+fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(bytes.len().max(1));
+        match random.below(6) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            1 if !bytes.is_empty() => bytes[at] = random.next() as u8,
+            2 => bytes.truncate(at),
+            3 => bytes.insert(at.min(bytes.len()), random.next() as u8),
+            4 if bytes.len() > 28 => bytes[28] = Opcode::ALL[random.below(Opcode::ALL.len())].to_byte(),
+            // The control packet's own fields: everything but what carries it.
+            _ if bytes.len() > 60 => {
+                let at = 56 + random.below(bytes.len() - 60);
+                bytes[at] = [0, 1, 0xff, random.next() as u8][random.below(4)];
+            }
+            _ => {}
+        }
+    }
+    if random.below(4) > 0 {
+        common::reseal(bytes);
+    }
+}
+
+/// Whether a packet is from a host of the set as that host: nobody else may change a register.
+fn is_of_a_host(bytes: &[u8]) -> bool {
+    (0..HOSTS).any(|rank| is_of(bytes, rank))
+}
+
+fn is_of(bytes: &[u8], host: u8) -> bool {
+    let Ok(packet) = IpPacket::new_checked(bytes) else { return false };
+    let (source, to, qpn) =
+        (packet.envelope.ip.source(), packet.envelope.ip.destination(), packet.packet.bth().dest_qp);
+    let (gid, rank) = (qpn >> 8, qpn & 0xff);
+    (to == FORWARD || to == BACKWARD) && gid == u32::from(GID) && rank == host.into() && source == address(host)
+}
+
+/// A packet and which pass of it is the next.
+type Pass<'a> = (&'a [u8], Option<Bridge>);
+
+/// One packet, all passes, or so many: then what is in the loop.
+fn one(
+    bed: &mut Bed,
+    (bytes, mut bridge): Pass<'_>,
+    passes: usize,
+    seen: &mut BTreeMap<&'static str, u64>,
+) -> Option<Bridge> {
+    let input_intact = IpPacket::new_checked(bytes).is_ok_and(|packet| packet.is_intact());
+    let before = bed.switch.arrays().clone();
+    let (mut causes, mut copies, first) = (Vec::new(), Vec::new(), bridge.is_none());
+    loop {
+        let departure = bed.pass(bytes, bridge);
+        causes.push(departure.cause);
+        *seen.entry(departure.cause.name()).or_default() += 1;
+        if let Some(emission) = departure.emission {
+            let left = emission.to_vec(bytes);
+            let packet = IpPacket::new_checked(&left).expect("what leaves is a packet");
+            assert!(packet.is_intact() || !input_intact, "a wrong ICRC on what came with a right one");
+            let is_copy = departure.cause == Cause::Copied;
+            assert!(!is_copy || !packet.is_intact() || input_intact, "a damaged packet must stay one");
+            assert!((0..HOSTS).any(|rank| address(rank) == emission.to()), "to {}", emission.to());
+            copies.extend((departure.cause == Cause::Copied).then_some(emission.to()));
+        }
+        bridge = departure.mirror;
+        if bridge.is_none() || causes.len() == passes {
+            break;
+        }
+        assert!(causes.len() <= 35, "a loop that does not end: {causes:?}");
+    }
+    let (old, new) = (before.view(GID).unwrap(), bed.switch.arrays().view(GID).unwrap());
+    let same = before == *bed.switch.arrays();
+    assert!(is_of_a_host(bytes) || same, "a stranger changed something: {causes:?}");
+    assert!(!(first && causes.len() == 1 && REFUSALS.contains(&causes[0])) || same, "{causes:?} changed something");
+    assert!(copies.len() <= usize::from(HOSTS), "{causes:?}");
+    for rank in 0..HOSTS {
+        let (was, is) = (&old.members[usize::from(rank)], &new.members[usize::from(rank)]);
+        let moved = is.psn_out.distance(was.psn_out);
+        assert!(
+            moved == 0 || moved == 1 && copies.contains(&address(rank)),
+            "rank {rank} moved by {moved}: {causes:?}"
+        );
+        // A holder that gave one PSN to two packets, while one of them was held back, has only itself to blame.
+        let goes_back = new.done(rank).0.distance(old.done(rank).0) < 0;
+        assert!(!goes_back || !first && is_of(bytes, rank), "what is done goes back: {causes:?}");
+        assert_eq!((was.ip, was.qpn), (is.ip, is.qpn), "where a host is");
+    }
+    let in_session = |session: &Session| (session.state == State::Active).then_some(session.epoch);
+    if in_session(old.session).is_some() && in_session(old.session) == in_session(new.session) {
+        assert!(new.progress.last.distance(old.progress.last) >= 0, "{causes:?}");
+    }
+    bridge
+}
+
+fn run(seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
+    let mut random = Random(seed);
+    let aggregation = [Aggregation::ExactMin, Aggregation::RoundBitmap][random.below(2)];
+    let config = Config { aggregation, check_data: random.below(2) == 0, ..Config::new(FORWARD, BACKWARD) };
+    // Others' packets are damaged in places where only receivers look: then the ICRC says so.
+    let mut bed = Bed::with(HOSTS, config).linked(&[1, 2, 3]);
+    assert_eq!(receives_from(1), bed.switch.arrays().view(GID).unwrap().members[1].psn_out.get());
+    let mut held: Option<(Vec<u8>, Bridge)> = None;
+    for _ in 0..PACKETS {
+        if let Some((bytes, bridge)) = held.take_if(|_| random.below(4) == 0) {
+            one(&mut bed, (&bytes, Some(bridge)), usize::MAX, seen);
+        }
+        bed.now_ns += random.next() % 3_000_000;
+        let mut bytes = if random.below(4) == 0 { strange(&mut random) } else { plausible(&mut random, &bed) };
+        if random.below(3) == 0 {
+            mutate(&mut random, &mut bytes);
+        }
+        // Floods: the same again and again.
+        for _ in 0..[1, 1, 1, 1, 2, 20][random.below(6)] {
+            // The loop holds a packet back now and then, and loses the one that it held.
+            let passes = if random.below(10) == 0 { 1 + random.below(4) } else { usize::MAX };
+            if let Some(bridge) = one(&mut bed, (&bytes, None), passes, seen) {
+                held = Some((bytes.clone(), bridge));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_adversary_changes_no_register_of_others_and_turns_nothing_back() {
+    let (time, first) = (Duration::from_secs(number("STENTOR_FUZZ_SECONDS", 1)), number("STENTOR_FUZZ_SEED", 0));
+    let (since, mut seen, mut runs) = (Instant::now(), BTreeMap::new(), 0);
+    while since.elapsed() < time || runs < 100 {
+        let seed = first.wrapping_add(runs);
+        if let Err(cause) = catch_unwind(AssertUnwindSafe(|| run(seed, &mut seen))) {
+            eprintln!("REPRODUCE WITH: STENTOR_FUZZ_SEED={seed}");
+            std::panic::resume_unwind(cause);
+        }
+        runs += 1;
+    }
+    println!("switch: {runs} runs, passes by cause: {seen:?}");
+    // It got everywhere.
+    for cause in Cause::ALL {
+        assert!(seen.contains_key(cause.name()), "no packet ended as {}", cause.name());
+    }
+}
