@@ -30,8 +30,16 @@ use report::Shown;
 use stage::Stage;
 use text::Text;
 
-/// How long processes may take to find each other, and the longest time without a delivery.
+/// How long processes may take to find each other, and the longest time without a delivery, where each has a processor.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// And where they do not, as many times that as there are processes for each processor, at most.
+const MOST_CROWDED: u32 = 8;
+
+/// How long so many processes may take here.
+fn patience(processes: usize) -> Duration {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    TIMEOUT * (processes.div_ceil(processors) as u32).clamp(1, MOST_CROWDED)
+}
 
 pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure> {
     if args.fabric == DemoFabric::Shm {
@@ -113,7 +121,7 @@ impl Scene<'_> {
             meet: stage.path().display().to_string(),
             to: &to,
             wait: args.wait.into(),
-            timeout: TIMEOUT,
+            timeout: patience(plan.topology().processes()),
             check: &check,
         };
         let joined = joining.join(None, |text| output.note(text))?;

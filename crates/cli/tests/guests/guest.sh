@@ -1,9 +1,9 @@
 #!/bin/bash
-# Inside a guest: the members that are at home here, and the client if it is. WORK, STENTOR, FABRIC, GUEST, MEMBERS and LINES
-# are set by run.sh.
+# Inside a guest: the members that are at home here, and the client if it is. WORK, STENTOR, FABRIC, GUEST, MEMBERS, LINES, HOW
+# and LIFE, which is empty for the first life of a guest, are set by run.sh.
 set -u
 cd "$WORK"
-exec >"guest$GUEST.log" 2>&1
+exec >"guest$GUEST$LIFE.log" 2>&1
 fail() { echo "$1"; touch failed; exit 1; }
 # The kernel's Soft-RoCE has UDP port 4791 of the guest's first network namespace, and carries nothing in others.
 inside=
@@ -14,15 +14,21 @@ if [ "$FABRIC" = roce ]; then
     $inside ip link set lo up
 fi
 for member in $MEMBERS; do $inside ip addr add "${member#*:}/16" dev vec0; done
-$inside ip link set vec0 up
+# The tap may be held for a moment by what is left of this guest's last life.
+tries=0
+until $inside ip link set vec0 up; do
+    tries=$((tries + 1))
+    [ $tries -le 100 ] || fail "vec0 cannot be set up: somebody else holds its tap"
+    sleep 0.1
+done
 [ "$FABRIC" = roce ] || rdma link add rxe0 type rxe netdev vec0 || fail "no Soft-RoCE on vec0"
 mkdir -m 700 /run/stentor
 pids=
 for member in $MEMBERS; do
     id=${member%:*}
     [ "$id" != client ] || continue
-    $inside "$STENTOR" node --config cluster.toml --id "$id" --history "$id.jsonl" --directory /run/stentor --wait block \
-        >"$id.out" 2>"$id.err" </dev/null &
+    $inside "$STENTOR" node --config cluster.toml --id "$id" --history "$id$LIFE.jsonl" --directory /run/stentor \
+        --wait block >"$id$LIFE.out" 2>"$id$LIFE.err" </dev/null &
     pids="$pids $!"
 done
 # Lines at a pace, so that a cut is in the middle of something.
@@ -31,6 +37,8 @@ lines() {
         echo "line $i"
         [ "$i" != 1 ] || touch begun
         [ $((i % 10)) != 0 ] || touch "sent-$i"
+        # Those who come back must hear of the rest.
+        while [ "$HOW" = off ] && [ "$i" = $((LINES * 2 / 3)) ] && [ ! -e back ]; do sleep 0.1; done
         busybox usleep 10000
     done
 }
@@ -43,6 +51,14 @@ case $MEMBERS in *client:*)
     ;;
 esac
 while [ ! -e stop ]; do sleep 0.2; done
+# What it all comes to.
+value() { sed -n "s/^$2:[[:space:]]*\([0-9]*\).*/\1/p" "$1"; }
+memory=$(($(value /proc/meminfo MemTotal) - $(value /proc/meminfo MemAvailable)))
+echo "guest $GUEST: up for $(cut -d ' ' -f 1 /proc/uptime) s, $memory KiB of memory in use; each member in KiB:"
+for pid in $pids; do
+    echo "    $(value "/proc/$pid/status" VmRSS) resident, $(value "/proc/$pid/status" VmPin) pinned for the device"
+done
+[ "$FABRIC" = roce ] || rdma resource show
 status=0
 for pid in $pids; do kill -TERM "$pid"; done
 for pid in $pids; do wait "$pid" || status=1; done

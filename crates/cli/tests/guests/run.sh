@@ -1,20 +1,21 @@
 #!/bin/bash
 # A cluster whose processes are in two or three guests, each a Linux kernel of its own with Soft-RoCE, joined by a bridge:
-# two groups of three and a client. In the middle of the client's messages one guest's link is cut, later it is restored.
-# Everybody must deliver everything, and the histories are checked.
+# two groups of three and a client. In the middle of the client's messages one guest's link is cut, later it is restored; or the
+# guest loses its power, and later it is started again. Everybody must deliver everything, who lost the power what came after his
+# return, and the histories are checked.
 #
-#   unshare -rnpf --mount-proc --kill-child run.sh RXE_FOLDER STENTOR FABRIC GUESTS CUT LINES
+#   unshare -rnpf --mount-proc --kill-child run.sh RXE_FOLDER STENTOR FABRIC GUESTS CUT LINES cut|off
 #
 #   RXE_FOLDER  has uml-run and its kernel
 #   STENTOR     the command
 #   FABRIC      verbs or roce
 #   GUESTS      2 or 3: members 1 to 3 of each group are in guests 1, 1, 2 or 1, 2, 3; the client is in guest 1 or 2
-#   CUT         the guest whose link is cut
+#   CUT         the guest whose link is cut, or whose power is off; not the client's then
 #   LINES       how many messages
 #
 # Network and processes are gone with the namespaces.
 set -eu
-rxe=$1 stentor=$2 fabric=$3 guests=$4 cut=$5 lines=$6
+rxe=$1 stentor=$2 fabric=$3 guests=$4 cut=$5 lines=$6 how=$7
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/stentor-guests.XXXXXX")
 declare -A guest=()
@@ -60,42 +61,100 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/cluster.key"
     done
 } >"$work/cluster.toml"
 began=$(now)
-for n in $(seq "$guests"); do
-    ip tuntap add "tap$n" mode tap
-    ip link set "tap$n" master bridge up
-    members=
+# Starts a guest for its first life, or for another one.
+start() { # GUEST LIFE
+    local n=$1 members= group m
     for group in 1 2; do
         for m in 1 2 3; do [ "${home[m]}" != "$n" ] || members="$members g$group.$m:10.77.$n.$group$m"; done
     done
     [ "$n" != "$client" ] || members="$members client:10.77.$n.99"
     {
-        printf "WORK='%s' STENTOR='%s' FABRIC='%s' GUEST=%s MEMBERS='%s' LINES=%s\n" \
-            "$work" "$stentor" "$fabric" "$n" "${members# }" "$lines"
+        printf "WORK='%s' STENTOR='%s' FABRIC='%s' GUEST=%s LIFE='%s' MEMBERS='%s' LINES=%s HOW=%s\n" \
+            "$work" "$stentor" "$fabric" "$n" "$2" "${members# }" "$lines" "$how"
         cat "$here/guest.sh"
     } >"$work/guest$n.sh"
-    UML_TIMEOUT=300 "$rxe/uml-run" "$work/guest$n.sh" \
-        "vec0:transport=tap,ifname=tap$n,depth=128,gro=0,mac=02:00:00:00:77:0$n" >"$work/uml$n.log" 2>&1 &
+    # In a session of its own, so that all of it can be found.
+    UML_TIMEOUT=300 setsid "$rxe/uml-run" "$work/guest$n.sh" \
+        "vec0:transport=tap,ifname=tap$n,depth=128,gro=0,mac=02:00:00:00:77:0$n" >"$work/uml$n$2.log" 2>&1 &
     guest[$n]=$!
+}
+# Ends a guest as a cut of its power does: nothing in it notices. All its processes have its tap's name in their command line;
+# its script, which is the first of them, tidies up after it.
+power_off() { # GUEST
+    local pid=${guest[$1]} line one tries=0 left
+    while :; do
+        left=0
+        for line in /proc/[0-9]*/cmdline; do
+            one=${line#/proc/} one=${one%/cmdline}
+            if [ "$one" != "$pid" ] && tr '\0' ' ' 2>/dev/null <"$line" | grep -q "ifname=tap$1,"; then
+                kill -KILL "$one" 2>/dev/null || true
+                left=1
+            fi
+        done
+        [ $left = 1 ] || break
+        tries=$((tries + 1))
+        [ $tries -le 100 ] || { echo "guest $1 does not end"; exit 1; }
+    done
+    wait "$pid" || true
+}
+# The last complete line of a history, turned into its writer's end.
+crashed() { # FILE
+    [ -z "$(tail -c 1 "$1")" ] || sed -i '$d' "$1"
+    tail -n 1 "$1" | sed -E 's/^(\{"t":[0-9]+,"p":"[^"]*","i":[0-9]+),.*/\1,"e":"crash"}/' >>"$1"
+}
+for n in $(seq "$guests"); do
+    ip tuntap add "tap$n" mode tap
+    ip link set "tap$n" master bridge up
+    start "$n" ""
 done
 await begun 60 "the client's first message"
 echo "$guests guests, fabric $fabric: $lines messages to two groups begin after $(since "$began")"
 await "sent-$((lines / 3))" 120 "a third of the messages sent"
-ip link set "tap$cut" nomaster
 moment=$(now)
-echo "the link of guest $cut is cut"
+if [ "$how" = off ]; then
+    power_off "$cut"
+    echo "guest $cut has lost its power"
+else
+    ip link set "tap$cut" nomaster
+    echo "the link of guest $cut is cut"
+fi
 await "sent-$((lines * 2 / 3))" 120 "two thirds of the messages sent"
-ip link set "tap$cut" master bridge
-echo "it is restored after $(since "$moment")"
+life=
+if [ "$how" = off ]; then
+    life=.2
+    for m in 1 2 3; do
+        [ "${home[m]}" != "$cut" ] || for group in 1 2; do crashed "$work/g$group.$m.jsonl"; done
+    done
+    echo "it is started again after $(since "$moment")"
+    moment=$(now)
+    start "$cut" "$life"
+    for m in 1 2 3; do
+        [ "${home[m]}" != "$cut" ] || for group in 1 2; do
+            tries=0
+            until grep -qs "ready" "$work/g$group.$m$life.err"; do
+                tries=$((tries + 1))
+                [ $tries -le 900 ] || { echo "g$group.$m does not come back"; exit 1; }
+                sleep 0.1
+            done
+        done
+    done
+    echo "its members are back $(since "$moment") after that"
+    touch "$work/back"
+else
+    ip link set "tap$cut" master bridge
+    echo "it is restored after $(since "$moment")"
+fi
 moment=$(now)
 await "client.done" 120 "all messages delivered at the client"
 echo "the client is done $(since "$moment") after that: $(tail -n 1 "$work/client.err")"
 for group in 1 2; do
     for m in 1 2 3; do
-        tries=0
-        while ! tail -n 1 "$work/g$group.$m.out" | grep -q "\"n\":$lines[,}]"; do
+        tries=0 out=g$group.$m.out
+        [ -z "$life" ] || [ "${home[m]}" != "$cut" ] || out=g$group.$m$life.out
+        while ! tail -n 1 "$work/$out" | grep -q "\"n\":$lines[,}]"; do
             tries=$((tries + 1))
             if [ $tries -gt 600 ]; then
-                echo "g$group.$m delivered $(wc -l <"$work/g$group.$m.out") of $lines"
+                echo "g$group.$m delivered $(wc -l <"$work/$out") of $lines"
                 exit 1
             fi
             sleep 0.1
@@ -109,4 +168,5 @@ for n in $(seq "$guests"); do
     unset "guest[$n]"
 done
 "$stentor" check --complete "$work"/*.jsonl
-echo "passed in $(since "$began")"
+echo "passed in $(since "$began"); histories of $(($(cat "$work"/*.jsonl | wc -c) / 1024)) KiB; in each guest, at the end:"
+cat "$work"/guest*.log
