@@ -250,6 +250,22 @@ fn congestion_is_told_once_in_a_while() {
     assert_eq!(bed.all(&cnp(0)).1, [Cause::Foreign], "no member");
 }
 
+/// Whatever the members say of their receive queues: the holder hears of no credits, which are those of one queue pair.
+#[test]
+fn acknowledgements_carry_no_credits() {
+    let mut bed = Bed::new(3).linked(&[1, 2]);
+    bed.left(&Bed::send(0, FIRST + 1));
+    for (rank, credits) in [(1, 3), (2, 0)] {
+        let syndrome = Syndrome::from_byte(credits);
+        assert!(matches!(syndrome, Syndrome::Ack(_)) && syndrome != Syndrome::ACK);
+        for left in bed.left(&Bed::feedback(rank, receives_from(rank), syndrome, 1)) {
+            assert_eq!(left.aeth().syndrome.to_byte(), 0b000_11111);
+        }
+    }
+    let left = bed.left(&Bed::feedback(1, receives_from(1), Syndrome::from_byte(3), 1));
+    assert_eq!((left[0].psn, left[0].aeth().syndrome.to_byte()), (Psn::new(FIRST + 1), 0b000_11111));
+}
+
 /// The draft's rounds: the last packet stays unacknowledged although nothing was lost.
 #[test]
 fn rounds_stall_where_the_exact_least_does_not() {
