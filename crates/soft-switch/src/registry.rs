@@ -156,7 +156,7 @@ impl Registry {
         if left.is_some_and(|left| !left.waits) {
             group.dissolve(number, switch, said);
         }
-        self.forget();
+        self.forget(switch);
     }
 
     /// A line has ended, and with it all that came by it.
@@ -173,16 +173,21 @@ impl Registry {
                 group.dissolve(*number, switch, said);
             }
         }
-        self.forget();
+        self.forget(switch);
         said.retain(|(to, _)| *to != line);
     }
 
-    fn forget(&mut self) {
+    /// Groups without hosts go, and with them a generation that all of its hosts had outgrown before it ended.
+    fn forget(&mut self, switch: &mut Switch) {
         self.groups.retain(|_, group| {
             if group.waiting() == 0 {
                 group.since = None;
             }
-            !group.is_over()
+            let is_over = group.is_over();
+            if let Some(gid) = group.gid.take_if(|_| is_over) {
+                switch.remove(gid);
+            }
+            !is_over
         });
     }
 

@@ -173,6 +173,21 @@ fn older_lives_and_other_hosts_change_nothing() {
     assert_eq!(renewed(&std::mem::take(&mut bed.said)), [(10, 4), (12, 4)]);
 }
 
+/// All have come again, and go before the generation that they had outgrown ended: nobody is left to end it.
+#[test]
+fn a_generation_that_all_have_outgrown_goes_with_the_last_of_them() {
+    let mut bed = Bed::new();
+    let of = |rank, life| Join { size: 2, ..join(rank, life) };
+    for life in [1, 2] {
+        bed.join(20, of(0, life));
+        bed.join(21, of(1, life));
+        assert_eq!(bed.sets(), [0]);
+    }
+    bed.end(20);
+    bed.end(21);
+    assert_eq!(bed.sets(), []);
+}
+
 #[test]
 fn room_is_bounded_and_given_back() {
     let mut bed = Bed::new();
