@@ -42,7 +42,7 @@ fn counts(counted: &SwitchReport) -> Vec<Bar> {
         }
         most / least
     };
-    if let (Some(switched), Some(unicast)) = (of("switch").last(), of("unicast").last()) {
+    if let (Some(switched), Some(unicast)) = (of("switch").next_back(), of("unicast").next_back()) {
         bars.push(Bar::at_most(
             "sender's packets by the switch, most receivers in fewest",
             spread(|line| line.packets),

@@ -78,7 +78,7 @@ impl SwitchReport {
         let cells = |bar: &Bar| {
             let verdict = if bar.ok { style.good("ok") } else { style.bad("missed") };
             let must = format!("{} {}", if bar.at_least { "at least" } else { "at most" }, bar.limit);
-            vec![verdict.to_string(), bar.name.to_owned(), must, format!("{:.3}", bar.value)]
+            vec![verdict, bar.name.to_owned(), must, format!("{:.3}", bar.value)]
         };
         let bars = table(&head, self.bars.iter().map(cells));
         if !bars.is_empty() {

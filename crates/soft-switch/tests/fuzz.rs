@@ -1,0 +1,358 @@
+//! Noise at all that a switch listens to, for as long as `STENTOR_FUZZ_SECONDS` says (1 second unless told): packets of strangers
+//! and connections without the key, mutated messages of hosts that have it, mutated configurations. A set that hosts use
+//! meanwhile is not disturbed, and no register of it changes. `STENTOR_FUZZ_SEED` begins elsewhere.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use stentor_bootstrap::line::{Line, LineConfig};
+use stentor_fabric::{ProcessId, Status};
+use stentor_fabric_roce::endpoint::{Data, Request, Work};
+use stentor_soft_switch::{Attached, AttachedConfig, Heard, Member, Settings, SoftSwitch, example};
+use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
+use stentor_switch::enrol::{Join, Ready, ToSwitch, VERSION};
+use stentor_switch::{Attachment, Cause, Switch};
+use stentor_wire::{Aeth, Bth, Envelope, Headers, Message, Psn, Repr, Response, Reth, Syndrome};
+
+const KEY: &[u8] = b"the key of the test";
+const HOSTS: u8 = 3;
+const NUMBER: u16 = 9;
+/// Another network for each test.
+const NETWORKS: [u8; 2] = [60, 61];
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Sets that the switch has room for.
+const SETS: usize = 16;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))
+}
+
+fn time() -> Duration {
+    Duration::from_secs(number("STENTOR_FUZZ_SECONDS", 1))
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        Random(number("STENTOR_FUZZ_SEED", 0))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    fn noise(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most)).map(|_| self.next() as u8).collect()
+    }
+
+    fn mutate(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..1 + self.below(4) {
+            let at = self.below(bytes.len());
+            match self.below(4) {
+                0 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
+                1 if !bytes.is_empty() => bytes[at] = [0, 0xff, self.next() as u8][self.below(3)],
+                2 => bytes.truncate(at),
+                _ => bytes.insert(at.min(bytes.len()), self.next() as u8),
+            }
+        }
+    }
+}
+
+/// A switch and hosts that use it.
+struct Bed {
+    settings: Settings,
+    switch: SoftSwitch,
+    control: SocketAddr,
+    members: Vec<Member>,
+    ready: Vec<Option<Ready>>,
+    arrived: Vec<Vec<u32>>,
+    sent: u32,
+    /// Requests that are done, the control packet among them.
+    done: u32,
+}
+
+impl Bed {
+    fn new(network: u8) -> Bed {
+        let address = |last| Ipv4Addr::new(127, 212, network, last);
+        let both @ [forward, backward] = [address(250), address(251)];
+        let settings = Settings { sets: SETS, ..Settings::new("test", forward, backward) };
+        let control = SocketAddr::from((forward, 7300));
+        let mut switch = SoftSwitch::open(&settings).unwrap();
+        switch.listen(&settings, control, KEY).unwrap();
+        let member = |rank: u8| {
+            let config = AttachedConfig { life: 1, ..AttachedConfig::new(address(1 + rank), rank, 0, both) };
+            Member::dial(Attached::open(config).unwrap(), (NUMBER, HOSTS), "test", KEY, control).unwrap()
+        };
+        let members: Vec<Member> = (0..HOSTS).map(member).collect();
+        let (ready, arrived) = (vec![None; members.len()], vec![Vec::new(); members.len()]);
+        let mut bed = Bed { settings, switch, control, members, ready, arrived, sent: 0, done: 0 };
+        bed.until("the lines", |bed| bed.members.iter().all(Member::is_ready));
+        bed.members.iter_mut().for_each(|member| member.join().unwrap());
+        bed.until("a generation", |bed| bed.ready.iter().all(Option::is_some));
+        let links: Vec<Link> = (1..usize::from(HOSTS)).map(|n| bed.members[n].host.link(0)).collect();
+        bed.members[0].host.control(Operation::Link, &links, 1).unwrap();
+        bed
+    }
+
+    fn round(&mut self) {
+        self.switch.round().unwrap();
+        for (n, member) in self.members.iter_mut().enumerate() {
+            member.host.drive().unwrap();
+            while let Some((completion, receives)) = member.host.poll() {
+                assert_eq!(completion.status, Status::Success, "host {n}");
+                if receives {
+                    self.arrived[n].push(completion.imm.unwrap_or(0));
+                    member.host.post_receives(1, 64).unwrap();
+                } else {
+                    self.done += 1;
+                }
+            }
+            match member.hear().unwrap() {
+                None => {}
+                Some(Heard::Ready(ready)) => {
+                    member.host.post_receives(32, 64).unwrap();
+                    self.ready[n] = Some(ready);
+                }
+                Some(other) => panic!("host {n} is told {other:?}"),
+            }
+        }
+    }
+
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&Bed) -> bool) {
+        let since = Instant::now();
+        while !holds(self) {
+            self.round();
+            assert!(since.elapsed() < PATIENCE, "still not: {what}");
+        }
+    }
+
+    /// Another message, and each is there once.
+    fn send(&mut self) {
+        self.sent += 1;
+        let request = Request::Send { data: Data::Inline(b"x"), imm: Some(self.sent) };
+        self.members[0].host.post(&Work::signalled(2, request)).unwrap();
+        self.until("the message", |bed| bed.done == bed.sent + 1);
+        let expected: Vec<u32> = (1..=self.sent).collect();
+        assert!(self.arrived[1..].iter().all(|all| *all == expected), "each once, in order");
+    }
+
+    fn gid(&self) -> u16 {
+        self.ready[0].unwrap().gid
+    }
+
+    /// A packet that names a set and a rank: what the holder or a receiver might send, in the name of a stranger.
+    fn packet(&self, random: &mut Random, from: SocketAddr) -> (bool, Vec<u8>) {
+        let view = self.switch.switch().arrays().view(self.gid()).unwrap();
+        let gid = if random.below(4) == 0 { random.next() as u16 } else { self.gid() };
+        let rank = [0, 0, 1, random.next() as u8][random.below(4)];
+        let mut psn = view.progress.last.plus(random.below(3) as u32);
+        let mut payload = vec![0; MAX_CONTROL_BYTES];
+        let head = Head {
+            operation: [Operation::Link, Operation::Release, Operation::Query][random.below(3)],
+            lock_id: view.session.lock_id,
+            epoch: view.session.epoch,
+            sqpn: view.session.sqpn,
+            psn,
+            msn: view.progress.last_msn,
+        };
+        let len = control::emit(&head, &[], &[Link { rank: 1, rkey: 1, base: 0 }], &mut payload).unwrap();
+        let reth = Reth { va: CONTROL_VA, rkey: CONTROL_RKEY, bytes: len as u32 };
+        let (forward, headers, len) = match random.below(5) {
+            0 => (true, Headers::Rc(Message::WriteOnly(reth)), len),
+            1 => (true, Headers::Rc(Message::SendOnly), 64),
+            2 => (false, Headers::Cnp, 0),
+            3 => (true, Headers::Uc(Message::SendOnly), 64),
+            _ => {
+                // Among them a refusal that poisons a set.
+                let syndrome = Syndrome::from_byte([0x1f, 0x23, 0x60, 0x62][random.below(4)]);
+                let aeth = Aeth { syndrome, msn: view.members[1].msn_out };
+                psn = view.members[usize::from(rank % HOSTS)].psn_out.minus(random.below(3) as u32);
+                (false, Headers::Response(Response::Acknowledge(aeth)), 0)
+            }
+        };
+        let mut bth = Bth::new(Switch::vrqpn(gid, rank), psn);
+        bth.ack_req = true;
+        let repr = Repr { bth, headers, payload_bytes: len };
+        let mut bytes = vec![0; repr.packet_bytes()];
+        repr.emit(&mut bytes).unwrap().copy_from_slice(&payload[..len]);
+        let to = if forward { self.settings.forward } else { self.settings.backward };
+        Envelope::plain(from.ip(), from.port(), to.into()).unwrap().seal(&mut bytes);
+        if random.below(3) == 0 {
+            random.mutate(&mut bytes);
+        }
+        (forward, bytes)
+    }
+}
+
+#[test]
+fn noise_of_strangers_is_counted_and_disturbs_nobody() {
+    let (mut bed, mut random, since) = (Bed::new(NETWORKS[0]), Random::new(), Instant::now());
+    bed.send();
+    let stranger = UdpSocket::bind((Ipv4Addr::new(127, 212, NETWORKS[0], 99), 0)).unwrap();
+    let own = stranger.local_addr().unwrap();
+    let (mut connections, mut datagrams): (Vec<TcpStream>, u64) = (Vec::new(), 0);
+    let mut rounds = 0;
+    while since.elapsed() < time() || rounds < 50 {
+        // What hosts have sent twice on a busy machine may still wait.
+        while bed.switch.round().unwrap() {}
+        let before = bed.switch.switch().arrays().clone();
+        for _ in 0..1 + random.below(150) {
+            let (forward, bytes) = if random.below(3) == 0 {
+                (random.below(2) == 0, random.noise(2000))
+            } else {
+                bed.packet(&mut random, own)
+            };
+            let to = if forward { bed.settings.forward } else { bed.settings.backward };
+            datagrams += u64::from(stranger.send_to(&bytes, (to, 4791)).is_ok());
+        }
+        for _ in 0..random.below(8) {
+            let Ok(mut stream) = TcpStream::connect(bed.control) else { continue };
+            let _ = stream.write_all(&random.noise(600));
+            connections.push(stream);
+        }
+        let keep = connections.len().min(100);
+        connections.drain(..connections.len() - keep);
+        for _ in 0..50 {
+            bed.switch.round().unwrap();
+        }
+        assert!(before == *bed.switch.switch().arrays(), "a stranger changed a register");
+        bed.send();
+        rounds += 1;
+    }
+    let (counters, admitted) = (bed.switch.switch().counters(), bed.switch.admitted());
+    let refused = [Cause::Malformed, Cause::WrongSource, Cause::UnknownSet, Cause::WrongOpcode, Cause::Foreign];
+    println!("switch: {rounds} rounds, {datagrams} datagrams of strangers, {admitted:?}, {} messages", bed.sent);
+    for cause in refused {
+        assert!(counters.of(cause) > 0, "{}", cause.name());
+    }
+    assert!(admitted.strangers > 50 && admitted.hosts == u64::from(HOSTS), "{admitted:?}");
+    assert!(admitted.garbled == 0, "{admitted:?}");
+}
+
+/// What a host might say of another set.
+fn word(random: &mut Random, address: Ipv4Addr) -> Vec<u8> {
+    let attachment = |random: &mut Random| Attachment {
+        ip: [address, Ipv4Addr::from(random.next() as u32)][random.below(2)],
+        qpn: random.next() as u32 & 0xff_ffff,
+        first_psn: Psn::new(random.next() as u32 & 0xff_ffff),
+    };
+    let number = NUMBER + 1 + random.below(40) as u16;
+    let size = 1 + random.below(32) as u8;
+    let join = Join {
+        number,
+        size,
+        rank: random.below(size.into()) as u8,
+        life: random.below(4) as u32,
+        lease: Duration::from_millis(1 + random.next() % 10_000),
+        mtu: [256, 512, 1024, 4096][random.below(4)],
+        identified: random.below(8) == 0,
+        sends: attachment(random),
+        receives: attachment(random),
+    };
+    let word = if random.below(3) > 0 { ToSwitch::Join(join) } else { ToSwitch::Leave { number, life: join.life } };
+    let (bytes, len) = word.encode();
+    bytes[..len].to_vec()
+}
+
+#[test]
+fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
+    let (mut bed, mut random, since) = (Bed::new(NETWORKS[1]), Random::new(), Instant::now());
+    bed.send();
+    let address = Ipv4Addr::new(127, 212, NETWORKS[1], 98);
+    let config = LineConfig {
+        purpose: "switch".to_owned(),
+        version: VERSION,
+        cluster: "test".to_owned(),
+        key: KEY.to_vec(),
+        me: Some(ProcessId(40)),
+    };
+    let (mut lines, mut said, mut ended): (Vec<Line>, u64, u64) = (Vec::new(), 0, 0);
+    while since.elapsed() < time() || ended < 20 {
+        if lines.len() < 8 {
+            lines.push(Line::dial(&config, address.into(), bed.control).unwrap());
+        }
+        for line in &mut lines {
+            while line.receive().is_some() {}
+            if line.is_ready() && random.below(3) == 0 {
+                let mut bytes = word(&mut random, address);
+                match random.below(40) {
+                    0 => random.mutate(&mut bytes),
+                    // Where the number of the set is: the hosts' own is not for others to change.
+                    1 if bytes.len() > 8 => bytes[4..].reverse(),
+                    2 => bytes = random.noise(200),
+                    _ => {}
+                }
+                let own = ToSwitch::decode(&bytes).is_ok_and(|word| match word {
+                    ToSwitch::Join(join) => join.number == NUMBER,
+                    ToSwitch::Leave { number, .. } => number == NUMBER,
+                });
+                said += u64::from(!own && line.send(&bytes).is_ok());
+            }
+        }
+        let before = lines.len();
+        lines.retain(|line| !line.is_dead() && line.error().is_none());
+        ended += (before - lines.len()) as u64;
+        if random.below(20) == 0 && !lines.is_empty() {
+            let gone = random.below(lines.len());
+            lines.swap_remove(gone);
+        }
+        bed.round();
+        assert!(bed.switch.show(&bed.settings, None).sets.len() <= SETS);
+        assert!(since.elapsed() < time() + PATIENCE, "{said} messages, {ended} connections ended");
+    }
+    drop(lines);
+    bed.send();
+    let admitted = bed.switch.admitted();
+    println!("switch: {said} messages of hosts, {ended} connections ended, {admitted:?}");
+    assert!(admitted.garbled >= 20 && said > 100, "{admitted:?}");
+}
+
+#[test]
+fn a_configuration_is_one_or_an_error_that_says_where_and_what_to_do() {
+    let address = |last| Ipv4Addr::new(127, 0, 1, last);
+    let whole = example("prod", address(1), address(2), SocketAddr::from((address(1), 7480)), "file:key");
+    // What is commented out, too.
+    let lines = whole.lines().map(|line| line.strip_prefix('#').unwrap_or(line));
+    let is_text = |line: &&str| line.starts_with(' ') && !line.starts_with("  ");
+    let whole = lines.filter(|line| !is_text(line)).collect::<Vec<_>>().join("\n");
+    Settings::parse(Path::new("switch.toml"), &whole).unwrap();
+    let (mut random, since, path) = (Random::new(), Instant::now(), Path::new("switch.toml"));
+    let (mut good, mut bad) = (0_u64, 0_u64);
+    while since.elapsed() < time() || good + bad < 2000 {
+        let mut bytes = whole.clone().into_bytes();
+        for _ in 0..random.below(4) {
+            random.mutate(&mut bytes);
+        }
+        if random.below(3) == 0 {
+            let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+            let (from, to) = (random.below(lines.len()), random.below(lines.len()));
+            let mut lines: Vec<&[u8]> = lines.clone();
+            lines.swap(from, to);
+            bytes = lines.join(&b'\n');
+        }
+        match Settings::parse(path, &String::from_utf8_lossy(&bytes)) {
+            Ok(settings) => {
+                good += 1;
+                assert!(settings.sets > 0 && settings.forward != settings.backward);
+            }
+            Err(error) => {
+                bad += 1;
+                assert!(error.location().starts_with("switch.toml:"), "{}", error.location());
+                assert!(!error.remedy().is_empty() && !error.to_string().is_empty());
+            }
+        }
+    }
+    println!("switch: {good} configurations, {bad} errors");
+    assert!(good > 100 && bad > 100, "{good} good, {bad} bad");
+}
