@@ -174,7 +174,11 @@ fn a_bench_stands_beside_the_provider_itself() {
         let carrier = document["environment"]["carrier"].as_str().unwrap();
         assert!(carrier.contains(&format!("provider {provider} ")), "{carrier}");
         let rows = document["rows"].as_array().unwrap();
-        assert_eq!(rows.len(), 12, "{document:#}");
+        assert_eq!(rows.len(), 15, "{document:#}");
+        let beside: Vec<_> = rows.iter().filter(|row| row["name"].as_str().unwrap().contains("fi_pingpong")).collect();
+        let sizes: Vec<_> = beside.iter().map(|row| row["bytes"].as_u64().unwrap()).collect();
+        assert_eq!(sizes, [8, 4096, 65_536], "{document:#}");
+        assert!(beside.iter().all(|row| row["p50_us"].as_f64().unwrap() > 0.0), "{document:#}");
         let of_provider = |row: &serde_json::Value| row["floor"]["what"].as_str().unwrap().contains("fi_tsend");
         assert!(rows.iter().all(of_provider), "{document:#}");
     }

@@ -3,6 +3,7 @@
 
 mod bare;
 mod line;
+mod pingpong;
 pub(super) mod process;
 mod raw;
 mod talk;
@@ -22,6 +23,7 @@ use super::stage::{Command, Shape};
 use crate::args::{BenchChannel, ChannelFabric, LoopbackFabric};
 use crate::failure::Failure;
 use crate::live::{Captures, refuse_traffic};
+use pingpong::PingPong;
 
 /// Payloads of the latencies, bytes.
 const SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
@@ -129,6 +131,7 @@ struct Measured {
     bytes: usize,
     samples: Samples,
     rates: Vec<f64>,
+    rounds: u32,
 }
 
 pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
@@ -146,10 +149,15 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     let shape = Shape { processes: 2, lines: 1, samples: a_round as usize };
     let (part, carrier) = part(args)?;
     let environment = Environment { carrier, ..environment };
+    let mut beside = match &part {
+        Part::Channel { ofi: Some(provider), .. } => Some(PingPong::new(provider, [first, last], &SIZES)),
+        _ => None,
+    };
     let mut crew = Crew::start(part, shape, &[Some(first), Some(last)], |_| captures.asked().clone())?;
     let sizes = SIZES.iter().copied().chain([LARGE]);
-    let new =
-        |subject, bytes| Measured { subject, bytes, samples: Samples::new(0.5, environment.clock), rates: vec![] };
+    let rounds = args.rounds;
+    let samples = || Samples::new(0.5, environment.clock);
+    let new = |subject, bytes| Measured { subject, bytes, samples: samples(), rates: vec![], rounds };
     let mut all: Vec<_> =
         Subject::ALL.iter().flat_map(|subject| sizes.clone().map(move |bytes| new(*subject, bytes))).collect();
     for round in 0..args.rounds {
@@ -161,11 +169,14 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
             }
             crew.run(phase(Kind::Close))?;
         }
+        if let Some(beside) = &mut beside {
+            beside.round(|bytes| messages(a_round, bytes));
+        }
     }
     let tagged = crew.stage.results(0)[2].load(Ordering::Acquire) != 0;
     Ok(Report {
         environment,
-        rows: rows(&all, operation(args.fabric, tagged), tagged, args.rounds, a_round),
+        rows: rows(&all, beside.as_ref(), operation(args.fabric, tagged), tagged, a_round),
         trial: None,
         switch: None,
     })
@@ -216,28 +227,38 @@ fn one(crew: &mut Crew, phase: impl Fn(Kind) -> Command, measured: &mut Measured
     Ok(())
 }
 
-fn rows(all: &[Measured], operation: &str, tagged: bool, rounds: u32, a_round: u64) -> Vec<Row> {
+fn rows(all: &[Measured], beside: Option<&PingPong>, operation: &str, tagged: bool, a_round: u64) -> Vec<Row> {
+    let latency = |raw: &Measured| {
+        let what = format!("half a ping-pong of {operation} from and to registered memory");
+        Floor { what, value: raw.samples.summary().typical, unit: "us" }
+    };
     let raw = |bytes| all.iter().find(move |measured| measured.subject == Subject::Raw && measured.bytes == bytes);
     let subjects = all.iter().filter(|measured| measured.subject != Subject::Raw);
     let mut rows: Vec<_> = subjects
         .filter_map(|measured| {
-            let Measured { subject, bytes, samples, rates } = measured;
+            let Measured { subject, bytes, samples, rates, rounds } = measured;
             let (raw, name) = (raw(*bytes)?, subject.name(tagged));
             if *bytes == LARGE {
                 let (floor, rate) = (median(raw.rates.iter().copied()), median(rates.iter().copied()));
                 let what = format!("{operation} one after the other, from and to registered memory, nothing copied");
-                let iterations = messages(a_round, *bytes) * u64::from(rounds);
+                let iterations = messages(a_round, *bytes) * u64::from(*rounds);
                 let floor = Floor { what, value: floor, unit: "msgs/s" };
                 let ratio = floor.value / rate;
-                return Some(Row { iterations, ..Row::new(name, *bytes, rounds, floor, ratio).with_rate(rate) });
+                return Some(Row { iterations, ..Row::new(name, *bytes, *rounds, floor, ratio).with_rate(rate) });
             }
-            let (floor, summary) = (raw.samples.summary(), samples.summary());
-            let what = format!("half a ping-pong of {operation} from and to registered memory");
-            let floor = Floor { what, value: floor.typical, unit: "us" };
+            let (floor, summary) = (latency(raw), samples.summary());
             let ratio = summary.typical / floor.value;
-            Some(Row::new(name, *bytes, rounds, floor, ratio).with_latency(&summary))
+            Some(Row::new(name, *bytes, *rounds, floor, ratio).with_latency(&summary))
         })
         .collect();
+    for (bytes, means) in beside.iter().flat_map(|beside| &beside.found).filter(|(_, means)| !means.is_empty()) {
+        let Some(raw) = raw(*bytes) else { continue };
+        let (floor, us) = (latency(raw), median(means.iter().copied()));
+        let (rounds, ratio) = (means.len() as u32, us / floor.value);
+        let iterations = messages(a_round, *bytes) * u64::from(rounds);
+        let row = Row::new(pingpong::ROW, *bytes, rounds, floor, ratio);
+        rows.push(Row { iterations, p50_us: Some(us), avg_us: Some(us), ..row });
+    }
     // The ways of sending one size beside each other.
     rows.sort_by_key(|row| row.bytes);
     rows
@@ -273,7 +294,7 @@ mod tests {
         let measured = |subject, bytes, latency, rate| {
             let mut samples = Samples::new(0.5, Grain { cost_ns: 0.0, step_ns: 1 });
             samples.round(vec![latency; 10]);
-            Measured { subject, bytes, samples, rates: vec![rate] }
+            Measured { subject, bytes, samples, rates: vec![rate], rounds: 1 }
         };
         let all = [
             measured(Subject::Raw, 8, 1000, 0.0),
@@ -282,9 +303,13 @@ mod tests {
             measured(Subject::Default, LARGE, 1, 1000.0),
             measured(Subject::Apart, 8, 2000, 0.0),
         ];
-        let rows = rows(&all, "WRITE_WITH_IMM", false, 1, 640);
+        let mut beside = PingPong::new("x", [0, 1], &[]);
+        beside.found = vec![(8, vec![2500.0, 3.0, 2.5])];
+        let rows = rows(&all, Some(&beside), "WRITE_WITH_IMM", false, 640);
         let told: Vec<_> = rows.iter().map(|row| (row.bytes, (row.ratio.unwrap() * 10.0).round() as u32)).collect();
-        assert_eq!(told, [(8, 15), (8, 20), (LARGE, 30)]);
+        // Half of a round trip of 1000 ns is 0.5 us.
+        assert_eq!(told, [(8, 15), (8, 20), (8, 60), (LARGE, 30)]);
         assert!(rows[1].name.contains("notes"), "{}", rows[1].name);
+        assert_eq!((rows[2].p50_us, rows[2].rounds), (Some(3.0), 3));
     }
 }
