@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 #[must_use]
 pub fn example(cluster: &str, forward: Ipv4Addr, backward: Ipv4Addr, control: SocketAddr, key: &str) -> String {
     format!(
-        r#"# A software switch: reliable multicast for RoCEv2. Start it with `stentor switch run --config FILE`.
+        r#"# A software switch: reliable multicast for RoCEv2. Start it with `stentor switch --config FILE`.
 
 # The cluster that it is for.
 cluster = "{cluster}"
