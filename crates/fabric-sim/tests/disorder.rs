@@ -2,65 +2,27 @@
 
 mod common;
 
-use common::{SimBed, bed};
+use common::{SimBed, wrapped};
 use stentor_fabric::conformance::{Testbed, suite};
 use stentor_fabric::{
     Access, Completion, Disorder, Disorders, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId,
-    RegionId, RegionSpec, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+    RegionId, RegionSpec, RemoteSpan, Restricted, Service, Source, Span, Status, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
-struct Disordered {
-    bed: SimBed,
-    disorders: Disorders,
-    fabrics: Vec<Disorder<SimFabric>>,
-}
+type Disordered = SimBed<Disorder<SimFabric>>;
 
-fn disordered(processes: usize, seed: u64, model: &NetworkModel) -> Disordered {
-    let mut bed = bed(processes, seed, model);
-    let disorders = Disorders { hold_polls: 3, ..Disorders::completions(seed) };
-    let fabrics = bed.fabrics.drain(..).map(|fabric| Disorder::new(fabric, disorders)).collect();
-    Disordered { bed, disorders, fabrics }
-}
-
-impl Testbed for Disordered {
-    type F = Disorder<SimFabric>;
-
-    fn processes(&self) -> usize {
-        self.fabrics.len()
-    }
-
-    fn fabric(&mut self, process: ProcessId) -> &mut Self::F {
-        &mut self.fabrics[process.index()]
-    }
-
-    fn advance(&mut self) {
-        self.bed.world.advance(300);
-    }
-
-    fn crash(&mut self, process: ProcessId) {
-        self.bed.world.crash(process);
-    }
-
-    fn restart(&mut self, process: ProcessId) {
-        self.fabrics[process.index()] = Disorder::new(self.bed.world.restart(process), self.disorders);
-    }
-
-    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
-        self.bed.world.cut_one_way(from, to);
-        true
-    }
-
-    fn heal(&mut self, from: ProcessId, to: ProcessId) {
-        self.bed.world.heal_one_way(from, to);
-    }
+fn disordered(processes: usize, seed: u64, model: &NetworkModel, disorders: Disorders) -> Disordered {
+    wrapped(processes, seed, model, move |fabric| Disorder::new(fabric, disorders))
 }
 
 #[test]
 fn the_suite_holds_whatever_order_completions_come_in() {
     for seed in 0..5 {
         let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::adversarial() };
-        let report = suite(|processes| disordered(processes, seed, &model));
+        let report = suite(|processes| {
+            disordered(processes, seed, &model, Disorders { hold_polls: 3, ..Disorders::completions(seed) })
+        });
         // These count on completions in the order of posts.
         let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
         let failed: Vec<_> = report.failed().into_iter().filter(|case| !ordered.contains(case)).collect();
@@ -77,9 +39,7 @@ struct Sent {
 /// Two processes, one of which has posted 16 receives for one tag, and the other 16 messages.
 fn sixteen(disorders: Disorders) -> Sent {
     let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
-    let mut bed = disordered(2, 1, &model);
-    bed.disorders = disorders;
-    bed.fabrics = bed.fabrics.drain(..).map(|fabric| Disorder::new(fabric.into_inner(), disorders)).collect();
+    let mut bed = disordered(2, 1, &model, disorders);
     let connect = |bed: &mut Disordered, me: usize| {
         bed.fabrics[me].connect(ProcessId(1 - me as u16), Service(1), QpConfig::reliable(16, 16)).unwrap()
     };
@@ -175,9 +135,8 @@ fn a_queue_that_is_not_protected_loses_what_is_too_much() {
 /// The last of 16 writes to one word.
 fn last_write(seed: u64) -> u64 {
     let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
-    let mut bed = disordered(2, 1, &model);
     let disorders = Disorders { inline_bytes: u32::MAX, ..Disorders::efa(seed, u32::MAX, false) };
-    bed.fabrics = bed.fabrics.drain(..).map(|fabric| Disorder::new(fabric.into_inner(), disorders)).collect();
+    let mut bed = disordered(2, 1, &model, disorders);
     let has = bed.fabrics[0].capabilities();
     assert!(!has.ordered_writes && !has.ordered_bytes && !has.tagged);
     let spec = RegionSpec { purpose: Purpose(1), writer: ProcessId(0), bytes: 64 };
@@ -229,18 +188,21 @@ fn writes_have_no_order_where_efa_is_meant() {
 fn the_suite_holds_with_what_efa_leaves() {
     for (seed, tags) in [(0, true), (1, false)] {
         let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::adversarial() };
-        let report = suite(|processes| {
-            let mut bed = disordered(processes, seed, &model);
-            // The suite posts short data inline.
-            let efa = Disorders::efa(seed, u32::MAX, tags);
-            bed.disorders = Disorders { hold_polls: 3, inline_bytes: u32::MAX, ..efa };
-            let disorders = bed.disorders;
-            bed.fabrics = bed.fabrics.drain(..).map(|fabric| Disorder::new(fabric.into_inner(), disorders)).collect();
-            bed
-        });
+        // The suite posts short data inline.
+        let disorders = Disorders { hold_polls: 3, inline_bytes: u32::MAX, ..Disorders::efa(seed, u32::MAX, tags) };
+        let report = suite(|processes| disordered(processes, seed, &model, disorders));
         // These count on the order of posts without asking.
         let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
         let failed: Vec<_> = report.failed().into_iter().filter(|case| !ordered.contains(case)).collect();
         assert!(failed.is_empty(), "seed {seed}:\n{report}");
     }
+}
+
+/// A choice between the two passes everything on, what is new in the contract, too.
+#[test]
+fn the_suite_holds_for_a_fabric_that_might_have_been_wrapped() {
+    let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::uniform(1_000) };
+    let report = suite(|processes| wrapped(processes, 1, &model, |fabric| Restricted::new(fabric, None)));
+    report.assert_ok();
+    assert!(report.skipped().is_empty(), "{report}");
 }

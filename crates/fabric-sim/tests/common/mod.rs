@@ -3,31 +3,43 @@
 
 pub(crate) mod chatter;
 
-use stentor_fabric::ProcessId;
 use stentor_fabric::conformance::Testbed;
+use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
 /// All processes of one world; every `advance` is 300 ns.
-pub(crate) struct SimBed {
+pub(crate) struct SimBed<F = SimFabric> {
     pub(crate) world: World,
     pub(crate) repeats: u64,
-    pub(crate) fabrics: Vec<SimFabric>,
+    pub(crate) fabrics: Vec<F>,
+    /// What a process's fabric is put into.
+    wrap: Box<dyn Fn(SimFabric) -> F>,
 }
 
 pub(crate) fn bed(processes: usize, seed: u64, network: &NetworkModel) -> SimBed {
-    let world = World::new(SimConfig::new(processes, seed, network.clone()));
-    let fabrics = (0..processes as u16).map(|p| world.fabric(ProcessId(p))).collect();
-    SimBed { world, repeats: 8, fabrics }
+    wrapped(processes, seed, network, |fabric| fabric)
 }
 
-impl Testbed for SimBed {
-    type F = SimFabric;
+/// The same, each fabric in a wrapper.
+pub(crate) fn wrapped<F>(
+    processes: usize,
+    seed: u64,
+    network: &NetworkModel,
+    wrap: impl Fn(SimFabric) -> F + 'static,
+) -> SimBed<F> {
+    let world = World::new(SimConfig::new(processes, seed, network.clone()));
+    let fabrics = (0..processes as u16).map(|p| wrap(world.fabric(ProcessId(p)))).collect();
+    SimBed { world, repeats: 8, fabrics, wrap: Box::new(wrap) }
+}
+
+impl<F: Fabric> Testbed for SimBed<F> {
+    type F = F;
 
     fn processes(&self) -> usize {
         self.fabrics.len()
     }
 
-    fn fabric(&mut self, process: ProcessId) -> &mut SimFabric {
+    fn fabric(&mut self, process: ProcessId) -> &mut F {
         &mut self.fabrics[process.index()]
     }
 
@@ -40,7 +52,7 @@ impl Testbed for SimBed {
     }
 
     fn restart(&mut self, process: ProcessId) {
-        self.fabrics[process.index()] = self.world.restart(process);
+        self.fabrics[process.index()] = (self.wrap)(self.world.restart(process));
     }
 
     fn repeats(&self) -> u64 {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{Disorder, Disorders};
 use crate::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Span, WaitError,
-    Wake, Word, WorkRequest,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec, SetWrite,
+    Span, WaitError, Wake, Word, WorkRequest,
 };
 
 /// A fabric as it is, or behind a [`Disorder`]. A branch at every call is what it costs as it is.
@@ -134,6 +134,25 @@ impl<F: Fabric> Fabric for Restricted<F> {
 
     fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
         either!(self, fabric => fabric.cancel_tagged_recv(qp, id))
+    }
+
+    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        either!(self, fabric => fabric.join_set(spec, config))
+    }
+
+    #[inline]
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        either!(self, fabric => fabric.set_reaches(set, peer))
+    }
+
+    #[inline]
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        either!(self, fabric => fabric.set_settled(set, peer))
+    }
+
+    #[inline]
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        either!(self, fabric => fabric.post_set(set, write))
     }
 
     #[inline]
