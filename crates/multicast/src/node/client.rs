@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stentor_fabric::seal::HEADER_WORDS;
-use stentor_fabric::{Completion, Fabric, ProcessId, QpState};
+use stentor_fabric::{Completion, Fabric, ProcessId};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
@@ -609,13 +609,15 @@ impl<F: Fabric> Client<F> {
 
     /// Joins again what broke, and starts who waited for late copies to be over. Whether there was anything.
     fn look_after_set(&mut self) -> bool {
-        let Some(fan) = &mut self.fan else { return false };
-        if fabric_broke(&self.fabric, fan) {
+        let broke = self.fan.as_ref().is_some_and(|fan| fan.is_broken(&self.fabric));
+        if broke {
             // Its completions first: they say what arrived.
             while self.poll_completions() {}
+            if let Some(fan) = &mut self.fan {
+                fan.mend(&mut self.fabric, &mut self.rings);
+            }
         }
-        let Some(fan) = &mut self.fan else { return false };
-        let mut any = fan.check(&mut self.fabric, &mut self.rings);
+        let mut any = broke;
         for link in std::mem::take(&mut self.unsettled) {
             any |= self.start(link);
         }
@@ -660,9 +662,4 @@ impl<F: Fabric> Client<F> {
             News::Greeted(..) | News::Refused => self.counts.rejected += 1,
         }
     }
-}
-
-/// Whether a set is broken.
-fn fabric_broke<F: Fabric>(fabric: &F, fan: &Fan) -> bool {
-    fabric.state(fan.qp) == QpState::Error
 }

@@ -10,8 +10,8 @@
 //! - Nobody waits for the set to be there, or to come back.
 
 use stentor_fabric::{
-    Completion, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, RemoteSpan, SendQueue, SetSpec,
-    SetTarget, SetWrite, Status,
+    Completion, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, SendQueue, SetSpec, SetTarget, SetWrite,
+    Status,
 };
 
 use super::outbound::Outbound;
@@ -70,13 +70,11 @@ struct Part {
 /// A client's end of its set.
 #[derive(Debug)]
 pub(super) struct Fan {
-    pub(super) qp: QpId,
+    qp: QpId,
     queue: SendQueue,
     ready: bool,
     /// By link: whether its peer gets copies.
     reached: Vec<bool>,
-    /// The newest write of this life that is done.
-    done: u64,
     /// The copies of the record in work, and what they are.
     targets: Vec<SetTarget>,
     parts: Vec<Part>,
@@ -94,7 +92,6 @@ impl Fan {
             queue: SendQueue::new(SEND_DEPTH.min(fabric.capabilities().max_send_depth)),
             ready: false,
             reached: vec![false; links],
-            done: 0,
             targets: Vec::with_capacity(links),
             parts: Vec::with_capacity(links),
             lap: 0,
@@ -183,7 +180,6 @@ impl Fan {
         }
         if completion.status == Status::Success {
             self.queue.completed(completion.id);
-            self.done = self.done.max(completion.id);
         }
         true
     }
@@ -203,26 +199,27 @@ impl Fan {
         }
     }
 
-    /// If the set is broken: joins again, and has the rings write what may not have arrived. Whether it was broken.
-    pub(super) fn check<F: Fabric>(&mut self, fabric: &mut F, rings: &mut [Outbound]) -> bool {
-        if fabric.state(self.qp) != QpState::Error {
-            return false;
-        }
+    #[inline]
+    pub(super) fn is_broken<F: Fabric>(&self, fabric: &F) -> bool {
+        fabric.state(self.qp) == QpState::Error
+    }
+
+    /// The set is broken: joins again, and has the rings write what may not have arrived.
+    pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F, rings: &mut [Outbound]) {
         self.ready = false;
         let forgets = planted!(self.plant, BrokenSetForgotten);
         for ring in rings {
-            ring.fan_broke(self.done, forgets);
+            ring.fan_broke(self.queue.done(), forgets);
         }
         // Refused only while something is short; it is asked again until it works.
         let _ = fabric.reset(self.qp);
         self.queue.completed(u64::MAX);
-        true
     }
 
     /// What a ring asks before it writes to a place again.
     #[inline]
     pub(super) fn past<'a, F: Fabric>(&self, fabric: &'a F) -> Past<'a, F> {
-        Past { fabric, set: self.qp, done: self.done, plant: self.plant }
+        Past { fabric, set: self.qp, done: self.queue.done(), plant: self.plant }
     }
 }
 
@@ -249,9 +246,4 @@ impl<F: Fabric> Past<'_, F> {
     pub(super) fn is_ignored_at_start(&self) -> bool {
         planted!(self.plant, UnsettledStart)
     }
-}
-
-/// Where a copy goes.
-pub(super) fn copy_to(peer: ProcessId, to: RemoteSpan) -> SetTarget {
-    SetTarget { peer, to }
 }

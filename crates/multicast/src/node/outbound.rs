@@ -16,10 +16,10 @@ use stentor_fabric::ring::{Geometry, Place};
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_cells};
 use stentor_fabric::{
     Capabilities, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RemoteRegion, RemoteSpan, RingReader, RingWriter,
-    SlotReader, Source, Span, Verb,
+    SetTarget, SlotReader, Source, Span, Verb,
 };
 
-use super::fan::{Fan, Past, copy_to};
+use super::fan::{Fan, Past};
 use super::greeting::Start;
 use super::inbound::{CREDIT_WORDS, Held};
 use super::posting::Link;
@@ -483,7 +483,7 @@ impl Outbound {
                 && fan.reaches(target.link)
                 && target.behind.is_none()
             {
-                let to = copy_to(target.peer, target_span);
+                let to = SetTarget { peer: target.peer, to: target_span };
                 fan.take((*ring, at, target.link), to, position, (lap, place.words));
                 continue;
             }
