@@ -37,10 +37,13 @@ impl Plan {
         let addresses = self.addresses(me, seat.bind)?;
         let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
         let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
-        seat.start(self.config(), most, longest, RoceConfig::new(self.config().cluster(), me, addresses))
+        let switch = self.config().switch();
+        let process = RoceConfig { switch, ..RoceConfig::new(self.config().cluster(), me, addresses) };
+        seat.start(self.config(), most, longest, process)
     }
 
-    /// The same for a process of the broadcast of `[neb]`, counted in its group.
+    /// The same for a process of the broadcast of `[neb]`, counted in its group. The broadcast writes by no set, so the switch of
+    /// `[switch]` is not asked.
     ///
     /// # Errors
     /// As [`roce`](Self::roce).
@@ -107,7 +110,6 @@ impl RoceSeat {
         Ok(RoceFabric::start(RoceConfig {
             key: config.key().ok_or(KeyError::Unnamed)?.read(&self.directory)?,
             fingerprint: config.fingerprint(),
-            switch: config.switch(),
             // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
             max_bytes: 2 * most + (64 << 20),
             message_bytes: (longest + 4096).max(256 << 10),

@@ -1,0 +1,37 @@
+//! Who asks a switch for copies: the multicast, and nobody else.
+
+use std::path::Path;
+
+use stentor::ClusterConfig;
+use stentor::runtime::{Plan, RoceSeat};
+use stentor_fabric::{Fabric, ProcessId};
+
+#[test]
+fn the_switch_of_the_configuration_is_for_the_multicast_alone() {
+    let net = 64 + (std::process::id() % 128) as u8;
+    let directory = std::env::temp_dir().join(format!("stentor-switch-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("a.key"), "11".repeat(32)).unwrap();
+    let process = |id: u8| format!("{{ id = \"g.{id}\", address = \"127.{net}.91.{id}:7101\" }}");
+    let processes: Vec<_> = (1..=4).map(process).collect();
+    let table = |switch: &str| {
+        format!(
+            "cluster = \"a\"\nfabric = \"roce\"\nkey = \"file:a.key\"\n[limits]\nclients = 1\n[[group]]\nid = \"g\"\nprocess = [ {} ]\n\
+             [neb]\ngroup = \"g\"\nfault_model = \"lying-sender\"\n{switch}",
+            processes.join(", ")
+        )
+    };
+    for (switch, copies) in [("", false), ("[switch]\ncontrol = \"127.0.0.1:1\"\n", true)] {
+        let path = directory.join("cluster.toml");
+        let config = ClusterConfig::parse(&path, &table(switch)).unwrap();
+        let neb = config.neb().cloned().unwrap();
+        let plan = Plan::new(config).unwrap();
+        let seat = RoceSeat::beside(Path::new(&path));
+        let multicast = plan.roce(ProcessId(0), &seat).unwrap();
+        assert_eq!(multicast.capabilities().hardware_multicast, copies);
+        drop(multicast);
+        let broadcast = plan.neb_roce(&neb, ProcessId(0), &seat).unwrap();
+        assert!(!broadcast.capabilities().hardware_multicast);
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
