@@ -10,11 +10,8 @@ use stentor_wire::{Bth, Envelope, Headers, IpRepr, Ipv4Repr, Message, Psn, Repr,
 fn packet(ip: Ipv4Repr, source_port: u16, bth: Bth, message: Message, payload: &[u8]) -> Vec<u8> {
     let envelope = Envelope { ip: IpRepr::V4(ip), source_port, udp_checksum: 0 };
     let repr = Repr { bth, headers: Headers::Rc(message), payload_bytes: payload.len() };
-    let (outer, inner) = (envelope.header_bytes(), repr.packet_bytes());
-    let mut bytes = vec![0; outer + inner];
-    repr.emit(&mut bytes[outer..]).unwrap().copy_from_slice(payload);
-    envelope.seal(&mut bytes[outer..]);
-    envelope.emit(&mut bytes, inner).unwrap();
+    let mut bytes = vec![0; envelope.header_bytes() + repr.packet_bytes()];
+    envelope.emit_packet(&repr, payload, &mut bytes).unwrap();
     bytes
 }
 

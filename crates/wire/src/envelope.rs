@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::{Error, ICRC_BYTES, Packet, UDP_PORT, icrc};
+use crate::{Error, ICRC_BYTES, Packet, Repr, UDP_PORT, icrc};
 
 const UDP_BYTES: usize = 8;
 const UDP_PROTOCOL: u8 = 17;
@@ -162,7 +162,24 @@ impl Envelope {
         Ok(())
     }
 
-    /// The same with a 0 for the checksum of IPv4; `to` has room.
+    /// Writes a whole packet from its IP header on, ICRC included. Returns its length, bytes.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if the payload is shorter than `repr` says; [`Error::NoRoom`].
+    pub fn emit_packet(&self, repr: &Repr, payload: &[u8], to: &mut [u8]) -> Result<usize, Error> {
+        let (have, need) = (payload.len(), repr.payload_bytes);
+        let payload = payload.get(..need).ok_or(Error::Truncated { have, need })?;
+        let (outer, inner) = (self.header_bytes(), repr.packet_bytes());
+        let (have, need) = (to.len(), outer + inner);
+        let to = to.get_mut(..need).ok_or(Error::NoRoom { have, need })?;
+        self.emit(to, inner)?;
+        let transport = &mut to[outer..];
+        repr.emit(transport)?.copy_from_slice(payload);
+        self.seal(transport);
+        Ok(need)
+    }
+
+    /// As [`emit`](Envelope::emit), with a 0 for the checksum of IPv4; `to` has room.
     #[inline]
     pub(crate) fn emit_unsummed(&self, to: &mut [u8], transport_bytes: usize) {
         let udp_bytes = (UDP_BYTES + transport_bytes) as u16;

@@ -41,6 +41,22 @@ proptest! {
     }
 
     #[test]
+    fn a_whole_packet_is_its_parts(seed: u64, short: u8) {
+        let (envelope, repr, bytes) = common::with_headers(&mut Random(seed));
+        let payload = IpPacket::new_checked(&bytes).unwrap().packet.payload().to_vec();
+        let mut whole = vec![0xee; bytes.len() + usize::from(short)];
+        prop_assert_eq!(envelope.emit_packet(&repr, &payload, &mut whole), Ok(bytes.len()));
+        prop_assert_eq!(&whole[..bytes.len()], &bytes);
+        let need = bytes.len();
+        let have = need - 1 - usize::from(short) % need;
+        prop_assert_eq!(envelope.emit_packet(&repr, &payload, &mut whole[..have]), Err(Error::NoRoom { have, need }));
+        if let Some(have) = payload.len().checked_sub(1) {
+            let refused = Err(Error::Truncated { have, need: payload.len() });
+            prop_assert_eq!(envelope.emit_packet(&repr, &payload[1..], &mut whole), refused);
+        }
+    }
+
+    #[test]
     fn whatever_is_cut_off_is_noticed(seed: u64, keep: u16) {
         let (envelope, _, bytes) = common::with_headers(&mut Random(seed));
         let keep = usize::from(keep) % bytes.len();

@@ -37,11 +37,8 @@ fn address(rank: u8) -> Ipv4Addr {
 
 fn packet(from: Ipv4Addr, to: Ipv4Addr, repr: &Repr, payload: &[u8]) -> Vec<u8> {
     let envelope = Envelope::plain(from.into(), 0xc123, to.into()).expect("one family");
-    let (outer, inner) = (envelope.header_bytes(), repr.packet_bytes());
-    let mut bytes = vec![0; outer + inner];
-    repr.emit(&mut bytes[outer..]).expect("room").copy_from_slice(payload);
-    envelope.seal(&mut bytes[outer..]);
-    envelope.emit(&mut bytes, inner).expect("room");
+    let mut bytes = vec![0; envelope.header_bytes() + repr.packet_bytes()];
+    envelope.emit_packet(repr, payload, &mut bytes).expect("room");
     bytes
 }
 

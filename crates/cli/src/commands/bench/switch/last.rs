@@ -11,9 +11,8 @@ use stentor_switch::{Attachment, Host, Switch};
 use stentor_wire::Psn;
 
 use super::ends::Ends;
-use super::{LAST_OF, Running, address, failed, summary, switch_addresses};
+use super::{LAST_OF, Running, Times, address, failed, switch_addresses};
 use crate::commands::bench::report::{Floor, Row};
-use crate::commands::bench::samples::median;
 use crate::failure::Failure;
 
 const N: usize = 32;
@@ -154,23 +153,16 @@ impl Scene {
 pub(super) fn row(size: usize, rounds: u32, iterations: u64) -> Result<Row, Failure> {
     let mut scene = Scene::new(size)?;
     let each = (iterations / u64::from(rounds)).max(10);
-    let (mut all, mut medians, mut floors) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut unicast, mut switched) = (Times::new(), Times::new());
     for _ in 0..rounds {
-        let mut unicast = Vec::new();
-        let mut switched = Vec::new();
         for (times, by_switch) in [(&mut unicast, false), (&mut switched, true)] {
             (0..each / 10).try_for_each(|_| scene.once(by_switch).map(|_| ()))?;
-            for _ in 0..each {
-                times.push(scene.once(by_switch)?);
-            }
+            times.round(&(0..each).map(|_| scene.once(by_switch)).collect::<Result<Vec<_>, _>>()?);
         }
-        floors.push(median(unicast));
-        medians.push(median(switched.iter().copied()));
-        all.extend(switched);
     }
     let what = format!("{N} WRITEs one after the other, to the last receiver");
-    let floor = Floor { what, value: median(floors), unit: "us" };
-    let found = super::Summary { typical: median(medians), ..summary(&all) };
+    let floor = Floor { what, value: unicast.summary().typical, unit: "us" };
+    let found = switched.summary();
     let ratio = found.typical / floor.value;
     Ok(Row::new(LAST_OF, size, rounds, floor, ratio).with_latency(&found))
 }

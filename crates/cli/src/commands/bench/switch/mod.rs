@@ -20,11 +20,12 @@ use stentor_campaign::switch::ablation;
 use stentor_soft_switch::SoftSwitch;
 use stentor_switch::Aggregation;
 
+use super::clock::Grain;
 use super::datagrams::own_network;
 use super::environment::Environment;
 use super::errand::{pin, processors};
 use super::report::{Report, Row};
-use super::samples::{Summary, median};
+use super::samples::{Samples, Summary};
 use crate::args::BenchSwitch;
 use crate::failure::{Failure, Verdict};
 
@@ -57,23 +58,21 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::run(error, "bench switch", "run `stentor doctor`")
 }
 
-/// Microseconds as a row has them.
-fn summary(us: &[f64]) -> Summary {
-    let mut sorted = us.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let at = |part: f64| sorted.get(((sorted.len() as f64 * part) as usize).min(sorted.len().saturating_sub(1)));
-    let place = |part| at(part).copied().unwrap_or_default();
-    let mean = us.iter().sum::<f64>() / us.len().max(1) as f64;
-    let variance = us.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / us.len().max(1) as f64;
-    Summary {
-        iterations: us.len() as u64,
-        min: place(0.0),
-        max: place(1.0),
-        typical: median(us.iter().copied()),
-        avg: mean,
-        stdev: variance.sqrt(),
-        p99: place(0.99),
-        p999: place(0.999),
+/// Latencies of a row, in picoseconds: a pass of the data plane takes some tens of nanoseconds.
+struct Times(Samples);
+
+impl Times {
+    fn new() -> Times {
+        Times(Samples::new(0.001, Grain { cost_ns: 0.0, step_ns: 1 }))
+    }
+
+    /// Takes those of a round, microseconds.
+    fn round(&mut self, us: &[f64]) {
+        self.0.round(us.iter().map(|us| (us * 1e6) as u64));
+    }
+
+    fn summary(&self) -> Summary {
+        self.0.summary()
     }
 }
 

@@ -38,11 +38,9 @@ fn packet(from: Ipv4Addr, to: Ipv4Addr, psn: Psn, message: Message, payload: &[u
     let mut bth = Bth::new(Switch::vrqpn(GID, 0), psn);
     bth.ack_req = true;
     let repr = Repr { bth, headers: Headers::Rc(message), payload_bytes: payload.len() };
-    let (outer, inner) = (envelope.header_bytes(), repr.packet_bytes());
-    let mut bytes = vec![0; outer + inner];
-    repr.emit(&mut bytes[outer..]).expect("room").copy_from_slice(payload);
-    envelope.seal(&mut bytes[outer..]);
-    envelope.emit(&mut bytes, inner).expect("room");
+    let outer = envelope.header_bytes();
+    let mut bytes = vec![0; outer + repr.packet_bytes()];
+    envelope.emit_packet(&repr, payload, &mut bytes).expect("room");
     (bytes, outer)
 }
 

@@ -8,9 +8,8 @@ use stentor_switch::{Arrival, Cause, Config, Switch};
 use stentor_wire::Psn;
 
 use super::packets::{self, FIRST};
-use super::{STEP, failed, summary};
+use super::{STEP, Times, failed};
 use crate::commands::bench::report::{Floor, Row};
-use crate::commands::bench::samples::median;
 use crate::failure::Failure;
 
 /// Passes in a sample: short, so that few are interrupted.
@@ -44,7 +43,7 @@ impl Scene {
         Ok(Scene { switch, bytes, psn: Psn::new(FIRST), receivers })
     }
 
-    /// Nanoseconds for a packet, all passes.
+    /// Microseconds for a packet, all passes.
     fn sample(&mut self) -> f64 {
         let packets = PASSES / u32::from(self.receivers);
         let since = Instant::now();
@@ -54,7 +53,7 @@ impl Scene {
             self.bytes[37..40].copy_from_slice(&self.psn.to_bytes());
             carry(&mut self.switch, &self.bytes);
         }
-        since.elapsed().as_secs_f64() * 1e9 / f64::from(packets)
+        since.elapsed().as_secs_f64() * 1e6 / f64::from(packets)
     }
 }
 
@@ -73,12 +72,16 @@ fn carry(switch: &mut Switch, bytes: &[u8]) {
 /// For one receiver, and for several beside as many times one.
 pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
     let mut scenes = RECEIVERS.iter().map(|n| Scene::new(*n, size)).collect::<Result<Vec<_>, _>>()?;
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); scenes.len()];
-    // In turns, so that a machine's moods are in all of them.
-    for _ in 0..rounds * SAMPLES {
-        for (scene, samples) in scenes.iter_mut().zip(&mut samples) {
-            samples.push(scene.sample() / 1000.0);
+    let mut times: Vec<Times> = scenes.iter().map(|_| Times::new()).collect();
+    for _ in 0..rounds {
+        let mut round = vec![Vec::new(); scenes.len()];
+        // In turns, so that a machine's moods are in all of them.
+        for _ in 0..SAMPLES {
+            for (scene, round) in scenes.iter_mut().zip(&mut round) {
+                round.push(scene.sample());
+            }
         }
+        times.iter_mut().zip(&round).for_each(|(times, round)| times.round(round));
     }
     for scene in &scenes {
         let copies = scene.switch.counters().of(Cause::Copied);
@@ -87,9 +90,9 @@ pub(super) fn rows(size: usize, rounds: u32) -> Result<Vec<Row>, Failure> {
             return Err(failed(format_args!("{copies} copies of {packets} packets for {}", scene.receivers)));
         }
     }
-    let one = median(samples[0].iter().copied());
+    let one = times[0].summary().typical;
     let row = |n: usize| {
-        let (receivers, found) = (f64::from(RECEIVERS[n]), summary(&samples[n]));
+        let (receivers, found) = (f64::from(RECEIVERS[n]), times[n].summary());
         let name = format!("{STEP}{}", RECEIVERS[n]);
         if n == 0 {
             return Row::alone(name, size, rounds).with_latency(&found);

@@ -8,7 +8,7 @@ use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
 use stentor_soft_switch::{Attached, AttachedConfig, Heard, Member, Settings, SoftSwitch};
 use stentor_switch::control::{Link, Operation};
 
-use super::{MEMBERS, Running, address, failed, summary, switch_addresses};
+use super::{MEMBERS, Running, Times, address, failed, switch_addresses};
 use crate::commands::bench::report::{Floor, Row};
 use crate::commands::bench::samples::median;
 use crate::failure::Failure;
@@ -170,18 +170,16 @@ impl Scene {
 
 pub(super) fn row(rounds: u32) -> Result<Row, Failure> {
     let mut scene = Scene::new()?;
-    let (mut all, mut medians, mut anew) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut times, mut anew) = (Times::new(), Vec::new());
     for _ in 0..rounds {
         for _ in 0..ANEW {
             anew.push(scene.anew()?);
         }
-        let controls = (0..CONTROLS).map(|_| scene.by_control()).collect::<Result<Vec<_>, _>>()?;
-        medians.push(median(controls.iter().copied()));
-        all.extend(controls);
+        times.round(&(0..CONTROLS).map(|_| scene.by_control()).collect::<Result<Vec<_>, _>>()?);
     }
     let what = format!("the queue pairs of all {HOSTS} hosts made anew through the control plane, then the same");
     let floor = Floor { what, value: median(anew), unit: "us" };
-    let found = super::Summary { typical: median(medians), ..summary(&all) };
+    let found = times.summary();
     let ratio = found.typical / floor.value;
     Ok(Row::new(MEMBERS, 8, rounds, floor, ratio).with_latency(&found))
 }
