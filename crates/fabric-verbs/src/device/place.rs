@@ -10,8 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::read::{line, names};
 
-/// Hardware addresses of IP over InfiniBand: the queue pair, then the port's GID.
-const IPOIB_BYTES: usize = 20;
+/// Hardware addresses of IP over InfiniBand are a queue pair, and then, here, the port's GID; those of others are shorter.
 const GID_AT: usize = 4;
 
 /// The NUMA node that this process is kept on: the one that has all processors that it may use. None where it may use those
@@ -55,7 +54,7 @@ fn gid_under(root: &Path, interface: &str) -> Option<Ipv6Addr> {
     let bytes: Vec<u8> =
         text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>().ok()?;
     let gid: [u8; 16] = bytes.get(GID_AT..)?.try_into().ok()?;
-    (bytes.len() == IPOIB_BYTES).then(|| gid.into())
+    Some(gid.into())
 }
 
 /// The name of the interface that has this address, in the network namespace of this process.
