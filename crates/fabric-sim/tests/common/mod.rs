@@ -13,7 +13,7 @@ pub(crate) struct SimBed<F = SimFabric> {
     pub(crate) repeats: u64,
     pub(crate) fabrics: Vec<F>,
     /// What a process's fabric is put into.
-    wrap: Box<dyn Fn(SimFabric) -> F>,
+    pub(crate) wrap: Box<dyn Fn(SimFabric) -> F>,
 }
 
 pub(crate) fn bed(processes: usize, seed: u64, network: &NetworkModel) -> SimBed {
