@@ -176,38 +176,76 @@ fn no_success_is_told_behind_what_failed_unseen() {
     assert!(landed > 0, "it never landed: all went in order");
 }
 
+impl Writer {
+    /// A write behind the end of what was granted: the queue pair breaks.
+    fn break_it(&mut self, id: u64, signalled: bool) {
+        let source = Source::Region(Span { region: self.source, offset: 0, bytes: 8 });
+        let target = RemoteSpan { offset: 1 << 20, ..self.target };
+        let verb = Verb::Write { source, target };
+        self.fabric.post(self.qp, WorkRequest { id, verb, signalled }).unwrap();
+        self.fabric.flush();
+    }
+
+    /// Begins another life without asking what became of the last one.
+    fn begin_anew(&mut self) {
+        while self.fabric.state(self.qp) != QpState::Error {
+            self.bed.world.advance(300);
+        }
+        self.fabric.reset(self.qp).unwrap();
+        let mut ready = false;
+        while !ready {
+            self.bed.world.advance(300);
+            while let Some(event) = self.bed.fabrics[0].next_event() {
+                if let Event::Disconnected { qp, .. } = event {
+                    self.bed.fabrics[0].reset(qp).unwrap();
+                }
+            }
+            while let Some(event) = self.fabric.next_event() {
+                ready |= matches!(event, Event::Connected { .. });
+            }
+        }
+    }
+}
+
 #[test]
 fn a_life_begins_without_what_was_to_be_posted_in_the_last() {
     let mut writer = Writer::new(Disorders::efa(3, u32::MAX, false));
-    let (bad, qp) = (RemoteSpan { offset: 1 << 20, ..writer.target }, writer.qp);
-    let source = Source::Region(Span { region: writer.source, offset: 0, bytes: 8 });
-    let verb = Verb::Write { source, target: bad };
-    writer.fabric.post(qp, WorkRequest { id: 99, verb, signalled: true }).unwrap();
-    writer.fabric.flush();
+    writer.break_it(99, true);
     for word in 0..4 {
         writer.write(word, true).unwrap();
     }
-    while writer.fabric.state(qp) != QpState::Error {
-        writer.bed.world.advance(300);
-    }
-    // Nobody has asked for events.
-    writer.fabric.reset(qp).unwrap();
-    let mut ready = false;
-    while !ready {
-        writer.bed.world.advance(300);
-        while let Some(event) = writer.bed.fabrics[0].next_event() {
-            if let Event::Disconnected { qp, .. } = event {
-                writer.bed.fabrics[0].reset(qp).unwrap();
-            }
-        }
-        while let Some(event) = writer.fabric.next_event() {
-            ready |= matches!(event, Event::Connected { .. });
-        }
-    }
+    writer.begin_anew();
     let told = writer.poll();
     assert!(told.iter().all(|told| told.id == 99), "{told:?}");
     assert_eq!(writer.landed()[..4], [0; 4]);
     writer.write(5, true).unwrap();
     assert_eq!(writer.poll().iter().map(|told| (told.id, told.status)).collect::<Vec<_>>(), [(5, Status::Success)]);
     assert_eq!(writer.landed()[5], 6);
+}
+
+/// Completions that are held, places in the queue, and a failure that nobody was told of: each life has its own.
+#[test]
+fn a_life_begins_with_an_empty_queue_and_nothing_held() {
+    let disorders = Disorders { hold_polls: 1000, ..Disorders::efa(3, u32::MAX, false) };
+    let mut writer = Writer::new(disorders);
+    for life in 1..=3 {
+        for word in 0..20 {
+            let source = Source::Region(Span { region: writer.source, offset: word % 8 * 8, bytes: 8 });
+            let verb = Verb::Write { source, target: writer.target };
+            let request = WorkRequest { id: 100 * life + word, verb, signalled: true };
+            writer.fabric.post(writer.qp, request).unwrap_or_else(|error| panic!("life {life}, {word}: {error}"));
+        }
+        writer.fabric.flush();
+        let told = writer.poll();
+        assert!(told.len() < 20, "life {life}: nothing is held: {told:?}");
+        let own = |told: &Completion| told.id / 100 == life && told.status == Status::Success;
+        assert!(told.iter().all(own), "life {life}: {told:?}");
+        writer.break_it(100 * life + 50, false);
+        while writer.fabric.state(writer.qp) != QpState::Error {
+            writer.bed.world.advance(300);
+        }
+        // The wrapper has all of this life then.
+        writer.fabric.poll(&mut []);
+        writer.begin_anew();
+    }
 }

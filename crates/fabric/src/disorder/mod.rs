@@ -633,7 +633,8 @@ impl<F: Fabric> Fabric for Disorder<F> {
                 Event::Revoked { .. } => {}
                 _ if self.overran => continue,
                 Event::Disconnected { qp, .. } => self.give_up(qp),
-                Event::Connected { .. } => {}
+                // The end of the last life may have been told after the reset.
+                Event::Connected { qp, .. } => self.broken.retain(|broken| *broken != qp),
             }
             return Some(event);
         }
