@@ -33,6 +33,8 @@ pub struct Admitted {
 #[derive(Debug)]
 pub(crate) struct Enrolment {
     listener: LineListener,
+    /// Room: [`MOST_LINES`].
+    most: usize,
     lines: BTreeMap<LineId, Line>,
     next: LineId,
     registry: Registry,
@@ -57,6 +59,7 @@ impl Enrolment {
         let start = u32::from_be_bytes(stentor_bootstrap::nonce());
         Ok(Enrolment {
             listener: LineListener::bind(config, at)?,
+            most: MOST_LINES,
             lines: BTreeMap::new(),
             next: 0,
             registry: Registry::new(sees_identifications, start),
@@ -110,13 +113,13 @@ impl Enrolment {
     fn makes_room(&mut self) -> bool {
         let strangers = self.lines.iter().filter(|(_, line)| !line.is_ready());
         let (oldest, count) = strangers.fold((None, 0), |(oldest, n), (id, _)| (oldest.or(Some(*id)), n + 1));
-        let full = self.lines.len() >= MOST_LINES;
+        let full = self.lines.len() >= self.most;
         if let Some(id) = oldest.filter(|_| full || count >= MOST_STRANGERS) {
             // Nothing was said on it.
             self.admitted.strangers += 1;
             self.lines.remove(&id);
         }
-        self.lines.len() < MOST_LINES
+        self.lines.len() < self.most
     }
 
     fn hear(&mut self, id: LineId, now: u64, switch: &mut Switch) -> bool {
@@ -147,5 +150,46 @@ impl Enrolment {
             return true;
         }
         any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::{Duration, Instant};
+
+    use stentor_fabric::ProcessId;
+    use stentor_switch::Config;
+
+    use super::*;
+
+    const KEY: &[u8] = b"a key of this test";
+
+    #[test]
+    fn hosts_beyond_the_room_are_not_let_in_and_the_others_stay() {
+        let own = Ipv4Addr::new(127, 211, 99, 250);
+        let mut switch = Switch::new(Config::new(own, Ipv4Addr::new(127, 211, 99, 251)), 2);
+        let mut enrolment = Enrolment::listen("test", KEY, SocketAddr::from((own, 0)), false).unwrap();
+        enrolment.most = 2;
+        let at = enrolment.address().unwrap();
+        let dial = |host: u8| {
+            let (purpose, cluster, me) = (PURPOSE.to_owned(), "test".to_owned(), Some(ProcessId(host.into())));
+            let config = LineConfig { purpose, version: VERSION, cluster, key: KEY.to_vec(), me };
+            Line::dial(&config, Ipv4Addr::new(127, 211, 99, host).into(), at).unwrap()
+        };
+        let mut lines: Vec<Line> = Vec::new();
+        let since = Instant::now();
+        for host in 1..=4 {
+            lines.push(dial(host));
+            let before = enrolment.admitted().hosts;
+            while enrolment.admitted().hosts == before && !lines[lines.len() - 1].is_dead() {
+                enrolment.round(0, &mut switch);
+                lines.iter_mut().for_each(|line| drop(line.receive()));
+                assert!(since.elapsed() < Duration::from_secs(10), "host {host} is neither let in nor refused");
+            }
+        }
+        let ready: Vec<bool> = lines.iter().map(Line::is_ready).collect();
+        assert_eq!(ready, [true, true, false, false]);
+        assert_eq!(enrolment.admitted(), Admitted { hosts: 2, strangers: 0, garbled: 0 });
     }
 }
