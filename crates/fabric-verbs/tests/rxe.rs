@@ -178,3 +178,18 @@ fn objects_go_in_the_right_order_whoever_is_dropped_first() {
     }
     assert_eq!(settled(Some(&before)), before);
 }
+
+/// What valgrind must see, if it is asked for: a word beyond what was allocated, or memory that nobody gives back.
+#[test]
+#[ignore = "planted faults: run by `cargo xtask test --only verbs`"]
+fn what_valgrind_must_see() {
+    let planted = std::env::var("STENTOR_PLANTED").unwrap_or_default();
+    let words = vec![7_u64; std::hint::black_box(4)];
+    if planted == "overrun" {
+        // SAFETY: none; it is a word behind the last one, which is never used and only valgrind hears of.
+        std::hint::black_box(unsafe { words.as_ptr().add(words.len()).read_volatile() });
+    }
+    if planted == "leak" {
+        std::mem::forget(words);
+    }
+}

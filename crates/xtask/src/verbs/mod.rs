@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::cargo::{Context, run};
@@ -39,15 +39,31 @@ const TESTS: [(&str, &str); 8] = [
     ("interop", "interop.sh"),
 ];
 
-/// The test of every operation: valgrind runs it.
+/// The test of every operation: valgrind runs it. What else it has, in which valgrind must see each fault that is planted.
 const CHECKED: &str = "rxe";
+const PLANTED: (&str, [&str; 2]) = ("what_valgrind_must_see", ["overrun", "leak"]);
+/// How valgrind ends when it saw a fault.
+const SEEN: i32 = 9;
 
 /// Fails for memory of ours, of libibverbs and of its provider that is used outside its bounds, after its end, or lost. What the
 /// kernel writes counts as undefined: that is not looked at.
 fn memcheck(context: &Context) -> String {
     let known = context.root.join("crates/fabric-verbs/tests/valgrind.supp");
     let leaks = "--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite";
-    format!("valgrind --undef-value-errors=no {leaks} --error-exitcode=9 --suppressions={}", known.display())
+    format!("valgrind --undef-value-errors=no {leaks} --error-exitcode={SEEN} --suppressions={}", known.display())
+}
+
+/// Whether valgrind, run as in the guest, sees what is planted, and sees nothing where nothing is.
+fn sees_planted(context: &Context, test: &Path) -> Result<()> {
+    let (name, faults) = PLANTED;
+    for fault in faults.into_iter().chain([""]) {
+        let line = format!("{} '{}' --ignored --exact {name}", memcheck(context), test.display());
+        let status = Command::new("sh").args(["-c", &line]).env("STENTOR_PLANTED", fault).status()?;
+        let wanted = if fault.is_empty() { 0 } else { SEEN };
+        ensure!(status.code() == Some(wanted), "planted `{fault}`: valgrind ended with {status}, not {wanted}");
+    }
+    println!("valgrind sees what is planted: {}", faults.join(", "));
+    Ok(())
 }
 
 /// Runs the tests that need a device in guests that have one, each test in a guest of its own.
@@ -57,6 +73,9 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let work = roce::work_folder("verbs")?;
     for (name, script) in TESTS {
         let test = programs::test_program(context, "fabric-verbs", name)?;
+        if name == CHECKED {
+            sees_planted(context, &test)?;
+        }
         let under = if name == CHECKED { memcheck(context) } else { String::new() };
         let set = format!("TEST='{}' UNDER='{under}'", test.display());
         let start = Instant::now();
