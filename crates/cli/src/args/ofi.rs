@@ -2,7 +2,6 @@
 
 use clap::Args;
 use stentor::config::{AsEfa, OfiSettings};
-
 use stentor::runtime::{OfiFabric, RestrictedOfi};
 use stentor_fabric::{Fabric, Restricted};
 

@@ -131,7 +131,6 @@ struct Measured {
     bytes: usize,
     samples: Samples,
     rates: Vec<f64>,
-    rounds: u32,
 }
 
 pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
@@ -155,9 +154,8 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     };
     let mut crew = Crew::start(part, shape, &[Some(first), Some(last)], |_| captures.asked().clone())?;
     let sizes = SIZES.iter().copied().chain([LARGE]);
-    let rounds = args.rounds;
-    let samples = || Samples::new(0.5, environment.clock);
-    let new = |subject, bytes| Measured { subject, bytes, samples: samples(), rates: vec![], rounds };
+    let new =
+        |subject, bytes| Measured { subject, bytes, samples: Samples::new(0.5, environment.clock), rates: vec![] };
     let mut all: Vec<_> =
         Subject::ALL.iter().flat_map(|subject| sizes.clone().map(move |bytes| new(*subject, bytes))).collect();
     for round in 0..args.rounds {
@@ -176,7 +174,7 @@ pub(super) fn run(args: &BenchChannel) -> Result<Report, Failure> {
     let tagged = crew.stage.results(0)[2].load(Ordering::Acquire) != 0;
     Ok(Report {
         environment,
-        rows: rows(&all, beside.as_ref(), operation(args.fabric, tagged), tagged, a_round),
+        rows: rows(&all, beside.as_ref(), operation(args.fabric, tagged), tagged, (args.rounds, a_round)),
         trial: None,
         switch: None,
     })
@@ -227,7 +225,13 @@ fn one(crew: &mut Crew, phase: impl Fn(Kind) -> Command, measured: &mut Measured
     Ok(())
 }
 
-fn rows(all: &[Measured], beside: Option<&PingPong>, operation: &str, tagged: bool, a_round: u64) -> Vec<Row> {
+fn rows(
+    all: &[Measured],
+    beside: Option<&PingPong>,
+    operation: &str,
+    tagged: bool,
+    (rounds, a_round): (u32, u64),
+) -> Vec<Row> {
     let latency = |raw: &Measured| {
         let what = format!("half a ping-pong of {operation} from and to registered memory");
         Floor { what, value: raw.samples.summary().typical, unit: "us" }
@@ -236,19 +240,19 @@ fn rows(all: &[Measured], beside: Option<&PingPong>, operation: &str, tagged: bo
     let subjects = all.iter().filter(|measured| measured.subject != Subject::Raw);
     let mut rows: Vec<_> = subjects
         .filter_map(|measured| {
-            let Measured { subject, bytes, samples, rates, rounds } = measured;
+            let Measured { subject, bytes, samples, rates } = measured;
             let (raw, name) = (raw(*bytes)?, subject.name(tagged));
             if *bytes == LARGE {
                 let (floor, rate) = (median(raw.rates.iter().copied()), median(rates.iter().copied()));
                 let what = format!("{operation} one after the other, from and to registered memory, nothing copied");
-                let iterations = messages(a_round, *bytes) * u64::from(*rounds);
+                let iterations = messages(a_round, *bytes) * u64::from(rounds);
                 let floor = Floor { what, value: floor, unit: "msgs/s" };
                 let ratio = floor.value / rate;
-                return Some(Row { iterations, ..Row::new(name, *bytes, *rounds, floor, ratio).with_rate(rate) });
+                return Some(Row { iterations, ..Row::new(name, *bytes, rounds, floor, ratio).with_rate(rate) });
             }
             let (floor, summary) = (latency(raw), samples.summary());
             let ratio = summary.typical / floor.value;
-            Some(Row::new(name, *bytes, *rounds, floor, ratio).with_latency(&summary))
+            Some(Row::new(name, *bytes, rounds, floor, ratio).with_latency(&summary))
         })
         .collect();
     for (bytes, means) in beside.iter().flat_map(|beside| &beside.found).filter(|(_, means)| !means.is_empty()) {
@@ -294,7 +298,7 @@ mod tests {
         let measured = |subject, bytes, latency, rate| {
             let mut samples = Samples::new(0.5, Grain { cost_ns: 0.0, step_ns: 1 });
             samples.round(vec![latency; 10]);
-            Measured { subject, bytes, samples, rates: vec![rate], rounds: 1 }
+            Measured { subject, bytes, samples, rates: vec![rate] }
         };
         let all = [
             measured(Subject::Raw, 8, 1000, 0.0),
@@ -305,7 +309,7 @@ mod tests {
         ];
         let mut beside = PingPong::new("x", [0, 1], &[]);
         beside.found = vec![(8, vec![2500.0, 3.0, 2.5])];
-        let rows = rows(&all, Some(&beside), "WRITE_WITH_IMM", false, 640);
+        let rows = rows(&all, Some(&beside), "WRITE_WITH_IMM", false, (1, 640));
         let told: Vec<_> = rows.iter().map(|row| (row.bytes, (row.ratio.unwrap() * 10.0).round() as u32)).collect();
         // Half of a round trip of 1000 ns is 0.5 us.
         assert_eq!(told, [(8, 15), (8, 20), (8, 60), (LARGE, 30)]);
