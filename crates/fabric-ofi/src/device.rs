@@ -80,13 +80,14 @@ pub fn nearest(devices: &[Device], here: &Here) -> Option<(usize, String)> {
     let turn = here.turn % near.len();
     let (at, device) = *near[turn];
     if all.len() == 1 {
-        return Some((at, "the only device".to_owned()));
+        let is_alone = devices.iter().all(|other| other.name == device.name);
+        return Some((at, if is_alone { "the only device" } else { "the only device on its network" }.to_owned()));
     }
     let place = match (here.node, device.node) {
         (Some(own), Some(node)) if own == node => format!("next to this process's NUMA node {own}"),
         (Some(own), Some(node)) => format!("nearest to NUMA node {own}, on node {node}"),
-        (Some(own), None) => format!("no nearer to NUMA node {own} than others: the kernel tells no places"),
-        (None, _) => "as near as others: this process is kept on no NUMA node".to_owned(),
+        (Some(own), None) => format!("equally near to NUMA node {own}, as the kernel tells no places"),
+        (None, _) => "equally near, as this process is kept on no NUMA node".to_owned(),
     };
     let (all, near) = (all.len(), near.len());
     let why = if near == 1 {
@@ -167,6 +168,8 @@ mod tests {
         assert_eq!(next, "of 4 devices 2 are next to this process's NUMA node 0; number 2 of them by turns");
         let one = why(&four()[1..3], &here(Some(0), 0));
         assert_eq!(one, "of 2 devices the one next to this process's NUMA node 0");
+        let on = |network: &str| Device { network: Some(network.into()), ..device(network, None) };
+        assert_eq!(why(&[on("a"), on("b")], &here(None, 1)), "the only device on its network");
         assert!(why(&four(), &here(None, 1)).contains("kept on no NUMA node; number 2 of them"));
         let placed = Device { bus: Some("0000:10:1b.0".into()), ..device("rdmap16s27-rdm", Some(1)) };
         assert_eq!(placed.to_string(), "rdmap16s27-rdm (PCI 0000:10:1b.0, NUMA node 1)");
