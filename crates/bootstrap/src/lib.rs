@@ -31,4 +31,4 @@ pub use connections::Ends;
 pub use handshake::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
 pub use remotes::{Granted, Place, Remotes};
-pub use sets::{LINE_PURPOSE, RawWrite, SetEnds, SwitchConfig};
+pub use sets::{LINE_PURPOSE, RawWrite, SetEnds, SwitchConfig, longest_list};

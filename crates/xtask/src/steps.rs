@@ -111,7 +111,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "switch-guests",
-        what: "the software switch between our endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark reads the capture",
+        what: "the software switch between our endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark reads the capture; sets of processes on verbs",
         run: roce::switch_guests,
     },
     Step {

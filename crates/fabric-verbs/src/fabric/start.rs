@@ -13,6 +13,8 @@ use super::VerbsFabric;
 use super::config::{StartError, VerbsConfig};
 use super::net::Net;
 use super::regions::Regions;
+use super::sets;
+use super::trouble::Trouble;
 use super::wait::NAPS;
 use crate::context::PortNumber;
 use crate::device::{self, Choice, ChooseError, Wanted};
@@ -36,6 +38,9 @@ impl VerbsFabric {
         let (attributes, limits) = (context.port(port)?, context.limits()?);
         let mtu = mtu(&config, &context, &attributes)?;
         let granted = Granted::by(&context, &limits, config.inline_bytes)?;
+        let switch = config.switch.filter(|_| sets::is_copied(&choice.gid));
+        let uncopied = config.switch.xor(switch).map(|_| Trouble::NoCopies { gid: choice.gid.to_string() });
+        let config = VerbsConfig { switch, ..config };
         let capabilities = capabilities(&config, &limits, &attributes, &granted);
         let bootstrap = Bootstrap::start(stentor_bootstrap::Config {
             fabric: NAME.to_owned(),
@@ -46,7 +51,7 @@ impl VerbsFabric {
             me: config.me,
             addresses: config.addresses.clone(),
             one_life: config.one_life,
-            switch: None,
+            switch,
         })?;
         let channel = CompletionChannel::new(&context)?;
         let net = Net {
@@ -60,7 +65,7 @@ impl VerbsFabric {
             taken: VecDeque::new(),
             failing: Vec::new(),
             broken: VecDeque::new(),
-            troubles: VecDeque::new(),
+            troubles: VecDeque::from_iter(uncopied),
             unregistered: Vec::new(),
             lost: None,
             down: false,
@@ -126,7 +131,9 @@ fn mtu(config: &VerbsConfig, context: &Context, port: &PortAttributes) -> Result
 
 fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, granted: &Granted) -> Capabilities {
     // Each queue pair has places for all that it may have outstanding in one completion queue.
-    let depth = config.max_depth.min(limits.queue_depth).min(limits.completions / 2).max(1);
+    let spare = if config.switch.is_some() { sets::SPARE } else { 0 };
+    let most = limits.queue_depth.min(limits.completions / 2).saturating_sub(spare);
+    let depth = config.max_depth.min(most).max(1);
     Capabilities {
         name: NAME,
         ordered_writes: true,
@@ -142,7 +149,7 @@ fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, gr
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,
-        hardware_multicast: false,
+        hardware_multicast: config.switch.is_some(),
         revokes_in_hardware: true,
     }
 }

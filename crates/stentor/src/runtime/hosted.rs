@@ -132,7 +132,7 @@ impl Hosted for VerbsFabric {
     }
 
     fn next_trouble(&mut self) -> Option<String> {
-        self.next_trouble().map(|trouble| trouble.to_string())
+        self.next_trouble().map(|trouble| trouble.to_string()).or_else(|| self.next_switch_note())
     }
 }
 

@@ -15,10 +15,13 @@ impl Plan {
     pub fn verbs(&self, me: ProcessId, seat: &Seat) -> Result<VerbsFabric, StartError> {
         let addresses = self.addresses(me, seat.bind)?;
         let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
-        self.start_verbs(seat, most, VerbsConfig::new(self.config().cluster(), me, addresses))
+        let switch = self.config().switch();
+        let process = VerbsConfig { switch, ..VerbsConfig::new(self.config().cluster(), me, addresses) };
+        self.start_verbs(seat, most, process)
     }
 
-    /// The same for a process of the broadcast of `[neb]`, counted in its group.
+    /// The same for a process of the broadcast of `[neb]`, counted in its group. The broadcast writes by no set, so the switch of
+    /// `[switch]` is not asked.
     ///
     /// # Errors
     /// As [`verbs`](Self::verbs).
