@@ -24,6 +24,7 @@ mod link;
 mod message;
 mod remotes;
 mod sets;
+pub mod sysfs;
 
 pub use bootstrap::{Bootstrap, Config, StartError};
 pub use connections::Ends;

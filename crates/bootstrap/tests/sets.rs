@@ -18,6 +18,8 @@ const B: ProcessId = ProcessId(1);
 const MEMBERS: [ProcessId; 2] = [A, B];
 /// Where packets of both come from: another address than that of their lines.
 const PACKETS: Ipv4Addr = Ipv4Addr::new(127, 0, 9, 9);
+/// What the switch calls the set 0.
+const FIRST: u16 = 0x8000;
 const CONFIG: QpConfig = QpConfig::reliable(4, 0);
 
 /// Ends that write down what is asked of them; what is posted does not complete by itself.
@@ -131,7 +133,7 @@ impl Three {
         let line = LineConfig {
             purpose: LINE_PURPOSE.to_owned(),
             version: VERSION,
-            cluster: "c".to_owned(),
+            cluster: "name of the switch's".to_owned(),
             key: b"key".to_vec(),
             me: None,
         };
@@ -145,7 +147,12 @@ impl Three {
             me,
             addresses: vec![Some(address(1)), Some(address(2))],
             one_life: false,
-            switch: Some(SwitchConfig { patience, ..SwitchConfig::new(address(3)) }),
+            switch: Some(SwitchConfig {
+                patience,
+                cluster: Some("name of the switch's".into()),
+                first_set: FIRST,
+                ..SwitchConfig::new(address(3))
+            }),
         });
         let (lines, joined, left) = (Vec::new(), [None, None], Vec::new());
         let mut three = Three { hosts: [None, None], configs, listener, lines, joined, left };
@@ -178,7 +185,10 @@ impl Three {
             while let Some(bytes) = line.receive() {
                 match ToSwitch::decode(&bytes).unwrap() {
                     ToSwitch::Join(join) => self.joined[usize::from(join.rank)] = Some(join),
-                    ToSwitch::Leave { life, .. } => self.left.push(life),
+                    ToSwitch::Leave { life, number } => {
+                        assert_eq!(number, FIRST);
+                        self.left.push(life);
+                    }
                 }
             }
         }
@@ -222,7 +232,7 @@ impl Three {
         let Join { life, .. } = self.joined[host.index()].unwrap();
         let [forward, backward] = [Ipv4Addr::new(127, 0, 1, 1), Ipv4Addr::new(127, 0, 1, 2)];
         let ready =
-            Ready { number: 0, life, generation, gid: 5, forward, backward, mtu: 1024, identified: false, who: 3 };
+            Ready { number: FIRST, life, generation, gid: 5, forward, backward, mtu: 1024, identified: false, who: 3 };
         self.tell(host, &ToHost::Ready(ready));
     }
 
@@ -245,6 +255,7 @@ fn each_has_the_queue_pair_that_it_needs_and_meets_the_switch_with_it() {
     assert_eq!((sends.sends.qpn, sends.sends.first_psn.get(), sends.receives.qpn), (101, 1001, 0));
     assert_eq!((receives.sends.qpn, receives.receives.qpn, receives.receives.first_psn.get()), (0, 101, 1001));
     assert_eq!([sends.sends.ip, receives.receives.ip], [PACKETS; 2]);
+    assert_eq!((sends.number, receives.number), (FIRST, FIRST));
     assert_eq!((sends.size, sends.rank, receives.rank, sends.life), (2, 0, 1, 1));
     three.both_ready(7);
     assert_eq!(three.at(A).ends.log, ["begin", "meet 0x500 127.0.1.1 1001", "ready"]);
@@ -263,7 +274,7 @@ fn who_is_asked_leaves_and_says_so() {
     let mut three = Three::new(PATIENT);
     three.both_ready(7);
     let life = three.joined[0].unwrap().life;
-    three.tell(A, &ToHost::Renew { number: 0, life });
+    three.tell(A, &ToHost::Renew { number: FIRST, life });
     three.alone(A, "broken", |host| host.state() == QpState::Error);
     for _ in 0..100 {
         three.at(A).pump();
@@ -283,7 +294,7 @@ fn what_the_sender_has_left_nobody_enters() {
     three.ready(A, 7);
     three.until("ready", |three| three.at(A).state() == QpState::Ready);
     let life = three.joined[0].unwrap().life;
-    three.tell(A, &ToHost::Renew { number: 0, life });
+    three.tell(A, &ToHost::Renew { number: FIRST, life });
     three.until("broken", |three| three.at(A).state() == QpState::Error);
     three.until("settled", |three| three.at(A).bootstrap.set_settled(QpId(0), B));
     assert_eq!(three.at(B).state(), QpState::Connecting);
@@ -360,7 +371,7 @@ fn who_loses_the_sender_leaves() {
     three.until("linked", |three| three.at(A).bootstrap.is_linked(B));
     three.both_ready(8);
     let life = three.joined[0].unwrap().life;
-    three.tell(A, &ToHost::Renew { number: 0, life });
+    three.tell(A, &ToHost::Renew { number: FIRST, life });
     three.alone(A, "broken", |host| host.state() == QpState::Error);
     assert!(!three.at(A).bootstrap.set_settled(QpId(0), B), "it has not answered");
     three.hosts[1] = None;
@@ -373,7 +384,7 @@ fn what_is_refused_is_said_once_and_tried_again() {
     let mut three = Three::new(PATIENT);
     for (life, pause) in [(1, 1), (2, 2)] {
         let since = Instant::now();
-        three.tell(B, &ToHost::Refused { number: 0, life, why: Refusal::Full });
+        three.tell(B, &ToHost::Refused { number: FIRST, life, why: Refusal::Full });
         three.until("another life", |three| three.joined[1].unwrap().life == life + 1);
         assert!(since.elapsed() >= Duration::from_secs(pause), "{:?} after refusal {life}", since.elapsed());
     }

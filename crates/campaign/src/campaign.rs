@@ -112,9 +112,14 @@ impl CampaignReport {
 
     /// The same for a campaign of the broadcast.
     #[must_use]
-    pub fn unseen_neb_claims(&self, severity: neb::Severity) -> Vec<&'static str> {
+    pub fn unseen_neb_claims(&self, severity: neb::Severity, sets: Sets) -> Vec<&'static str> {
         let counted = [self.faults.named(), self.more.clone()].concat();
-        crate::scenario::unseen(&neb::Scenario::claims_under(severity), self.seeds, &counted)
+        let mut claims = neb::Scenario::claims_under(severity);
+        if sets != Sets::Never {
+            claims.extend(sets::CLAIMS);
+            claims.push(neb::SLOW);
+        }
+        crate::scenario::unseen(&claims, self.seeds, &counted)
     }
 
     /// The same for a campaign of channels.
@@ -209,6 +214,8 @@ pub struct NebCampaign {
     pub seeds: Range<u64>,
     /// How much goes wrong.
     pub severity: neb::Severity,
+    /// Which runs write by sets.
+    pub sets: Sets,
     /// A planted bug.
     pub plant: stentor_neb::Plant,
     /// As [`Campaign::until`].
@@ -224,7 +231,7 @@ impl NebCampaign {
     /// [`NodeError`](stentor_neb::NodeError), if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_neb::NodeError> {
         let one = |seed| {
-            let run = neb::run_seed(seed, self.severity, self.plant)?;
+            let run = neb::run_seed(seed, self.severity, self.sets, self.plant)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts(),

@@ -62,6 +62,9 @@ pub struct Config {
     /// How many rounds of its polling loop a process waits, at most, for what the fast path needs before it reads; 0: it
     /// reads at once. It learns to wait less where that does not help.
     pub fast_rounds: u32,
+    /// How many rounds of its polling loop a process waits, at most, for a write whose copies the network makes before it
+    /// writes to each itself.
+    pub set_rounds: u32,
     /// Deliver own broadcasts at once, before any write completed.
     pub eager_self: bool,
     /// Whether values carry signatures.
@@ -118,6 +121,7 @@ impl Config {
             payload_bytes: 1024,
             fast_path: true,
             fast_rounds: 64,
+            set_rounds: 1 << 16,
             eager_self: false,
             signed: false,
             patience_ns: 10_000_000_000,

@@ -50,6 +50,10 @@ plants! {
     UnprovenFloor, "unproven-floor", "B2";
     /// A register is newer if its lap says so, whatever index its value has.
     LapIsBelieved, "lap-is-believed", "B2";
+    /// A slot is written again although a write of the set that carried its last index may still land there.
+    PlaceReusedUnderSet, "place-reused-under-set", "B2";
+    /// What a broken set may not have copied is not written again.
+    BrokenSetForgotten, "broken-set-forgotten", "B2";
     /// Torn records are accepted.
     UnvalidatedRecords, "unvalidated-records", "B1";
 }

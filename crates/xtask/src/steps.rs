@@ -80,6 +80,11 @@ pub(crate) const TEST: &[Step] = &[
         what: "the election, and the command with it, against a real ZooKeeper",
         run: zookeeper::step,
     },
+    Step {
+        name: "demo-switch",
+        what: "real processes, with the copies made by a software switch: every property",
+        run: campaign::demo_switch,
+    },
     Step { name: "demo-neb", what: "five processes, one of which lies, every property", run: campaign::demo_neb },
     Step { name: "roce-peer", what: "RoCEv2 with the Linux kernel's Soft-RoCE as the peer", run: roce::peer },
     Step {

@@ -53,7 +53,7 @@ impl Bootstrap {
 
     /// Tells the switch of a life, if it is there and knows nothing of it.
     fn join(&mut self, n: usize) {
-        let Some(config) = self.sets.config else { return };
+        let Some(config) = &self.sets.config else { return };
         let set = &mut self.sets.all[n];
         let connecting = self.connections[set.qp.index()].state == QpState::Connecting;
         let (Some(line), Some(End::QueuePair(ours))) = (&mut self.sets.line, &set.ours) else { return };
@@ -67,7 +67,7 @@ impl Bootstrap {
         let nowhere = Attachment { ip, qpn: 0, first_psn: Psn::new(0) };
         let (sends, receives) = if set.sender.is_some() { (here, nowhere) } else { (nowhere, here) };
         let join = ToSwitch::Join(Join {
-            number: set.number,
+            number: set.name,
             size: set.members.len() as u8,
             rank: set.rank,
             life: set.life,
@@ -115,7 +115,7 @@ impl Bootstrap {
         if std::mem::take(&mut set.joined)
             && let Some(line) = &mut self.sets.line
         {
-            let (bytes, length) = ToSwitch::Leave { number: set.number, life: set.life }.encode();
+            let (bytes, length) = ToSwitch::Leave { number: set.name, life: set.life }.encode();
             // If it does not go the line is over, and the switch sees that, too.
             let _ = line.send(&bytes[..length]);
         }
@@ -178,7 +178,8 @@ impl Bootstrap {
     }
 
     fn dial_switch(&mut self) {
-        let (Some(config), None) = (self.sets.config, &self.sets.line) else { return };
+        let (Some(config), None) = (&self.sets.config, &self.sets.line) else { return };
+        let control = config.control;
         if self.sets.from.is_ipv6() {
             return self.sets.say(Err("a switch knows IPv4 alone; give this process an IPv4 address".to_owned()));
         }
@@ -188,7 +189,7 @@ impl Bootstrap {
         }
         let pause = self.sets.pause.clamp(DIAL_PAUSE.0, DIAL_PAUSE.1);
         (self.sets.next_dial, self.sets.pause) = (Some(now + pause), 2 * pause);
-        match Line::dial(&self.sets.line_config, self.sets.from, config.control) {
+        match Line::dial(&self.sets.line_config, self.sets.from, control) {
             Ok(line) => self.sets.line = Some(line),
             Err(error) => self.sets.say(Err(error.to_string())),
         }
@@ -213,7 +214,7 @@ impl Bootstrap {
 
     fn pass_time(&mut self, ends: &mut impl Ends) {
         let now = Instant::now();
-        let patience = self.sets.config.map_or(Duration::MAX, |config| config.patience);
+        let patience = self.sets.config.as_ref().map_or(Duration::MAX, |config| config.patience);
         for n in 0..self.sets.all.len() {
             let set = &mut self.sets.all[n];
             if set.again.is_some_and(|again| again <= now) {
@@ -232,12 +233,12 @@ impl Bootstrap {
     }
 
     fn hear_switch(&mut self, ends: &mut impl Ends, message: ToHost) {
-        let (number, life) = match message {
+        let (name, life) = match message {
             ToHost::Ready(Ready { number, life, .. })
             | ToHost::Renew { number, life }
             | ToHost::Refused { number, life, .. } => (number, life),
         };
-        let of_life = |set: &super::Set| (set.number, set.life) == (number, life) && set.joined;
+        let of_life = |set: &super::Set| (set.name, set.life) == (name, life) && set.joined;
         let Some(n) = self.sets.all.iter().position(of_life) else { return };
         match message {
             ToHost::Ready(ready) => self.hear_ready(ends, n, &ready),

@@ -35,14 +35,20 @@ use crate::message::End;
 
 /// What lines to a switch are for, see [`LineConfig::purpose`].
 pub const LINE_PURPOSE: &str = "switch";
+/// Numbers that sets of a bootstrap may have.
+const SETS: u16 = 1 << 15;
 /// Notes that are kept.
 const MAX_NOTES: usize = 64;
 
 /// A switch that makes copies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchConfig {
     /// Where its control plane listens.
     pub control: SocketAddr,
+    /// The cluster's name, as the switch knows it; `None`: as the bootstrap does.
+    pub cluster: Option<String>,
+    /// What the switch calls the set 0, and so on up to set 32767: so two bootstraps of one cluster can have one switch.
+    pub first_set: u16,
     /// How long a sender may be silent before another one may take the set.
     pub lease: Duration,
     /// How long a change of the member list may take before the set counts as broken. Longer than a queue pair takes to give up.
@@ -53,7 +59,8 @@ impl SwitchConfig {
     /// With a lease of 10 s, and a patience of 1.5 s.
     #[must_use]
     pub const fn new(control: SocketAddr) -> SwitchConfig {
-        SwitchConfig { control, lease: Duration::from_secs(10), patience: Duration::from_millis(1500) }
+        let (lease, patience) = (Duration::from_secs(10), Duration::from_millis(1500));
+        SwitchConfig { control, cluster: None, first_set: 0, lease, patience }
     }
 }
 
@@ -92,6 +99,8 @@ pub struct RawWrite<'a> {
 #[derive(Debug)]
 pub(crate) struct Set {
     number: u16,
+    /// The same, as the switch calls it.
+    name: u16,
     /// By rank.
     members: Vec<ProcessId>,
     /// By process; 255 is in the set no rank.
@@ -158,7 +167,10 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    pub(crate) fn new(config: Option<SwitchConfig>, line_config: LineConfig, from: IpAddr) -> Sets {
+    pub(crate) fn new(config: Option<SwitchConfig>, mut line_config: LineConfig, from: IpAddr) -> Sets {
+        if let Some(cluster) = config.as_ref().and_then(|config| config.cluster.clone()) {
+            line_config.cluster = cluster;
+        }
         Sets {
             config,
             line_config,
@@ -196,7 +208,7 @@ impl Sets {
         if self.said.as_ref() == Some(&what) {
             return;
         }
-        let control = self.config.map(|config| config.control.to_string()).unwrap_or_default();
+        let control = self.config.as_ref().map(|config| config.control.to_string()).unwrap_or_default();
         self.note(match &what {
             Ok(()) => format!("the switch at {control} is there: sets are written to by one write"),
             Err(why) => format!(
@@ -239,15 +251,13 @@ impl Bootstrap {
         held_bytes: usize,
         make: impl FnOnce(&mut E, QpId, ProcessId, QpConfig) -> Result<(), ConnectError>,
     ) -> Result<QpId, ConnectError> {
-        if self.sets.config.is_none() {
-            return Err(ConnectError::NoSets);
-        }
+        let first_set = self.sets.config.as_ref().map(|config| config.first_set).ok_or(ConnectError::NoSets)?;
         let (me, sender) = (self.me, ProcessId(spec.number));
         let ranks = self.ranks(spec)?;
         let is_new = self.sets.all.iter().all(|set| set.number != spec.number);
         let rank = ranks.get(me.index()).copied().filter(|rank| *rank != u8::MAX && is_new);
         let odd = ConnectError::Set { number: spec.number, members: spec.members.len() };
-        let rank = rank.filter(|_| spec.members.contains(&sender)).ok_or(odd)?;
+        let rank = rank.filter(|_| spec.members.contains(&sender) && spec.number < SETS).ok_or(odd)?;
         let (qp, n) = (QpId(self.connections.len() as u32), self.sets.all.len());
         let sends = sender == me;
         // A change of the list takes a place besides; the receivers post nothing.
@@ -257,6 +267,7 @@ impl Bootstrap {
         self.connections.push(Connection::of_set(raw, n));
         self.sets.all.push(Set {
             number: spec.number,
+            name: first_set.wrapping_add(spec.number),
             members: spec.members.to_vec(),
             ranks,
             rank,

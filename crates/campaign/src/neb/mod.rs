@@ -6,5 +6,6 @@ mod operator;
 mod run;
 mod scenario;
 
+pub(crate) use run::SLOW;
 pub use run::{RunReport, run_scenario, run_seed, trace_seed};
 pub use scenario::{Profile, Removals, Scenario, Severity};

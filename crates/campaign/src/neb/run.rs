@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use stentor_checker::Report;
 use stentor_fabric::ProcessId;
-use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
+use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SetCounts, SimConfig, World};
 use stentor_neb::{Authority, Config, Liar, Mode, Node, NodeError, Plant, ProcessSet, Told};
 
 use super::actor::{Actor, Correct, Lying, Shared};
@@ -13,9 +13,12 @@ use super::history::History;
 use super::operator::Operators;
 use super::scenario::{DEADLINE_NS, MOST_STEPS, SPAN_NS, Scenario, Severity};
 use crate::chance::Chance;
+use crate::sets::Sets;
 
 /// The stream of what operators draw.
 const OPERATORS: u64 = 901;
+/// What of sets is counted besides.
+pub(crate) const SLOW: &str = "sets found slow";
 
 /// What came of a run.
 #[derive(Debug)]
@@ -50,6 +53,10 @@ pub struct RunReport {
     pub faults: FaultCounts,
     /// Register WRITEs and broadcast WRITEs.
     pub writes: u64,
+    /// What the network did with sets, if the run has any.
+    pub sets: SetCounts,
+    /// Times that a write by a set took a correct process too long.
+    pub slow_sets: u64,
     /// What liars told.
     pub told: Told,
     /// Removals that an operator brought to their end.
@@ -79,6 +86,8 @@ impl RunReport {
             ("operators that were refused", self.operators_refused),
         ]);
         counts.extend(self.told.named());
+        counts.extend(self.sets.named());
+        counts.push((SLOW, self.slow_sets));
         counts
     }
 
@@ -93,8 +102,8 @@ impl RunReport {
 ///
 /// # Errors
 /// [`NodeError`], if the scenario is impossible; the drawn ones are not.
-pub fn run_seed(seed: u64, severity: Severity, plant: Plant) -> Result<RunReport, NodeError> {
-    run_scenario(seed, &Scenario::draw(seed, severity, plant))
+pub fn run_seed(seed: u64, severity: Severity, sets: Sets, plant: Plant) -> Result<RunReport, NodeError> {
+    run_scenario(seed, &Scenario::draw(seed, severity, plant).choose(seed, sets))
 }
 
 /// Runs a seed of a scenario that was not drawn.
@@ -109,8 +118,8 @@ pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, NodeErr
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn trace_seed(seed: u64, severity: Severity, plant: Plant) -> Result<(RunReport, String), NodeError> {
-    run(seed, &Scenario::draw(seed, severity, plant), true)
+pub fn trace_seed(seed: u64, severity: Severity, sets: Sets, plant: Plant) -> Result<(RunReport, String), NodeError> {
+    run(seed, &Scenario::draw(seed, severity, plant).choose(seed, sets), true)
 }
 
 fn run(seed: u64, scenario: &Scenario, trace: bool) -> Result<(RunReport, String), NodeError> {
@@ -247,6 +256,8 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
         virtual_ns: now,
         faults: shared.world.fault_counts(),
         writes: 0,
+        sets: shared.world.set_counts(),
+        slow_sets: 0,
         told: Told::default(),
         removals: 0,
         operators_died: 0,
@@ -268,6 +279,7 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
         run.skipped += counts.skipped;
         run.suspicions += counts.suspicions;
         run.reread += counts.reread;
+        run.slow_sets += counts.slow_sets;
         run.writes += counts.broadcast_writes + counts.register_writes;
         let (bytes, limit) = (process.node.registered_bytes(), scenario.config.memory_bytes());
         shared.history.borrow_mut().memory(now, process.me, bytes, limit);

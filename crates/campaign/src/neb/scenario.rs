@@ -7,6 +7,7 @@ use stentor_fabric_sim::{Fault, FaultMix, FaultPlan, NetworkModel};
 use stentor_neb::{Config, FaultModel, Lies, Mode, Plant, ProcessSet};
 
 use crate::chance::Chance;
+use crate::sets::{self, Sets};
 
 /// What a run is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +115,10 @@ pub struct Scenario {
 const MORE_LIES: u64 = 900;
 /// The stream of what is drawn about removals.
 const REMOVAL: u64 = 902;
+/// The streams of which runs have sets, of when these break, and of how long they are waited for.
+const SETS: [u64; 3] = [903, 904, 905];
+/// Sets break until then, besides when processes crash and are cut off, ns.
+const SETS_BREAK_UNTIL_NS: u64 = 600_000;
 /// Lively runs take no longer than this, virtual time, ns.
 pub(crate) const DEADLINE_NS: u64 = 400_000_000;
 /// Others end after this.
@@ -210,6 +215,20 @@ impl Scenario {
             removal,
             lively,
         }
+    }
+}
+
+impl Scenario {
+    /// With sets, or without.
+    #[must_use]
+    pub fn choose(mut self, seed: u64, sets: Sets) -> Self {
+        let [which, breaks, rounds] = SETS;
+        if sets.has(seed, which) {
+            self.network.hardware_multicast = true;
+            self.plan.extend(sets::breaks(seed, breaks, SETS_BREAK_UNTIL_NS));
+            self.config.set_rounds = Chance::new(seed, rounds).pick(&[4, 32, 256, self.config.set_rounds]);
+        }
+        self
     }
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct SimNeb {
     /// How much goes wrong: usual, or harsh
     #[arg(long = "profile", value_name = "NAME", default_value_t, value_parser = severity)]
     pub(crate) severity: Severity,
+    /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never
+    #[arg(long, value_name = "WHICH", default_value_t, value_parser = sets)]
+    pub(crate) sets: Sets,
     #[command(flatten)]
     pub(crate) seeds: SimSeeds,
 }

@@ -105,7 +105,7 @@ fn cast<F: Hosted>(
     let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), limit);
     let ended = caster.cast(&lines, interrupt, limit);
     let written = caster.close();
-    if let Some(trouble) = caster.client.fabric_mut().next_trouble(true) {
+    for trouble in caster.client.fabric_mut().last_troubles() {
         output.note(&trouble);
     }
     // What was sent is told also when something went wrong afterwards.
@@ -262,7 +262,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
     }
 
     fn tell_troubles(&mut self) {
-        while let Some(trouble) = self.client.fabric_mut().next_trouble(false) {
+        while let Some(trouble) = self.client.fabric_mut().next_trouble() {
             let name = self.plan.name(self.plan.topology().client_process(self.id));
             self.output.note(&format!("{name}: {trouble}"));
         }

@@ -84,7 +84,7 @@ impl RoceFabric {
             me: config.me,
             addresses: config.addresses.clone(),
             one_life: config.one_life,
-            switch: config.switch,
+            switch: config.switch.clone(),
         })?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| StartError::System { what: "make an epoll instance", source: error.into() })?;

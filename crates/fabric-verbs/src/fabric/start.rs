@@ -38,9 +38,10 @@ impl VerbsFabric {
         let (attributes, limits) = (context.port(port)?, context.limits()?);
         let mtu = mtu(&config, &context, &attributes)?;
         let granted = Granted::by(&context, &limits, config.inline_bytes)?;
-        let switch = config.switch.filter(|_| sets::is_copied(&choice.gid));
-        let uncopied = config.switch.xor(switch).map(|_| Trouble::NoCopies { gid: choice.gid.to_string() });
-        let config = VerbsConfig { switch, ..config };
+        let copied = sets::is_copied(&choice.gid);
+        let uncopied =
+            config.switch.as_ref().filter(|_| !copied).map(|_| Trouble::NoCopies { gid: choice.gid.to_string() });
+        let config = VerbsConfig { switch: config.switch.filter(|_| copied), ..config };
         let capabilities = capabilities(&config, &limits, &attributes, &granted);
         let bootstrap = Bootstrap::start(stentor_bootstrap::Config {
             fabric: NAME.to_owned(),
@@ -51,7 +52,7 @@ impl VerbsFabric {
             me: config.me,
             addresses: config.addresses.clone(),
             one_life: config.one_life,
-            switch,
+            switch: config.switch.clone(),
         })?;
         let channel = CompletionChannel::new(&context)?;
         let net = Net {

@@ -15,7 +15,7 @@ use super::NodeError;
 /// The queue pair for everything.
 pub(crate) const SERVICE: Service = Service(0x20);
 /// Depth of every send queue.
-const SEND_DEPTH: u32 = 1024;
+pub(super) const SEND_DEPTH: u32 = 1024;
 
 /// Bits of a work-request id that count posts; above them the connection counts.
 const EPOCH_SHIFT: u32 = 40;

@@ -5,6 +5,7 @@
 
 mod ask;
 mod endpoint;
+mod fan;
 mod link;
 mod own;
 mod publish;
@@ -25,6 +26,7 @@ use stentor_fabric::{
 };
 use thiserror::Error;
 
+use self::fan::Fan;
 use self::link::Done;
 use self::own::Own;
 use self::stream::Stream;
@@ -112,6 +114,10 @@ pub struct Counts {
     pub skipped: u64,
     /// Broadcast WRITEs.
     pub broadcast_writes: u64,
+    /// Copies of these that the network made.
+    pub copies: u64,
+    /// Times that a write by the set took longer than it is waited for.
+    pub slow_sets: u64,
     /// Register WRITEs.
     pub register_writes: u64,
     /// READs of registers.
@@ -142,6 +148,8 @@ pub struct Node<F: Fabric> {
     /// Senders of whose streams something may be to do besides looking for the next broadcast.
     busy: crate::ProcessSet,
     removal: removal::Changes,
+    /// By sender: the sets in which this process gets copies, and its own.
+    sets: Vec<QpId>,
 }
 
 const NO_COMPLETION: Completion =
@@ -157,8 +165,10 @@ impl<F: Fabric> Node<F> {
         if authority.is_some() != config.signed {
             return Err(NodeError::Keys(config.signed));
         }
-        let end = Endpoint::new(fabric, config, salt)?;
+        let mut end = Endpoint::new(fabric, config, salt)?;
         let me = end.me;
+        let sets = fan::join(&mut end.fabric, &config)?;
+        let fan = sets.get(me.index()).map(|set| Fan::new(&end.fabric, &config, *set));
         let stream =
             |sender: ProcessId| (sender != me).then(|| Stream::new(&config, salt, me, sender, end.inline_bytes));
         let last = end.links.iter().flatten().map(|link| link.qp.index() + 1).max().unwrap_or(0);
@@ -168,7 +178,7 @@ impl<F: Fabric> Node<F> {
         }
         Ok(Node {
             streams: config.everybody().iter().map(stream).collect(),
-            own: Own::new(&config, salt, me, &end.layout, end.inline_bytes),
+            own: Own::new(&config, salt, me, &end.layout, end.inline_bytes, fan),
             // A slot's: what is sealed and too long is told then, and not taken for torn.
             scratch: vec![0; end.layout.slot_bytes() as usize / WORD],
             by_qp,
@@ -178,6 +188,7 @@ impl<F: Fabric> Node<F> {
             counts: Counts::default(),
             completions: [NO_COMPLETION; 32],
             removal: removal::Changes::new(&config, me),
+            sets,
         })
     }
 
@@ -262,6 +273,9 @@ impl<F: Fabric> Node<F> {
         let mut any = false;
         while let Some(event) = self.end.fabric.next_event() {
             any = true;
+            if self.own.fan.as_mut().is_some_and(|fan| fan.happened(&self.end.fabric, &event)) {
+                continue;
+            }
             match event {
                 Event::Connected { qp, .. } => self.connected(qp),
                 Event::Disconnected { qp, .. } => self.disconnected(qp),
@@ -269,7 +283,25 @@ impl<F: Fabric> Node<F> {
             }
         }
         self.reset_broken();
+        any |= self.look_after_sets();
         any
+    }
+
+    /// Joins again where a set broke. Whether it was the own one: then something may be to write again.
+    fn look_after_sets(&mut self) -> bool {
+        for (sender, set) in self.sets.iter().enumerate().filter(|(sender, _)| *sender != self.end.me.index()) {
+            let fenced = self.removal.is_fenced(ProcessId(sender as u16));
+            if !fenced && self.end.fabric.state(*set) == QpState::Error {
+                let _ = self.end.fabric.reset(*set);
+            }
+        }
+        let broke = self.own.fan.as_ref().is_some_and(|fan| fan.is_broken(&self.end.fabric));
+        if broke {
+            // Its completions first: they say what arrived.
+            while self.poll_completions() {}
+            self.own.mend(&mut self.end.fabric);
+        }
+        broke
     }
 
     /// Begins the next life of what is broken. Refused while something is short, so it is asked for again.
@@ -323,6 +355,10 @@ impl<F: Fabric> Node<F> {
     pub fn step<N: FnMut(Notice<'_>)>(&mut self, notify: &mut N) -> bool {
         let mut worked = self.poll_completions();
         worked |= self.poll_credits();
+        if self.own.tend() {
+            self.counts.slow_sets += 1;
+            worked = true;
+        }
         worked |= self.poll_bcast_bufs(notify);
         if self.post_registers() {
             worked = true;
@@ -354,7 +390,12 @@ impl<F: Fabric> Node<F> {
 
     fn poll_completions(&mut self) -> bool {
         let count = self.end.fabric.poll(&mut self.completions);
+        let mut fanned = false;
         for at in 0..count {
+            if self.own.fan.as_mut().is_some_and(|fan| fan.completed(&self.completions[at])) {
+                fanned = true;
+                continue;
+            }
             let Completion { qp, id, status, .. } = self.completions[at];
             let Some(peer) = self.peer_of(qp) else { continue };
             if status == Status::Success {
@@ -368,6 +409,9 @@ impl<F: Fabric> Node<F> {
         if count == 0 {
             return false;
         }
+        if fanned {
+            self.own.fanned();
+        }
         for peer in 0..self.end.links.len() {
             while let Some(done) = self.end.links[peer].as_mut().and_then(link::Link::next_done) {
                 self.done(ProcessId(peer as u16), done);
@@ -378,7 +422,7 @@ impl<F: Fabric> Node<F> {
 
     fn done(&mut self, peer: ProcessId, done: Done) {
         match done {
-            Done::Broadcast { upto } => self.own.stream.written(peer, upto),
+            Done::Broadcast { upto } => self.own.linked(peer, upto),
             Done::Register { stream, upto } => {
                 if let Some(stream) = &mut self.streams[stream.index()] {
                     stream.replay.published(peer, upto);

@@ -1,12 +1,15 @@
 //! One's own broadcasts: `broadcast` of the pseudocode, and their delivery here.
+//!
+//! What is posted to whom, by a queue pair or by the set, follows from cursors; states and invariants stand in `fan.rs`.
 
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
-use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SlotReader, Span};
+use stentor_fabric::{Fabric, ProcessId, RemoteSpan, SlotReader, Source, Span};
 
-use super::endpoint::store;
+use super::endpoint::{Endpoint, store};
+use super::fan::Fan;
 use super::link::Done;
 use super::records::Records;
-use super::{BroadcastError, Node, Notice};
+use super::{BroadcastError, Counts, Node, Notice};
 use crate::layout::{BROADCAST, broadcast_seal, credit_seal};
 use crate::value::{self, Value};
 use crate::{Broadcast, Config, Layout};
@@ -17,8 +20,10 @@ pub(super) struct Own {
     pub(super) stream: Broadcast,
     seal: Seal,
     records: Records,
-    /// By peer: the next index to write there.
-    posted: Vec<u64>,
+    /// By peer.
+    ways: Vec<Way>,
+    /// The set, where the network makes copies.
+    pub(super) fan: Option<Fan>,
     /// Everything below was posted to everybody, whoever that is.
     posted_everywhere: u64,
     /// By peer.
@@ -27,22 +32,126 @@ pub(super) struct Own {
     pub(super) claimed: Vec<u64>,
 }
 
+/// How far things are with one peer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    /// The next index to write there.
+    posted: u64,
+    /// Everything that its queue pair was given is below.
+    linked: u64,
+    /// Everything below that its queue pair was given was written.
+    linked_done: u64,
+    /// What its queue pair was given below this may have been passed over, and be on its way still.
+    passed: u64,
+}
+
+impl Way {
+    /// Whether nothing that its queue pair was given is on its way.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.linked_done >= self.linked
+    }
+
+    /// From an index on, with nothing on its way.
+    fn from(index: u64) -> Self {
+        Way { posted: index, linked: index, linked_done: index, passed: 0 }
+    }
+}
+
 impl Own {
-    pub(super) fn new(config: &Config, salt: u64, me: ProcessId, layout: &Layout, inline_bytes: u32) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        salt: u64,
+        me: ProcessId,
+        layout: &Layout,
+        inline_bytes: u32,
+        fan: Option<Fan>,
+    ) -> Self {
         Own {
             stream: Broadcast::new(config, me),
             seal: broadcast_seal(config, me, salt),
             records: Records::new(layout, config.window, inline_bytes),
-            posted: vec![0; config.processes],
+            ways: vec![Way::default(); config.processes],
+            fan,
             posted_everywhere: 0,
             claimed: vec![0; config.processes],
             credits: config.everybody().iter().map(|peer| SlotReader::new(credit_seal(peer, salt))).collect(),
         }
     }
 
+    /// Everything to this peer starts over from what is known to be there. Nothing of its queue pair is on its way.
     pub(super) fn rewind(&mut self, peer: ProcessId) {
-        self.posted[peer.index()] = self.stream.written_at(peer);
+        let way = &mut self.ways[peer.index()];
+        if let Some(fan) = &mut self.fan {
+            fan.went_back(peer, way.posted);
+        }
+        *way = Way::from(self.stream.written_at(peer));
         self.posted_everywhere = 0;
+    }
+
+    /// A queue pair has written what it was given below an index.
+    pub(super) fn linked(&mut self, peer: ProcessId, upto: u64) {
+        let way = &mut self.ways[peer.index()];
+        way.linked_done = way.linked_done.max(upto);
+        self.settle(peer);
+    }
+
+    /// Says what is written to a peer by both ways.
+    fn settle(&mut self, peer: ProcessId) {
+        let way = &self.ways[peer.index()];
+        let linked = if way.is_quiet() { way.posted } else { way.linked_done };
+        let upto = match &self.fan {
+            // What the set alone carried is forgotten there: only going back tells.
+            Some(fan) if fan.goes_back(peer) => return,
+            Some(fan) => fan.alone_from(peer).map_or(linked, |first| first.min(linked)),
+            None => linked,
+        };
+        self.stream.written(peer, upto);
+    }
+
+    /// Writes of the set are done.
+    pub(super) fn fanned(&mut self) {
+        for peer in (0..self.ways.len() as u16).map(ProcessId) {
+            if let Some(fan) = &mut self.fan {
+                fan.forget_done(peer);
+            }
+            self.settle(peer);
+        }
+    }
+
+    /// A peer frees: what it got by the set is there, whether the others have it or not.
+    fn freed(&mut self, peer: ProcessId, window: u64) {
+        let (freed, next) = (self.stream.freed_by(peer), self.stream.next());
+        if self.fan.as_mut().is_some_and(|fan| fan.freed(peer, freed, (next, window))) {
+            self.settle(peer);
+        }
+    }
+
+    /// A round has passed. Whether there is something to post again.
+    #[inline]
+    pub(super) fn tend(&mut self) -> bool {
+        let slow = self.fan.as_mut().is_some_and(Fan::tend);
+        if slow {
+            self.posted_everywhere = 0;
+        }
+        slow
+    }
+
+    /// Joins a broken set again, and posts again what may not have arrived. Its completions were taken.
+    pub(super) fn mend<F: Fabric>(&mut self, fabric: &mut F) {
+        if let Some(fan) = &mut self.fan {
+            fan.mend(fabric);
+            self.posted_everywhere = 0;
+        }
+    }
+
+    /// Up to where a peer can be written to: one write of a slot at a time, because the older one could land last where
+    /// writes are not ordered, or go by another way.
+    #[inline]
+    fn until<F: Fabric>(&mut self, fabric: &F, peer: ProcessId, window: u64) -> u64 {
+        let until = self.stream.next().min(self.stream.written_at(peer) + window);
+        let unfinished = self.fan.as_mut().and_then(|fan| fan.unfinished(fabric, peer));
+        unfinished.map_or(until, |first| until.min(first + window))
     }
 }
 
@@ -103,7 +212,7 @@ impl<F: Fabric> Node<F> {
             return false;
         }
         self.end.links.iter().flatten().any(|link| {
-            let (posted, written) = (self.own.posted[link.peer.index()], self.own.stream.written_at(link.peer));
+            let (posted, written) = (self.own.ways[link.peer.index()].posted, self.own.stream.written_at(link.peer));
             link.peer != self.end.me && link.ready && posted > old && written <= old
         })
     }
@@ -115,42 +224,45 @@ impl<F: Fabric> Node<F> {
         if own.posted_everywhere == next {
             return false;
         }
-        let (mut worked, mut everywhere) = (false, next);
+        let mut worked = own.fan.is_some() && fan_out(end, own, counts);
+        let mut everywhere = next;
         let ordered = end.fabric.capabilities().ordered_writes;
+        let window = u64::from(end.config.window);
         for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me) {
-            let posted = &mut own.posted[link.peer.index()];
-            if *posted == next {
+            let peer = link.peer;
+            let goes_back = own.fan.as_ref().is_some_and(|fan| fan.goes_back(peer));
+            let way = &mut own.ways[peer.index()];
+            if way.posted == next && !goes_back {
                 continue;
             }
             everywhere = 0;
-            if !link.ready {
+            if !link.ready || goes_back {
                 continue;
             }
             // What is more than a window old lies in no slot any more. Where writes are not ordered, what is on its way comes
             // first: it could land on a later one of its slot.
-            let window = u64::from(end.config.window);
-            if *posted + window < next {
-                if !ordered && *posted != own.stream.written_at(link.peer) {
+            if way.posted + window < next {
+                if !ordered && way.posted != own.stream.written_at(peer) {
                     continue;
                 }
-                *posted = next - window;
-                own.stream.written(link.peer, *posted);
+                (way.posted, way.passed) = (next - window, way.linked);
+                own.stream.written(peer, next - window);
             }
             let Some(region) = link.resolve(&mut end.fabric, BROADCAST) else { continue };
-            // One write of a slot at a time: where writes are not ordered, the older one could land last.
-            let until = next.min(own.stream.written_at(link.peer) + window);
-            while *posted < until && link.has_room(1) {
-                let slot = end.layout.slot(*posted);
-                let offset = end.layout.ring_offset(*posted);
-                let count = own.records.run(slot, until - *posted);
+            let until = own.until(&end.fabric, peer, window);
+            let way = &mut own.ways[peer.index()];
+            while way.posted < until && link.has_room(1) {
+                let slot = end.layout.slot(way.posted);
+                let offset = end.layout.ring_offset(way.posted);
+                let count = own.records.run(slot, until - way.posted);
                 let source = own.records.source(slot, count, Span { region: end.staging, offset, bytes: 0 });
-                let upto = *posted + count;
+                let upto = way.posted + count;
                 let done = (!ordered || upto == until || !link.has_room(2)).then_some(Done::Broadcast { upto });
                 if !link.write(&mut end.fabric, source, RemoteSpan { region, offset }, done) {
                     break;
                 }
                 counts.broadcast_writes += 1;
-                *posted = upto;
+                (way.posted, way.linked) = (upto, upto);
                 worked = true;
             }
         }
@@ -170,6 +282,7 @@ impl<F: Fabric> Node<F> {
             if let Some([freed]) = own.credits[peer.index()].read(end.control_words(peer)) {
                 own.claimed[peer.index()] = freed;
                 own.stream.freed(peer, freed);
+                own.freed(peer, u64::from(end.config.window));
                 worked = true;
             }
         }
@@ -187,4 +300,62 @@ impl<F: Fabric> Node<F> {
         }
         worked
     }
+}
+
+/// Writes by the set what several peers are to get next. Whether there was anything.
+fn fan_out<F: Fabric>(end: &mut Endpoint<F>, own: &mut Own, counts: &mut Counts) -> bool {
+    for peer in end.others.iter() {
+        let waits = own.fan.as_ref().is_some_and(|fan| fan.goes_back(peer));
+        if waits && own.ways[peer.index()].is_quiet() {
+            own.rewind(peer);
+        }
+    }
+    let (next, window) = (own.stream.next(), u64::from(end.config.window));
+    let mut worked = false;
+    while own.fan.as_ref().is_some_and(Fan::is_usable) {
+        let Some((first, until)) = gather(end, own, (next, window)) else { break };
+        let slot = end.layout.slot(first);
+        let count = own.records.run(slot, until - first);
+        let Source::Inline(data) = own.records.source(slot, count, Span { region: end.staging, offset: 0, bytes: 0 })
+        else {
+            break;
+        };
+        let (Some(fan), upto) = (&mut own.fan, first + count) else { break };
+        if !fan.write(&mut end.fabric, data, (first, upto)) {
+            break;
+        }
+        for peer in fan.taken() {
+            own.ways[peer.index()].posted = upto;
+            counts.copies += 1;
+        }
+        counts.broadcast_writes += 1;
+        worked = true;
+    }
+    worked
+}
+
+/// Takes those for a write of the set that are farthest, of those that can be written to: from which index, and up to where all
+/// can. `None` if it is one at most.
+fn gather<F: Fabric>(end: &mut Endpoint<F>, own: &mut Own, (next, window): (u64, u64)) -> Option<(u64, u64)> {
+    let (mut first, mut until, mut count) = (0, next, 0);
+    for link in end.links.iter_mut().flatten().filter(|link| link.peer != end.me && link.ready) {
+        let (peer, way) = (link.peer, own.ways[link.peer.index()]);
+        // What was passed over by the queue pair could land on what the set brings, without its order.
+        let is_fit = way.posted >= first && way.posted + window >= next && way.linked_done >= way.passed;
+        if !is_fit || own.fan.as_ref().is_none_or(|fan| !fan.reaches(peer)) {
+            continue;
+        }
+        let most = own.until(&end.fabric, peer, window);
+        let (Some(fan), Some(region)) = (&mut own.fan, link.resolve(&mut end.fabric, BROADCAST)) else { continue };
+        if most <= way.posted {
+            continue;
+        }
+        if way.posted > first || count == 0 {
+            fan.begin();
+            (first, until, count) = (way.posted, next, 0);
+        }
+        fan.take(peer, RemoteSpan { region, offset: end.layout.ring_offset(first) });
+        (until, count) = (until.min(most), count + 1);
+    }
+    (count > 1).then_some((first, until))
 }

@@ -62,7 +62,16 @@ fn strange(world: &World, config: Config, salt: u64, authority: Option<Authority
     let node = Node::new(world.fabric(ProcessId(BAD)), config, salt, authority).unwrap();
     let bytes = config.payload_bytes;
     let world = world.clone();
-    Either::Correct(Box::new(Process { node, told: vec![], left: EACH, sent: 0, sent_at: vec![], world, bytes }))
+    Either::Correct(Box::new(Process {
+        node,
+        begun: false,
+        told: vec![],
+        left: EACH,
+        sent: 0,
+        sent_at: vec![],
+        world,
+        bytes,
+    }))
 }
 
 fn liar(world: &World, config: Config, lies: Lies, seed: u64) -> Either {

@@ -18,6 +18,8 @@ pub(crate) enum Told {
 
 pub(crate) struct Process {
     pub(crate) node: Node<SimFabric>,
+    /// Whether all were there once.
+    pub(crate) begun: bool,
     pub(crate) told: Vec<(u64, Told)>,
     /// Broadcasts left.
     pub(crate) left: u64,
@@ -52,7 +54,8 @@ impl Actor for Process {
                 },
             ));
         });
-        if !self.node.is_connected() {
+        self.begun |= self.node.is_connected();
+        if !self.begun {
             return worked;
         }
         while self.left > 0 {
@@ -79,7 +82,7 @@ pub(crate) fn authority(config: &Config, me: u16) -> Option<Authority> {
 pub(crate) fn process(world: &World, config: &Config, me: u16, each: u64, bytes: usize) -> Process {
     let node = Node::new(world.fabric(ProcessId(me)), *config, SALT, authority(config, me)).unwrap();
     let world = world.clone();
-    Process { node, told: Vec::new(), left: each, sent: 0, sent_at: Vec::new(), world, bytes }
+    Process { node, begun: false, told: Vec::new(), left: each, sent: 0, sent_at: Vec::new(), world, bytes }
 }
 
 pub(crate) fn processes(world: &World, config: &Config, each: u64, bytes: usize) -> Vec<Option<Process>> {

@@ -6,3 +6,4 @@ mod hops;
 mod late_loads;
 mod removal;
 mod runs;
+mod sets;

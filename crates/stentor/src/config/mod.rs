@@ -350,8 +350,8 @@ impl ClusterConfig {
     /// The switch that makes the copies of a multicast, if there is one. Each process may have another, or none: that is no part
     /// of the [`fingerprint`](Self::fingerprint).
     #[must_use]
-    pub fn switch(&self) -> Option<SwitchConfig> {
-        self.switch
+    pub fn switch(&self) -> Option<&SwitchConfig> {
+        self.switch.as_ref()
     }
 
     /// The index of a group in [`groups`](Self::groups).

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_roce::driver::{Chances, source_address};
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{RoceConfig, RoceFabric, SwitchConfig};
 use stentor_multicast::{ClientId, Place};
 
 use super::address::AddressError;
@@ -37,13 +37,12 @@ impl Plan {
         let addresses = self.addresses(me, seat.bind)?;
         let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
         let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
-        let switch = self.config().switch();
+        let switch = self.config().switch().cloned();
         let process = RoceConfig { switch, ..RoceConfig::new(self.config().cluster(), me, addresses) };
         seat.start(self.config(), most, longest, process)
     }
 
-    /// The same for a process of the broadcast of `[neb]`, counted in its group. The broadcast writes by no set, so the switch of
-    /// `[switch]` is not asked.
+    /// The same for a process of the broadcast of `[neb]`, counted in its group.
     ///
     /// # Errors
     /// As [`roce`](Self::roce).
@@ -55,12 +54,22 @@ impl Plan {
         let (most, longest) = (neb.config().memory_bytes(), neb.config().payload_bytes as u32);
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
-        let process = RoceConfig { one_life: true, ..RoceConfig::new(&name, me, addresses) };
+        let switch = self.neb_switch();
+        let process = RoceConfig { one_life: true, switch, ..RoceConfig::new(&name, me, addresses) };
         seat.start(self.config(), most, longest, process)
     }
 }
 
+/// The sets of a broadcast are numbered from here on: one switch serves both.
+const NEB_SETS: u16 = 1 << 15;
+
 impl Plan {
+    /// The switch, as a broadcast uses it beside the multicast.
+    pub(super) fn neb_switch(&self) -> Option<SwitchConfig> {
+        let cluster = Some(self.config().cluster().to_owned());
+        self.config().switch().map(|switch| SwitchConfig { cluster, first_set: NEB_SETS, ..switch.clone() })
+    }
+
     /// Where all processes are; `bind` is this one's address, if it is not that of the configuration.
     pub(super) fn addresses(
         &self,

@@ -59,6 +59,17 @@ pub(super) struct Shown {
     items_by_step: BTreeMap<&'static str, f64>,
     /// Input of peers that was refused.
     rejected: u64,
+    /// With `--switch`.
+    switch: Option<Switched>,
+}
+
+/// What the switch did.
+#[derive(Serialize)]
+struct Switched {
+    /// Copies that left it, those of what was sent again among them.
+    copies: u64,
+    /// Those that the client was told of: of its set's writes to receivers.
+    copies_asked: u64,
 }
 
 /// Properties about leader changes and processes that come back: without any, nothing can be told about them.
@@ -133,7 +144,22 @@ impl Shown {
             writes_by_step,
             items_by_step,
             rejected,
+            switch: None,
         }
+        .asked(sent)
+    }
+
+    /// What the client left to the switch.
+    fn asked(mut self, sent: &Sent) -> Self {
+        self.switch = Some(Switched { copies: 0, copies_asked: sent.counts.copies() });
+        self
+    }
+
+    /// Copies that left the switch; `None` without one. A switch that made none fails the demonstration.
+    pub(super) fn copied(mut self, copies: Option<u64>) -> Self {
+        self.switch = self.switch.zip(copies).map(|(switch, copies)| Switched { copies, ..switch });
+        self.ok &= self.switch.as_ref().is_none_or(|switch| switch.copies.min(switch.copies_asked) > 0);
+        self
     }
 
     pub(super) fn ok(&self) -> bool {
@@ -163,6 +189,15 @@ impl Shown {
         let alone: f64 = self.items_by_step.values().sum();
         let _ =
             writeln!(text, "writes      {:.2} per message: {}", self.writes_per_message, by_step(&self.writes_by_step));
+        if let Some(Switched { copies, copies_asked }) = &self.switch {
+            let of = |steps: &BTreeMap<&str, f64>| steps.get(Step::Body.name()).copied().unwrap_or_default();
+            let (posted, receivers) = (of(&self.writes_by_step), of(&self.items_by_step));
+            let _ = writeln!(
+                text,
+                "            the switch made {copies} copies, asked for {copies_asked}: the client posted \
+                 {posted:.2} writes per message instead of {receivers:.2}"
+            );
+        }
         let credits = self.writes_by_step.get(Step::Credit.name()).copied().unwrap_or_default();
         let _ = writeln!(text, "            and {credits:.2} for flow control");
         let _ = writeln!(text, "            {alone:.2} without batching: {}", by_step(&self.items_by_step));
@@ -201,6 +236,9 @@ impl Human for Shown {
         }
         if self.rejected > 0 {
             let _ = writeln!(text, "{}: {} inputs of peers were refused", style.bad("failed"), self.rejected);
+        }
+        if self.switch.as_ref().is_some_and(|switch| switch.copies.min(switch.copies_asked) == 0) {
+            let _ = writeln!(text, "{}: the switch made no copies", style.bad("failed"));
         }
         if let Some(example) = &self.counter_example {
             let _ = writeln!(text, "\n{} {example}", style.bad("counter-example"));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use stentor_campaign::neb::{RunReport, Scenario, Severity, run_seed, trace_seed};
-use stentor_campaign::{NebCampaign, NemesisCounts};
+use stentor_campaign::{NebCampaign, NemesisCounts, Sets};
 use stentor_neb::Plant;
 
 use super::report::{About, Ran, Simulated, Society, impossible};
@@ -15,7 +15,7 @@ use crate::output::Output;
 super::planted!(Plant, "neb");
 
 pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
-    let (args, severity) = (&args.seeds, args.severity);
+    let (args, severity, sets) = (&args.seeds, args.severity, args.sets);
     #[cfg(feature = "plants")]
     if args.plants {
         let hunted = Plant::ALL.iter().filter(|plant| plant.is_for_campaigns());
@@ -24,33 +24,40 @@ pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
         return Ok(Verdict::Good);
     }
     let plant = plant(args)?;
-    let planted = planted(plant, severity);
+    let planted = planted(plant, severity, sets);
     let simulated = if let Some(seed) = args.seed {
-        one(seed, args.trace.as_deref(), severity, plant)?
+        one(seed, args.trace.as_deref(), (severity, sets), plant)?
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign = NebCampaign { seeds, severity, plant, until: planted.breaks, threads };
+        let campaign = NebCampaign { seeds, severity, sets, plant, until: planted.breaks, threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
         let report = campaign.run(|done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
-        Simulated::campaign(&report, planted, &Scenario::claims_under(severity), report.unseen_neb_claims(severity))
+        let unseen = report.unseen_neb_claims(severity, sets);
+        Simulated::campaign(&report, planted, &Scenario::claims_under(severity), unseen)
     };
     output.report(&simulated)?;
     Ok(Verdict::of(simulated.ok()))
 }
 
-/// What reproduces a violation names the severity as well.
-fn planted(plant: Plant, severity: Severity) -> super::Planted {
-    super::Planted { profile: (severity != Severity::Usual).then(|| severity.name()), ..known(plant) }
+/// What reproduces a violation names the severity as well, and which runs have sets.
+fn planted(plant: Plant, severity: Severity, sets: Sets) -> super::Planted {
+    let profile = (severity != Severity::Usual).then(|| severity.name());
+    super::Planted { profile, sets: (sets != Sets::Drawn).then(|| sets.name()), ..known(plant) }
 }
 
-fn one(seed: u64, trace: Option<&Path>, severity: Severity, plant: Plant) -> Result<Simulated, Failure> {
+fn one(
+    seed: u64,
+    trace: Option<&Path>,
+    (severity, sets): (Severity, Sets),
+    plant: Plant,
+) -> Result<Simulated, Failure> {
     let begin = Instant::now();
     let report = match trace {
-        None => run_seed(seed, severity, plant).map_err(|error| impossible(&error))?,
+        None => run_seed(seed, severity, sets, plant).map_err(|error| impossible(&error))?,
         Some(path) => {
-            let (report, trace) = trace_seed(seed, severity, plant).map_err(|error| impossible(&error))?;
+            let (report, trace) = trace_seed(seed, severity, sets, plant).map_err(|error| impossible(&error))?;
             std::fs::write(path, trace).map_err(|error| Failure::cannot_write(path, &error))?;
             report
         }
@@ -58,7 +65,7 @@ fn one(seed: u64, trace: Option<&Path>, severity: Severity, plant: Plant) -> Res
     let wall_seconds = begin.elapsed().as_secs_f64();
     let about = About::Neb(Society::of(&Scenario::draw(seed, severity, plant)));
     let ran = Ran { claims: Scenario::claims_under(severity), ..ran(seed, report, wall_seconds) };
-    Ok(Simulated::one(ran, about, planted(plant, severity), trace))
+    Ok(Simulated::one(ran, about, planted(plant, severity, sets), trace))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {

@@ -1,0 +1,175 @@
+//! Senders whose writes the network copies.
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Fault, FaultPlan, NetworkModel, SimConfig, World};
+use stentor_neb::{Config, FaultModel, Mode};
+
+use crate::bed::{Process, Told, payload, process, processes};
+
+const HOSTS: Mode = Mode::Quorum(FaultModel::LyingHosts);
+const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
+const BYTES: usize = 24;
+const DEAD: ProcessId = ProcessId(3);
+
+fn with_sets(network: NetworkModel) -> NetworkModel {
+    NetworkModel { hardware_multicast: true, ..network }
+}
+
+/// What a process told of a sender, and when.
+fn delivered(process: &Process, sender: u16) -> Vec<(u64, u64, Vec<u8>)> {
+    let of_sender = |(at, told): &(u64, Told)| match told {
+        Told::Deliver(from, index, _, bytes) if *from == sender => Some((*at, *index, bytes.clone())),
+        Told::Deliver(..) => None,
+        other => panic!("{other:?}"),
+    };
+    process.told.iter().filter_map(of_sender).collect()
+}
+
+/// Runs until those who are `alive` have `each` broadcasts of each other, and checks them.
+fn run(
+    config: &Config,
+    seed: u64,
+    network: NetworkModel,
+    faults: FaultPlan,
+    alive: &[u16],
+    each: u64,
+) -> (World, Vec<Option<Process>>) {
+    let world = World::new(SimConfig { faults, ..SimConfig::new(config.processes, seed, network) });
+    let mut actors = processes(&world, config, each, BYTES);
+    let wanted = each as usize * alive.len();
+    let mut there = vec![false; config.processes];
+    world.run(&mut actors, 1_000_000_000, |me, process| {
+        there[me.index()] = process
+            .told
+            .iter()
+            .filter(|(_, told)| matches!(told, Told::Deliver(from, ..) if alive.contains(from)))
+            .count()
+            >= wanted;
+        alive.iter().all(|process| there[usize::from(*process)])
+    });
+    for me in alive {
+        let process = actors[usize::from(*me)].as_ref().unwrap();
+        for sender in alive {
+            let got: Vec<_> = delivered(process, *sender).into_iter().map(|(_, index, bytes)| (index, bytes)).collect();
+            let expected: Vec<_> = (0..each).map(|n| (n, payload(*sender, n, BYTES))).collect();
+            assert!(
+                got == expected,
+                "{me} of {sender}: {} of {each}, seed {seed}: {:?}",
+                got.len(),
+                process.node.counts()
+            );
+        }
+    }
+    (world, actors)
+}
+
+fn small(config: Config) -> Config {
+    Config { window: 8, payload_bytes: 64, patience_ns: 200_000, ..config }
+}
+
+/// Waits until all sets are there, so that nothing goes another way.
+struct Begun(Process);
+
+impl stentor_fabric_sim::Actor for Begun {
+    fn step(&mut self, now_ns: u64) -> bool {
+        if now_ns < 1_000_000 {
+            self.0.world.wake_at(self.0.node.me(), 1_000_000);
+            return self.0.node.housekeep();
+        }
+        self.0.step(now_ns)
+    }
+}
+
+#[test]
+fn a_broadcast_is_one_write_whoever_many_get_it() {
+    for n in [3, 5, 9] {
+        let config = Config { window: 8, ..Config::new(n, Mode::All, 0) };
+        let world = World::new(SimConfig::new(n, 1, with_sets(NetworkModel::uniform(1_000))));
+        let (each, peers) = (40, n as u64 - 1);
+        let begun = |me: u16| Some(Begun(process(&world, &config, me, each, BYTES)));
+        let mut actors: Vec<_> = (0..n as u16).map(begun).collect();
+        world.run(&mut actors, 100_000_000, |_, _| false);
+        for Begun(process) in actors.iter().flatten() {
+            let counts = process.node.counts();
+            let copied = (counts.broadcast_writes, counts.copies, counts.slow_sets);
+            assert_eq!(copied, (each, each * peers, 0), "{n} processes");
+            assert_eq!((counts.broadcasts, counts.deliveries), (each, each * n as u64));
+        }
+        assert_eq!(world.set_counts().copies, each * peers * n as u64);
+    }
+}
+
+#[test]
+fn sets_that_break_again_and_again_lose_nothing() {
+    let harsh = |network| NetworkModel { late_copies: 200_000, ..with_sets(network) };
+    for (config, seed) in [Config::new(4, SENDER, 1), Config::new(4, HOSTS, 1), Config::new(3, Mode::All, 0)]
+        .into_iter()
+        .flat_map(|config| (0..12).map(move |seed| (config, seed)))
+    {
+        let config = Config {
+            window: [1, 2, 8][seed as usize % 3],
+            set_rounds: [8, 1 << 16][seed as usize % 2],
+            patience_ns: 1_000_000_000,
+            ..small(config)
+        };
+        let network = harsh(if seed % 4 < 2 { NetworkModel::adversarial() } else { NetworkModel::unordered() });
+        let faults = (1..12).map(|n| (n * 150_000, Fault::SetsBreak)).collect();
+        let everybody: Vec<u16> = (0..config.processes as u16).collect();
+        let (world, _) = run(&config, seed, network, faults, &everybody, 120);
+        let sets = world.set_counts();
+        assert!(sets.copies > 100 && sets.breaks > 10, "seed {seed}: {sets:?}");
+    }
+}
+
+/// Nobody notices for 50 ms that a member is gone, and so long none of its sets is complete. The others deliver each other's
+/// broadcasts, and their own, long before; when they are tired of waiting, or when a peer has freed what it got.
+#[test]
+fn one_that_is_gone_holds_up_nobody_before_its_sets_break() {
+    let notices_ns = 50_000_000;
+    for set_rounds in [64, 1 << 16] {
+        let config = Config { set_rounds, ..small(Config::new(4, SENDER, 1)) };
+        let network = NetworkModel { retry_ns: notices_ns, ..with_sets(NetworkModel::calm()) };
+        let (crash_ns, each) = (400_000, 20_000);
+        let (world, actors) = run_until(&config, network, crash_ns, each, notices_ns / 2);
+        assert!(world.set_counts().breaks == 0, "{:?}", world.set_counts());
+        for me in 0..3_u16 {
+            let process = actors[usize::from(me)].as_ref().unwrap();
+            let counts = process.node.counts();
+            assert!(counts.copies > 1_000, "{counts:?}");
+            for sender in 0..3 {
+                let after = delivered(process, sender).iter().filter(|(at, ..)| *at > 2 * crash_ns).count();
+                assert!(after > 1_000, "{me} delivered {after} of {sender} while the set was stuck: {counts:?}");
+            }
+        }
+    }
+}
+
+/// Runs for some time; one process crashes.
+fn run_until(
+    config: &Config,
+    network: NetworkModel,
+    crash_ns: u64,
+    each: u64,
+    until_ns: u64,
+) -> (World, Vec<Option<Process>>) {
+    let faults = vec![(crash_ns, Fault::Crash(DEAD))];
+    let world = World::new(SimConfig { faults, ..SimConfig::new(config.processes, 3, network) });
+    let mut actors = processes(&world, config, each, BYTES);
+    world.run(&mut actors, until_ns, |_, _| false);
+    (world, actors)
+}
+
+#[test]
+fn when_the_set_of_one_that_is_gone_breaks_the_others_go_on_by_a_set_of_their_own() {
+    let config = small(Config::new(4, SENDER, 1));
+    for seed in 0..6 {
+        let faults = vec![(300_000, Fault::Crash(DEAD))];
+        let network = NetworkModel { retry_ns: 100_000, ..with_sets(NetworkModel::adversarial()) };
+        let (world, actors) = run(&config, seed, network, faults, &[0, 1, 2], 1_500);
+        assert!(world.set_counts().partial_lives > 0);
+        for process in actors[..3].iter().flatten() {
+            let counts = process.node.counts();
+            assert!(counts.copies > 1_000, "seed {seed}: {counts:?}");
+        }
+    }
+}
