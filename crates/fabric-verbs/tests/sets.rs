@@ -13,6 +13,8 @@ use stentor_fabric::conformance::{Testbed, suite_of};
 use stentor_fabric::{Event, Fabric, ProcessId, QpConfig, QpState, Service, SetSpec};
 use stentor_fabric_verbs::{SwitchConfig, VerbsConfig};
 
+/// How often what must work any number of times is tried: each break of a set takes the guest a second or so.
+const REPEATS: u64 = 3;
 const NEEDS: &str = "run by `cargo xtask test --only switch-guests`";
 
 fn use_switch(config: &mut VerbsConfig, variable: &str) {
@@ -39,7 +41,8 @@ fn with_switch_out_of_reach(config: &mut VerbsConfig) {
 #[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
 fn the_contracts_cases() {
     let began = Instant::now();
-    let report = suite_of(|count| Bed::new(count, with_switch), |name| name.starts_with("set::"));
+    let make = |count| Bed { repeats: REPEATS, ..Bed::new(count, with_switch) };
+    let report = suite_of(make, |name| name.starts_with("set::"));
     println!("{report}\nin {:.1} s", began.elapsed().as_secs_f64());
     report.assert_ok();
     assert_eq!(report.skipped(), ["set::survives_a_cut"], "no way can be cut here");
@@ -52,7 +55,7 @@ fn lists_that_are_longer_than_inline_data() {
     let mut seen = 0;
     let report = suite_of(
         |count| {
-            let mut bed = Bed::new(count, with_little_inline);
+            let mut bed = Bed { repeats: REPEATS, ..Bed::new(count, with_little_inline) };
             assert_eq!(bed.fabric(ProcessId(0)).capabilities().inline_bytes, 24);
             seen += 1;
             bed

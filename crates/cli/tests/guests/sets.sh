@@ -45,21 +45,26 @@ afar=$!
 until grep -q "hosts ask" near.err && grep -q "hosts ask" afar.err; do sleep 0.1; done
 STENTOR_SWITCH=10.0.0.101:7300 STENTOR_SWITCH_AFAR=10.0.0.101:7301 "$TEST" --ignored --nocapture --test-threads 1
 
-# A cluster of two groups of three and a client that says so many lines, each to both groups.
-cluster() { # NAME CONTROL
+# A cluster of so many groups of three, and a client that says so many lines, each to all groups.
+cluster() { # NAME CONTROL GROUPS
+    local group n
     mkdir -p "$1"
+    to= ids= members=
+    for group in $3; do
+        to="$to${to:+,}g$group"
+        for n in 1 2 3; do ids="$ids g$group.$n"; done
+    done
     cp cluster.key "$1"
     {
         printf 'cluster = "sets"\nfabric = "verbs"\nkey = "file:cluster.key"\n[election]\nkind = "heartbeat"\n[limits]\nclients = 1\n'
         printf '[switch]\ncontrol = "%s"\n' "$2"
-        for group in 1 2; do
+        for group in $3; do
             printf '[[group]]\nid = "g%s"\nprocess = [\n' "$group"
             for n in 1 2 3; do printf ' { id = "g%s.%s", address = "10.0.0.1:70%s%s" },\n' $group $n $group $n; done
             printf ']\n'
         done
     } >"$1/cluster.toml"
-    members=
-    for id in g1.1 g1.2 g1.3 g2.1 g2.2 g2.3; do
+    for id in $ids; do
         "$STENTOR" node --config "$1/cluster.toml" --id $id --history "$1/$id.jsonl" --directory /run/stentor --wait block \
             >"$1/$id.out" 2>"$1/$id.err" </dev/null &
         members="$members $!"
@@ -76,7 +81,7 @@ lines() { # NAME
     done
 }
 cast() { # NAME
-    lines "$1" | "$STENTOR" cast --config "$1/cluster.toml" --to g1,g2 --bind 10.0.0.1 --timeout 60 --history "$1/c0.jsonl" \
+    lines "$1" | "$STENTOR" cast --config "$1/cluster.toml" --to "$to" --bind 10.0.0.1 --timeout 60 --history "$1/c0.jsonl" \
         --directory /run/stentor --wait block 2>"$1/c0.err"
 }
 await() { # FILE
@@ -90,7 +95,7 @@ await() { # FILE
 # Everybody has delivered everything; the histories are right.
 finish() { # NAME
     local id tries=0
-    for id in g1.1 g1.2 g1.3 g2.1 g2.2 g2.3; do
+    for id in $ids; do
         until tail -n 1 "$1/$id.out" | grep -q "\"n\":$LINES[,}]"; do
             tries=$((tries + 1))
             [ $tries -le 600 ] || { echo "$id has delivered $(wc -l <"$1/$id.out") of $LINES"; tail "$1/$id.err"; return 1; }
@@ -108,8 +113,16 @@ stop() { # PID
     wait "$1"
 }
 
-# How often the client of a cluster heard that the switch is there.
-heard() { grep -c "the switch at .* is there" "$1/c0.err" || true; }
+# The client of a cluster hears so many times that the switch is there; a little later so have the others.
+heard() { # NAME TIMES
+    local tries=0
+    until [ "$(grep -c "the switch at .* is there" "$1/c0.err" || true)" -ge "$2" ]; do
+        tries=$((tries + 1))
+        [ $tries -le 600 ] || { echo "the client does not hear that the switch is there"; cat "$1/c0.err"; return 1; }
+        sleep 0.1
+    done
+    sleep 1
+}
 
 # The switch is stopped in the middle, and started again, and then loses packets.
 began=$(now)
@@ -118,20 +131,18 @@ stop $afar
 switch first sets 10.0.0.101 10.0.0.102 10.0.0.101:7300
 first=$!
 until grep -q "hosts ask" first.err; do sleep 0.1; done
-cluster with 10.0.0.101:7300
+cluster with 10.0.0.101:7300 "1 2"
 cast with &
 caster=$!
-until [ "$(heard with)" -ge 1 ]; do sleep 0.1; done
-# The others join now, too.
-sleep 1
+heard with 1
+echo "everybody is there after $(since "$began")"
 touch with/begin
 await with/third
 stop $first
 await with/thirds
 switch second sets 10.0.0.101 10.0.0.102 10.0.0.101:7300 --drop-chance 0.02 --seed 3
 second=$!
-until [ "$(heard with)" -ge 2 ]; do sleep 0.1; done
-sleep 1
+heard with 2
 touch with/back
 wait $caster
 finish with
@@ -147,7 +158,7 @@ echo "with a switch that is stopped and started: took $(since "$began")"
 # Nobody answers.
 began=$(now)
 mkdir -p without
-cluster without 10.0.0.101:7399
+cluster without 10.0.0.101:7399 1
 touch without/begin without/back
 cast without
 finish without

@@ -13,15 +13,16 @@ use crate::processes::{addresses, start};
 /// Processes, by id.
 pub struct Bed {
     pub fabrics: Vec<Option<VerbsFabric>>,
-    addresses: Vec<Option<SocketAddr>>,
-    change: fn(&mut VerbsConfig),
+    pub repeats: u64,
+    pub addresses: Vec<Option<SocketAddr>>,
+    pub change: fn(&mut VerbsConfig),
 }
 
 impl Bed {
     /// All are up.
     pub fn new(count: usize, change: fn(&mut VerbsConfig)) -> Bed {
         let fabrics = (0..count).map(|_| None).collect();
-        let mut bed = Bed { fabrics, addresses: addresses(count), change };
+        let mut bed = Bed { fabrics, repeats: 8, addresses: addresses(count), change };
         (0..count as u16).for_each(|process| bed.restart(ProcessId(process)));
         bed
     }
@@ -46,6 +47,10 @@ impl Testbed for Bed {
     /// A round takes the guest most of a millisecond, and packets come while they are sent.
     fn settling(&self) -> usize {
         50
+    }
+
+    fn repeats(&self) -> u64 {
+        self.repeats
     }
 
     /// As far as that goes inside one process.
