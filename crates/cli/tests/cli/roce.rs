@@ -72,7 +72,23 @@ fn a_short_text_goes_by_the_switch_too() {
     assert_eq!(document["writes_by_step"]["body"], 1.0, "{document:#}");
     let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
     run(["demo", "--switch"]).refused(&["copies of RoCEv2's packets only", "--fabric roce"]);
-    run(["demo", "--fabric", "roce", "--switch", "--neb"]).refused(&["does not use a switch yet", "--neb"]);
+}
+
+#[test]
+fn a_switch_makes_the_copies_of_a_broadcast_while_somebody_lies() {
+    for lossy in [&[][..], &["--drop-chance", "0.01"]] {
+        let lines = ["demo", "--neb", "--fabric", "roce", "--switch", "--messages-limit", "100", "--json"];
+        let ran = run([&lines[..], lossy].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        let document = ran.document("demo-neb");
+        for (property, verdict) in document["properties"].as_object().unwrap() {
+            assert_eq!(verdict, "ok", "{property}: {document:#}");
+        }
+        // Four others get each of the hundred.
+        let copies = |what: &str| document["switch"][what].as_u64().unwrap();
+        assert!(copies("copies") >= 200 && copies("copies_asked") >= 200, "{document:#}");
+        let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
+    }
 }
 
 #[test]
