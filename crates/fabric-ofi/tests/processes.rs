@@ -160,6 +160,39 @@ fn who_took_another_provider_or_is_of_another_version_is_refused_by_name() {
     }
 }
 
+/// A send queue may be deeper than the provider's (256 on `sockets`): what does not fit waits here, and all of it completes.
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn no_more_is_posted_than_the_providers_queue_holds() {
+    const DEPTH: u32 = 1024;
+    let (mut fabric, mut other) = (start(SURVIVOR, "sockets", 4707), start(MORTAL, "sockets", 4707));
+    assert!(fabric.provider().send_depth() < DEPTH, "a provider with a shorter queue is needed here");
+    let target = other.register(RegionSpec { purpose: Purpose(1), writer: SURVIVOR, bytes: 64 }).unwrap();
+    other.grant(target, SURVIVOR, Access::Write).unwrap();
+    let qp = fabric.connect(MORTAL, Service(1), QpConfig::reliable(DEPTH, 8)).unwrap();
+    other.connect(SURVIVOR, Service(1), QpConfig::reliable(8, 8)).unwrap();
+    let region = until(&mut fabric, "the other one", |fabric| {
+        other.drive();
+        _ = other.next_event();
+        while fabric.next_event().is_some() {}
+        fabric.resolve(MORTAL, Purpose(1)).filter(|_| fabric.state(qp) == QpState::Ready)
+    });
+    for id in 0..u64::from(DEPTH) {
+        let bytes = id.to_ne_bytes();
+        let verb = Verb::Write { source: Source::Inline(&bytes), target: RemoteSpan { region, offset: 0 } };
+        fabric.post(qp, WorkRequest { id, verb, signalled: true }).unwrap();
+    }
+    for id in 0..u64::from(DEPTH) {
+        let completion = until(&mut fabric, "a completion", |fabric| {
+            other.drive();
+            let mut one = [NONE];
+            (fabric.poll(&mut one) == 1).then(|| one[0])
+        });
+        assert_eq!((completion.id, completion.status), (id, Status::Success));
+    }
+    assert_eq!(other.memory(target)[0].load(Ordering::Acquire), u64::from(DEPTH) - 1);
+}
+
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
 fn a_process_is_killed_and_comes_back_on_tcp() {

@@ -32,6 +32,8 @@ pub struct Liar<F: Fabric> {
     every: u64,
     /// Indices sent with two values.
     equivocated: u64,
+    /// Whether its last round had anything to do besides lies.
+    worked: bool,
     told: Told,
 }
 
@@ -62,6 +64,7 @@ impl<F: Fabric> Liar<F> {
             half: None,
             every: 1,
             equivocated: 0,
+            worked: false,
             told: Told::default(),
         })
     }
@@ -81,6 +84,12 @@ impl<F: Fabric> Liar<F> {
     /// The same, to wait on its fabric.
     pub fn node_mut(&mut self) -> &mut Node<F> {
         &mut self.node
+    }
+
+    /// Whether the last round had anything to do that a correct process would have had: then it must come again.
+    #[must_use]
+    pub fn worked(&self) -> bool {
+        self.worked
     }
 
     /// How often a second value went out for an index.
@@ -118,6 +127,7 @@ impl<F: Fabric> Liar<F> {
         } else {
             worked |= self.node.step(notify);
         }
+        self.worked = worked;
         for _ in 0..2 {
             worked |= self.lie(&mut chance);
         }

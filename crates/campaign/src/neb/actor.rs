@@ -147,11 +147,12 @@ impl Correct {
 impl Lying {
     fn step(&mut self) -> bool {
         let now_ns = self.shared.world.now_ns();
-        if now_ns < self.until_ns {
-            self.shared.world.wake_at(self.me, now_ns + LIAR_PAUSE_NS);
-        }
         let Lying { liar, chance, .. } = self;
         liar.step(|| chance.between(0, u64::MAX - 1), &mut |_| {});
+        // What others wait for it finishes.
+        if now_ns < self.until_ns || liar.worked() {
+            self.shared.world.wake_at(self.me, now_ns + LIAR_PAUSE_NS);
+        }
         // It would lie for ever: it runs when its time comes.
         false
     }

@@ -365,6 +365,105 @@ fn a_broadcast_by_hand_delivers_everywhere_and_its_histories_hold() {
     }
 }
 
+/// Every process says that the switch is there, joins the sets of all four, and its lines are copied; when the switch is killed
+/// they go on by unicast, and come back to one that is started again.
+#[test]
+fn a_broadcast_by_hand_is_copied_by_a_switch_and_goes_on_without_it() {
+    let mut nodes = Nodes::sized(13, "key = \"file:cluster.key\"", 4);
+    let [a, b, c, _] = network(13).octets();
+    let (path, switch) = (nodes.scratch.path("cluster.toml"), nodes.scratch.path("switch.toml"));
+    let neb = "[neb]\nmode = \"quorum\"\nfault_model = \"lying-sender\"\nfaults = 1\n";
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{text}{neb}[switch]\ncontrol = \"{a}.{b}.{c}.61:7300\"\n")).unwrap();
+    let init = ["switch", "init", "--cluster", "hand", "--forward", &format!("{a}.{b}.{c}.61"), "--backward"];
+    let init = run([&init[..], &[&format!("{a}.{b}.{c}.62"), "-o", switch.to_str().unwrap()]].concat());
+    assert_eq!(init.code, 0, "{}", init.stderr);
+    let copier = Copier { config: switch, directory: nodes.scratch.path("switch-run") };
+    copier.start(&mut nodes, "switch");
+    let names = ["g1.1", "g1.2", "g1.3", "g1.4"];
+    for name in names {
+        let mut command = stentor();
+        command.args(["neb", "run", "--id", name, "--config", &nodes.config()]);
+        nodes.spawn(name, command);
+    }
+    names
+        .iter()
+        .for_each(|name| nodes.until(&format!("{name}.err"), |text| text.contains("is there: sets are written to")));
+    copier.until("all sets of all processes", |shown| whole(shown) == 4);
+    let mut said = 0;
+    let mut say = |nodes: &mut Nodes| {
+        for at in 1..=4 {
+            said += 1;
+            writeln!(nodes.children[at].stdin.as_mut().unwrap(), "line {said}").unwrap();
+        }
+        names.iter().for_each(|name| nodes.until(&format!("{name}.out"), |text| delivered(text).len() == said));
+    };
+    let before = copied(&copier.shown());
+    say(&mut nodes);
+    // Three copies of each line, at least; what is lost is copied again.
+    assert!(copied(&copier.shown()) >= before + 12, "{:#}", copier.shown());
+    nodes.children[0].kill().unwrap();
+    nodes.children[0].wait().unwrap();
+    say(&mut nodes);
+    copier.start(&mut nodes, "switch-again");
+    copier.until("all sets of all processes, again", |shown| whole(shown) == 4);
+    let before = copied(&copier.shown());
+    say(&mut nodes);
+    assert!(copied(&copier.shown()) >= before + 12, "{:#}", copier.shown());
+}
+
+/// A switch of a test.
+struct Copier {
+    config: std::path::PathBuf,
+    directory: std::path::PathBuf,
+}
+
+impl Copier {
+    fn start(&self, nodes: &mut Nodes, name: &str) {
+        let mut command = stentor();
+        command.arg("switch").arg("--config").arg(&self.config).arg("--directory").arg(&self.directory);
+        nodes.spawn(name, command);
+    }
+
+    fn ask(&self) -> Ran {
+        let mut command = stentor();
+        command
+            .args(["switch", "show", "--json", "--config"])
+            .arg(&self.config)
+            .arg("--directory")
+            .arg(&self.directory);
+        ran(&command.output().unwrap())
+    }
+
+    fn shown(&self) -> Value {
+        let asked = self.ask();
+        serde_json::from_str(&asked.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", asked.stdout, asked.stderr))
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+        let since = Instant::now();
+        loop {
+            let asked = self.ask();
+            if asked.code == 0 && holds(&serde_json::from_str(&asked.stdout).unwrap()) {
+                return;
+            }
+            assert!(since.elapsed() < PATIENCE, "still not: {what}: {}{}", asked.stdout, asked.stderr);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Sets that all four hosts are in.
+fn whole(shown: &Value) -> usize {
+    let ranks = |set: &&Value| set["ranks"].as_array().is_some_and(|ranks| ranks.len() == 4);
+    shown["sets"].as_array().unwrap().iter().filter(ranks).count()
+}
+
+/// Copies so far.
+fn copied(shown: &Value) -> u64 {
+    shown["passes"]["copied"].as_u64().unwrap_or(0)
+}
+
 #[test]
 fn a_process_of_the_broadcast_that_is_started_again_is_not_let_in() {
     let mut nodes = Nodes::sized(11, "key = \"file:cluster.key\"", 4);

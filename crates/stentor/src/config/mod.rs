@@ -54,7 +54,7 @@
 //! fence_timeout_ms = 250         # how long a peer may take to leave a revoked region alone
 //! as_efa = "efa"                 # or "efa-direct": impose what EFA restricts on this provider; for tests, slow
 //!
-//! [switch]                       # for fabric = "roce" or "verbs": a switch that makes the copies of a multicast (`stentor switch`)
+//! [switch]                       # for fabric = "roce" or "verbs": a switch that makes the copies of writes (`stentor switch`)
 //! control = "127.0.1.1:7480"     # where its control plane listens; while it is not there each peer is written to by itself
 //! lease_ms = 10000               # how long a sender may be silent and keep its set
 //! ```
@@ -347,7 +347,7 @@ impl ClusterConfig {
         &self.ofi
     }
 
-    /// The switch that makes the copies of a multicast, if there is one. Each process may have another, or none: that is no part
+    /// The switch that makes the copies of what clients and senders of a broadcast write, if there is one. Each process may have another, or none: that is no part
     /// of the [`fingerprint`](Self::fingerprint).
     #[must_use]
     pub fn switch(&self) -> Option<&SwitchConfig> {

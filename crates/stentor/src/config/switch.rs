@@ -1,4 +1,4 @@
-//! `[switch]`: the switch that makes the copies of a multicast.
+//! `[switch]`: the switch that makes the copies of what clients and senders of a broadcast write.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;

@@ -21,8 +21,8 @@ const PROVIDER: &str = "tcp;ofi_rxm";
 /// Bytes of the file, and of what goes through pipes.
 const FILE: u64 = 1 << 30;
 const LONG: u64 = 10 << 30;
-/// The most memory that a side may ever have, KiB: some ten times what is on its way, and nothing that grows with the length.
-const MEMORY_KIB: u64 = 512 << 10;
+/// The most memory that a side may ever have, KiB: twice what it has, and nothing that grows with the length.
+const MEMORY_KIB: u64 = 256 << 10;
 /// How often a side's memory is looked at, and how many bytes go through a pipe at a time.
 const LOOK: Duration = Duration::from_millis(100);
 const CHUNK: usize = 1 << 20;

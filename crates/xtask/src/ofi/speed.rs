@@ -65,10 +65,10 @@ fn judge(document: &Value) -> Result<Vec<Judged>> {
         });
         let ours = number(default, "round_avg_us")?;
         let theirs = number(row(document, bytes, |name| name.starts_with("fi_pingpong"))?, "round_avg_us")?;
-        let more = ours - theirs;
+        let (more, raw) = (ours - theirs, number(default, "floor_round_avg_us")?);
         all.push(Judged {
             what: format!(
-                "{bytes} bytes: mean {ours:.2} us, fi_pingpong's {theirs:.2}: {more:+.2} us, at most +{ABOVE_US}"
+                "{bytes} bytes: mean {ours:.2} us, fi_pingpong's {theirs:.2}: {more:+.2} us, at most +{ABOVE_US} (raw {raw:.2})"
             ),
             good: more <= ABOVE_US,
         });
@@ -120,7 +120,10 @@ mod tests {
     fn bench(times: f64, above: f64, part: f64) -> Value {
         let latency = |name: &str, bytes: u64, us: f64, mean: f64| {
             let floor = json!({"value": 10.0, "unit": "us"});
-            json!({"name": name, "bytes": bytes, "p50_us": us, "round_avg_us": mean, "floor": floor, "ratio": us / 10.0})
+            json!({
+                "name": name, "bytes": bytes, "p50_us": us, "round_avg_us": mean, "floor": floor, "floor_round_avg_us": 11.0,
+                "ratio": us / 10.0,
+            })
         };
         let rate = |name: &str, rate: f64| {
             let floor = json!({"value": 1000.0, "unit": "msgs/s"});

@@ -253,7 +253,8 @@ fn rows(
             let (floor, summary) = (latency(raw), samples.summary());
             let ratio = summary.typical / floor.value;
             let row = Row::new(name, *bytes, rounds, floor, ratio).with_latency(&summary);
-            Some(Row { round_avg_us: Some(summary.round_avg), ..row })
+            let floor_round_avg_us = Some(raw.samples.summary().round_avg);
+            Some(Row { round_avg_us: Some(summary.round_avg), floor_round_avg_us, ..row })
         })
         .collect();
     for (bytes, means) in beside.iter().flat_map(|beside| &beside.found).filter(|(_, means)| !means.is_empty()) {
