@@ -118,7 +118,7 @@ heard() { # NAME TIMES
     local tries=0
     until [ "$(grep -c "the switch at .* is there" "$1/c0.err" || true)" -ge "$2" ]; do
         tries=$((tries + 1))
-        [ $tries -le 600 ] || { echo "the client does not hear that the switch is there"; cat "$1/c0.err"; return 1; }
+        [ $tries -le 300 ] || { echo "the client does not hear that the switch is there"; cat "$1/c0.err"; return 1; }
         sleep 0.1
     done
     sleep 1

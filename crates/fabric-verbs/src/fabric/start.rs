@@ -17,7 +17,7 @@ use super::sets;
 use super::trouble::Trouble;
 use super::wait::NAPS;
 use crate::context::PortNumber;
-use crate::device::{self, Choice, ChooseError, Wanted};
+use crate::device::{self, Choice, ChooseError, Gid, Wanted};
 use crate::qp::Own;
 use crate::{CompletionChannel, Context, Errno, Granted, Limits, Mtu, PortAttributes, Verbs};
 
@@ -38,10 +38,7 @@ impl VerbsFabric {
         let (attributes, limits) = (context.port(port)?, context.limits()?);
         let mtu = mtu(&config, &context, &attributes)?;
         let granted = Granted::by(&context, &limits, config.inline_bytes)?;
-        let copied = sets::is_copied(&choice.gid);
-        let uncopied =
-            config.switch.as_ref().filter(|_| !copied).map(|_| Trouble::NoCopies { gid: choice.gid.to_string() });
-        let config = VerbsConfig { switch: config.switch.filter(|_| copied), ..config };
+        let (config, uncopied) = copied(config, &choice.gid);
         let capabilities = capabilities(&config, &limits, &attributes, &granted);
         let bootstrap = Bootstrap::start(stentor_bootstrap::Config {
             fabric: NAME.to_owned(),
@@ -117,6 +114,14 @@ fn choose(config: &VerbsConfig) -> Result<Choice, ChooseError> {
     device::choose(&device::devices(root), &wanted)
 }
 
+/// Without the switch, where it cannot copy what comes from this address; and what is to be said of that.
+fn copied(config: VerbsConfig, gid: &Gid) -> (VerbsConfig, Option<Trouble>) {
+    if config.switch.is_none() || sets::is_copied(gid) {
+        return (config, None);
+    }
+    (VerbsConfig { switch: None, ..config }, Some(Trouble::NoCopies { gid: gid.to_string() }))
+}
+
 fn gid_index(choice: &Choice) -> Result<u8, ChooseError> {
     let wanted = choice.gid.index;
     u8::try_from(wanted).map_err(|_| ChooseError::NoSuchGid { wanted, present: "those up to 255".to_owned() })
@@ -132,6 +137,7 @@ fn mtu(config: &VerbsConfig, context: &Context, port: &PortAttributes) -> Result
 
 fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, granted: &Granted) -> Capabilities {
     // Each queue pair has places for all that it may have outstanding in one completion queue.
+    // The queue pair of a set has more places than are asked for.
     let spare = if config.switch.is_some() { sets::SPARE } else { 0 };
     let most = limits.queue_depth.min(limits.completions / 2).saturating_sub(spare);
     let depth = config.max_depth.min(most).max(1);
