@@ -24,10 +24,11 @@ mod link;
 mod message;
 mod remotes;
 mod sets;
+pub mod sysfs;
 
 pub use bootstrap::{Bootstrap, Config, StartError};
 pub use connections::Ends;
 pub use handshake::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
 pub use remotes::{Granted, Place, Remotes};
-pub use sets::{LINE_PURPOSE, RawWrite, SetEnds, SwitchConfig};
+pub use sets::{LINE_PURPOSE, RawWrite, SetEnds, SwitchConfig, longest_list};

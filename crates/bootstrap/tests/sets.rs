@@ -16,6 +16,8 @@ use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
 const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);
 const MEMBERS: [ProcessId; 2] = [A, B];
+/// Where packets of both come from: another address than that of their lines.
+const PACKETS: Ipv4Addr = Ipv4Addr::new(127, 0, 9, 9);
 /// What the switch calls the set 0.
 const FIRST: u16 = 0x8000;
 const CONFIG: QpConfig = QpConfig::reliable(4, 0);
@@ -33,7 +35,7 @@ impl Ends for Script {
     fn begin(&mut self, _: QpId) -> Result<End, String> {
         self.lives += 1;
         self.log.push("begin".to_owned());
-        let gid = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+        let gid = PACKETS.to_ipv6_mapped();
         let (number, psn) = (100 + self.lives, 1000 + self.lives);
         Ok(End::QueuePair(Pair { number, psn, mtu: 1024, gid, lid: 0, reads: 1, runs: false, identified: false }))
     }
@@ -252,6 +254,7 @@ fn each_has_the_queue_pair_that_it_needs_and_meets_the_switch_with_it() {
     let [sends, receives] = three.joined.map(Option::unwrap);
     assert_eq!((sends.sends.qpn, sends.sends.first_psn.get(), sends.receives.qpn), (101, 1001, 0));
     assert_eq!((receives.sends.qpn, receives.receives.qpn, receives.receives.first_psn.get()), (0, 101, 1001));
+    assert_eq!([sends.sends.ip, receives.receives.ip], [PACKETS; 2]);
     assert_eq!((sends.number, receives.number), (FIRST, FIRST));
     assert_eq!((sends.size, sends.rank, receives.rank, sends.life), (2, 0, 1, 1));
     three.both_ready(7);
@@ -375,13 +378,15 @@ fn who_loses_the_sender_leaves() {
     three.until("settled", |three| three.at(A).bootstrap.set_settled(QpId(0), B));
 }
 
-/// Of what is refused a person hears once, and it is tried again.
+/// Of what is refused a person hears once, and it is tried again, later and later.
 #[test]
 fn what_is_refused_is_said_once_and_tried_again() {
     let mut three = Three::new(PATIENT);
-    for life in [1, 2] {
+    for (life, pause) in [(1, 1), (2, 2)] {
+        let since = Instant::now();
         three.tell(B, &ToHost::Refused { number: FIRST, life, why: Refusal::Full });
         three.until("another life", |three| three.joined[1].unwrap().life == life + 1);
+        assert!(since.elapsed() >= Duration::from_secs(pause), "{:?} after refusal {life}", since.elapsed());
     }
     let said = three.at(B).notes.iter().filter(|note| note.contains("raise `sets`")).count();
     assert_eq!(said, 1, "{:?}", three.at(B).notes);

@@ -122,7 +122,7 @@ fn main() -> Result<(), Failure> {
         return Err("usage: ping_pong PROVIDER ADDRESS [ROUNDS]".into());
     };
     let rounds = arguments.get(3).map_or(Ok(10_000), |text| text.parse())?;
-    let mut side = Side(Bare::open(provider, address.parse()?, DEEP + 1, LARGE)?);
+    let mut side = Side(Bare::open(provider, (address.parse()?, 0), DEEP + 1, LARGE)?);
     let own = hex(&side.0.address()?);
     if let Some(theirs) = arguments.get(4) {
         side.0.know(&unhex(theirs)?)?;

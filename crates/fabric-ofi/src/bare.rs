@@ -42,13 +42,19 @@ impl fmt::Debug for Bare {
 }
 
 impl Bare {
-    /// An end at an address of this host, with so many places of so many bytes.
+    /// An end at an address of this host, for its process of that turn ([`Wish::turn`]), with so many places of so many bytes.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn open(provider: &str, address: IpAddr, places: usize, place_bytes: usize) -> Result<Bare, StartError> {
+    pub fn open(
+        provider: &str,
+        (address, turn): (IpAddr, usize),
+        places: usize,
+        place_bytes: usize,
+    ) -> Result<Bare, StartError> {
         let library = Libfabric::load()?;
-        let wish = Wish { provider: Some(provider.into()), address: Some(address), device: None, same_host: true };
+        let wish =
+            Wish { provider: Some(provider.into()), address: Some(address), device: None, turn, same_host: true };
         let info = choose(library, &wish, Needs { tagged: true, ..Needs::default() })?;
         let bytes = places * place_bytes;
         let failed = |errno| MakeError::new(&info, format!("{bytes} bytes"), errno);

@@ -3,8 +3,12 @@
 use std::ffi::{CStr, CString, c_char};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 
+use stentor_bootstrap::sysfs;
+
+use crate::device::Device;
 use crate::errno::Errno;
 use crate::load::{Libfabric, Version};
 use crate::sys::{self, bit};
@@ -106,6 +110,8 @@ pub struct Info {
     provider: String,
     domain: String,
     fabric: String,
+    /// Why it was taken, if it was chosen.
+    why: Option<String>,
 }
 
 // SAFETY: the description is private memory that is not changed after it was made.
@@ -122,14 +128,17 @@ impl fmt::Debug for Info {
 impl fmt::Display for Info {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} on {}", self.provider, self.provider_version(), self.domain)?;
-        self.ip().map_or(Ok(()), |ip| write!(f, ", {ip}"))
+        self.ip().map_or(Ok(()), |ip| write!(f, ", {ip}"))?;
+        self.why.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))
     }
 }
 
 impl Clone for Info {
     fn clone(&self) -> Self {
         // SAFETY: the description lives.
-        unsafe { Info::of(self.library, self.raw.as_ptr()) }
+        let mut copy = unsafe { Info::of(self.library, self.raw.as_ptr()) };
+        copy.why.clone_from(&self.why);
+        copy
     }
 }
 
@@ -167,7 +176,7 @@ impl Info {
             let (of, at) = ((*raw.as_ptr()).fabric_attr, (*raw.as_ptr()).domain_attr);
             (text((*of).prov_name), text((*at).name), text((*of).name))
         };
-        Info { library, raw, provider, domain, fabric }
+        Info { library, raw, provider, domain, fabric, why: None }
     }
 
     /// What is there for reliable datagrams, best first as libfabric says. `provider` is the name of one, `source` where its
@@ -261,6 +270,50 @@ impl Info {
     #[must_use]
     pub fn fabric(&self) -> &str {
         &self.fabric
+    }
+
+    /// With a reason why it was taken.
+    pub(crate) fn because(mut self, why: String) -> Info {
+        self.why = Some(why);
+        self
+    }
+
+    /// Why it was taken, if it was chosen.
+    #[must_use]
+    pub fn why(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
+
+    /// Its device's name in the kernel, and its place on the PCI bus, where the provider tells them.
+    fn card(&self) -> (Option<String>, Option<String>) {
+        // SAFETY: a null pointer, or the card's description, which lives as long as this one.
+        let Some(nic) = (unsafe { self.get().nic.as_ref() }) else { return (None, None) };
+        // SAFETY: the same, and its name is null or a string.
+        let name = unsafe { nic.device_attr.as_ref().map(|device| text(device.name)) };
+        // SAFETY: the same.
+        let bus = unsafe { nic.bus_attr.as_ref() }.filter(|bus| bus.bus_type == sys::FI_BUS_PCI);
+        let bus = bus.map(|bus| {
+            // SAFETY: the type says that it is this one.
+            let pci = unsafe { bus.attr.pci };
+            format!("{:04x}:{:02x}:{:02x}.{:x}", pci.domain_id, pci.bus_id, pci.device_id, pci.function_id)
+        });
+        (name.filter(|name| !name.is_empty()), bus)
+    }
+
+    /// Where its device is.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        let (name, bus) = self.card();
+        let names: Vec<_> = name.as_deref().into_iter().chain([self.domain()]).collect();
+        let node = sysfs::device_node(Path::new(sysfs::ROOT), bus.as_deref(), &names);
+        // Addresses of the Internet are on a network; elsewhere all devices of a provider reach each other.
+        let network = self.has_ip().then(|| self.fabric.clone());
+        Device { provider: self.provider.clone(), name: self.domain.clone(), network, bus, node }
+    }
+
+    /// The number of the protocol that its endpoints speak.
+    pub(crate) fn protocol(&self) -> u32 {
+        self.endpoint_attributes().protocol
     }
 
     /// The provider's version.

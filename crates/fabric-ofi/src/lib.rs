@@ -3,7 +3,8 @@
 //! [`OfiFabric`] is the contract of `stentor_fabric` on one provider. What it stands on:
 //!
 //! - [`Libfabric`] is the library, found at run time: a program that links this crate starts without it.
-//! - [`Info`] describes what providers offer; [`choose`] takes one, and never another than was named.
+//! - [`Info`] describes what providers offer; [`choose`] takes one, and never another than was named, and of its devices the
+//!   [`nearest`].
 //! - [`Domain`] is an open provider; [`Endpoint`], [`CompletionQueue`] and [`Registration`] are what is made with it. Each
 //!   keeps what it was made with, so they may be dropped in any order.
 //!
@@ -16,6 +17,7 @@ mod bare;
 mod choose;
 mod counter;
 mod cq;
+mod device;
 mod domain;
 mod endpoint;
 mod errno;
@@ -28,8 +30,9 @@ mod quirks;
 mod sys;
 
 pub use bare::Bare;
-pub use choose::{ChooseError, ORDER, Wish, choose, providers};
+pub use choose::{ChooseError, ORDER, Wish, choose, devices, providers};
 pub use cq::{CompletionQueue, Entry, Failure, Polled};
+pub use device::{Device, Here, nearest};
 pub use domain::{Domain, MakeError};
 pub use endpoint::{Endpoint, MAX_ADDRESS, PeerAddress, is_address};
 pub use errno::Errno;

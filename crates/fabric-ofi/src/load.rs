@@ -134,7 +134,7 @@ impl Libfabric {
     /// The interface that is asked for: the newest that both sides know.
     #[must_use]
     pub fn interface(&self) -> Version {
-        self.version.min(Version::NEWEST)
+        interface(self.version)
     }
 }
 
@@ -161,6 +161,11 @@ impl Signals {
             unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
         }
     }
+}
+
+/// The newest interface that a library of that version and this program know.
+fn interface(library: Version) -> Version {
+    library.min(Version::NEWEST)
 }
 
 fn usable(name: &str, found: Version) -> Result<(), LoadError> {
@@ -214,6 +219,57 @@ mod tests {
         }
         let text = usable("libfabric.so.1", version(1, 11)).unwrap_err().to_string();
         assert!(text.contains("libfabric 1.11: 1.14 or newer"), "{text}");
+    }
+
+    #[test]
+    fn the_newest_interface_that_both_know_is_asked_for() {
+        let version = |major, minor| Version { major, minor };
+        for old in [version(1, 14), version(1, 17), version(1, 18)] {
+            assert_eq!(interface(old), old, "an older library knows no newer one");
+        }
+        for new in [version(1, 22), version(2, 5)] {
+            assert_eq!(interface(new), version(1, 18), "this program knows no newer one");
+        }
+    }
+
+    /// A library with the functions of libfabric that tells this version, as the compiler of this program makes it.
+    fn library_that_says(folder: &Path, version: Version) -> PathBuf {
+        let function = |name: &str, result: u32| {
+            format!("#[unsafe(no_mangle)] pub extern \"C\" fn {name}() -> u32 {{ {result} }}\n")
+        };
+        let others = ["fi_strerror", "fi_getinfo", "fi_freeinfo", "fi_dupinfo", "fi_fabric"];
+        let others: String = others.iter().map(|name| function(name, 0)).collect();
+        let (source, library) = (folder.join("fabric.rs"), folder.join("libfabric-made.so.1"));
+        fs::write(&source, others + &function("fi_version", version.raw())).unwrap();
+        let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let mut compile = std::process::Command::new(compiler);
+        compile.args(["--edition", "2024", "--crate-type", "cdylib", "-o"]).arg(&library).arg(&source);
+        assert!(compile.status().unwrap().success(), "{compile:?}");
+        library
+    }
+
+    #[test]
+    fn an_old_library_is_refused_when_it_is_loaded_and_a_young_one_is_not() {
+        let folder = std::env::temp_dir().join(format!("stentor-libfabric-{}", std::process::id()));
+        for (version, is_good) in [((1, 13), false), ((1, 14), true), ((2, 1), true)] {
+            let version = Version { major: version.0, minor: version.1 };
+            let folder = folder.join(version.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            let library = library_that_says(&folder, version);
+            let name = library.to_str().unwrap();
+            match Libfabric::open(name) {
+                Ok(library) => {
+                    assert!(is_good, "{version}");
+                    assert_eq!((library.version(), library.interface()), (version, version.min(Version::NEWEST)));
+                }
+                Err(error) => {
+                    let needed = Version::OLDEST;
+                    assert_eq!(error, LoadError::TooOld { name: name.to_owned(), found: version, needed });
+                    assert!(!is_good, "{error}");
+                }
+            }
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

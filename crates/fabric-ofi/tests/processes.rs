@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, RegionSpec, RemoteSpan, Service,
-    Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionSpec, RemoteSpan,
+    Service, Source, Span, Status, Verb, WorkRequest,
 };
 use stentor_fabric_ofi::{OfiConfig, OfiFabric};
 
@@ -20,11 +20,19 @@ const ROLE: &str = "STENTOR_OFI_CHILD";
 const NONE: Completion =
     Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
 
-fn start(me: ProcessId, provider: &str, port: u16) -> OfiFabric {
+fn config(me: ProcessId, provider: &str, port: u16) -> OfiConfig {
     let address = |n: u8| Some(SocketAddr::from(([127, 0, 77, n], port)));
     let mut config = OfiConfig::new("processes", me, vec![address(1), address(2)]);
     config.key = b"a key of this test".to_vec();
     config.providers = vec![provider.to_owned()];
+    config
+}
+
+fn start(me: ProcessId, provider: &str, port: u16) -> OfiFabric {
+    begin(config(me, provider, port))
+}
+
+fn begin(config: OfiConfig) -> OfiFabric {
     OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -118,6 +126,71 @@ fn lives(provider: &str, port: u16) -> Vec<u32> {
         fabric.reset(qp).unwrap();
     }
     killed
+}
+
+/// Processes that took another provider, or are of another version, do not connect; both ends say whom they refused, and why.
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn who_took_another_provider_or_is_of_another_version_is_refused_by_name() {
+    let apart: [(u16, OfiConfig, &[&str]); 2] = [
+        (4705, config(MORTAL, "sockets", 4705), &["ofi tcp;ofi_rxm", "ofi sockets"]),
+        (4706, OfiConfig { version: 2, ..config(MORTAL, "tcp;ofi_rxm", 4706) }, &["version"]),
+    ];
+    for (port, other, words) in apart {
+        let mut fabric = start(SURVIVOR, "tcp;ofi_rxm", port);
+        let qp = fabric.connect(MORTAL, Service(1), QpConfig::reliable(8, 8)).unwrap();
+        let mut other = begin(other);
+        let back = other.connect(SURVIVOR, Service(1), QpConfig::reliable(8, 8)).unwrap();
+        let refusals = [
+            until(&mut fabric, "a refusal here", |fabric| {
+                _ = other.next_event();
+                assert_eq!(fabric.next_event(), None);
+                fabric.next_refusal()
+            }),
+            until(&mut other, "a refusal there", |other| {
+                _ = fabric.next_event();
+                assert_eq!(other.next_event(), None);
+                other.next_refusal()
+            }),
+        ];
+        for refusal in refusals {
+            assert!(words.iter().all(|word| refusal.contains(word)), "{refusal}");
+        }
+        assert!(fabric.state(qp) != QpState::Ready && other.state(back) != QpState::Ready);
+    }
+}
+
+/// A send queue may be deeper than the provider's (256 on `sockets`): what does not fit waits here, and all of it completes.
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn no_more_is_posted_than_the_providers_queue_holds() {
+    const DEPTH: u32 = 1024;
+    let (mut fabric, mut other) = (start(SURVIVOR, "sockets", 4707), start(MORTAL, "sockets", 4707));
+    assert!(fabric.provider().send_depth() < DEPTH, "a provider with a shorter queue is needed here");
+    let target = other.register(RegionSpec { purpose: Purpose(1), writer: SURVIVOR, bytes: 64 }).unwrap();
+    other.grant(target, SURVIVOR, Access::Write).unwrap();
+    let qp = fabric.connect(MORTAL, Service(1), QpConfig::reliable(DEPTH, 8)).unwrap();
+    other.connect(SURVIVOR, Service(1), QpConfig::reliable(8, 8)).unwrap();
+    let region = until(&mut fabric, "the other one", |fabric| {
+        other.drive();
+        _ = other.next_event();
+        while fabric.next_event().is_some() {}
+        fabric.resolve(MORTAL, Purpose(1)).filter(|_| fabric.state(qp) == QpState::Ready)
+    });
+    for id in 0..u64::from(DEPTH) {
+        let bytes = id.to_ne_bytes();
+        let verb = Verb::Write { source: Source::Inline(&bytes), target: RemoteSpan { region, offset: 0 } };
+        fabric.post(qp, WorkRequest { id, verb, signalled: true }).unwrap();
+    }
+    for id in 0..u64::from(DEPTH) {
+        let completion = until(&mut fabric, "a completion", |fabric| {
+            other.drive();
+            let mut one = [NONE];
+            (fabric.poll(&mut one) == 1).then(|| one[0])
+        });
+        assert_eq!((completion.id, completion.status), (id, Status::Success));
+    }
+    assert_eq!(other.memory(target)[0].load(Ordering::Acquire), u64::from(DEPTH) - 1);
 }
 
 #[test]

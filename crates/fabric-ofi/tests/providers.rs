@@ -211,7 +211,7 @@ fn a_neighbour_that_closes_before_it_knows_its_peer_harms_nobody() {
     for provider in PROVIDERS {
         eprintln!("on {provider}");
         let open =
-            || Bare::open(provider, "127.0.0.1".parse().unwrap(), 4, 64).unwrap_or_else(|error| panic!("{error}"));
+            || Bare::open(provider, ("127.0.0.1".parse().unwrap(), 0), 4, 64).unwrap_or_else(|error| panic!("{error}"));
         let (mut stays, goes) = (open(), open());
         stays.know(&goes.address().unwrap()).unwrap();
         drop(goes);

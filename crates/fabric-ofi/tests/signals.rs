@@ -16,7 +16,7 @@ fn a_process_keeps_its_own_answers_to_signals() {
     let before = answers();
     assert_eq!(before.len(), 2, "{before:?}");
     let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");
-    let wish = Wish { provider: None, address: None, device: None, same_host: true };
+    let wish = Wish { provider: None, address: None, device: None, turn: 0, same_host: true };
     choose(library, &wish, Needs::default()).expect("a provider");
     assert_eq!(answers(), before);
 }

@@ -33,4 +33,4 @@ pub use events::{DeviceEvent, EventKind};
 pub use fabric::{StartError, Trouble, VerbsConfig, VerbsFabric};
 pub use load::{LoadError, Verbs};
 pub use probe::Granted;
-pub use stentor_bootstrap::StartError as BootstrapError;
+pub use stentor_bootstrap::{StartError as BootstrapError, SwitchConfig};

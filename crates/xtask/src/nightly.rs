@@ -42,6 +42,16 @@ pub(crate) const NIGHTLY: &[Step] = &[
         run: channel_long,
     },
     Step {
+        name: "ofi-long",
+        what: "10 GiB from pipe to pipe through `channel cat` on libfabric, every byte compared, memory bounded",
+        run: crate::ofi::long,
+    },
+    Step {
+        name: "ofi-speed",
+        what: "`bench channel --fabric ofi` beside the provider itself and fi_pingpong: fails below the bars",
+        run: crate::ofi::speed,
+    },
+    Step {
         name: "roce-speed",
         what: "RoCEv2 beside plain sockets and a bare CRC: fails below the bars",
         run: roce_speed,

@@ -148,13 +148,22 @@ pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The software switch between our endpoint and queue pairs of a guest's kernel.
+/// Lines that are multicast by the switch, and without it.
+const COPIED_LINES: &str = "60";
+
+/// The software switch between our endpoint and queue pairs of a guest's kernel; then sets of processes on `verbs`.
 pub(crate) fn switch_guests(context: &Context) -> Result<Outcome> {
     programs()?;
     let rxe = rxe(context)?;
     let test = programs::test_program(context, "soft-switch", "kernel")?;
     let script = context.root.join("crates/soft-switch/tests/kernel/run.sh");
     run(Command::new("unshare").arg("-rn").arg(script).arg(&rxe).arg(test))?;
+    let test = programs::test_program(context, "fabric-verbs", "sets")?;
+    let stentor = programs::stentor(context)?;
+    let set = format!("TEST='{}' STENTOR='{}' LINES={COPIED_LINES}", test.display(), stentor.display());
+    let work = work_folder("sets")?;
+    in_guest(context, &rxe, "crates/cli/tests/guests/sets.sh", &work, &set)?;
+    fs::remove_dir_all(&work)?;
     Ok(Outcome::Passed)
 }
 

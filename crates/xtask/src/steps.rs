@@ -80,6 +80,11 @@ pub(crate) const TEST: &[Step] = &[
         what: "the election, and the command with it, against a real ZooKeeper",
         run: zookeeper::step,
     },
+    Step {
+        name: "demo-switch",
+        what: "real processes, with the copies made by a software switch: every property",
+        run: campaign::demo_switch,
+    },
     Step { name: "demo-neb", what: "five processes, one of which lies, every property", run: campaign::demo_neb },
     Step { name: "roce-peer", what: "RoCEv2 with the Linux kernel's Soft-RoCE as the peer", run: roce::peer },
     Step {
@@ -106,7 +111,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "switch-guests",
-        what: "the software switch between our endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark reads the capture",
+        what: "the software switch between our endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark reads the capture; sets of processes on verbs",
         run: roce::switch_guests,
     },
     Step {

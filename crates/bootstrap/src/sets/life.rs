@@ -1,15 +1,15 @@
 //! Generations: joined, connected, left.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{ConnectError, Event, ProcessId, QpState, Status};
-use stentor_switch::control::{HEAD_BYTES, LINK_BYTES};
 use stentor_switch::enrol::{Join, Ready, ToHost, ToSwitch};
 use stentor_switch::host::Session;
 use stentor_switch::{Attachment, Switch};
 use stentor_wire::Psn;
 
+use super::longest_list;
 use crate::bootstrap::Bootstrap;
 use crate::connections::Ends;
 use crate::line::Line;
@@ -17,8 +17,8 @@ use crate::message::{End, Message, Pair};
 
 /// Pauses between two attempts to reach the switch, growing from the first to the second.
 const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-/// What was refused is tried again so much later.
-const AGAIN: Duration = Duration::from_secs(1);
+/// What was refused is tried again so much later, growing from the first to the second: each try ends a generation for the others.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Messages taken from the switch in a round.
 const BURST: usize = 256;
 
@@ -53,13 +53,15 @@ impl Bootstrap {
 
     /// Tells the switch of a life, if it is there and knows nothing of it.
     fn join(&mut self, n: usize) {
-        let (Some(config), IpAddr::V4(ip)) = (&self.sets.config, self.sets.from) else { return };
+        let Some(config) = &self.sets.config else { return };
         let set = &mut self.sets.all[n];
         let connecting = self.connections[set.qp.index()].state == QpState::Connecting;
         let (Some(line), Some(End::QueuePair(ours))) = (&mut self.sets.line, &set.ours) else { return };
         if !line.is_ready() || !connecting || set.joined || set.again.is_some() {
             return;
         }
+        // Of a device it may be another one than that of the line.
+        let Some(ip) = ours.gid.to_ipv4_mapped() else { return };
         let here = Attachment { ip, qpn: ours.number, first_psn: Psn::new(ours.psn & 0xff_ffff) };
         // Of a pair each process has the one that it needs.
         let nowhere = Attachment { ip, qpn: 0, first_psn: Psn::new(0) };
@@ -249,7 +251,8 @@ impl Bootstrap {
     fn refused(&mut self, n: usize, why: &str) {
         self.tell_left(n);
         let set = &mut self.sets.all[n];
-        set.again = Some(Instant::now() + AGAIN);
+        set.pause = (2 * set.pause).clamp(AGAIN.0, AGAIN.1);
+        set.again = Some(Instant::now() + set.pause);
         if set.refused.as_deref() != Some(why) {
             set.refused = Some(why.to_owned());
             let note = format!("set {}: {why}", set.number);
@@ -268,7 +271,7 @@ impl Bootstrap {
             return self.renew(ends, n);
         }
         let Some(ours @ End::QueuePair(pair)) = set.ours.clone() else { return };
-        let (longest, all) = (HEAD_BYTES + set.members.len() * LINK_BYTES, u32::MAX >> (32 - set.members.len()));
+        let (longest, all) = (longest_list(set.members.len()), u32::MAX >> (32 - set.members.len()));
         if ready.who & !all != 0 || ready.who >> rank & 1 == 0 {
             return self.refused(n, "the switch names others than its members");
         }
@@ -296,7 +299,7 @@ impl Bootstrap {
         }
         let set = &mut self.sets.all[n];
         (set.generation, set.who, set.ended) = (Some(ready.generation), ready.who, Status::Flushed);
-        set.refused = None;
+        (set.refused, set.pause) = (None, Duration::ZERO);
         if let Some(sender) = &mut set.sender {
             sender.begin(Session {
                 life: set.life,

@@ -25,6 +25,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{Completion, ConnectError, ProcessId, QpConfig, QpId, QpKind, QpState, SetSpec, Status};
+use stentor_switch::control::{HEAD_BYTES, LINK_BYTES};
 use stentor_switch::host::Sender;
 
 use crate::bootstrap::Bootstrap;
@@ -63,16 +64,23 @@ impl SwitchConfig {
     }
 }
 
+/// The longest list of receivers that the sender of a set of so many members posts, bytes: a write that may be longer than those
+/// of the caller.
+#[must_use]
+pub const fn longest_list(members: usize) -> usize {
+    HEAD_BYTES + members * LINK_BYTES
+}
+
 /// What ends of sets do beside what all ends do.
 pub trait SetEnds: Ends {
-    /// Posts an inline WRITE. There is room for it.
+    /// Posts a WRITE whose data are copied while it is posted, or until the next one that is as long. There is room for it.
     ///
     /// # Errors
     /// Why it cannot; the queue pair breaks then, or is broken.
     fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String>;
 }
 
-/// An inline WRITE, as it is posted.
+/// A WRITE, as it is posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawWrite<'a> {
     /// Comes back in the completion.
@@ -118,8 +126,9 @@ pub(crate) struct Set {
     sender: Option<Sender>,
     /// Since when a change of the member list is under way.
     linking: Option<(Instant, u64)>,
-    /// When to try again what was refused.
+    /// When to try again what was refused, and how long to wait before that the next time.
     again: Option<Instant>,
+    pause: Duration,
     /// Why it was refused last, as it was said.
     refused: Option<String>,
     /// How the last life ended.
@@ -275,6 +284,7 @@ impl Bootstrap {
             sender: sends.then(|| Sender::new(config.send_depth, held_bytes)),
             linking: None,
             again: None,
+            pause: Duration::ZERO,
             refused: None,
             ended: Status::Flushed,
         });

@@ -87,3 +87,24 @@ fn what_only_takes_longer_is_counted() {
     assert_eq!(sends(Plant::NeverInline), usual + 4, "a payload for each of four short messages");
     assert!(sends(Plant::OneAhead) > usual, "more credits for as many messages");
 }
+
+/// The table of hazards names every planted bug, and none that is not there.
+#[test]
+fn the_table_of_hazards_names_each_plant() {
+    let table = include_str!("../../../../docs/hazards.md").split("## The channel").nth(1).unwrap();
+    let rows: Vec<_> = table.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).collect();
+    let seen_by = |row: &str| row.trim_end_matches('|').rsplit(" | ").next().unwrap().to_owned();
+    let named = |plant: &Plant| rows.iter().any(|row| seen_by(row).contains(&format!("plant `{}`", plant.name())));
+    let unnamed: Vec<_> = Plant::ALL.iter().filter(|plant| **plant != Plant::None && !named(plant)).collect();
+    assert!(unnamed.is_empty(), "{unnamed:?}");
+    for row in &rows[1..] {
+        let mut words = seen_by(row)
+            .split("plant `")
+            .skip(1)
+            .map(|rest| rest.split('`').next().unwrap().to_owned())
+            .collect::<Vec<_>>();
+        words.retain(|name| Plant::named(name).is_none());
+        assert!(words.is_empty(), "there are no plants {words:?}: {row}");
+        assert!(!seen_by(row).contains("unseen |") && !seen_by(row).starts_with("unseen"), "nothing sees this: {row}");
+    }
+}

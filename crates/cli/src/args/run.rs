@@ -164,6 +164,10 @@ pub(crate) struct Demo {
     /// What the processes talk over
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub(crate) fabric: DemoFabric,
+    /// With --fabric roce: a software switch, at two addresses of its own, makes the copies of what is sent to several; the
+    /// demonstration fails if it makes none
+    #[arg(long)]
+    pub(crate) switch: bool,
     #[command(flatten, next_help_heading = "With --fabric roce")]
     pub(crate) network: SeededNetworks,
     #[command(flatten, next_help_heading = "With --fabric ofi")]

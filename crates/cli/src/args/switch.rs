@@ -37,6 +37,9 @@ pub(crate) struct SwitchRun {
     /// What it does when there is nothing to do
     #[arg(long, value_name = "HOW", default_value = "adaptive")]
     pub(crate) wait: Wait,
+    /// Stop when standard input ends, as well as on SIGINT and SIGTERM
+    #[arg(long)]
+    pub(crate) until_eof: bool,
     /// Chances of the configuration's `[faults]` are replaced by these if any is given
     #[command(flatten)]
     pub(crate) network: Network,

@@ -101,11 +101,11 @@ fn cast<F: Hosted>(
     output: Output,
 ) -> Result<Verdict, Failure> {
     let limit = plan.config().limits().message_bytes as usize;
-    let mut caster = Caster::new(args, plan, to, joined)?;
+    let mut caster = Caster::new(args, plan, to, joined, output)?;
     let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), limit);
     let ended = caster.cast(&lines, interrupt, limit);
     let written = caster.close();
-    if let Some(trouble) = caster.client.fabric_mut().next_trouble(true) {
+    for trouble in caster.client.fabric_mut().last_troubles() {
         output.note(&trouble);
     }
     // What was sent is told also when something went wrong afterwards.
@@ -139,6 +139,7 @@ struct Caster<'a, F: Hosted> {
     to: &'a [GroupId],
     client: Client<F>,
     id: ClientId,
+    output: Output,
     recorder: Option<Recorder<File>>,
     /// Sequence and time of messages that are not known to be delivered.
     outstanding: VecDeque<(u64, Instant)>,
@@ -151,7 +152,13 @@ struct Caster<'a, F: Hosted> {
 }
 
 impl<'a, F: Hosted> Caster<'a, F> {
-    fn new(args: &'a args::Cast, plan: &'a Plan, to: &'a [GroupId], joined: live::Joined<F>) -> Result<Self, Failure> {
+    fn new(
+        args: &'a args::Cast,
+        plan: &'a Plan,
+        to: &'a [GroupId],
+        joined: live::Joined<F>,
+        output: Output,
+    ) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder = args.meeting.history.as_deref().map(|path| {
             let recorder = Recorder::new(plan, me, new_history(path)?);
@@ -168,6 +175,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
             to,
             client,
             id: joined.id,
+            output,
             recorder: recorder.transpose()?,
             outstanding: VecDeque::new(),
             latency: Latency::new(),
@@ -188,6 +196,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
                 .map_err(|error| Failure::run(error, "waiting", "report this as a bug"))?;
             self.take_delivered();
             self.record_operations()?;
+            self.tell_troubles();
             if self.client.is_superseded() {
                 return Err(self.superseded());
             }
@@ -249,6 +258,13 @@ impl<'a, F: Hosted> Caster<'a, F> {
             self.latency.record(u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX));
             self.progress = Instant::now();
             self.outstanding.pop_front();
+        }
+    }
+
+    fn tell_troubles(&mut self) {
+        while let Some(trouble) = self.client.fabric_mut().next_trouble() {
+            let name = self.plan.name(self.plan.topology().client_process(self.id));
+            self.output.note(&format!("{name}: {trouble}"));
         }
     }
 

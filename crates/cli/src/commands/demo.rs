@@ -1,6 +1,7 @@
 //! `stentor demo`: real processes on shared memory, RoCEv2, an RDMA device or libfabric, a real text, every property checked.
 
 mod cluster;
+mod copier;
 mod drama;
 mod janitor;
 mod load;
@@ -23,11 +24,12 @@ use crate::failure::{Failure, Verdict};
 use crate::live::{self, Captures, Interrupt, Joining, client_on_roce, unstarted};
 use crate::output::Output;
 use cluster::Nodes;
+use copier::Copier;
 use drama::Drama;
 use load::Sent;
 use outcome::Outcome;
 use report::Shown;
-use stage::Stage;
+use stage::{CLUSTER, Stage};
 use text::Text;
 
 /// How long processes may take to find each other, and the longest time without a delivery, where each has a processor.
@@ -51,6 +53,10 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     if matches!(args.fabric, DemoFabric::Verbs | DemoFabric::Ofi) {
         live::refuse_traffic(Captures::from(&args.network).asked(), "stentor demo")?;
     }
+    if args.switch && args.fabric != DemoFabric::Roce {
+        let what = "a software switch makes copies of RoCEv2's packets only";
+        return Err(Failure::usage(what, "stentor demo", "give it with --fabric roce, or leave out --switch"));
+    }
     if args.neb {
         return neb::run(args, output);
     }
@@ -61,13 +67,16 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     Captures::from(&args.network).check(processes, 1)?;
     let interrupt = Interrupt::catch()?;
     let mut stage = Stage::set(args, &plan)?;
+    let mut copier = args.switch.then(|| Copier::start(&stage, CLUSTER, args.wait)).transpose()?;
     let mut nodes = Nodes::start(&plan, &stage, args.wait)?;
     let sent = send(args, &plan, &stage, &nodes, &text, &interrupt, output)?;
+    sent.troubles.iter().for_each(|trouble| output.note(trouble));
     let served = nodes.stop(&interrupt)?;
+    let copies = copier.as_mut().map(|copier| copier.stop(&interrupt)).transpose()?;
     let report = check_files(&stage.histories(&plan, sent.crash.map(|crash| crash.process)), true)?;
     let outcome = Outcome::read(&plan, &stage, &sent)?;
     stage.keep();
-    let shown = Shown::new(&plan, &stage, &text, &sent, &served, &report, &outcome);
+    let shown = Shown::new(&plan, &stage, &text, &sent, &served, &report, &outcome).copied(copies);
     output.report(&shown)?;
     Ok(Verdict::of(shown.ok()))
 }
@@ -129,7 +138,9 @@ impl Scene<'_> {
         // A smaller group would not survive it.
         let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_DRAMA;
         let drama = kills.then_some(Drama { plan, stage, nodes, wait: args.wait, crash: None });
-        let sent = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?.run(text, &check, &bar);
+        let mut loader = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?;
+        let sent = if args.switch { loader.wait_for_copies(&check, &bar) } else { Ok(()) };
+        let sent = sent.and_then(|()| loader.run(text, &check, &bar));
         bar.finish_and_clear();
         sent
     }

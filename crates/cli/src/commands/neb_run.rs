@@ -139,7 +139,7 @@ fn serve<F: Hosted>(
     };
     let served = serving.run(&names, &interrupt, |text| output.note(&format!("{}: {text}", args.id)));
     // What was recorded until it failed is worth having, too.
-    if let Some(trouble) = serving.node.fabric_mut().next_trouble(true) {
+    for trouble in serving.node.fabric_mut().last_troubles() {
         output.note(&format!("{}: {trouble}", args.id));
     }
     serving.finish()?;
@@ -275,7 +275,7 @@ impl<F: Hosted> Serving<F> {
                 }
             }
         }
-        if let Some(trouble) = self.node.fabric_mut().next_trouble(false) {
+        if let Some(trouble) = self.node.fabric_mut().next_trouble() {
             say(&trouble);
         }
     }

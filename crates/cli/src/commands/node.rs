@@ -107,7 +107,7 @@ fn live<F: Hosted>(
         operator: operator.map(|path| Operator::listen(plan, &path)).transpose()?,
     };
     let ended = serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt);
-    if let Some(trouble) = member.fabric_mut().next_trouble(true) {
+    for trouble in member.fabric_mut().last_troubles() {
         output.note(&format!("{}: {trouble}", args.id));
     }
     sink.memory(&member.memory_use());

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use stentor::ClusterConfig;
 use stentor_fabric::ProcessId;
-use stentor_fabric_ofi::{Info, Libfabric, ORDER, OfiConfig, StartError, providers};
+use stentor_fabric_ofi::{Device, Info, Libfabric, ORDER, OfiConfig, StartError, devices, providers};
 
 use super::Finding;
 use crate::style::bytes;
@@ -14,7 +14,7 @@ use crate::style::bytes;
 /// What the remedies of this file begin with: other fabrics need nothing of this.
 const OTHERS: &str = "nothing to do on shm, roce, verbs and sim; for ofi";
 
-/// The library, then each provider.
+/// The library, then each provider with its devices and their places.
 pub(super) fn findings() -> Vec<Finding> {
     let what = "libfabric";
     let library = match Libfabric::load() {
@@ -23,13 +23,16 @@ pub(super) fn findings() -> Vec<Finding> {
     };
     let path = library.path().map_or(String::new(), |path| format!(" ({})", path.display()));
     let detail = format!("version {}{path}; interface {} is asked for", library.version(), library.interface());
-    let of = |info: &Info| Finding::ok("libfabric provider", provider(info));
+    let all = devices(library);
+    let of = |info: &Info| Finding::ok("libfabric provider", provider(info, &all));
     std::iter::once(Finding::ok(what, detail)).chain(providers(library).iter().map(of)).collect()
 }
 
-fn provider(info: &Info) -> String {
+fn provider(info: &Info, all: &[Device]) -> String {
     let (version, can, orders) = (info.provider_version(), info.can(), info.orders());
-    let mut text = format!("{} {version} on {}: messages", info.provider(), info.domain());
+    let devices: Vec<_> =
+        all.iter().filter(|device| device.provider == info.provider()).map(Device::to_string).collect();
+    let mut text = format!("{} {version} on {}: messages", info.provider(), devices.join(", "));
     for (is, name) in [(can.tagged, "tags"), (can.rma, "RDMA"), (can.atomics, "atomics")] {
         if is {
             let _ = write!(text, ", {name}");
@@ -53,7 +56,11 @@ fn process(other: Ipv4Addr) -> OfiConfig {
 }
 
 fn taken(config: &OfiConfig) -> Result<String, StartError> {
-    config.choose().map(|info| format!("{} on {}", info.provider(), info.domain()))
+    let on = |info: Info| {
+        let why = info.why().map_or(String::new(), |why| format!(" ({why})"));
+        format!("{} on {}{why}", info.provider(), info.device())
+    };
+    config.choose().map(on)
 }
 
 /// Whether the fabric `ofi` works here: what it would take for a cluster on one host, and for one on several, and why; or

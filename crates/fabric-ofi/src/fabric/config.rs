@@ -1,12 +1,12 @@
 //! What a process must know to start.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use stentor_bootstrap as bootstrap;
 use stentor_fabric::ProcessId;
 
-use crate::choose::{ChooseError, Wish, choose, providers};
+use crate::choose::{ChooseError, Wish, choose, first, order};
 use crate::domain::MakeError;
 use crate::info::{Info, Needs};
 use crate::load::{Libfabric, LoadError};
@@ -43,7 +43,8 @@ pub struct OfiConfig {
     /// Providers in the order in which they are tried, and no others; if there are none, those of [`ORDER`](crate::ORDER). What
     /// is taken must be equal at every process: the bootstrap refuses others.
     pub providers: Vec<String>,
-    /// The provider's device; `None` takes the first.
+    /// The provider's device; `None` takes the nearest, and where several are as near each process of a host another one: see
+    /// [`nearest`](crate::nearest).
     pub device: Option<String>,
     /// Limit of all memory that this process registers for its regions, bytes.
     pub max_bytes: u64,
@@ -92,31 +93,23 @@ impl OfiConfig {
         let address = self.addresses.get(self.me.index()).copied().flatten().map(|address| address.ip());
         let same_host = self.addresses.iter().flatten().all(|address| address.ip().is_loopback());
         let library = Libfabric::load()?;
-        let names = if self.providers.is_empty() { in_order(same_host) } else { self.providers.clone() };
-        let mut errors = Vec::new();
-        for name in &names {
-            let wish = Wish { provider: Some(name.clone()), address, device: self.device.clone(), same_host };
-            match with_most(library, &wish) {
-                Ok(info) => return fits(&info).map(|()| info),
-                Err(error) => errors.push(error),
-            }
-        }
-        let error = match errors.pop() {
-            Some(only) if names.len() == 1 => only,
-            // A device that is named, or an address, is in the way of a provider that is there.
-            Some(error @ (ChooseError::Device { .. } | ChooseError::Address { .. })) => error,
-            _ if self.providers.is_empty() => ChooseError::None,
-            _ => {
-                let there = providers(library).iter().map(|info| info.provider().to_owned()).collect();
-                ChooseError::NoneOf { asked: names, there }
-            }
-        };
-        Err(error.into())
+        let (by_name, turn) = (!self.providers.is_empty(), self.turn());
+        let names = if by_name { self.providers.clone() } else { order::usual(same_host) };
+        let info = first(library, &names, by_name, |name| {
+            let (provider, device) = (Some(name.to_owned()), self.device.clone());
+            with_most(library, &Wish { provider, address, device, turn, same_host })
+        })?;
+        fits(&info).map(|()| info)
     }
-}
 
-fn in_order(same_host: bool) -> Vec<String> {
-    Wish { provider: None, address: None, device: None, same_host }.candidates()
+    /// How many processes before this one are on its host; its number where it has no address.
+    fn turn(&self) -> usize {
+        let ip = |address: &Option<SocketAddr>| address.map(|address| address.ip());
+        let me = self.me.index();
+        let Some(own) = self.addresses.get(me).and_then(ip) else { return me };
+        let beside = |other: &IpAddr| *other == own || other.is_loopback() && own.is_loopback();
+        self.addresses[..me].iter().filter_map(ip).filter(beside).count()
+    }
 }
 
 /// The provider that is named, with as much of what it can do as is useful.
@@ -174,4 +167,26 @@ pub enum StartError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_one_host_have_turns_of_their_own() {
+        let on = |host: [u8; 4], port| Some(SocketAddr::from((host, port)));
+        let two_hosts = vec![
+            on([10, 0, 0, 1], 1),
+            on([10, 0, 0, 2], 1),
+            on([10, 0, 0, 1], 2),
+            on([10, 0, 0, 2], 2),
+            None,
+            on([10, 0, 0, 1], 3),
+        ];
+        let turn = |addresses: &[_], me| OfiConfig::new("x", ProcessId(me), addresses.to_vec()).turn();
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|me| turn(&two_hosts, me)), [0, 0, 1, 1, 4, 2]);
+        let loopback = [on([127, 0, 0, 1], 1), on([127, 0, 0, 2], 1), on([127, 9, 0, 1], 1)];
+        assert_eq!([0, 1, 2].map(|me| turn(&loopback, me)), [0, 1, 2]);
+    }
 }

@@ -240,7 +240,7 @@ impl Life {
         // SAFETY: this life keeps the header and the scratch; the data is memory of a region, which is never given back while
         // there are lives, or follows the header. The place is free, or its last piece has completed.
         unsafe { self.endpoint.send_two([header, local], peer, context) }?;
-        self.under_way += 1;
+        self.has_one_more();
         Ok(())
     }
 
@@ -253,8 +253,16 @@ impl Life {
         let peer = self.peer.ok_or(Errno::AGAIN)?;
         let context = self.context(Owner::Send(slot));
         post(&self.endpoint, peer, context)?;
-        self.under_way += 1;
+        self.has_one_more();
         Ok(())
+    }
+
+    /// The provider has another operation. One that is given more than its queue holds may lose completions.
+    #[inline]
+    fn has_one_more(&mut self) {
+        self.under_way += 1;
+        let depth = self.endpoint.domain().info().send_depth() as usize;
+        debug_assert!(self.under_way <= depth, "{} operations in a queue of {depth}", self.under_way);
     }
 
     pub(super) fn receive_tagged(&mut self, n: usize, local: Local, tag: u64, ignore: u64) -> Result<(), Errno> {

@@ -74,7 +74,7 @@ impl OfiFabric {
         let capabilities = capabilities(&config, &info);
         let (depth, wide) = (info.send_depth() as usize, info.immediate_bytes() >= 8);
         let bootstrap = Bootstrap::start(bootstrap::Config {
-            fabric: format!("ofi {}", info.provider()),
+            fabric: carrier(&info),
             cluster: config.cluster.clone(),
             key: config.key.clone(),
             fingerprint: config.fingerprint,
@@ -162,6 +162,12 @@ impl OfiFabric {
             self.failure.get_or_insert(error.to_string());
         }
     }
+}
+
+/// What two processes must have in common. The bootstrap compares it, and refuses who has another. One provider may speak two
+/// protocols (`efa` and `efa-direct`); versions of one protocol are between the providers.
+fn carrier(info: &Info) -> String {
+    format!("ofi {} protocol {}", info.provider(), info.protocol())
 }
 
 fn capabilities(config: &OfiConfig, info: &Info) -> Capabilities {

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn wish(provider: &str) -> Wish {
     let address = Some("127.0.0.1".parse().unwrap());
-    Wish { provider: Some(provider.to_owned()), address, device: None, same_host: true }
+    Wish { provider: Some(provider.to_owned()), address, device: None, turn: 0, same_host: true }
 }
 
 pub(crate) fn open(provider: &str, needs: Needs) -> Arc<Domain> {

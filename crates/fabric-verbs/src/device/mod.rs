@@ -11,8 +11,9 @@ use std::path::PathBuf;
 
 pub use choose::{Choice, ChooseError, Wanted, choose};
 pub use gid::{Gid, GidKind};
-pub use place::{infiniband_gid, own_node};
-pub use read::{ROOT, devices, index_of};
+pub use place::infiniband_gid;
+pub use read::{devices, index_of};
+pub use stentor_bootstrap::sysfs::{ROOT, own_node};
 
 /// An RDMA device.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Where this process is, as far as it matters to the choice of a device: its processors, and the interface of its address.
+//! The interface of this process's address, as far as it matters to the choice of a device.
 
 use std::ffi::CStr;
 use std::fs;
@@ -6,41 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::ptr;
 
-use rustix::thread::{CpuSet, sched_getaffinity};
-
-use super::read::{line, names};
-
 /// Hardware addresses of IP over InfiniBand are a queue pair, and then, here, the port's GID; those of others are shorter.
 const GID_AT: usize = 4;
-
-/// The NUMA node that this process is kept on: the one that has all processors that it may use. None where it may use those
-/// of several, because then it is next to one device now and to another one later; and none where there is but one node.
-#[must_use]
-pub fn own_node(root: &Path) -> Option<u32> {
-    let set = sched_getaffinity(None).ok()?;
-    let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect();
-    node_of(root, &own)
-}
-
-/// The same for some processors.
-fn node_of(root: &Path, own: &[usize]) -> Option<u32> {
-    let nodes = root.join("devices/system/node");
-    let numbered = |name: &String| -> Option<(u32, String)> {
-        let number = name.strip_prefix("node")?.parse().ok()?;
-        Some((number, line(&nodes.join(name).join("cpulist")).unwrap_or_default()))
-    };
-    let all: Vec<_> = names(&nodes).iter().filter_map(numbered).collect();
-    let has = |list: &str| own.iter().all(|processor| is_listed(list, *processor));
-    all.iter().find(|(_, list)| all.len() > 1 && !own.is_empty() && has(list)).map(|(number, _)| *number)
-}
-
-/// Whether a list as the kernel writes it, such as `0-3,8`, has a processor.
-fn is_listed(list: &str, processor: usize) -> bool {
-    list.split(',').any(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        matches!((first.trim().parse(), last.trim().parse()), (Ok(first), Ok(last)) if (first..=last).contains(&processor))
-    })
-}
 
 /// The GID of the InfiniBand port under the interface that has this address; none if it is on an interface of another kind,
 /// whose GIDs are made of its addresses, or on none.
@@ -105,25 +72,6 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
 mod tests {
     use super::super::tree::Tree;
     use super::*;
-
-    #[test]
-    fn who_is_kept_on_one_node_is_next_to_its_devices_and_who_is_not_is_next_to_none() {
-        let tree = Tree::new(
-            "nodes",
-            &[
-                ("devices/system/node/node0/cpulist", "0-3,8-11"),
-                ("devices/system/node/node1/cpulist", "4-7,12"),
-                ("devices/system/node/node2/cpulist", ""),
-                ("devices/system/node/possible", "0-2"),
-            ],
-        );
-        let node = |own: &[usize]| node_of(&tree.0, own);
-        assert_eq!((node(&[0]), node(&[2, 9, 11]), node(&[4, 12]), node(&[12])), (Some(0), Some(0), Some(1), Some(1)));
-        assert_eq!((node(&[3, 4]), node(&[13]), node(&[])), (None, None, None));
-        let one = Tree::new("node", &[("devices/system/node/node0/cpulist", "0-1")]);
-        assert_eq!(node_of(&one.0, &[0]), None, "there is nothing to choose");
-        assert_eq!(node_of(Path::new("/nonexistent"), &[0]), None);
-    }
 
     #[test]
     fn an_infiniband_port_is_known_by_the_hardware_address_of_its_interface() {

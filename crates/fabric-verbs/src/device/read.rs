@@ -1,13 +1,11 @@
 //! Reads `/sys/class/infiniband`.
 
-use std::fs;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-use super::{Device, Gid, GidKind, Link, Port};
+use stentor_bootstrap::sysfs::{line, names};
 
-/// Where the kernel shows everything.
-pub const ROOT: &str = "/sys";
+use super::{Device, Gid, GidKind, Link, Port};
 
 /// All devices below the kernel's tree (`/sys`), in the order of their names. Empty without the kernel's RDMA modules, or
 /// where a container hides them.
@@ -86,23 +84,10 @@ fn gid(port: &Path, link: Link, index: &str) -> Option<Gid> {
     Some(Gid { index: index.parse().ok()?, bytes, kind, interface })
 }
 
-/// The one line of a file that has something in it.
-pub(super) fn line(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
-/// What is in a directory, in order.
-pub(super) fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::tree::Tree;
     use super::*;
 

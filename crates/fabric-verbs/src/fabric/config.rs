@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use stentor_bootstrap::SwitchConfig;
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
@@ -48,6 +49,9 @@ pub struct VerbsConfig {
     /// Whether a process that is started again is refused by those who knew its last life: for protocols in which nobody may
     /// forget.
     pub one_life: bool,
+    /// The switch that makes the copies of sets, if there is one. It copies packets of RoCE v2 over IPv4 alone: with another GID
+    /// it is not used, and [`Trouble::NoCopies`](crate::Trouble::NoCopies) says so.
+    pub switch: Option<SwitchConfig>,
 }
 
 impl VerbsConfig {
@@ -79,6 +83,7 @@ impl VerbsConfig {
             max_depth: 1 << 14,
             max_bytes: 4 << 30,
             one_life: false,
+            switch: None,
         }
     }
 }

@@ -8,6 +8,7 @@ mod outstanding;
 mod post;
 mod regions;
 mod retired;
+mod sets;
 mod start;
 mod trouble;
 mod wait;
@@ -19,8 +20,8 @@ use stentor_bootstrap::Bootstrap;
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpKind, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
-    WorkRequest,
+    QpConfig, QpId, QpKind, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite,
+    Span, WaitError, Wake, WorkRequest,
 };
 
 use crate::device::Choice;
@@ -96,24 +97,22 @@ impl VerbsFabric {
         if peer.index() >= self.bootstrap.processes() {
             return Err(ConnectError::UnknownProcess(peer));
         }
-        let Capabilities { max_send_depth, max_recv_depth, unreliable, .. } = self.capabilities;
-        let depths =
-            [("send queue", config.send_depth, max_send_depth), ("receive queue", config.recv_depth, max_recv_depth)];
-        for (what, asked, limit) in depths {
-            if asked > limit {
-                return Err(ConnectError::TooDeep { what, asked, limit });
-            }
-        }
-        if config.kind == QpKind::Unreliable && !unreliable {
+        self.check_depths(config)?;
+        if config.kind == QpKind::Unreliable && !self.capabilities.unreliable {
             return Err(ConnectError::NoUnreliable);
         }
         self.bootstrap.connect(&mut self.net, (peer, service), config, |net, qp| {
-            if qp.index() >= MAX_PAIRS {
-                let reason = format!("{MAX_PAIRS} queue pairs are made; no process has more");
-                return Err(ConnectError::System { peer, reason });
-            }
+            check_room(qp, peer)?;
             net.make(qp, peer, config).map_err(|error| ConnectError::System { peer, reason: error.to_string() })
         })
+    }
+
+    fn check_depths(&self, config: QpConfig) -> Result<(), ConnectError> {
+        let Capabilities { max_send_depth, max_recv_depth, .. } = self.capabilities;
+        let depths =
+            [("send queue", config.send_depth, max_send_depth), ("receive queue", config.recv_depth, max_recv_depth)];
+        let too_deep = depths.into_iter().find(|(_, asked, limit)| asked > limit);
+        too_deep.map_or(Ok(()), |(what, asked, limit)| Err(ConnectError::TooDeep { what, asked, limit }))
     }
 
     /// One round of the control plane.
@@ -133,6 +132,14 @@ impl VerbsFabric {
         let alive = self.net.halves.get(qp.index()).is_some_and(|half| half.pair.is_some());
         Some(if alive { known } else { QpState::Error })
     }
+}
+
+/// Whether there is a number for another queue pair.
+fn check_room(qp: QpId, peer: ProcessId) -> Result<(), ConnectError> {
+    if qp.index() < MAX_PAIRS {
+        return Ok(());
+    }
+    Err(ConnectError::System { peer, reason: format!("{MAX_PAIRS} queue pairs are made; no process has more") })
 }
 
 impl Fabric for VerbsFabric {
@@ -191,13 +198,31 @@ impl Fabric for VerbsFabric {
         Err(PostError::Unsupported("tagged receive"))
     }
 
+    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        self.make_set(spec, config)
+    }
+
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        self.state_of(set) == Some(QpState::Ready) && self.bootstrap.set_reaches(set, peer)
+    }
+
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        self.bootstrap.set_settled(set, peer)
+    }
+
+    #[inline]
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        let limits = (self.state_of(set) == Some(QpState::Ready), self.capabilities.inline_bytes);
+        self.bootstrap.post_set(&mut self.net, set, &write, limits)
+    }
+
     /// The device has what was posted.
     #[inline]
     fn flush(&mut self) {}
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
-        self.net.poll(out)
+        if self.bootstrap.has_sets() { self.poll_with_sets(out) } else { self.net.poll(out) }
     }
 
     fn next_event(&mut self) -> Option<Event> {

@@ -13,6 +13,7 @@ use stentor_fabric::{Access, Completion, Opcode, PostError, ProcessId, QpConfig,
 
 use super::config::VerbsConfig;
 use super::outstanding::{Name, Outstanding};
+use super::sets::{self, SetEnd};
 use super::trouble::Trouble;
 use crate::device::{self, Gid};
 use crate::qp::{Endpoint, Own, QueuePair, Size, Tuning, WorkError};
@@ -25,6 +26,8 @@ use crate::{
 const BATCH: usize = 16;
 /// Things worth telling that are kept.
 const MAX_TROUBLES: usize = 64;
+/// How often to send again to a receiver that is not ready: without end.
+const FOR_EVER: u8 = 7;
 
 /// A completion queue, and how many of its places are promised to queue pairs.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(super) struct Half {
     pub(super) life: u16,
     pub(super) sends: Outstanding,
     pub(super) receives: Outstanding,
+    /// Of an end of a set, which a switch is at the other end of.
+    pub(super) set: Option<SetEnd>,
 }
 
 impl Half {
@@ -123,7 +128,7 @@ impl Net {
         };
         self.queues[queue].used += need;
         let (sends, receives) = (Outstanding::new(config.send_depth), Outstanding::new(config.recv_depth));
-        self.halves.push(Half { peer, config, queue, pair: None, life: 0, sends, receives });
+        self.halves.push(Half { peer, config, queue, pair: None, life: 0, sends, receives, set: None });
         Ok(())
     }
 
@@ -344,6 +349,12 @@ impl Net {
         }
     }
 
+    fn begin_to_send(&mut self, qp: QpId, (ours, theirs): (&End, &End), rnr_retries: u8) -> Result<(), String> {
+        let tuning = Tuning { rnr_retries, ..self.tuning(pair(theirs)?) };
+        let own = self.halves[qp.index()].pair.as_ref().ok_or("it is broken")?;
+        own.ready_to_send(self.own, pair(ours)?.psn, &tuning).map_err(|error| error.to_string())
+    }
+
     fn reads_answered(&self) -> u8 {
         self.config.tuning.reads_answered.min(self.limits.reads_answered)
     }
@@ -408,14 +419,18 @@ impl Ends for Net {
         let peer = Endpoint { qp_number, psn, gid, lid, mtu: mtu.min(self.mtu) };
         let tuning = self.tuning(theirs);
         self.find_gid();
-        let pair = self.halves[qp.index()].pair.as_ref().ok_or("it is broken")?;
-        pair.ready_to_receive(self.own, &peer, &tuning).map_err(|error| error.to_string())
+        let half = &self.halves[qp.index()];
+        let pair = half.pair.as_ref().ok_or("it is broken")?;
+        let met = pair.ready_to_receive(self.own, &peer, &tuning);
+        met.map_err(|error| if half.set.is_some() { sets::unmet(&error) } else { error.to_string() })
     }
 
     fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
-        let tuning = self.tuning(pair(theirs)?);
-        let own = self.halves[qp.index()].pair.as_ref().ok_or("it is broken")?;
-        own.ready_to_send(self.own, pair(ours)?.psn, &tuning).map_err(|error| error.to_string())
+        self.begin_to_send(qp, (ours, theirs), self.config.tuning.rnr_retries)
+    }
+
+    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
     }
 
     fn drive(&mut self) {

@@ -13,9 +13,11 @@ use super::VerbsFabric;
 use super::config::{StartError, VerbsConfig};
 use super::net::Net;
 use super::regions::Regions;
+use super::sets;
+use super::trouble::Trouble;
 use super::wait::NAPS;
 use crate::context::PortNumber;
-use crate::device::{self, Choice, ChooseError, Wanted};
+use crate::device::{self, Choice, ChooseError, Gid, Wanted};
 use crate::qp::Own;
 use crate::{CompletionChannel, Context, Errno, Granted, Limits, Mtu, PortAttributes, Verbs};
 
@@ -36,6 +38,7 @@ impl VerbsFabric {
         let (attributes, limits) = (context.port(port)?, context.limits()?);
         let mtu = mtu(&config, &context, &attributes)?;
         let granted = Granted::by(&context, &limits, config.inline_bytes)?;
+        let (config, uncopied) = copied(config, &choice.gid);
         let capabilities = capabilities(&config, &limits, &attributes, &granted);
         let bootstrap = Bootstrap::start(stentor_bootstrap::Config {
             fabric: NAME.to_owned(),
@@ -46,7 +49,7 @@ impl VerbsFabric {
             me: config.me,
             addresses: config.addresses.clone(),
             one_life: config.one_life,
-            switch: None,
+            switch: config.switch.clone(),
         })?;
         let channel = CompletionChannel::new(&context)?;
         let net = Net {
@@ -60,7 +63,7 @@ impl VerbsFabric {
             taken: VecDeque::new(),
             failing: Vec::new(),
             broken: VecDeque::new(),
-            troubles: VecDeque::new(),
+            troubles: VecDeque::from_iter(uncopied),
             unregistered: Vec::new(),
             lost: None,
             down: false,
@@ -111,6 +114,14 @@ fn choose(config: &VerbsConfig) -> Result<Choice, ChooseError> {
     device::choose(&device::devices(root), &wanted)
 }
 
+/// Without the switch, where it cannot copy what comes from this address; and what is to be said of that.
+fn copied(config: VerbsConfig, gid: &Gid) -> (VerbsConfig, Option<Trouble>) {
+    if config.switch.is_none() || sets::is_copied(gid) {
+        return (config, None);
+    }
+    (VerbsConfig { switch: None, ..config }, Some(Trouble::NoCopies { gid: gid.to_string() }))
+}
+
 fn gid_index(choice: &Choice) -> Result<u8, ChooseError> {
     let wanted = choice.gid.index;
     u8::try_from(wanted).map_err(|_| ChooseError::NoSuchGid { wanted, present: "those up to 255".to_owned() })
@@ -126,7 +137,10 @@ fn mtu(config: &VerbsConfig, context: &Context, port: &PortAttributes) -> Result
 
 fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, granted: &Granted) -> Capabilities {
     // Each queue pair has places for all that it may have outstanding in one completion queue.
-    let depth = config.max_depth.min(limits.queue_depth).min(limits.completions / 2).max(1);
+    // The queue pair of a set has more places than are asked for.
+    let spare = if config.switch.is_some() { sets::SPARE } else { 0 };
+    let most = limits.queue_depth.min(limits.completions / 2).saturating_sub(spare);
+    let depth = config.max_depth.min(most).max(1);
     Capabilities {
         name: NAME,
         ordered_writes: true,
@@ -142,7 +156,7 @@ fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, gr
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,
-        hardware_multicast: false,
+        hardware_multicast: config.switch.is_some(),
         revokes_in_hardware: true,
     }
 }

@@ -55,6 +55,11 @@ pub enum Trouble {
         /// Why, with the remedy.
         why: String,
     },
+    /// A switch is configured that does not copy what goes to and from this address, so each peer is written to by itself.
+    NoCopies {
+        /// The port's address.
+        gid: String,
+    },
     /// A request failed for a reason that the contract has no word for: it is told as flushed.
     Work {
         /// The queue pair.
@@ -81,6 +86,12 @@ impl fmt::Display for Trouble {
                 write!(f, "nothing can be posted to {peer} from or into a region of {bytes} bytes: {why}")
             }
             Trouble::NotPosted { qp, why } => write!(f, "a request on {qp:?} was not taken: {why}"),
+            Trouble::NoCopies { gid } => {
+                write!(
+                    f,
+                    "the switch is not used: it copies RoCE v2 over IPv4 alone, and this is {gid}; name another one (gid_index)"
+                )
+            }
             Trouble::Work { qp, status, vendor_error } => {
                 write!(f, "a request on {qp:?} failed: {status} (vendor error {vendor_error})")
             }

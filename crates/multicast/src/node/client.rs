@@ -223,6 +223,16 @@ impl<F: Fabric> Client<F> {
         self.resumed && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
     }
 
+    /// Whether the network makes the copies of what goes to these groups now, for all of their members.
+    #[must_use]
+    pub fn is_copied(&self, to: &[GroupId]) -> bool {
+        self.fan.as_ref().is_some_and(|fan| {
+            let copied = |link| fan.reaches(link) && self.links[link].ready;
+            fan.is_ready()
+                && (0..self.links.len()).all(|link| copied(link) || !to.contains(&GroupId(self.places[link].0 as u16)))
+        })
+    }
+
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
     /// never, if it died while it wrote: wait a while, or take another place.
     pub fn is_unfinished(&mut self) -> bool {

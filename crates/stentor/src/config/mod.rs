@@ -54,7 +54,7 @@
 //! fence_timeout_ms = 250         # how long a peer may take to leave a revoked region alone
 //! as_efa = "efa"                 # or "efa-direct": impose what EFA restricts on this provider; for tests, slow
 //!
-//! [switch]                       # for fabric = "roce": a switch that makes the copies of writes (`stentor switch`)
+//! [switch]                       # for fabric = "roce" or "verbs": a switch that makes the copies of writes (`stentor switch`)
 //! control = "127.0.1.1:7480"     # where its control plane listens; while it is not there each peer is written to by itself
 //! lease_ms = 10000               # how long a sender may be silent and keep its set
 //! ```

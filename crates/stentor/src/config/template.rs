@@ -173,7 +173,7 @@ body_ring_kib = {body_ring_kib}    # the ring for one client's messages at one m
         format!(
             "\n[ofi]\n# As libfabric names them (`stentor doctor` lists them), tried in this order, and no others: \"efa,tcp;ofi_rxm\".\n\
              # Without it: the first that is there of {order} (shm within a host).\n{named}\n\
-             # device = \"eth0\"    # the provider's; the one with the process's address, if it is not set\n\
+             # device = \"eth0\"    # the provider's; if it is not set, the one with the process's address, or the nearest one\n\
              # rnr_timeout_ms = 250    # how long a SEND waits for the peer to post a receive\n\
              # fence_timeout_ms = 250    # how long a peer may take to leave a revoked region alone\n{restricted}"
         )

@@ -33,10 +33,20 @@ pub trait Hosted: Fabric {
         false
     }
 
-    /// What went wrong beside the contract, told once; at the end (`is_over`) what shows only then.
-    fn next_trouble(&mut self, is_over: bool) -> Option<String> {
-        let _ = is_over;
+    /// What a person should know beside the contract, and what went wrong there: each told once.
+    fn next_trouble(&mut self) -> Option<String> {
         None
+    }
+
+    /// Writes out what is held back, at the end. Why what was asked for beside the messages is not whole, if it is not.
+    fn finish(&mut self) -> Option<String> {
+        None
+    }
+
+    /// Everything that is still to be told when it is over.
+    fn last_troubles(&mut self) -> Vec<String> {
+        let unfinished = self.finish();
+        unfinished.into_iter().chain(std::iter::from_fn(|| self.next_trouble())).collect()
     }
 }
 
@@ -83,9 +93,12 @@ impl Hosted for RoceFabric {
         self.is_displaced()
     }
 
-    fn next_trouble(&mut self, is_over: bool) -> Option<String> {
-        let capture = if is_over { self.finish_capture().err() } else { self.next_capture_error() };
-        capture.or_else(|| self.next_note()).or_else(|| self.next_switch_note())
+    fn next_trouble(&mut self) -> Option<String> {
+        self.next_capture_error().or_else(|| self.next_note()).or_else(|| self.next_switch_note())
+    }
+
+    fn finish(&mut self) -> Option<String> {
+        self.finish_capture().err()
     }
 }
 
@@ -118,8 +131,8 @@ impl Hosted for VerbsFabric {
         self.is_displaced()
     }
 
-    fn next_trouble(&mut self, _: bool) -> Option<String> {
-        self.next_trouble().map(|trouble| trouble.to_string())
+    fn next_trouble(&mut self) -> Option<String> {
+        self.next_trouble().map(|trouble| trouble.to_string()).or_else(|| self.next_switch_note())
     }
 }
 
@@ -185,7 +198,11 @@ impl<F: Hosted> Hosted for Restricted<F> {
         self.inner().is_displaced()
     }
 
-    fn next_trouble(&mut self, is_over: bool) -> Option<String> {
-        self.inner_mut().next_trouble(is_over)
+    fn next_trouble(&mut self) -> Option<String> {
+        self.inner_mut().next_trouble()
+    }
+
+    fn finish(&mut self) -> Option<String> {
+        self.inner_mut().finish()
     }
 }

@@ -65,7 +65,7 @@ const NEB_SETS: u16 = 1 << 15;
 
 impl Plan {
     /// The switch, as a broadcast uses it beside the multicast.
-    fn neb_switch(&self) -> Option<SwitchConfig> {
+    pub(super) fn neb_switch(&self) -> Option<SwitchConfig> {
         let cluster = Some(self.config().cluster().to_owned());
         self.config().switch().map(|switch| SwitchConfig { cluster, first_set: NEB_SETS, ..switch.clone() })
     }

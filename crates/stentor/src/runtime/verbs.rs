@@ -15,7 +15,9 @@ impl Plan {
     pub fn verbs(&self, me: ProcessId, seat: &Seat) -> Result<VerbsFabric, StartError> {
         let addresses = self.addresses(me, seat.bind)?;
         let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
-        self.start_verbs(seat, most, VerbsConfig::new(self.config().cluster(), me, addresses))
+        let switch = self.config().switch().cloned();
+        let process = VerbsConfig { switch, ..VerbsConfig::new(self.config().cluster(), me, addresses) };
+        self.start_verbs(seat, most, process)
     }
 
     /// The same for a process of the broadcast of `[neb]`, counted in its group.
@@ -29,7 +31,8 @@ impl Plan {
         let addresses = self.neb_addresses(neb, me, seat.bind)?;
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
-        let process = VerbsConfig { one_life: true, ..VerbsConfig::new(&name, me, addresses) };
+        let switch = self.neb_switch();
+        let process = VerbsConfig { one_life: true, switch, ..VerbsConfig::new(&name, me, addresses) };
         self.start_verbs(seat, neb.config().memory_bytes(), process)
     }
 

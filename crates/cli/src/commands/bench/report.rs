@@ -32,6 +32,12 @@ pub(super) struct Row {
     pub(super) max_us: Option<f64>,
     pub(super) p50_us: Option<f64>,
     pub(super) avg_us: Option<f64>,
+    /// Median of the rounds' means, where rows are set beside a program that tells of a mean only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) round_avg_us: Option<f64>,
+    /// The floor's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) floor_round_avg_us: Option<f64>,
     pub(super) stdev_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
     pub(super) p999_us: Option<f64>,
@@ -75,6 +81,8 @@ impl Row {
             max_us: None,
             p50_us: None,
             avg_us: None,
+            round_avg_us: None,
+            floor_round_avg_us: None,
             stdev_us: None,
             p99_us: None,
             p999_us: None,

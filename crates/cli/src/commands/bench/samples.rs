@@ -11,8 +11,8 @@ const LONGEST: u64 = 60_000_000_000;
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     all: Histogram<u64>,
-    /// Of each round: median and 99th percentile, ns.
-    rounds: Vec<(f64, f64)>,
+    /// Of each round: median, 99th percentile and mean, ns.
+    rounds: Vec<(f64, f64, f64)>,
     /// Multiplied to what was recorded: one half for half the round trip.
     scale: f64,
     /// What reading it costs is subtracted from what was recorded.
@@ -28,6 +28,8 @@ pub(super) struct Summary {
     /// Median of the rounds' medians.
     pub(super) typical: f64,
     pub(super) avg: f64,
+    /// Median of the rounds' means: beside what tells of a mean only.
+    pub(super) round_avg: f64,
     pub(super) stdev: f64,
     /// Median of the rounds' 99th percentiles.
     pub(super) p99: f64,
@@ -78,7 +80,8 @@ impl Samples {
         }
         if !round.is_empty() {
             let middle = middle(&round, self.clock.step_ns);
-            self.rounds.push((self.ns(middle), self.ns(round.value_at_quantile(0.99) as f64)));
+            let (p99, mean) = (self.ns(round.value_at_quantile(0.99) as f64), self.ns(round.mean()));
+            self.rounds.push((self.ns(middle), p99, mean));
             self.all.add(&round).expect("equal bounds");
         }
     }
@@ -95,6 +98,7 @@ impl Samples {
             max: us(self.ns(self.all.max() as f64)),
             typical: us(median(self.rounds.iter().map(|round| round.0))),
             avg: us((self.all.mean() - self.clock.cost_ns) * self.scale),
+            round_avg: us(median(self.rounds.iter().map(|round| round.2))),
             stdev: us(self.all.stdev() * self.scale),
             p99: us(median(self.rounds.iter().map(|round| round.1))),
             p999: us(self.ns(self.all.value_at_quantile(0.999) as f64)),
@@ -115,6 +119,7 @@ mod tests {
         let summary = samples.summary();
         assert_eq!(summary.iterations, 1020);
         assert!((summary.typical - 0.1).abs() < 1e-9, "{summary:?}");
+        assert!((summary.round_avg - 0.1).abs() < 1e-9 && summary.avg < 0.06, "{summary:?}");
         assert!((summary.min - 0.05).abs() < 1e-9, "{summary:?}");
         assert!((summary.max - 0.15).abs() < 1e-3, "{summary:?}");
     }

@@ -117,7 +117,7 @@ impl<F: Hosted> Line<F> {
                     self.refusals.push(refusal);
                 }
             }
-            while let Some(trouble) = self.endpoint.fabric_mut().next_trouble(false) {
+            while let Some(trouble) = self.endpoint.fabric_mut().next_trouble() {
                 self.output.note(&trouble);
             }
         }
@@ -267,7 +267,7 @@ impl<F: Hosted> Line<F> {
                 return;
             }
         }
-        while let Some(trouble) = self.endpoint.fabric_mut().next_trouble(true) {
+        for trouble in self.endpoint.fabric_mut().last_troubles() {
             self.output.note(&trouble);
         }
     }

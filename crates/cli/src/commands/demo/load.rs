@@ -38,6 +38,8 @@ pub(super) struct Sent {
     pub(super) counts: Counts,
     /// What the client's data went over, where that is chosen at start.
     pub(super) carrier: Option<String>,
+    /// What a person should know of the fabric.
+    pub(super) troubles: Vec<String>,
     /// Who was killed.
     pub(super) crash: Option<Crash>,
     /// When everything was delivered everywhere.
@@ -81,6 +83,16 @@ impl<'a, F: Hosted> Loader<'a, F> {
         Ok(Loader { plan, stage, client, recorder, backoff, housekeeper, rounds: 0, drama, progress, delivered: 0 })
     }
 
+    /// Waits until the network makes copies for everybody, or one patience is over.
+    pub(super) fn wait_for_copies(&mut self, check: Check<'_>, bar: &ProgressBar) -> Result<(), Failure> {
+        let (all, since): (Vec<_>, _) = (self.plan.topology().group_ids().collect(), Instant::now());
+        while !self.client.is_copied(&all) && since.elapsed() < TIMEOUT {
+            self.progress = Instant::now();
+            self.round(false, check, bar)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn run(mut self, text: &Text, check: Check<'_>, bar: &ProgressBar) -> Result<Sent, Failure> {
         let lines = text.lines();
         let groups = self.plan.topology().groups();
@@ -99,8 +111,8 @@ impl<'a, F: Hosted> Loader<'a, F> {
         }
         let ended = now_ns();
         self.recorder.complete().map_err(|error| self.unwritten(&error))?;
-        if let Some(trouble) = self.client.fabric_mut().next_trouble(true) {
-            return Err(Failure::run(trouble, "--pcap", "make room on the disk, or leave it out"));
+        if let Some(unfinished) = self.client.fabric_mut().finish() {
+            return Err(Failure::run(unfinished, "--pcap", "make room on the disk, or leave it out"));
         }
         let warm_up = if alone >= 2 * WARM_UP { WARM_UP } else { 0 };
         Ok(Sent {
@@ -110,6 +122,7 @@ impl<'a, F: Hosted> Loader<'a, F> {
             windowed: alone as u64 + 1..=lines.len() as u64,
             counts: *self.client.counts(),
             carrier: self.client.fabric().carrier(),
+            troubles: self.client.fabric_mut().last_troubles(),
             crash: self.drama.and_then(|drama| drama.crash),
             ended,
         })

@@ -11,6 +11,7 @@ use stentor_checker::Report;
 use stentor_fabric::ProcessId;
 use stentor_multicast::Step;
 
+use super::copier::Switched;
 use super::load::Sent;
 use super::outcome::Outcome;
 use super::stage::Stage;
@@ -59,6 +60,8 @@ pub(super) struct Shown {
     items_by_step: BTreeMap<&'static str, f64>,
     /// Input of peers that was refused.
     rejected: u64,
+    /// With `--switch`.
+    switch: Option<Switched>,
 }
 
 /// Properties about leader changes and processes that come back: without any, nothing can be told about them.
@@ -133,14 +136,29 @@ impl Shown {
             writes_by_step,
             items_by_step,
             rejected,
+            switch: None,
         }
+        .asked(sent)
+    }
+
+    /// What the client left to the switch.
+    fn asked(mut self, sent: &Sent) -> Self {
+        self.switch = Some(Switched { copies: 0, copies_asked: sent.counts.copies() });
+        self
+    }
+
+    /// Copies that left the switch; `None` without one. A switch that made none fails the demonstration.
+    pub(super) fn copied(mut self, copies: Option<u64>) -> Self {
+        self.switch = self.switch.zip(copies).map(|(switch, copies)| Switched { copies, ..switch });
+        self.ok &= self.switch.as_ref().is_none_or(Switched::is_used);
+        self
     }
 
     pub(super) fn ok(&self) -> bool {
         self.ok
     }
 
-    fn figures(&self) -> String {
+    fn figures(&self, style: Style) -> String {
         let Shown { messages, deliveries, messages_to_one_group: to_one, messages_alone, messages_windowed, .. } = self;
         let mut text = format!(
             "{messages} messages, {to_one} to one group and {} to several; {deliveries} deliveries\n",
@@ -163,6 +181,15 @@ impl Shown {
         let alone: f64 = self.items_by_step.values().sum();
         let _ =
             writeln!(text, "writes      {:.2} per message: {}", self.writes_per_message, by_step(&self.writes_by_step));
+        if let Some(switched) = &self.switch {
+            let of = |steps: &BTreeMap<&str, f64>| steps.get(Step::Body.name()).copied().unwrap_or_default();
+            let (posted, receivers) = (of(&self.writes_by_step), of(&self.items_by_step));
+            let _ = writeln!(
+                text,
+                "            {}: the client posted {posted:.2} writes per message instead of {receivers:.2}",
+                switched.human(style)
+            );
+        }
         let credits = self.writes_by_step.get(Step::Credit.name()).copied().unwrap_or_default();
         let _ = writeln!(text, "            and {credits:.2} for flow control");
         let _ = writeln!(text, "            {alone:.2} without batching: {}", by_step(&self.items_by_step));
@@ -180,7 +207,7 @@ impl Human for Shown {
         );
         let rows = self.delivered.iter().map(|(name, n)| vec![name.clone(), format!("delivered {n}")]);
         text += &columns(&rows.collect::<Vec<_>>());
-        text += &self.figures();
+        text += &self.figures(style);
         let changes = self.leader_changes;
         let _ = match (&self.killed, self.outage_ms, self.rejoin_ms) {
             (Some(killed), Some(outage), Some(rejoin)) => writeln!(

@@ -1,7 +1,7 @@
 //! Where a demonstration happens: a directory with its configuration and histories.
 
 use std::fs::{self, DirBuilder};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -22,14 +22,35 @@ const MOST_PROCESSES: usize = 100;
 /// One client, and as little memory as shows the work.
 const LIMITS: Limits = Limits { message_bytes: 65_536, window: 256, clients: 1, ring_kib: 64, body_ring_kib: 512 };
 
+/// The cluster's name.
+pub(super) const CLUSTER: &str = "demo";
+
 /// Demonstrations at the same time have addresses of their own, if their numbers differ by less than this.
 const NETWORKS: u32 = 128;
 /// The key's file, in the stage's directory.
-const KEY: &str = "cluster.key";
+pub(super) const KEY: &str = "cluster.key";
+/// Where the switch is asked for sets.
+const SWITCH_PORT: u16 = 7480;
 
 /// The second number of this demonstration's loopback addresses.
 pub(super) fn network_number() -> u8 {
     64 + (std::process::id() % NETWORKS) as u8
+}
+
+/// Where the switch of this demonstration is: for senders, for receivers, and where hosts ask for sets.
+pub(super) fn switch_places() -> (Ipv4Addr, Ipv4Addr, SocketAddr) {
+    let at = |last| Ipv4Addr::new(127, network_number(), 254, last);
+    (at(1), at(2), SocketAddr::from((at(1), SWITCH_PORT)))
+}
+
+/// The text of the configuration.
+fn rendered(args: &args::Demo) -> Result<String, Failure> {
+    let mut text = template(args)?.render();
+    if args.switch {
+        let (.., control) = switch_places();
+        text += &format!("\n[switch]\ncontrol = \"{control}\"\n");
+    }
+    Ok(text)
 }
 
 fn template(args: &args::Demo) -> Result<Template, Failure> {
@@ -42,7 +63,7 @@ fn template(args: &args::Demo) -> Result<Template, Failure> {
         }
         DemoFabric::Verbs => Ground::Verbs { address: device_address()?, key },
     };
-    Ok(Template { cluster: "demo".to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, ground })
+    Ok(Template { cluster: CLUSTER.to_owned(), groups: args.groups, replicas: args.replicas, limits: LIMITS, ground })
 }
 
 /// Where all processes of a demonstration on verbs are.
@@ -63,7 +84,7 @@ pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
         let remedy = "lower --groups or --replicas; `stentor sim multicast` simulates clusters without processes";
         return Err(Failure::usage(what, place, remedy));
     }
-    ClusterConfig::parse(Path::new("cluster.toml"), &template.render()).map_err(|error| refuse(&error.problem))
+    ClusterConfig::parse(Path::new("cluster.toml"), &rendered(args)?).map_err(|error| refuse(&error.problem))
 }
 
 #[cfg(feature = "zookeeper")]
@@ -108,7 +129,7 @@ impl Stage {
     pub(super) fn set(args: &args::Demo, plan: &Plan) -> Result<Self, Failure> {
         let stage = Stage::bare(args)?;
         let config = stage.config();
-        fs::write(&config, template(args)?.render()).map_err(|error| Failure::cannot_write(&config, &error))?;
+        fs::write(&config, rendered(args)?).map_err(|error| Failure::cannot_write(&config, &error))?;
         if args.fabric != DemoFabric::Shm {
             stage.make_key()?;
         }

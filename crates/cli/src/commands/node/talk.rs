@@ -76,7 +76,7 @@ impl<'a> Talk<'a> {
                 self.refusal = refusal;
             }
         }
-        if let Some(trouble) = member.fabric_mut().next_trouble(false) {
+        if let Some(trouble) = member.fabric_mut().next_trouble() {
             self.say(&trouble);
         }
         // Whoever is lost right after that was there.

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::config::KeySource;
+use stentor::runtime::Stop;
 use stentor_fabric::{Backoff, Idle, WaitMode};
 use stentor_fabric_roce::driver::Pcap;
 use stentor_fabric_shm::Place;
@@ -15,7 +17,7 @@ use stentor_soft_switch::{Faults, KeyPlace, Settings, Shown, SoftSwitch, StartEr
 use super::{Answer, ME, Question, load, meeting_name};
 use crate::args::SwitchRun;
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Control, Interrupt, unstarted};
+use crate::live::{self, Control, Interrupt, stop_at_end_of_input, unstarted};
 use crate::output::{Human, Output};
 use crate::style::Style;
 
@@ -48,7 +50,12 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     }
     let interrupt = Interrupt::catch()?;
     output.note(&announce(&settings, &switch));
-    let ended = serve(&mut switch, &settings, &control, &interrupt, args.wait.into());
+    let stop = Arc::new(Stop::default());
+    if args.until_eof {
+        stop_at_end_of_input(Arc::clone(&stop));
+    }
+    let told = || interrupt.came() || stop.is_stopped();
+    let ended = serve(&mut switch, &settings, &control, &told, args.wait.into());
     let finished = switch.pcap_mut().map_or(Ok(()), Pcap::finish);
     ended?;
     if let (Some(file), Err(error)) = (&args.network.pcap, finished) {
@@ -72,7 +79,7 @@ fn serve(
     switch: &mut SoftSwitch,
     settings: &Settings,
     control: &Control<Question>,
-    interrupt: &Interrupt,
+    told: &dyn Fn() -> bool,
     wait: WaitMode,
 ) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
@@ -88,7 +95,7 @@ fn serve(
         let worked = switch.round().map_err(failed)?;
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
-            if interrupt.came() {
+            if told() {
                 return Ok(());
             }
             if let Some(asked) = control.next() {

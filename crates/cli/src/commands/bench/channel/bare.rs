@@ -26,7 +26,7 @@ pub(super) struct Provider {
 impl Provider {
     /// Opens this end, and meets the other one.
     pub(super) fn new(provider: &str, ip: IpAddr, stage: &Stage, me: usize, phase: u64) -> Result<Self, Failure> {
-        let bare = Bare::open(provider, ip, 2 * WINDOW as usize, LARGE).map_err(refused)?;
+        let bare = Bare::open(provider, (ip, me), 2 * WINDOW as usize, LARGE).map_err(refused)?;
         let mut end = Provider { bare, posted: 0, taken: 0 };
         end.receive_ahead()?;
         publish(stage.results(me), phase, &end.bare.address().map_err(refused)?)?;

@@ -252,7 +252,9 @@ fn rows(
             }
             let (floor, summary) = (latency(raw), samples.summary());
             let ratio = summary.typical / floor.value;
-            Some(Row::new(name, *bytes, rounds, floor, ratio).with_latency(&summary))
+            let row = Row::new(name, *bytes, rounds, floor, ratio).with_latency(&summary);
+            let floor_round_avg_us = Some(raw.samples.summary().round_avg);
+            Some(Row { round_avg_us: Some(summary.round_avg), floor_round_avg_us, ..row })
         })
         .collect();
     for (bytes, means) in beside.iter().flat_map(|beside| &beside.found).filter(|(_, means)| !means.is_empty()) {
@@ -261,7 +263,7 @@ fn rows(
         let (rounds, ratio) = (means.len() as u32, us / floor.value);
         let iterations = messages(a_round, *bytes) * u64::from(rounds);
         let row = Row::new(pingpong::ROW, *bytes, rounds, floor, ratio);
-        rows.push(Row { iterations, p50_us: Some(us), avg_us: Some(us), ..row });
+        rows.push(Row { iterations, p50_us: Some(us), avg_us: Some(us), round_avg_us: Some(us), ..row });
     }
     // The ways of sending one size beside each other.
     rows.sort_by_key(|row| row.bytes);

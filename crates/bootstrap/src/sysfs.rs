@@ -1,0 +1,172 @@
+//! Where this process and devices are on their host, as the kernel shows it below `/sys`.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// Where the kernel shows everything.
+pub const ROOT: &str = "/sys";
+
+/// The one line of a file that has something in it.
+#[must_use]
+pub fn line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// What is in a directory, in order.
+#[must_use]
+pub fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// The NUMA node that this process is kept on: the one that has all processors that it may use. None where it may use those
+/// of several, because then it is next to one device now and to another one later; and none where there is but one node.
+#[must_use]
+pub fn own_node(root: &Path) -> Option<u32> {
+    let set = sched_getaffinity(None).ok()?;
+    let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect();
+    node_of(root, &own)
+}
+
+/// The same for some processors.
+fn node_of(root: &Path, own: &[usize]) -> Option<u32> {
+    let all = nodes(root);
+    let list = |node: u32| line(&node_path(root, node).join("cpulist")).unwrap_or_default();
+    let has = |list: &str| own.iter().all(|processor| is_listed(list, *processor));
+    all.iter().copied().find(|node| all.len() > 1 && !own.is_empty() && has(&list(*node)))
+}
+
+/// The numbers of the NUMA nodes that are there, rising.
+fn nodes(root: &Path) -> Vec<u32> {
+    let all = names(&root.join("devices/system/node"));
+    let mut numbers: Vec<u32> = all.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+fn node_path(root: &Path, node: u32) -> std::path::PathBuf {
+    root.join(format!("devices/system/node/node{node}"))
+}
+
+/// Whether a list as the kernel writes it, such as `0-3,8`, has a processor.
+fn is_listed(list: &str, processor: usize) -> bool {
+    list.split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.trim().parse(), last.trim().parse()), (Ok(first), Ok(last)) if (first..=last).contains(&processor))
+    })
+}
+
+/// How far each NUMA node is from one of them, as the firmware says: 10 is the node itself, larger is farther.
+#[must_use]
+pub fn distances(root: &Path, from: u32) -> Vec<(u32, u32)> {
+    let told = line(&node_path(root, from).join("distance")).unwrap_or_default();
+    let told = told.split_whitespace().map_while(|distance| distance.parse().ok());
+    nodes(root).into_iter().zip(told).collect()
+}
+
+/// The NUMA node that a device is next to: by its place on the PCI bus (`0000:10:1b.0`), else by its name as an RDMA device
+/// or as a network interface. The kernel says -1 where it does not know, and so does none here.
+#[must_use]
+pub fn device_node(root: &Path, bus: Option<&str>, names: &[&str]) -> Option<u32> {
+    let at_bus = bus.map(|bus| root.join("bus/pci/devices").join(bus));
+    let by_name = |class: &'static str| names.iter().map(move |name| root.join(class).join(name).join("device"));
+    let places = at_bus.into_iter().chain(by_name("class/infiniband")).chain(by_name("class/net"));
+    places.filter_map(|place| line(&place.join("numa_node"))?.parse().ok()).next()
+}
+
+/// The RDMA devices of one maker of PCI cards (`0x1d0f`).
+#[must_use]
+pub fn rdma_devices_of(root: &Path, vendor: &str) -> Vec<String> {
+    let class = root.join("class/infiniband");
+    let mut all = names(&class);
+    all.retain(|name| line(&class.join(name).join("device/vendor")).is_some_and(|found| found == vendor));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A tree like the kernel's, gone at the end.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+            let root = std::env::temp_dir().join(format!("stentor-sysfs-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, format!("{text}\n")).unwrap();
+            }
+            Tree(root)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn who_is_kept_on_one_node_is_next_to_its_devices_and_who_is_not_is_next_to_none() {
+        let tree = Tree::new(
+            "nodes",
+            &[
+                ("devices/system/node/node0/cpulist", "0-3,8-11"),
+                ("devices/system/node/node1/cpulist", "4-7,12"),
+                ("devices/system/node/node2/cpulist", ""),
+                ("devices/system/node/possible", "0-2"),
+            ],
+        );
+        let node = |own: &[usize]| node_of(&tree.0, own);
+        assert_eq!((node(&[0]), node(&[2, 9, 11]), node(&[4, 12]), node(&[12])), (Some(0), Some(0), Some(1), Some(1)));
+        assert_eq!((node(&[3, 4]), node(&[13]), node(&[])), (None, None, None));
+        let one = Tree::new("node", &[("devices/system/node/node0/cpulist", "0-1")]);
+        assert_eq!(node_of(&one.0, &[0]), None, "there is nothing to choose");
+        assert_eq!(node_of(Path::new("/nonexistent"), &[0]), None);
+    }
+
+    #[test]
+    fn distances_go_by_the_numbers_of_nodes_not_by_their_names() {
+        let tree = Tree::new(
+            "distances",
+            &[
+                ("devices/system/node/node0/cpulist", "0"),
+                ("devices/system/node/node2/distance", "21 10 17"),
+                ("devices/system/node/node10/cpulist", "1"),
+            ],
+        );
+        assert_eq!(distances(&tree.0, 2), [(0, 21), (2, 10), (10, 17)]);
+        assert_eq!(distances(&tree.0, 7), []);
+    }
+
+    #[test]
+    fn a_device_is_found_by_its_bus_before_its_name_and_its_maker_is_known() {
+        let tree = Tree::new(
+            "devices",
+            &[
+                ("bus/pci/devices/0000:10:1b.0/numa_node", "1"),
+                ("bus/pci/devices/0000:10:1c.0/numa_node", "-1"),
+                ("class/infiniband/rdmap16s27/device/numa_node", "0"),
+                ("class/infiniband/rdmap16s27/device/vendor", "0x1d0f"),
+                ("class/infiniband/mlx5_0/device/vendor", "0x15b3"),
+                ("class/net/eth1/device/numa_node", "2"),
+            ],
+        );
+        let node = |bus: &str, names: &[&str]| device_node(&tree.0, Some(bus), names);
+        assert_eq!(node("0000:10:1b.0", &["rdmap16s27"]), Some(1));
+        assert_eq!(node("0000:10:1c.0", &["rdmap16s27"]), Some(0), "the bus does not tell");
+        assert_eq!(device_node(&tree.0, None, &["none", "eth1"]), Some(2));
+        assert_eq!(device_node(&tree.0, None, &["lo"]), None);
+        assert_eq!(rdma_devices_of(&tree.0, "0x1d0f"), ["rdmap16s27"]);
+    }
+}

@@ -1,0 +1,106 @@
+//! The switch that makes the copies: a process of this same program.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use serde::Serialize;
+use stentor_soft_switch::{Shown, example};
+
+use super::stage::{KEY, Stage, switch_places};
+use crate::args::Wait;
+use crate::failure::Failure;
+use crate::live::Interrupt;
+use crate::style::Style;
+
+/// How long it may take to stop.
+const STOPPING: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What a switch did.
+#[derive(Clone, Serialize)]
+pub(super) struct Switched {
+    /// Copies that left it, those of what was sent again among them.
+    pub(super) copies: u64,
+    /// Records that it was to copy, one for each receiver.
+    pub(super) copies_asked: u64,
+}
+
+impl Switched {
+    /// Whether it made any, of anything that it was asked for.
+    pub(super) fn is_used(&self) -> bool {
+        self.copies > 0 && self.copies_asked > 0
+    }
+
+    /// In words.
+    pub(super) fn human(&self, style: Style) -> String {
+        let Switched { copies, copies_asked } = self;
+        let failed = if self.is_used() { String::new() } else { format!("{}: ", style.bad("failed")) };
+        format!("{failed}the switch made {copies} copies, asked for {copies_asked}")
+    }
+}
+
+/// A switch. It stops when its standard input ends, by whatever cause.
+pub(super) struct Copier {
+    child: Child,
+}
+
+impl Copier {
+    /// Starts one for a cluster, whose key is on the stage.
+    pub(super) fn start(stage: &Stage, cluster: &str, wait: Wait) -> Result<Self, Failure> {
+        let (forward, backward, control) = switch_places();
+        let config = stage.path().join("switch.toml");
+        let text = example(cluster, forward, backward, control, &format!("file:{KEY}"));
+        std::fs::write(&config, text).map_err(|error| Failure::cannot_write(&config, &error))?;
+        let program = std::env::current_exe().map_err(|error| unstarted(&error))?;
+        let mut command = Command::new(program);
+        command.args(["switch", "--json", "--quiet", "--until-eof"]);
+        command.args(["--wait", wait.to_possible_value().expect("none is skipped").get_name()]);
+        command.arg("--config").arg(&config).arg("--directory").arg(stage.sockets());
+        // What is wrong with it is said where the user reads.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.spawn().map_err(|error| unstarted(&error))?;
+        Ok(Copier { child })
+    }
+
+    /// Stops it and returns how many copies left it.
+    pub(super) fn stop(&mut self, interrupt: &Interrupt) -> Result<u64, Failure> {
+        drop(self.child.stdin.take());
+        let until = Instant::now() + STOPPING;
+        let status = loop {
+            match self.child.try_wait().map_err(|error| unstarted(&error))? {
+                Some(status) => break status,
+                None if Instant::now() < until => interrupt.check()?,
+                None => return Err(wrong("does not stop")),
+            }
+            std::thread::sleep(LOOK);
+        };
+        if !status.success() {
+            return Err(wrong(&format!("failed ({status}); see what it said above")));
+        }
+        let mut said = String::new();
+        // What cannot be read is not there.
+        let _ = self.child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut said));
+        let shown: Shown =
+            serde_json::from_str(&said).map_err(|error| wrong(&format!("said nothing that makes sense: {error}")))?;
+        Ok(shown.passes.get(stentor_switch::Cause::Copied.name()).copied().unwrap_or_default())
+    }
+}
+
+impl Drop for Copier {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // Nothing happens if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wrong(what: &str) -> Failure {
+    Failure::run(format_args!("the switch {what}"), "stentor demo --switch", "nothing was judged; start it again")
+}
+
+fn unstarted(error: &std::io::Error) -> Failure {
+    Failure::run(format_args!("cannot start a switch: {error}"), "stentor demo --switch", "allow more processes")
+}

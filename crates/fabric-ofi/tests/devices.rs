@@ -1,0 +1,64 @@
+//! Several devices of one provider: in a network namespace of its own, with interfaces as the kernel makes them.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_ofi::{Libfabric, OfiConfig, devices};
+
+/// Says to the second process that it is inside.
+const INSIDE: &str = "STENTOR_OFI_RAILS";
+/// Two interfaces on one network, and one on another. A bridge without ports is up as soon as it is told to be.
+const RAILS: &str = "set -e; ip link set lo up
+for rail in other=10.8.0.1 rail0=10.9.0.1 rail1=10.9.0.2; do
+    ip link add ${rail%=*} type bridge; ip addr add ${rail#*=}/24 dev ${rail%=*}; ip link set ${rail%=*} up
+done
+exec \"$0\" --exact --include-ignored --nocapture inside";
+
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn processes_of_one_host_take_devices_in_turns() {
+    let mut command = Command::new("unshare");
+    command.args(["-rn", "sh", "-c", RAILS]).arg(std::env::current_exe().unwrap()).env(INSIDE, "yes");
+    let status = command.status().expect("unshare: apt-get install util-linux iproute2");
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+#[ignore = "the inner process of the others"]
+fn inside() {
+    if std::env::var_os(INSIDE).is_none() {
+        return;
+    }
+    let library = Libfabric::load().expect("libfabric: apt-get install libfabric1");
+    let peer = Some(SocketAddr::from(([10, 9, 0, 77], 1)));
+    for provider in ["tcp;ofi_rxm", "udp;ofi_rxd"] {
+        let all: Vec<_> = devices(library).into_iter().filter(|device| device.provider == provider).collect();
+        let on = |name: &str| all.iter().find(|device| device.name == name).unwrap_or_else(|| panic!("{all:?}"));
+        assert_eq!(on("rail0").network, on("rail1").network, "one network");
+        assert_ne!(on("rail0").network, on("other").network, "two networks");
+        // Processes that have no address of their own, and so none that decides.
+        let taken = |me, device: Option<&str>| {
+            let mut config = OfiConfig::new("rails", ProcessId(me), vec![None, None, None, None, peer]);
+            config.providers = vec![provider.to_owned()];
+            config.device = device.map(str::to_owned);
+            config.choose().unwrap_or_else(|error| panic!("{error}"))
+        };
+        // The first network that libfabric tells of counts: the one of the interfaces that were made last.
+        let network = all[0].network.clone();
+        let turns: Vec<_> = (0..4).map(|me| taken(me, None)).collect();
+        turns.iter().for_each(|info| eprintln!("{info}"));
+        let names: Vec<_> = turns.iter().map(|info| info.domain()).collect();
+        let rails: Vec<_> = all.iter().filter(|rail| rail.network == network).map(|rail| rail.name.as_str()).collect();
+        let wanted: Vec<_> = (0..4).map(|me| rails[me % rails.len()]).collect();
+        assert_eq!(names, wanted, "{all:?}");
+        assert_eq!(rails.len(), 2, "{all:?}");
+        assert!(turns[1].to_string().contains("number 2 of them by turns"), "{}", turns[1]);
+        // One that is named is taken by all of them.
+        assert!((0..4).all(|me| taken(me, Some("other")).domain() == "other"));
+        // An address decides, too, whatever the turn is.
+        let mut config = OfiConfig::new("rails", ProcessId(1), vec![None, Some(([10, 9, 0, 1], 1).into())]);
+        config.providers = vec![provider.to_owned()];
+        assert_eq!(config.choose().unwrap().domain(), "rail0");
+    }
+}

@@ -1,0 +1,116 @@
+//! Sets of processes on the kernel's Soft-RoCE, with the software switch: the contract's cases, and what becomes of a switch that
+//! cannot be reached. Ignored unless asked for: `cargo xtask test --only switch-guests` makes a guest with that device and a
+//! switch beside it.
+
+mod bed;
+mod processes;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bed::Bed;
+use stentor_fabric::conformance::{Testbed, suite_of};
+use stentor_fabric::{Event, Fabric, ProcessId, QpConfig, QpState, Service, SetSpec};
+use stentor_fabric_verbs::{SwitchConfig, VerbsConfig};
+
+/// How often what must work any number of times is tried: each break of a set takes the guest a second or so.
+const REPEATS: u64 = 3;
+const NEEDS: &str = "run by `cargo xtask test --only switch-guests`";
+
+fn use_switch(config: &mut VerbsConfig, variable: &str) {
+    let control = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: {NEEDS}"));
+    config.switch = Some(SwitchConfig::new(control.parse::<SocketAddr>().unwrap()));
+}
+
+fn with_switch(config: &mut VerbsConfig) {
+    use_switch(config, "STENTOR_SWITCH");
+}
+
+/// A list of two receivers is longer than what may be inline.
+fn with_little_inline(config: &mut VerbsConfig) {
+    with_switch(config);
+    config.inline_bytes = 24;
+}
+
+/// Its addresses for packets are where no packet finds them.
+fn with_switch_out_of_reach(config: &mut VerbsConfig) {
+    use_switch(config, "STENTOR_SWITCH_AFAR");
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
+fn the_contracts_cases() {
+    let began = Instant::now();
+    let make = |count| Bed { repeats: REPEATS, ..Bed::new(count, with_switch) };
+    let report = suite_of(make, |name| name.starts_with("set::"));
+    println!("{report}\nin {:.1} s", began.elapsed().as_secs_f64());
+    report.assert_ok();
+    assert_eq!(report.skipped(), ["set::survives_a_cut"], "no way can be cut here");
+}
+
+#[test]
+#[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
+fn lists_that_are_longer_than_inline_data() {
+    let some = ["set::copies_to_whom_it_says", "set::in_order_at_each_target", "set::one_refusal_breaks_it_for_all"];
+    let mut seen = 0;
+    let report = suite_of(
+        |count| {
+            let mut bed = Bed { repeats: REPEATS, ..Bed::new(count, with_little_inline) };
+            assert_eq!(bed.fabric(ProcessId(0)).capabilities().inline_bytes, 24);
+            seen += 1;
+            bed
+        },
+        |name| some.contains(&name),
+    );
+    println!("{report}");
+    report.assert_ok();
+    assert_eq!((seen, report.skipped().len()), (some.len(), 0));
+}
+
+/// The switch answers where hosts ask it, and not where packets go: everybody is told once what is wrong, no set is ever ready,
+/// and queue pairs between processes work meanwhile.
+#[test]
+#[ignore = "needs Soft-RoCE and a switch: run by `cargo xtask test --only switch-guests`"]
+fn a_switch_out_of_reach_is_named_once_and_nothing_else_suffers() {
+    const MEMBERS: [ProcessId; 2] = [ProcessId(0), ProcessId(1)];
+    let mut bed = Bed::new(2, with_switch_out_of_reach);
+    let spec = SetSpec { number: 0, members: &MEMBERS };
+    let mut notes = [Vec::new(), Vec::new()];
+    let mut ends = Vec::new();
+    for process in MEMBERS {
+        let fabric = bed.fabric(process);
+        assert!(fabric.capabilities().hardware_multicast);
+        let set = fabric.join_set(spec, QpConfig::reliable(4, 0)).unwrap();
+        let link = fabric.connect(MEMBERS[1 - process.index()], Service(1), QpConfig::reliable(4, 0)).unwrap();
+        ends.push((set, link));
+    }
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    // Three tries, by what is waited between them.
+    while began.elapsed() < Duration::from_secs(5) {
+        bed.advance();
+        for (process, notes) in MEMBERS.into_iter().zip(&mut notes) {
+            let (set, link) = ends[process.index()];
+            let fabric = bed.fabric(process);
+            let round = Instant::now();
+            while let Some(event) = fabric.next_event() {
+                assert!(!matches!(event, Event::Connected { qp, .. } if qp == set), "{event:?}");
+                assert!(!matches!(event, Event::Disconnected { qp, .. } if qp == link), "{event:?}");
+                if event == (Event::Disconnected { qp: set, peer: process }) {
+                    fabric.reset(set).unwrap();
+                }
+            }
+            longest = longest.max(round.elapsed());
+            notes.extend(std::iter::from_fn(|| fabric.next_switch_note()));
+        }
+    }
+    for (process, notes) in MEMBERS.into_iter().zip(&notes) {
+        println!("{process}: {notes:?}");
+        assert_eq!(bed.fabric(process).state(ends[process.index()].1), QpState::Ready);
+        let [there, refused] = &notes[..] else { panic!("{notes:?}") };
+        assert!(there.contains("is there"), "{there}");
+        for part in ["cannot be connected to the switch", "10.99.0.", "a route?"] {
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+    println!("the longest round took {:.1} ms", longest.as_secs_f64() * 1e3);
+}

@@ -1,0 +1,207 @@
+//! What goes through `stentor channel cat` on libfabric comes out of it.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use serde_json::Value;
+
+use crate::cargo::{Context, run};
+use crate::programs;
+use crate::roce::work_folder;
+use crate::runner::Outcome;
+
+/// Where the two sides of a transfer meet, and on what.
+const PLACE: &str = "127.0.0.1:7397";
+const PROVIDER: &str = "tcp;ofi_rxm";
+/// Bytes of the file, and of what goes through pipes.
+const FILE: u64 = 1 << 30;
+const LONG: u64 = 10 << 30;
+/// The most memory that a side may ever have, KiB: twice what it has, and nothing that grows with the length.
+const MEMORY_KIB: u64 = 256 << 10;
+/// How often a side's memory is looked at, and how many bytes go through a pipe at a time.
+const LOOK: Duration = Duration::from_millis(100);
+const CHUNK: usize = 1 << 20;
+
+/// No two kilobytes of it are equal: George Marsaglia's xorshift.
+struct Bytes(u64);
+
+impl Bytes {
+    fn new() -> Self {
+        Bytes(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn fill(&mut self, to: &mut [u8]) {
+        for word in to.chunks_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            word.copy_from_slice(&self.0.to_le_bytes()[..word.len()]);
+        }
+    }
+
+    fn write(mut self, to: &mut impl Write, bytes: u64) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK];
+        for _ in 0..bytes / CHUNK as u64 {
+            self.fill(&mut chunk);
+            to.write_all(&chunk)?;
+        }
+        to.flush()
+    }
+}
+
+fn side(program: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(["channel", "cat", PLACE, "--fabric", "ofi", "--provider", PROVIDER]).args(more);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+/// A file from one process to another.
+pub(super) fn file(context: &Context) -> Result<()> {
+    let program = programs::stentor(context)?;
+    let work = work_folder("cat")?;
+    let (file, copy) = (work.join("file"), work.join("copy"));
+    Bytes::new().write(&mut BufWriter::new(File::create(&file)?), FILE)?;
+    let listener = side(&program, &["--json", "--listen", "--output"]).arg(&copy).spawn()?;
+    let sender = side(&program, &["--json", "--input"]).arg(&file).spawn()?;
+    let [sent, received] = [sender, listener].map(report);
+    let (sent, received) = (sent?, received?);
+    ensure!(sent["bytes"] == FILE && received["bytes"] == FILE, "{sent} {received}");
+    ensure!(sent["sha256"] == received["sha256"] && sent["sha256"].is_string(), "{sent} {received}");
+    run(Command::new("cmp").args([&file, &copy]))?;
+    println!("{FILE} bytes over {}: {:.1} s, {:.0} MB/s", sent["carrier"], sent["seconds"], sent["mb_per_s"]);
+    fs::remove_dir_all(&work)?;
+    Ok(())
+}
+
+/// What a side says at the end.
+fn report(side: Child) -> Result<Value> {
+    let output = side.wait_with_output()?;
+    ensure!(output.status.success(), "`stentor channel cat` ended with {}; its message is above", output.status);
+    serde_json::from_slice(&output.stdout).context("the document of `stentor channel cat`")
+}
+
+/// Ten gibibytes from a pipe into a pipe: every byte is compared, the hash is `sha256sum`'s, and neither side grows.
+pub(crate) fn long(context: &Context) -> Result<Outcome> {
+    super::programs()?;
+    let program = programs::stentor(context)?;
+    through(&program, LONG)?;
+    Ok(Outcome::Passed)
+}
+
+fn through(program: &Path, bytes: u64) -> Result<()> {
+    let start = Instant::now();
+    let mut listener = Ended(side(program, &["--listen", "-w", "60"]).stderr(Stdio::piped()).spawn()?);
+    let mut sender = Ended(side(program, &["--json", "-w", "60"]).stdin(Stdio::piped()).spawn()?);
+    let mut hash = Ended(Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+    let (mut into, from) = (taken(&mut sender.0.stdin)?, taken(&mut listener.0.stdout)?);
+    let hashed = taken(&mut hash.0.stdin)?;
+    let mut most = [0; 2];
+    let came = thread::scope(|scope| -> Result<u64> {
+        scope.spawn(move || Bytes::new().write(&mut into, bytes));
+        let reader = scope.spawn(move || compare(from, hashed));
+        // A side that ends takes its pipe with it, and with that the threads here.
+        while listener.0.try_wait()?.is_none() {
+            for (most, side) in most.iter_mut().zip([&sender, &listener]) {
+                *most = high_water(side.0.id()).unwrap_or(0).max(*most);
+            }
+            thread::sleep(LOOK);
+        }
+        reader.join().map_err(|_| anyhow!("the thread that compares is gone"))?
+    });
+    let [mut told, mut wanted] = [String::new(), String::new()];
+    taken(&mut listener.0.stderr)?.read_to_string(&mut told)?;
+    taken(&mut hash.0.stdout)?.read_to_string(&mut wanted)?;
+    let mut document = String::new();
+    taken(&mut sender.0.stdout)?.read_to_string(&mut document)?;
+    let [ended, sent] = [listener.0.wait()?, sender.0.wait()?];
+    ensure!(ended.success() && sent.success(), "the listener ended with {ended}, the sender with {sent}: {told}");
+    ensure!(came? == bytes, "not as many bytes came as were sent: {told}");
+    let wanted = wanted.split_whitespace().next().context("sha256sum says nothing")?;
+    let report: Value = serde_json::from_str(&document).context("the document of `stentor channel cat`")?;
+    ensure!(report["sha256"] == wanted && report["bytes"] == bytes, "sha256sum says {wanted}, the sender {report}");
+    ensure!(told.contains(&format!("SHA-256 {wanted}")), "sha256sum says {wanted}, the listener: {told}");
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{bytes} bytes over {}, pipe to pipe: {seconds:.1} s; SHA-256 {wanted}; most memory (VmHWM): sender {} KiB, \
+         listener {} KiB, at most {MEMORY_KIB} wanted",
+        report["carrier"], most[0], most[1]
+    );
+    ensure!(most.iter().all(|most| (1..=MEMORY_KIB).contains(most)), "a side's memory grows: {most:?} KiB");
+    Ok(())
+}
+
+/// Ended at the latest when it is forgotten.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn taken<T>(pipe: &mut Option<T>) -> Result<T> {
+    pipe.take().context("a pipe is not there")
+}
+
+/// Reads everything, compares it with what was sent, and hands it on. How many bytes there were.
+fn compare(mut from: impl Read, mut to: impl Write) -> Result<u64> {
+    let (mut wanted, mut expected, mut found) = (Bytes::new(), vec![0; CHUNK], vec![0; CHUNK]);
+    let mut bytes = 0;
+    loop {
+        let mut filled = 0;
+        while filled < CHUNK {
+            match from.read(&mut found[filled..])? {
+                0 => break,
+                some => filled += some,
+            }
+        }
+        wanted.fill(&mut expected);
+        if found[..filled] != expected[..filled] {
+            let at = found.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
+            bail!("byte {} is another one than was sent", bytes + at as u64);
+        }
+        to.write_all(&found[..filled])?;
+        bytes += filled as u64;
+        if filled < CHUNK {
+            return Ok(bytes);
+        }
+    }
+}
+
+/// The most memory that a process has had, KiB.
+fn high_water(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_is_compared_byte_by_byte() {
+        let bytes = 3 * CHUNK;
+        let mut sent = Vec::new();
+        Bytes::new().write(&mut sent, bytes as u64).unwrap();
+        let mut hashed = Vec::new();
+        assert_eq!(compare(&*sent, &mut hashed).unwrap(), bytes as u64);
+        assert!(hashed == sent);
+        assert_eq!(compare(&sent[..bytes - 1], io::sink()).unwrap(), bytes as u64 - 1, "a byte is missing");
+        sent[2 * CHUNK + 7] ^= 1;
+        let error = compare(&*sent, io::sink()).unwrap_err().to_string();
+        assert!(error.contains(&format!("byte {} ", 2 * CHUNK + 7)), "{error}");
+    }
+
+    #[test]
+    fn memory_is_read() {
+        assert!(high_water(std::process::id()).unwrap() > 100);
+    }
+}

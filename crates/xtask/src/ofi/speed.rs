@@ -1,0 +1,171 @@
+//! What a channel costs beside libfabric's own operations, on each provider of one host: `stentor bench channel`, judged.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::cargo::{Context, capture};
+use crate::programs;
+use crate::runner::Outcome;
+
+const PROVIDERS: [&str; 3] = ["tcp;ofi_rxm", "shm", "udp;ofi_rxd"];
+/// Payloads of the latencies and of the bandwidth, bytes.
+const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
+const LARGE: u64 = 1 << 20;
+/// The median one-way latency, of that of the provider's own tagged sends.
+const LATENCY: f64 = 1.15;
+/// The mean one-way latency may be so much above `fi_pingpong`'s mean, us.
+const ABOVE_US: f64 = 0.3;
+/// The bandwidth, of that of the provider's own tagged sends.
+const BANDWIDTH: f64 = 0.9;
+
+/// One comparison.
+#[derive(Clone, PartialEq, Debug)]
+struct Judged {
+    what: String,
+    good: bool,
+}
+
+/// Measures: nothing else should run on two processors.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    super::programs()?;
+    let stentor = programs::stentor(context)?;
+    let mut missed = 0;
+    for provider in PROVIDERS {
+        let mut bench = Command::new(&stentor);
+        bench.args(["bench", "channel", "--fabric", "ofi", "--provider", provider, "--json"]);
+        let (good, text) = capture(&mut bench)?;
+        if !good {
+            bail!("`stentor bench channel` failed on {provider}; its message is above");
+        }
+        let document: Value = serde_json::from_str(&text).context("the document of `stentor bench channel`")?;
+        println!("{}:", document["environment"]["carrier"]);
+        for Judged { what, good } in judge(&document)? {
+            println!("  {}  {what}", if good { "ok    " } else { "missed" });
+            missed += usize::from(!good);
+        }
+    }
+    if missed > 0 { bail!("{missed} bars are missed: see above") } else { Ok(Outcome::Passed) }
+}
+
+/// Sets every row of the channel's default beside its bars. What is sent and read in place is told besides.
+fn judge(document: &Value) -> Result<Vec<Judged>> {
+    let mut all = Vec::new();
+    for bytes in SIZES {
+        let (default, in_place) = (row(document, bytes, is_default)?, row(document, bytes, is_in_place)?);
+        let (ratio, beside) = (number(default, "ratio")?, number(in_place, "ratio")?);
+        let (ours, theirs) = (number(default, "p50_us")?, floor(default)?);
+        all.push(Judged {
+            what: format!(
+                "{bytes} bytes: median {ours:.2} us, raw {theirs:.2}: {ratio:.3} times, at most {LATENCY} (in place \
+                 {beside:.3})"
+            ),
+            good: ratio <= LATENCY,
+        });
+        let ours = number(default, "round_avg_us")?;
+        let theirs = number(row(document, bytes, |name| name.starts_with("fi_pingpong"))?, "round_avg_us")?;
+        let (more, raw) = (ours - theirs, number(default, "floor_round_avg_us")?);
+        all.push(Judged {
+            what: format!(
+                "{bytes} bytes: mean {ours:.2} us, fi_pingpong's {theirs:.2}: {more:+.2} us, at most +{ABOVE_US} (raw {raw:.2})"
+            ),
+            good: more <= ABOVE_US,
+        });
+    }
+    let (default, in_place) = (row(document, LARGE, is_default)?, row(document, LARGE, is_in_place)?);
+    // Ratios of rates are the floor's to ours.
+    let (ratio, beside) = (1.0 / number(default, "ratio")?, 1.0 / number(in_place, "ratio")?);
+    let (ours, theirs) = (number(default, "mb_per_s")?, floor(default)? * LARGE as f64 / 1e6);
+    all.push(Judged {
+        what: format!(
+            "{LARGE} bytes: {ours:.0} MB/s, raw {theirs:.0}: {ratio:.3} times, at least {BANDWIDTH} (in place {beside:.3})"
+        ),
+        good: ratio >= BANDWIDTH,
+    });
+    Ok(all)
+}
+
+/// `channel, eager`, or of another scheme.
+fn is_default(name: &str) -> bool {
+    name.strip_prefix("channel, ").is_some_and(|scheme| !scheme.contains([',', '(']))
+}
+
+fn is_in_place(name: &str) -> bool {
+    name.starts_with("channel, ") && name.ends_with(", sent and read in place")
+}
+
+fn row(document: &Value, bytes: u64, is_it: impl Fn(&str) -> bool) -> Result<&Value> {
+    let rows = document["rows"].as_array().context("the bench has no rows")?;
+    let found = rows.iter().find(|row| row["bytes"] == bytes && row["name"].as_str().is_some_and(&is_it));
+    found.with_context(|| format!("the bench lacks a row of {bytes} bytes"))
+}
+
+fn number(row: &Value, name: &str) -> Result<f64> {
+    row[name].as_f64().with_context(|| format!("row {} has no {name}", row["name"]))
+}
+
+fn floor(row: &Value) -> Result<f64> {
+    number(&row["floor"], "value").with_context(|| format!("row {} has no floor", row["name"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A bench in which a channel costs so many times the raw median, so much more than `fi_pingpong`, and has so much of the
+    /// raw bandwidth.
+    fn bench(times: f64, above: f64, part: f64) -> Value {
+        let latency = |name: &str, bytes: u64, us: f64, mean: f64| {
+            let floor = json!({"value": 10.0, "unit": "us"});
+            json!({
+                "name": name, "bytes": bytes, "p50_us": us, "round_avg_us": mean, "floor": floor, "floor_round_avg_us": 11.0,
+                "ratio": us / 10.0,
+            })
+        };
+        let rate = |name: &str, rate: f64| {
+            let floor = json!({"value": 1000.0, "unit": "msgs/s"});
+            json!({"name": name, "bytes": LARGE, "mb_per_s": rate * 1.048_576, "floor": floor, "ratio": 1000.0 / rate})
+        };
+        let mut rows = Vec::new();
+        for bytes in SIZES {
+            rows.push(latency("channel, length+payload (the notes)", bytes, 90.0, 90.0));
+            rows.push(latency("channel, eager, sent and read in place", bytes, 1.0, 1.0));
+            rows.push(latency("channel, eager", bytes, 10.0 * times, 12.0 + above));
+            rows.push(latency("fi_pingpong of libfabric (the mean of a round)", bytes, 12.0, 12.0));
+        }
+        rows.push(rate("channel, eager, sent and read in place", 9000.0));
+        rows.push(rate("channel, eager", 1000.0 * part));
+        json!({"rows": rows})
+    }
+
+    fn missed(document: &Value) -> Vec<String> {
+        judge(document).unwrap().into_iter().filter(|judged| !judged.good).map(|judged| judged.what).collect()
+    }
+
+    #[test]
+    fn each_bar_can_be_missed() {
+        assert_eq!(missed(&bench(1.14, 0.29, 0.91)), [""; 0]);
+        for (document, what, count) in [
+            (bench(1.16, 0.0, 1.0), "median 11.60 us, raw 10.00: 1.160 times", 3),
+            (bench(1.0, 0.31, 1.0), "mean 12.31 us, fi_pingpong's 12.00: +0.31", 3),
+            (bench(1.0, 0.0, 0.89), "933 MB/s, raw 1049: 0.890 times", 1),
+        ] {
+            let missed = missed(&document);
+            assert!(missed.len() == count && missed.iter().all(|missed| missed.contains(what)), "{missed:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_or_a_figure_that_is_not_there_is_no_success() {
+        let mut without = bench(1.0, 0.0, 1.0);
+        without["rows"].as_array_mut().unwrap().retain(|row| !row["name"].as_str().unwrap().starts_with("fi_"));
+        assert!(judge(&without).unwrap_err().to_string().contains("lacks a row of 8 bytes"));
+        let mut blank = bench(1.0, 0.0, 1.0);
+        blank["rows"][2]["round_avg_us"] = Value::Null;
+        assert!(judge(&blank).unwrap_err().to_string().contains("has no round_avg_us"));
+        assert!(judge(&json!({})).is_err());
+    }
+}
