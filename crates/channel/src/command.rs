@@ -46,7 +46,8 @@ impl Op {
 /// What to send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum What {
-    /// The length of a message, 8 bytes, little endian; then so many bytes of it.
+    /// The length of a message, 8 bytes, little endian; then so many bytes of it. If the sequence has [`Tag::WHOLE`], the message
+    /// alone.
     Length {
         /// The length of the message, bytes.
         bytes: u64,
@@ -91,7 +92,7 @@ pub struct Recv {
 pub enum Outcome {
     /// It was sent.
     Sent,
-    /// It received so many bytes under this sequence. Of a length the first word, of a control message all words.
+    /// It received so many bytes under this sequence. Of a length the first word, if there is one, of a control message all words.
     Received {
         /// The sequence of the tag that it completed with.
         sequence: u32,

@@ -10,10 +10,11 @@ use crate::{Plant, planted};
 pub enum Scheme {
     /// As the notes have it: the length, then the payload, each with the message's id in its tag.
     LengthPayload = 1,
-    /// Short messages go with their length; the pieces of longer ones are numbered for themselves.
+    /// Short messages go instead of their length, which their tag says ([`Tag::WHOLE`](crate::Tag::WHOLE)); the pieces of longer
+    /// ones are numbered for themselves.
     #[default]
     Eager = 2,
-    /// The same by WRITE_WITH_IMM into places that the receiver owns, for fabrics without tags.
+    /// By WRITE_WITH_IMM into places that the receiver owns, for fabrics without tags: short messages go behind their length.
     Counted = 3,
 }
 
@@ -47,7 +48,7 @@ pub const MAX_WINDOW: u32 = 1 << 12;
 pub const CONTROLS: u32 = 16;
 /// Bytes of a control message.
 pub const CONTROL_BYTES: u32 = 64;
-/// Bytes of the length in front of an eager message.
+/// Bytes of a length.
 pub const LENGTH_BYTES: u32 = 8;
 
 /// Parameters of a connection; the two ends refuse each other if they differ.
@@ -57,7 +58,7 @@ pub struct Config {
     pub scheme: Scheme,
     /// The longest message, bytes.
     pub message_bytes: u64,
-    /// Messages up to this go with their length, bytes, a multiple of 8; nothing does with [`Scheme::LengthPayload`].
+    /// Messages up to this go with or instead of their length, bytes, a multiple of 8; nothing does with [`Scheme::LengthPayload`].
     pub eager_bytes: u32,
     /// The longest piece of a message, bytes, a multiple of 64. At most what the fabric sends at once.
     pub piece_bytes: u32,
@@ -159,12 +160,19 @@ impl Config {
         within("pieces in flight", u64::from(self.pieces), 1, u64::from(MAX_WINDOW))
     }
 
-    /// Whether a message goes with its length.
+    /// Whether a message goes with its length, or instead of it.
     #[inline]
     #[must_use]
     pub(crate) fn is_inline(&self, bytes: u64) -> bool {
         let never = planted!(self.plant, NeverInline);
         self.scheme != Scheme::LengthPayload && bytes <= u64::from(self.eager_bytes) && !never
+    }
+
+    /// Whether a message goes alone, with nothing that says its length.
+    #[inline]
+    #[must_use]
+    pub(crate) fn is_whole(&self, bytes: u64) -> bool {
+        self.scheme == Scheme::Eager && self.is_inline(bytes)
     }
 
     /// How many pieces a message has. The notes send a payload for an empty message, too.

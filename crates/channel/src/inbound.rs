@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use crate::command::{Op, Way};
 use crate::config::LENGTH_BYTES;
 use crate::error::Violation;
-use crate::sequence::{numbered, sequence_of};
+use crate::sequence::{length_sequence, numbered, numbered_length, sequence_of};
 use crate::window::Window;
-use crate::{Cause, Config, Kind, Scheme, planted};
+use crate::{Cause, Config, Kind, Scheme, Tag, planted};
 
 /// A message that is about to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,20 +116,29 @@ impl Inbound {
         self.posted
     }
 
-    /// A receive for a length completed.
-    pub(crate) fn length(&mut self, place: u16, sequence: u32, size: u32, bytes: u64) -> Result<(), Violation> {
-        let limit = self.config.message_bytes;
+    /// A receive for a length completed; `word` is the first one of what came.
+    pub(crate) fn length(&mut self, place: u16, sequence: u32, size: u32, word: u64) -> Result<(), Violation> {
+        let whole = self.config.scheme == Scheme::Eager && sequence & Tag::WHOLE != 0;
+        let (bytes, limit) = (if whole { size.into() } else { word }, self.config.message_bytes);
         if bytes > limit {
             return Err(Cause::TooLong { bytes, limit });
         }
-        let inline = if self.config.is_inline(bytes) { bytes as u32 } else { 0 };
-        self.check_size("length", size, LENGTH_BYTES + inline)?;
+        if whole && !self.config.is_whole(bytes) {
+            return Err(Cause::Size { kind: "whole message", bytes, expected: self.config.eager_bytes.into() });
+        }
+        if !whole {
+            let behind = self.config.is_inline(bytes) && !self.config.is_whole(bytes);
+            self.check_size("length", size, LENGTH_BYTES + if behind { bytes as u32 } else { 0 })?;
+            if self.config.is_whole(bytes) {
+                return Err(Cause::Nonsense("the length of a message that is sent instead of it"));
+            }
+        }
         let window = self.lengths.len() as u64;
         let number = self.number_of_length(place, sequence, window);
         let wrong = Cause::Sequence {
             kind: "length",
-            sequence,
-            expected: sequence_of(&self.config, self.next_length),
+            sequence: if whole { sequence & !Tag::WHOLE } else { sequence },
+            expected: length_sequence(&self.config, self.next_length, false),
             window: window as u32,
         };
         let number = number.ok_or(wrong)?;
@@ -153,7 +162,7 @@ impl Inbound {
             let mut numbers = self.next_length..self.next_length + window;
             return numbers.find(|number| self.lengths[(number % window) as usize].is_none());
         }
-        numbered(&self.config, sequence, self.next_length, window)
+        numbered_length(&self.config, sequence, self.next_length, window)
     }
 
     /// The sequence of what arrives in this place next, where places follow from sequences.
@@ -215,7 +224,8 @@ impl Inbound {
         let Some(message) = self.messages.front() else { return Ok(None) };
         if self.config.is_inline(message.bytes) {
             let op = Op { way: Way::Recv, kind: Kind::Length, place: message.place };
-            return Ok(Some(Piece { op, at: LENGTH_BYTES, bytes: message.bytes as u32, last: true }));
+            let at = if self.config.is_whole(message.bytes) { 0 } else { LENGTH_BYTES };
+            return Ok(Some(Piece { op, at, bytes: message.bytes as u32, last: true }));
         }
         if !self.pieces.is_done(self.read) {
             return Ok(None);

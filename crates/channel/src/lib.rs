@@ -13,8 +13,9 @@
 //! | mark the operation, call back from the front of `writeOperations_` | a window over numbers, marked in any order; [`Connection::next_notice`] and [`Connection::piece`] give what is complete from the front |
 //!
 //! A message that is longer than a piece takes as many ids as it has pieces, so lengths are numbered by pieces. With
-//! [`Scheme::Eager`] short messages go with their length, one message of the fabric instead of two, and lengths and
-//! pieces are numbered apart. [`Scheme::Counted`] is the same for fabrics without tags.
+//! [`Scheme::Eager`] a short message goes in place of its length, which its tag says ([`Tag::WHOLE`]), so that one of 4096 bytes is
+//! 4096 bytes of the fabric; lengths and pieces are numbered apart. [`Scheme::Counted`], for fabrics without tags, sends short
+//! messages behind their length.
 //!
 //! [`Endpoint`] puts connections on a fabric. [`Hub`] and [`Channel`] are what applications use: futures for any runtime,
 //! and calls that block.

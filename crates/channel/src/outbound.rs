@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::command::{Op, Way, What};
-use crate::sequence::sequence_of;
+use crate::sequence::{length_sequence, sequence_of};
 use crate::window::Window;
 use crate::{Config, Kind, Scheme, WriteError, planted};
 
@@ -117,7 +117,7 @@ impl Outbound {
         }
         let config = self.config;
         let current = self.current.as_mut()?;
-        let (number, what) = match &mut current.pieces {
+        let (sequence, what) = match &mut current.pieces {
             None => {
                 let inline = if config.is_inline(current.bytes) { current.bytes as u32 } else { 0 };
                 current.offset += u64::from(inline);
@@ -125,21 +125,22 @@ impl Outbound {
                 // The notes have one id for a length and its payload.
                 let by_pieces = config.scheme == Scheme::LengthPayload;
                 let number = self.sent[if by_pieces { Kind::Payload } else { Kind::Length }.index()];
-                (number, What::Length { bytes: current.bytes, inline })
+                let sequence = length_sequence(&config, number, config.is_whole(current.bytes));
+                (sequence, What::Length { bytes: current.bytes, inline })
             }
             Some(pieces) => {
                 let offset = current.offset;
                 let bytes = (current.bytes - offset).min(u64::from(config.piece_bytes)) as u32;
                 current.offset += u64::from(bytes);
                 *pieces -= 1;
-                (self.sent[Kind::Payload.index()], What::Payload { offset, bytes })
+                (sequence_of(&config, self.sent[Kind::Payload.index()]), What::Payload { offset, bytes })
             }
         };
         let which = kind.index();
         let place = self.flights[which].place(self.sent[which]) as u16;
         self.sent[which] += 1;
         self.finish();
-        Some((Op { way: Way::Send, kind, place }, sequence_of(&config, number), what))
+        Some((Op { way: Way::Send, kind, place }, sequence, what))
     }
 
     /// If all of the message was handed over, it waits to be done.

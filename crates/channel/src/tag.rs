@@ -58,6 +58,9 @@ pub struct Tag {
 }
 
 impl Tag {
+    /// In the sequence of [`Kind::Length`] with [`Scheme::Eager`](crate::Scheme::Eager), whose numbers have 31 bits: it is the
+    /// message itself, with nothing in front, and as long as what came.
+    pub const WHOLE: u32 = 1 << 31;
     /// To be ignored by a receive that takes any sequence.
     pub const ANY_SEQUENCE: u64 = u32::MAX as u64;
 

@@ -106,6 +106,7 @@ impl<F: Fabric> Endpoint<F> {
     fn post_send(&mut self, index: u32, send: &Send, data: Body<'_>) {
         let mut short = [0; INLINE_BYTES];
         let words: &[u64] = match &send.what {
+            What::Length { bytes, .. } if self.config.channel.is_whole(*bytes) => &[],
             What::Length { bytes, .. } => &[*bytes],
             What::Payload { .. } => &[],
             What::Control(words) => words,
@@ -126,7 +127,7 @@ impl<F: Fabric> Endpoint<F> {
         let place = if planted!(self.config.channel.plant, SendPlaceReused) { 0 } else { send.op.place };
         let source = match data {
             // From where it is.
-            Body::Registered(region, offset, _) if head == 0 => {
+            Body::Registered(region, offset, _) if head == 0 && !inline => {
                 Source::Region(Span { region, offset, bytes: bytes as u32 })
             }
             _ if inline => {

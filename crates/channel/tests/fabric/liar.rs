@@ -153,8 +153,6 @@ fn tag(connection: u32, kind: Kind, sequence: u32) -> Tag {
 
 #[test]
 fn unknown_tags_reach_nobody() {
-    let mut message = 5_u64.to_le_bytes().to_vec();
-    message.extend(b"hello");
     let stray = [1; 16];
     for seed in 0..4 {
         let honest = told(
@@ -164,7 +162,7 @@ fn unknown_tags_reach_nobody() {
                 (tag(77, Kind::Length, 0), &stray),
                 (tag(0, Kind::Payload, 99), &stray),
                 (tag(0, Kind::Greeting, 2), &stray),
-                (tag(0, Kind::Length, 0), &message),
+                (tag(0, Kind::Length, Tag::WHOLE), b"hello"),
             ],
         );
         assert_eq!((honest.failed, honest.read.as_slice()), (None, &b"hello"[..]));
@@ -177,7 +175,7 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
     let (longest, window) = (config(Scheme::Eager).message_bytes, 5);
     let (long, short, one) = (length(longest + 1), [0; 4], length(300));
     let size = |kind, bytes, expected| Cause::Size { kind, bytes, expected };
-    let cases: [(Said<'_>, Operation, Cause); 6] = [
+    let cases: [(Said<'_>, Operation, Cause); 8] = [
         (
             &[(tag(0, Kind::Length, 0), &long)],
             Operation::Read(0),
@@ -185,6 +183,12 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
         ),
         (&[(tag(0, Kind::Length, 0), &short)], Operation::Read(0), size("length", 4, 8)),
         (&[(tag(0, Kind::Length, 0), &[0; 40])], Operation::Read(0), size("length", 40, 8)),
+        (&[(tag(0, Kind::Length, Tag::WHOLE), &[7; 65])], Operation::Read(0), size("whole message", 65, 64)),
+        (
+            &[(tag(0, Kind::Length, 0), &[0; 8])],
+            Operation::Read(0),
+            Cause::Nonsense("the length of a message that is sent instead of it"),
+        ),
         (
             &[(tag(0, Kind::Length, 0), &one), (tag(0, Kind::Payload, 0), &[7; 100])],
             Operation::Read(0),
@@ -195,7 +199,7 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
             Operation::Read(0),
             Cause::Sequence { kind: "length", sequence: 1000, expected: 0, window },
         ),
-        (&[(tag(0, Kind::Control, 0), &[9; 64])], Operation::Control, Cause::Version { ours: 1, theirs: 9 }),
+        (&[(tag(0, Kind::Control, 0), &[9; 64])], Operation::Control, Cause::Version { ours: 2, theirs: 9 }),
     ];
     for (said, operation, cause) in cases {
         let honest = told(1, Scheme::Eager, said);

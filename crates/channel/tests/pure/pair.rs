@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stentor_channel::{Cause, ChannelError, Config, Connection, Kind, Notice, Op, Outcome, Tag, Way, What};
+use stentor_channel::{Cause, ChannelError, Config, Connection, Kind, Notice, Op, Outcome, Scheme, Tag, Way, What};
 use stentor_fabric::{ProcessId, Status};
 
 /// What is in a message of the fabric, or in a place of memory.
@@ -462,6 +462,8 @@ impl End {
     fn receive(&mut self, op: Op, flying: Flying) {
         let tag = Tag::of(flying.tag);
         let (bytes, words) = match flying.content {
+            // What is in front of a whole message is nobody's length.
+            Content::Length { inline, .. } if self.is_whole(tag) => (inline, [u64::MAX; 8]),
             Content::Length { bytes, inline, .. } => (8 + inline, [bytes, 0, 0, 0, 0, 0, 0, 0]),
             Content::Piece { bytes, .. } => (bytes, [0; 8]),
             Content::Control(words) => (64, words),
@@ -470,6 +472,12 @@ impl End {
         debug_assert!(tag.kind != Kind::Payload || words == [0; 8]);
         self.memory.insert(op, flying.content);
         self.completed.push((op, Outcome::Received { sequence: tag.sequence, bytes, words }));
+    }
+
+    /// Whether a tag says that the message comes without its length.
+    fn is_whole(&self, tag: Tag) -> bool {
+        let eager = self.connection.config().scheme == Scheme::Eager;
+        eager && tag.kind == Kind::Length && tag.sequence & Tag::WHOLE != 0
     }
 
     /// Sends that may fail.

@@ -52,7 +52,7 @@ fn the_notes_scheme_sends_a_length_and_a_payload_with_one_id() {
 #[test]
 fn a_short_message_is_one_message_of_the_fabric() {
     use Kind::{Length, Payload};
-    let expected = [(Length, 0), (Length, 1), (Length, 2), (Payload, 0), (Payload, 1)];
+    let expected = [(Length, Tag::WHOLE), (Length, Tag::WHOLE | 1), (Length, 2), (Payload, 0), (Payload, 1)];
     assert_eq!(tags(Scheme::Eager, &[8, 0, 65]), expected);
 }
 
@@ -154,14 +154,22 @@ fn a_peer_that_breaks_the_rules_is_told_apart() {
     let length = |bytes, inline| Content::Length { message: 0, bytes, inline };
     let too_long = forged(Scheme::Eager, &[(Kind::Length, 0, length(1 << 40, 0))]);
     assert_eq!(too_long, Cause::TooLong { bytes: 1 << 40, limit: 1 << 20 });
-    let short = forged(Scheme::Eager, &[(Kind::Length, 0, length(9, 2))]);
-    assert_eq!(short, Cause::Size { kind: "length", bytes: 10, expected: 17 });
-    let far = forged(Scheme::Eager, &[(Kind::Length, 77, length(1, 1))]);
+    let longer = forged(Scheme::Eager, &[(Kind::Length, 0, length(900, 2))]);
+    assert_eq!(longer, Cause::Size { kind: "length", bytes: 10, expected: 8 });
+    let longer = forged(Scheme::Counted, &[(Kind::Length, 0, length(9, 20))]);
+    assert_eq!(longer, Cause::Size { kind: "length", bytes: 28, expected: 17 });
+    let alone = forged(Scheme::Eager, &[(Kind::Length, 0, length(9, 0))]);
+    assert_eq!(alone, Cause::Nonsense("the length of a message that is sent instead of it"));
+    let eager = u64::from(small(Scheme::Eager).eager_bytes);
+    let whole = |number| (Kind::Length, Tag::WHOLE | number, length(1, 1));
+    let long = forged(Scheme::Eager, &[(Kind::Length, Tag::WHOLE, length(eager + 1, eager as u32 + 1))]);
+    assert_eq!(long, Cause::Size { kind: "whole message", bytes: eager + 1, expected: eager });
+    let far = forged(Scheme::Eager, &[whole(77)]);
     assert_eq!(far, Cause::Sequence { kind: "length", sequence: 77, expected: 0, window: 5 });
-    let twice = forged(Scheme::Eager, &[(Kind::Length, 1, length(1, 1)), (Kind::Length, 1, length(1, 1))]);
+    let twice = forged(Scheme::Eager, &[whole(1), whole(1)]);
     assert!(matches!(twice, Cause::Sequence { sequence: 1, .. }), "{twice:?}");
     let control = forged(Scheme::Eager, &[(Kind::Control, 3, Content::Control([9; 8]))]);
-    assert_eq!(control, Cause::Version { ours: 1, theirs: 9 });
+    assert_eq!(control, Cause::Version { ours: 2, theirs: 9 });
     let piece = Content::Piece { message: 0, offset: 0, bytes: 3 };
     let size = forged(Scheme::LengthPayload, &[(Kind::Length, 0, length(9, 0)), (Kind::Payload, 0, piece)]);
     assert_eq!(size, Cause::Size { kind: "payload", bytes: 3, expected: 9 });
