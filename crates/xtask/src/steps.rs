@@ -106,7 +106,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "verbs-guests",
-        what: "the demos on verbs; multicast over two and three guests, the link of one cut and restored, or its power off for a while: every property",
+        what: "the demos on verbs; multicast over two guests, by a switch, and three, the link of one cut and restored, or its power off for a while: every property",
         run: verbs::guests,
     },
     Step {

@@ -4,7 +4,7 @@
 # guest loses its power, and later it is started again. Everybody must deliver everything, who lost the power what came after his
 # return, and the histories are checked.
 #
-#   unshare -rnpf --mount-proc --kill-child run.sh RXE_FOLDER STENTOR FABRIC GUESTS CUT LINES cut|off
+#   unshare -rnpf --mount-proc --kill-child run.sh RXE_FOLDER STENTOR FABRIC GUESTS CUT LINES cut|off [switch]
 #
 #   RXE_FOLDER  has uml-run and its kernel
 #   STENTOR     the command
@@ -12,10 +12,11 @@
 #   GUESTS      2 or 3: members 1 to 3 of each group are in guests 1, 1, 2 or 1, 2, 3; the client is in guest 1 or 2
 #   CUT         the guest whose link is cut, or whose power is off; not the client's then
 #   LINES       how many messages
+#   switch      a software switch on raw sockets, on the other side of the bridge, copies what the client writes
 #
 # Network and processes are gone with the namespaces.
 set -eu
-rxe=$1 stentor=$2 fabric=$3 guests=$4 cut=$5 lines=$6 how=$7
+rxe=$1 stentor=$2 fabric=$3 guests=$4 cut=$5 lines=$6 how=$7 switch=${8:-}
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/stentor-guests.XXXXXX")
 declare -A guest=()
@@ -52,6 +53,7 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/cluster.key"
     printf 'cluster = "guests"\nfabric = "%s"\nkey = "file:cluster.key"\n[election]\nkind = "heartbeat"\n' "$fabric"
     [ -z "${ELECTION:-}" ] || printf '%s\n' "$ELECTION"
     printf '[limits]\nclients = 1\n'
+    [ -z "$switch" ] || printf '[switch]\ncontrol = "10.77.9.1:7300"\n'
     for group in 1 2; do
         printf '[[group]]\nid = "g%s"\nprocess = [\n' "$group"
         for n in 1 2 3; do
@@ -60,6 +62,14 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/cluster.key"
         printf ']\n'
     done
 } >"$work/cluster.toml"
+if [ -n "$switch" ]; then
+    for last in 1 2; do ip addr add "10.77.9.$last/16" dev bridge; done
+    printf 'cluster = "guests"\nmode = "raw"\nforward = "10.77.9.1"\nbackward = "10.77.9.2"\ncontrol = "10.77.9.1:7300"\n' >"$work/switch.toml"
+    echo 'key = "file:cluster.key"' >>"$work/switch.toml"
+    mkdir -m 700 "$work/switch"
+    "$stentor" switch --config "$work/switch.toml" --directory "$work/switch" --wait block >"$work/switch.out" 2>"$work/switch.err" &
+    switch=$!
+fi
 began=$(now)
 # Starts a guest for its first life, or for another one.
 start() { # GUEST LIFE
@@ -167,6 +177,14 @@ for n in $(seq "$guests"); do
     wait "${guest[$n]}" || { echo "guest $n ended with $?"; exit 1; }
     unset "guest[$n]"
 done
+if [ -n "$switch" ]; then
+    kill -TERM "$switch"
+    wait "$switch" || { echo "the switch ended with $?"; exit 1; }
+    copies=$(sed -n 's/^passes:.*[ ,]copied \([0-9]*\).*/\1/p' "$work/switch.out")
+    echo "the switch made ${copies:-no} copies"
+    # Most of the first third of the lines, to six.
+    [ "${copies:-0}" -ge "$lines" ] || { cat "$work/switch.out"; exit 1; }
+fi
 "$stentor" check --complete "$work"/*.jsonl
 echo "passed in $(since "$began"); histories of $(($(cat "$work"/*.jsonl | wc -c) / 1024)) KiB; in each guest, at the end:"
 cat "$work"/guest*.log

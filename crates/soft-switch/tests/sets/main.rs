@@ -144,7 +144,11 @@ fn the_switch_is_started_again_or_never() {
     });
     group.write_alone(&mut bed, 1, 3, 99);
     bed.until("a write without the switch", |bed| bed.words(1, &group)[3] == 99);
-    assert_eq!(bed.notes(0).iter().filter(|note| note.contains("cannot be used")).count(), 6, "once for each time");
+    let notes = bed.notes(0);
+    let can_be_used: Vec<bool> = notes.iter().map(|note| !note.contains("cannot be used")).collect();
+    // Who dials while it is started hears a second reason.
+    let times = can_be_used.chunk_by(|one, next| one == next).filter(|same| !same[0]).count();
+    assert_eq!(times, 6, "{notes:?}");
 }
 
 /// A process that does not come back is left out, and so is one that has not begun yet.

@@ -91,9 +91,9 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// A cluster over several guests while the link of one is cut for a while, or its power is off: how many guests, which one, and
-/// what happens to it.
-const CUTS: [(&str, &str, &str); 3] = [("2", "2", "cut"), ("3", "1", "cut"), ("3", "1", "off")];
+/// A cluster over several guests while the link of one is cut for a while, or its power is off: how many guests, which one, what
+/// happens to it, and whether a switch copies what the client writes.
+const CUTS: [(&str, &str, &str, &str); 3] = [("2", "2", "cut", "switch"), ("3", "1", "cut", ""), ("3", "1", "off", "")];
 /// Messages of the cluster over several guests.
 const MESSAGES: &str = "150";
 
@@ -107,10 +107,10 @@ pub(crate) fn guests(context: &Context) -> Result<Outcome> {
     roce::in_guest(context, &rxe, "crates/cli/tests/guests/demos.sh", &work, &set)?;
     fs::remove_dir_all(&work)?;
     let script = context.root.join("crates/cli/tests/guests/run.sh");
-    for (guests, cut, how) in CUTS {
+    for (guests, cut, how, switch) in CUTS {
         let mut command = Command::new("unshare");
         command.args(["-rnpf", "--mount-proc", "--kill-child"]).arg(&script).arg(&rxe).arg(&stentor);
-        run(command.args(["verbs", guests, cut, MESSAGES, how]))?;
+        run(command.args(["verbs", guests, cut, MESSAGES, how, switch]))?;
     }
     Ok(Outcome::Passed)
 }
