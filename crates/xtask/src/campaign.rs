@@ -239,6 +239,12 @@ pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
             found.deliveries
         );
     }
+    let (good, found): (_, Demo) = stentor(context, &[], &["demo", "--neb", "--fabric", "roce", "--switch", "--json"])?;
+    shown(&found)?;
+    ensure!(good, "the broadcast was sound but failed");
+    let copies = found.switch.map_or(0, |switch| switch.copies);
+    ensure!(copies > 0, "the switch made no copies for the broadcast");
+    println!("{} deliveries of the broadcast; {copies} copies by the switch", found.deliveries);
     Ok(Outcome::Passed)
 }
 

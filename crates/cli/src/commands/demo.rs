@@ -57,10 +57,6 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
         let what = "a software switch makes copies of RoCEv2's packets only";
         return Err(Failure::usage(what, "stentor demo", "give it with --fabric roce, or leave out --switch"));
     }
-    if args.switch && args.neb {
-        let remedy = "leave out --switch, or --neb";
-        return Err(Failure::usage("the broadcast does not use a switch yet", "stentor demo", remedy));
-    }
     if args.neb {
         return neb::run(args, output);
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use stentor::config::{AsEfa, KeySource};
@@ -12,7 +12,7 @@ use stentor::runtime::{Hosted, OfiFabric, RoceFabric, ShmFabric, Stop, VerbsFabr
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, Restricted, WaitMode};
 use stentor_fabric_ofi::OfiConfig;
-use stentor_fabric_roce::RoceConfig;
+use stentor_fabric_roce::{RoceConfig, SwitchConfig};
 use stentor_fabric_shm::ShmConfig;
 use stentor_fabric_verbs::VerbsConfig;
 use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
@@ -23,9 +23,12 @@ use crate::failure::{Failure, Verdict};
 use crate::live::stop_at_end_of_input;
 
 /// The name of a demonstration's cluster.
-const CLUSTER: &str = "demo-neb";
+pub(crate) const CLUSTER: &str = "demo-neb";
 /// Where the processes on RoCEv2 listen for each other.
 const PORT: u16 = 7101;
+
+/// How long a process waits for the switch before it broadcasts without it.
+const COPYING: Duration = Duration::from_secs(10);
 
 /// What one process is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -70,6 +73,8 @@ pub(crate) struct OnRoce {
     pub(crate) key: PathBuf,
     /// Its capture, and a bad network.
     pub(crate) traffic: Network,
+    /// Where a switch that makes copies is asked for sets.
+    pub(crate) switch: Option<SocketAddr>,
 }
 
 /// Processes of one host on a provider of libfabric.
@@ -114,6 +119,8 @@ pub(crate) enum Said {
         equivocated: u64,
         suspicions: u64,
         refused: u64,
+        /// Records that the network was to copy, one for each receiver.
+        copies: u64,
     },
 }
 
@@ -130,6 +137,7 @@ impl OnRoce {
             pcap: self.traffic.pcap.clone(),
             chances: self.traffic.bad.chances(),
             seed: self.traffic.seed.wrapping_add(u64::from(me.0)),
+            switch: self.switch.map(SwitchConfig::new),
             ..RoceConfig::new(CLUSTER, me, addresses(self.network, processes))
         })
     }
@@ -251,6 +259,7 @@ fn lie<F: Fabric>(mut liar: Liar<F>, stop: &Stop) -> Result<Verdict, Failure> {
         equivocated: liar.equivocated(),
         suspicions: counts.suspicions,
         refused: counts.denials,
+        copies: counts.copies,
     })?;
     Ok(Verdict::Good)
 }
@@ -263,6 +272,8 @@ struct Correct<F: Fabric> {
     sent: usize,
     heads: Vec<u64>,
     history: NebHistory,
+    /// Until when the first broadcast waits for the network to make copies.
+    copied_by: Option<Instant>,
 }
 
 /// The cluster that histories of a demonstration are about.
@@ -278,7 +289,8 @@ impl<F: Fabric> Correct<F> {
         let history = NebHistory::new(&errand.history, cluster(&errand), node.me(), node.config())?;
         let lines = read(&errand.input)?;
         let heads = vec![0; errand.processes];
-        Ok(Correct { node, errand, lines, sent: 0, heads, history })
+        let copied_by = errand.roce.as_ref().and_then(|roce| roce.switch).map(|_| Instant::now() + COPYING);
+        Ok(Correct { node, errand, lines, sent: 0, heads, history, copied_by })
     }
 
     fn run(mut self, stop: &Stop) -> Result<Verdict, Failure> {
@@ -337,6 +349,10 @@ impl<F: Fabric> Correct<F> {
         if !self.node.is_connected() || self.sent == self.lines.len() {
             return Ok(false);
         }
+        if self.copied_by.is_some_and(|until| Instant::now() < until && !self.node.is_copied()) {
+            return Ok(false);
+        }
+        self.copied_by = None;
         let payload = self.lines[self.sent].clone();
         let now = now_ns();
         let Ok(index) = self.node.broadcast(now, 1_000_000 + self.sent as u64, &payload) else { return Ok(false) };
@@ -360,6 +376,7 @@ impl<F: Fabric> Correct<F> {
             equivocated: 0,
             suspicions: counts.suspicions,
             refused: counts.denials,
+            copies: counts.copies,
         })?;
         Ok(Verdict::Good)
     }

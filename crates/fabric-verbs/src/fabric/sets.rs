@@ -106,8 +106,8 @@ impl VerbsFabric {
                 count += 1;
             }
             // What sets keep for themselves leaves a place for what is behind it.
-            let first = count;
-            for place in first..first + taken {
+            let begin = count;
+            for place in begin..begin + taken {
                 let done = out[place];
                 let told = match self.bootstrap.is_set(done.qp) {
                     true => self.bootstrap.set_completed(&mut self.net, &done),

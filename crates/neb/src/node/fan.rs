@@ -295,3 +295,56 @@ impl Fan {
         self.queue.completed(u64::MAX);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FaultModel, Mode};
+
+    const PEER: ProcessId = ProcessId(1);
+    const WINDOW: u64 = 8;
+
+    /// With two writes under way to the peer, of the indices 4 and 5, and 6.
+    fn fan() -> Fan {
+        let config = Config::new(4, Mode::Quorum(FaultModel::LyingSender), 1);
+        let flights = [Flight { request: 1, first: 4, upto: 6 }, Flight { request: 2, first: 6, upto: 7 }];
+        let mut courses = vec![Course::default(); config.processes];
+        courses[PEER.index()].flights.extend(flights);
+        let mut queue = SendQueue::new(8);
+        flights.iter().for_each(|_| _ = queue.posted(true));
+        let (targets, plant) = (Vec::new(), config.plant);
+        Fan { qp: QpId(0), queue, ready: true, slow: false, waited: 0, patience: 2, targets, courses, plant }
+    }
+
+    #[test]
+    fn a_peer_confirms_what_was_posted_once_and_what_it_cannot_have_skipped() {
+        let mut freed = fan();
+        assert!(!freed.freed(PEER, 5, (7, WINDOW)) && freed.freed(PEER, 6, (7, WINDOW)));
+        assert_eq!((freed.alone_from(PEER), freed.freed(PEER, 7, (7, WINDOW))), (Some(6), true));
+        assert_eq!(freed.alone_from(PEER), None);
+        let mut posted_twice = fan();
+        posted_twice.courses[PEER.index()].once_from = 5;
+        assert!(!posted_twice.freed(PEER, 7, (7, WINDOW)), "what it has read may be the other copy of 4");
+        let mut passed = fan();
+        assert!(passed.freed(PEER, 6, (4 + WINDOW, WINDOW)));
+        let mut passed = fan();
+        assert!(!passed.freed(PEER, 6, (5 + WINDOW, WINDOW)), "12 was broadcast: who saw that may have skipped 4");
+    }
+
+    #[test]
+    fn who_waits_too_long_goes_back_and_waits_for_all_that_is_under_way() {
+        let mut fan = fan();
+        assert_eq!([(); 4].map(|()| fan.tend()), [false, false, true, false]);
+        assert!(fan.goes_back(PEER) && !fan.goes_back(ProcessId(2)) && !fan.is_usable());
+        fan.went_back(PEER, 7);
+        assert_eq!((fan.alone_from(PEER), fan.goes_back(PEER)), (None, false));
+        let course = &fan.courses[PEER.index()];
+        assert_eq!((course.waived, course.once_from), (Some((2, 4)), 7));
+        fan.queue.completed(1);
+        fan.forget_done(PEER);
+        assert!(fan.courses[PEER.index()].waived.is_some() && !fan.tend() && !fan.is_usable());
+        fan.queue.completed(2);
+        fan.forget_done(PEER);
+        assert!(fan.courses[PEER.index()].waived.is_none() && !fan.tend() && fan.is_usable());
+    }
+}

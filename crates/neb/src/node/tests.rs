@@ -3,7 +3,7 @@
 use stentor_fabric::ProcessId;
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::HEADER_WORDS;
-use stentor_fabric_sim::{Actor, Delay, NetworkModel, SimConfig, SimFabric, World};
+use stentor_fabric_sim::{Actor, Delay, Fault, FaultPlan, NetworkModel, SimConfig, SimFabric, World};
 
 use super::{Node, Notice};
 use crate::{Config, FaultModel, Mode};
@@ -49,6 +49,63 @@ fn stragglers(config: &Config, (tail_ppm, tail_ns): (u32, u64), seed: u64, each:
     let mut actors: Vec<_> = (0..config.processes as u16).map(process).collect();
     world.run(&mut actors, 50_000_000, |_, _| false);
     actors.into_iter().flatten().collect()
+}
+
+/// The same with sets, which break all the time, on a network that orders writes or not; links break now and then.
+fn fanned(config: &Config, ordered: bool, seed: u64, each: u64) -> (Vec<Process>, World) {
+    let propagation = Delay::between(500, 1_500).with_tail(60_000, 300_000);
+    let liberties = if ordered { NetworkModel::adversarial() } else { NetworkModel::unordered() };
+    let network = NetworkModel {
+        propagation,
+        inline_bytes: 2048,
+        hardware_multicast: true,
+        late_copies: 200_000,
+        late_copy_ns: 900_000,
+        set_settle: Delay::between(1_000, 20_000),
+        retry_ns: [40_000, 400_000][seed as usize % 2],
+        ..liberties
+    };
+    let (count, gap) = [(40, 31_000), (10, 120_000), (4, 300_000)][seed as usize / 2 % 3];
+    let mut faults: FaultPlan = (1..count).map(|n| (60_000 + n * (gap + seed % 13_000), Fault::SetsBreak)).collect();
+    for n in 0..10 {
+        let (sender, peer) = (ProcessId(0), ProcessId(1 + ((seed + n) % 3) as u16));
+        let (from, to) = if (seed / 3 + n) % 2 == 0 { (sender, peer) } else { (peer, sender) };
+        let for_ns = 20_000 + (seed * 7_919 + n * 104_729) % 120_000;
+        faults.push((80_000 + n * 110_000 + seed % 50_000, Fault::Cut { from, to, for_ns }));
+    }
+    let world = World::new(SimConfig { faults, ..SimConfig::new(config.processes, seed, network) });
+    let process = |me: u16| {
+        let node = Node::new(world.fabric(ProcessId(me)), *config, SALT, None).unwrap();
+        Some(Process { node, left: if me == 0 { each } else { 0 }, outcomes: vec![0; config.processes] })
+    };
+    let mut actors: Vec<_> = (0..config.processes as u16).map(process).collect();
+    world.run(&mut actors, 50_000_000, |_, _| false);
+    (actors.into_iter().flatten().collect(), world)
+}
+
+#[test]
+fn a_broadcast_is_not_written_over_by_an_older_one_by_whatever_way() {
+    let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(600);
+    let mut copies = 0;
+    let mut lost = Vec::new();
+    for (window, ordered, seed) in [(1, true), (1, false), (3, true), (3, false)]
+        .into_iter()
+        .flat_map(|(window, ordered)| (0..seeds).map(move |seed| (window, ordered, seed)))
+    {
+        let set_rounds = [2, 20, 200, 1 << 16][seed as usize % 4];
+        let patience_ns = [1, 1_000_000_000][seed as usize / 4 % 2];
+        let config = Config { set_rounds, patience_ns, ..config(window) };
+        let each = u64::from(2 * window) + 2 + seed % 20;
+        let (processes, world) = fanned(&config, ordered, seed, each);
+        copies += world.set_counts().late_copies;
+        for process in &processes {
+            if process.outcomes[0] != each {
+                lost.push((process.node.me(), window, ordered, seed, process.outcomes[0], each));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{} of {}: {:?}", lost.len(), 4 * seeds, &lost[..lost.len().min(4)]);
+    assert!(copies > seeds, "{copies} copies were late");
 }
 
 fn config(window: u32) -> Config {

@@ -11,8 +11,9 @@ const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
 const BYTES: usize = 24;
 const DEAD: ProcessId = ProcessId(3);
 
-fn with_sets(network: NetworkModel) -> NetworkModel {
-    NetworkModel { hardware_multicast: true, ..network }
+fn with_sets(mut network: NetworkModel) -> NetworkModel {
+    network.hardware_multicast = true;
+    network
 }
 
 /// What a process told of a sender, and when.

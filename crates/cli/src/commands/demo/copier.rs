@@ -5,16 +5,41 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use serde::Serialize;
 use stentor_soft_switch::{Shown, example};
 
 use super::stage::{KEY, Stage, switch_places};
 use crate::args::Wait;
 use crate::failure::Failure;
 use crate::live::Interrupt;
+use crate::style::Style;
 
 /// How long it may take to stop.
 const STOPPING: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(2);
+
+/// What a switch did.
+#[derive(Clone, Serialize)]
+pub(super) struct Switched {
+    /// Copies that left it, those of what was sent again among them.
+    pub(super) copies: u64,
+    /// Records that it was to copy, one for each receiver.
+    pub(super) copies_asked: u64,
+}
+
+impl Switched {
+    /// Whether it made any, of anything that it was asked for.
+    pub(super) fn is_used(&self) -> bool {
+        self.copies > 0 && self.copies_asked > 0
+    }
+
+    /// In words.
+    pub(super) fn human(&self, style: Style) -> String {
+        let Switched { copies, copies_asked } = self;
+        let failed = if self.is_used() { String::new() } else { format!("{}: ", style.bad("failed")) };
+        format!("{failed}the switch made {copies} copies, asked for {copies_asked}")
+    }
+}
 
 /// A switch. It stops when its standard input ends, by whatever cause.
 pub(super) struct Copier {

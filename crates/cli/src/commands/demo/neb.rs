@@ -13,11 +13,12 @@ use serde::Serialize;
 use stentor_checker::{Report, check_files};
 use stentor_neb::Authority;
 
-use super::stage::{Stage, device_address, network_number};
+use super::copier::{Copier, Switched};
+use super::stage::{Stage, device_address, network_number, switch_places};
 use super::text::Text;
 use crate::args::{self, DemoFabric};
 use crate::commands::check::title;
-use crate::commands::neb::{Errand, OnOfi, OnRoce, OnVerbs, Said};
+use crate::commands::neb::{CLUSTER, Errand, OnOfi, OnRoce, OnVerbs, Said};
 use crate::failure::{Failure, Verdict};
 use crate::live::{Captures, Interrupt};
 use crate::output::{Human, Output};
@@ -70,6 +71,10 @@ struct Shown {
     equivocated: u64,
     /// Writes of the liar outside its own region; all were refused.
     refused: u64,
+    /// Records that a switch was to copy, one for each receiver.
+    #[serde(skip)]
+    copies_asked: u64,
+    switch: Option<Switched>,
     evidence: Vec<Evidence>,
     history: PathBuf,
     input: String,
@@ -108,9 +113,13 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let interrupt = Interrupt::catch()?;
     let mut stage = Stage::bare(args)?;
     let errands = errands(args, &stage, &text)?;
+    let mut copier = args.switch.then(|| Copier::start(&stage, CLUSTER, args.wait)).transpose()?;
     let mut cast = start(&errands)?;
     output.note("five processes; one of them lies");
-    let shown = conduct(&mut cast, &errands, &text, stage.path(), &interrupt)?;
+    let mut shown = conduct(&mut cast, &errands, &text, stage.path(), &interrupt)?;
+    if let Some(copier) = &mut copier {
+        shown.copied(copier.stop(&interrupt)?);
+    }
     stage.keep();
     output.report(&shown)?;
     Ok(Verdict::of(shown.ok))
@@ -123,7 +132,13 @@ fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>,
     // How a process finds the others on RoCEv2.
     let roce = |me| {
         let traffic = stage.captures().of(&name(me), 1);
-        (args.fabric == DemoFabric::Roce).then(|| OnRoce { network: network_number(), key: key.clone(), traffic })
+        let switch = args.switch.then(|| switch_places().2);
+        (args.fabric == DemoFabric::Roce).then(|| OnRoce {
+            network: network_number(),
+            key: key.clone(),
+            traffic,
+            switch,
+        })
     };
     let verbs = match args.fabric {
         DemoFabric::Verbs => Some(OnVerbs { address: device_address()?, key: key.clone() }),
@@ -249,6 +264,8 @@ fn conduct(
         carrier,
         equivocated: 0,
         refused: 0,
+        copies_asked: 0,
+        switch: None,
         evidence,
         history: directory.to_owned(),
         input: text.source().to_owned(),
@@ -297,7 +314,8 @@ fn reported(by: u16, said: &Said) -> Option<Evidence> {
 impl Shown {
     /// Adds what a process did. Whether it was that.
     fn add(&mut self, by: u16, said: &Said) -> bool {
-        let Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, refused, .. } = said else {
+        let Said::Summary { broadcasts, deliveries, fast, reads, skipped, equivocated, refused, copies, .. } = said
+        else {
             return false;
         };
         self.equivocated += equivocated;
@@ -309,8 +327,16 @@ impl Shown {
             self.fast += fast;
             self.reads += reads;
             self.skipped += skipped;
+            self.copies_asked += copies;
         }
         true
+    }
+
+    /// So many copies left the switch. One that made none fails the demonstration.
+    fn copied(&mut self, copies: u64) {
+        let switched = Switched { copies, copies_asked: self.copies_asked };
+        self.ok &= switched.is_used();
+        self.switch = Some(switched);
     }
 
     fn judge(&mut self, report: &Report) {
@@ -343,6 +369,9 @@ impl Human for Shown {
             "{broadcasts} broadcasts of correct processes, {deliveries} deliveries, {fast} of them without a READ; \
              {reads} READs, {skipped} skipped"
         );
+        if let Some(switched) = &self.switch {
+            let _ = writeln!(text, "{}", switched.human(style));
+        }
         for evidence in &self.evidence {
             let Evidence { by, sender, index, ours, other, witness, proven } = evidence;
             let how = if *proven { "both signed by it" } else { "not signed" };
