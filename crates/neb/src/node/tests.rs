@@ -69,7 +69,7 @@ fn fanned(config: &Config, ordered: bool, seed: u64, each: u64) -> (Vec<Process>
     let mut faults: FaultPlan = (1..count).map(|n| (60_000 + n * (gap + seed % 13_000), Fault::SetsBreak)).collect();
     for n in 0..10 {
         let (sender, peer) = (ProcessId(0), ProcessId(1 + ((seed + n) % 3) as u16));
-        let (from, to) = if (seed / 3 + n) % 2 == 0 { (sender, peer) } else { (peer, sender) };
+        let (from, to) = if (seed / 3 + n).is_multiple_of(2) { (sender, peer) } else { (peer, sender) };
         let for_ns = 20_000 + (seed * 7_919 + n * 104_729) % 120_000;
         faults.push((80_000 + n * 110_000 + seed % 50_000, Fault::Cut { from, to, for_ns }));
     }

@@ -8,7 +8,7 @@ use stentor_fabric_ofi::Bare;
 use super::super::stage::{RESULTS, Stage};
 use super::LARGE;
 use super::line::{Line, WINDOW};
-use super::process::refused;
+use super::talk::refused;
 use crate::failure::Failure;
 
 /// The word of a process's results with the length of its address, and behind it the address.

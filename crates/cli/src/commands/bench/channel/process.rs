@@ -14,7 +14,7 @@ use super::super::{ofi, roce};
 use super::bare::Provider;
 use super::line::{self, Messages};
 use super::raw::Raw;
-use super::talk::Talk;
+use super::talk::{Talk, refused};
 use super::{Kind, LARGE, Subject};
 use crate::failure::Failure;
 use crate::live::Captures;
@@ -23,11 +23,6 @@ use crate::live::Captures;
 const FABRIC_BYTES: usize = LARGE + 64;
 /// What answers a stream.
 const ANSWER_BYTES: usize = 8;
-
-/// An error of a call of the fabric or the channel.
-pub(super) fn refused(error: impl std::error::Error) -> Failure {
-    Failure::run(error, "bench channel", "run `stentor doctor`; if it finds nothing, report this as a bug")
-}
 
 pub(in super::super) fn run(
     errand: &Errand,

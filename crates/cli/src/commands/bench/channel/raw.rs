@@ -7,7 +7,7 @@ use stentor_fabric::{
 
 use super::LARGE;
 use super::line::{Line, WINDOW};
-use super::process::refused;
+use super::talk::refused;
 use crate::failure::Failure;
 
 /// Where the peer writes.

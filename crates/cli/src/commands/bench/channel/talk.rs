@@ -7,7 +7,6 @@ use stentor_fabric::{Fabric, ProcessId, Purpose, RegionId, RegionSpec};
 
 use super::super::plain::Exchange;
 use super::LARGE;
-use super::process::refused;
 use crate::failure::Failure;
 
 /// The fabric is asked for events once in so many turns.
@@ -15,6 +14,11 @@ const HOUSEKEEP_TURNS: u32 = 256;
 
 /// What is sent from where it is.
 const MESSAGES: Purpose = Purpose(1);
+
+/// An error of a call of the fabric or the channel.
+pub(super) fn refused(error: impl std::error::Error) -> Failure {
+    Failure::run(error, "bench channel", "run `stentor doctor`; if it finds nothing, report this as a bug")
+}
 
 /// One end of a connection that is alone on its endpoint.
 pub(super) struct Talk<F: Fabric> {
