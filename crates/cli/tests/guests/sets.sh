@@ -1,7 +1,7 @@
 #!/bin/bash
 # Inside a guest: the kernel's Soft-RoCE on one end of a pair of interfaces, and on the other one, in a network namespace, the
 # software switch on raw sockets. First the contract's cases of sets on verbs; then a cluster whose client writes by its set, while
-# the switch is stopped and started, and one whose switch is not there. WORK, HERE, STENTOR, TEST and LINES are set by cargo xtask.
+# the switch is stopped and started, a broadcast by its processes, and a cluster whose switch is not there. WORK, HERE, STENTOR, TEST and LINES are set by cargo xtask.
 set -eu
 cd "$WORK"
 exec >sets.log 2>&1
@@ -42,7 +42,7 @@ switch near test 10.0.0.101 10.0.0.102 10.0.0.101:7300
 near=$!
 switch afar test 10.99.0.1 10.99.0.2 10.0.0.101:7301
 afar=$!
-until grep -q "hosts ask" near.err && grep -q "hosts ask" afar.err; do sleep 0.1; done
+until grep -qs "hosts ask" near.err && grep -qs "hosts ask" afar.err; do sleep 0.1; done
 STENTOR_SWITCH=10.0.0.101:7300 STENTOR_SWITCH_AFAR=10.0.0.101:7301 "$TEST" --ignored --nocapture --test-threads 1
 
 # A cluster of so many groups of three, and a client that says so many lines, each to all groups.
@@ -57,7 +57,7 @@ cluster() { # NAME CONTROL GROUPS
     cp cluster.key "$1"
     {
         printf 'cluster = "sets"\nfabric = "verbs"\nkey = "file:cluster.key"\n[election]\nkind = "heartbeat"\n[limits]\nclients = 1\n'
-        printf '[switch]\ncontrol = "%s"\n' "$2"
+        printf '[switch]\ncontrol = "%s"\n[neb]\ngroup = "g1"\nmode = "all"\n' "$2"
         for group in $3; do
             printf '[[group]]\nid = "g%s"\nprocess = [\n' "$group"
             for n in 1 2 3; do printf ' { id = "g%s.%s", address = "10.0.0.1:70%s%s" },\n' $group $n $group $n; done
@@ -108,17 +108,23 @@ finish() { # NAME
 }
 # What the switch copied, as it said when it ended.
 copied() { sed -n 's/^passes:.*[ ,]copied \([0-9]*\).*/\1/p' "$1.out"; }
+made() { # NAME LEAST
+    local copies
+    copies=$(copied "$1")
+    echo "the $1 switch made ${copies:-no} copies; $(grep injected "$1.out")"
+    [ "${copies:-0}" -ge "$2" ] || { echo "that is less than $2"; cat "$1.out"; return 1; }
+}
 stop() { # PID
     kill -TERM "$1"
     wait "$1"
 }
 
-# The client of a cluster hears so many times that the switch is there; a little later so have the others.
-heard() { # NAME TIMES
+# A process of a cluster hears so many times that the switch is there; a little later so have the others.
+heard() { # NAME.ERR TIMES
     local tries=0
-    until [ "$(grep -c "the switch at .* is there" "$1/c0.err" || true)" -ge "$2" ]; do
+    until [ -e "$1" ] && [ "$(grep -c "the switch at .* is there" "$1" || true)" -ge "$2" ]; do
         tries=$((tries + 1))
-        [ $tries -le 300 ] || { echo "the client does not hear that the switch is there"; cat "$1/c0.err"; return 1; }
+        [ $tries -le 300 ] || { echo "$1 does not say that the switch is there"; cat "$1"; return 1; }
         sleep 0.1
     done
     sleep 1
@@ -130,11 +136,11 @@ stop $near
 stop $afar
 switch first sets 10.0.0.101 10.0.0.102 10.0.0.101:7300
 first=$!
-until grep -q "hosts ask" first.err; do sleep 0.1; done
+until grep -qs "hosts ask" first.err; do sleep 0.1; done
 cluster with 10.0.0.101:7300 "1 2"
 cast with &
 caster=$!
-heard with 1
+heard with/c0.err 1
 echo "everybody is there after $(since "$began")"
 touch with/begin
 await with/third
@@ -142,18 +148,45 @@ stop $first
 await with/thirds
 switch second sets 10.0.0.101 10.0.0.102 10.0.0.101:7300 --drop-chance 0.02 --seed 3
 second=$!
-heard with 2
+heard with/c0.err 2
 touch with/back
 wait $caster
 finish with
 stop $second
 cat with/c0.err
-for part in first second; do
-    copies=$(copied $part)
-    echo "the $part switch made $copies copies; $(grep injected $part.out)"
-    [ "$copies" -ge $((LINES * 2)) ] || { echo "that is less than a third of $LINES lines to six"; cat $part.out; exit 1; }
-done
+# A third of the lines to six each.
+for part in first second; do made $part $((LINES * 2)); done
 echo "with a switch that is stopped and started: took $(since "$began")"
+
+# All members of a group broadcast.
+began=$(now)
+switch third sets 10.0.0.101 10.0.0.102 10.0.0.101:7300
+third=$!
+mkdir neb
+ids= members=
+for n in 1 2 3; do
+    { await neb/begin && for i in $(seq "$LINES"); do echo "line $i of $n"; done; } |
+        "$STENTOR" neb run --config with/cluster.toml --id g1.$n --history neb/$n.jsonl --directory /run/stentor \
+            >neb/$n.out 2>neb/$n.err &
+    members="$members $!"
+done
+for n in 1 2 3; do heard neb/$n.err 1; done
+touch neb/begin
+for n in 1 2 3; do
+    tries=0
+    until [ "$(grep -c '"deliver"' neb/$n.out)" -ge $((3 * LINES)) ]; do
+        tries=$((tries + 1))
+        [ $tries -le 600 ] || { echo "g1.$n has delivered $(grep -c '"deliver"' neb/$n.out) of $((3 * LINES))"; cat neb/*.err; exit 1; }
+        sleep 0.1
+    done
+done
+kill $members
+wait $members
+stop $third
+"$STENTOR" check --complete neb/*.jsonl
+# Each line goes to two others.
+made third $((LINES * 3))
+echo "a broadcast of three: took $(since "$began")"
 
 # Nobody answers.
 began=$(now)

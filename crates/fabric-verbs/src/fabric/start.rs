@@ -160,3 +160,26 @@ fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, gr
         revokes_in_hardware: true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stentor_bootstrap::SwitchConfig;
+    use stentor_fabric::ProcessId;
+
+    use super::*;
+    use crate::device::GidKind;
+
+    #[test]
+    fn a_switch_that_cannot_copy_is_left_alone_and_that_is_said() {
+        let with = |switch| VerbsConfig { switch, ..VerbsConfig::new("c", ProcessId(0), Vec::new()) };
+        let gid = |kind| Gid { index: 3, bytes: "::ffff:10.0.0.1".parse().unwrap(), kind, interface: None };
+        let switch = Some(SwitchConfig::new("10.0.0.9:7300".parse().unwrap()));
+        let (config, trouble) = copied(with(switch.clone()), &gid(GidKind::RoceV2));
+        assert_eq!((config.switch, trouble), (switch.clone(), None));
+        let (config, trouble) = copied(with(switch), &gid(GidKind::RoceV1));
+        assert_eq!(config.switch, None);
+        let said = trouble.unwrap().to_string();
+        assert!(said.contains("GID 3 RoCE v1 10.0.0.1") && said.contains("gid_index"), "{said}");
+        assert_eq!(copied(with(None), &gid(GidKind::RoceV1)).1, None, "nobody asked for copies");
+    }
+}
