@@ -26,7 +26,7 @@ pub(crate) fn length_sequence(config: &Config, number: u64, whole: bool) -> u32 
     if config.scheme != Scheme::Eager {
         return sequence;
     }
-    sequence & !Tag::WHOLE | u32::from(whole) * Tag::WHOLE
+    if whole { sequence | Tag::WHOLE } else { sequence & !Tag::WHOLE }
 }
 
 /// The number that the sequence of a length stands for, as [`numbered`].

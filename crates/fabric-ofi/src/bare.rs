@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::ptr;
 
 use crate::choose::{Wish, choose};
-use crate::cq::{Entry, Failure, Polled};
+use crate::cq::{Failure, Polled};
 use crate::domain::{Domain, MakeError};
 use crate::endpoint::{Endpoint, PeerAddress};
 use crate::errno::Errno;
@@ -18,8 +18,6 @@ use crate::operations::{Local, Scratch};
 
 /// All messages have it.
 const TAG: u64 = 7;
-/// Completions that are taken at a time.
-const BATCH: usize = 16;
 
 /// One end: an endpoint, and places in registered memory that messages are sent from and received into.
 pub struct Bare {
@@ -158,18 +156,16 @@ impl Bare {
     /// An operation that failed.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, Failure> {
-        let mut entries = [Entry::NONE; BATCH];
-        match self.endpoint.queue().poll(&mut entries) {
-            Polled::Entries(count) => {
-                for entry in &entries[..count] {
-                    let offset = entry.context.addr().wrapping_sub(self.scratch.as_ptr().addr());
-                    if let Some(taken) = self.taken.get_mut(offset / size_of::<Scratch>()) {
-                        *taken = false;
-                    }
-                    *if entry.received { &mut self.received } else { &mut self.sent } += 1;
-                }
-                Ok(true)
+        let Bare { endpoint, scratch, taken, received, sent, .. } = self;
+        let polled = endpoint.queue().poll(|entry| {
+            let offset = entry.context.addr().wrapping_sub(scratch.as_ptr().addr());
+            if let Some(taken) = taken.get_mut(offset / size_of::<Scratch>()) {
+                *taken = false;
             }
+            *if entry.received { &mut *received } else { &mut *sent } += 1;
+        });
+        match polled {
+            Polled::Entries(_) => Ok(true),
             Polled::Failed(failure) => Err(failure),
             Polled::Nothing => Ok(false),
         }

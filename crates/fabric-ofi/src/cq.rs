@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::errno::Errno;
 use crate::sys::{self, bit};
 
 /// Completions that are taken in one call.
-const BATCH: usize = 16;
+pub(crate) const BATCH: usize = 16;
 
 /// An operation that succeeded.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +53,7 @@ impl fmt::Display for Failure {
 /// What a look at a completion queue found first.
 #[derive(Debug)]
 pub enum Polled {
-    /// So many operations succeeded; they were written to the given place.
+    /// So many operations succeeded; each was given out.
     Entries(usize),
     /// One failed.
     Failed(Failure),
@@ -149,17 +150,18 @@ impl CompletionQueue {
         self.descriptor.is_some() && unsafe { try_wait(fabric, fids.as_mut_ptr(), 1) } == 0
     }
 
-    /// Lets the provider work, and takes completions.
+    /// Lets the provider work, and takes completions, 16 at most.
     #[inline]
-    pub fn poll(&self, out: &mut [Entry]) -> Polled {
-        let mut raw = [sys::fi_cq_tagged_entry::default(); BATCH];
-        let room = BATCH.min(out.len());
+    pub fn poll(&self, mut each: impl FnMut(Entry)) -> Polled {
+        // Most looks find nothing: nothing is cleared for them.
+        let mut raw = [const { MaybeUninit::<sys::fi_cq_tagged_entry>::uninit() }; BATCH];
         // SAFETY: the queue lives, and there is room for as many entries of its format as are asked for.
-        let count = unsafe { (self.read)(self.raw.raw(), raw.as_mut_ptr().cast(), room) };
+        let count = unsafe { (self.read)(self.raw.raw(), raw.as_mut_ptr().cast(), BATCH) };
         if count > 0 {
-            let count = (count as usize).min(room);
-            for (to, from) in out.iter_mut().zip(&raw[..count]) {
-                *to = Entry::from_raw(from);
+            let count = (count as usize).min(BATCH);
+            for entry in &raw[..count] {
+                // SAFETY: the provider has filled as many as it says.
+                each(Entry::from_raw(unsafe { entry.assume_init_ref() }));
             }
             return Polled::Entries(count);
         }
@@ -214,9 +216,6 @@ impl Failure {
 }
 
 impl Entry {
-    /// For places that are filled later.
-    pub const NONE: Entry = Entry { context: ptr::null_mut(), received: false, bytes: 0, immediate: None, tag: 0 };
-
     #[inline]
     fn from_raw(raw: &sys::fi_cq_tagged_entry) -> Entry {
         Entry {

@@ -319,7 +319,7 @@ impl<F: Fabric> Endpoint<F> {
     /// is at `offset` in it. It must not change before [`Notice::Written`] of its number. Where places
     /// are written ([`Scheme::Counted`]) the bytes up to the next multiple of 8 go along.
     ///
-    /// A message that goes with its length is copied in any case.
+    /// A message that goes with its length, or is short, is copied in any case.
     ///
     /// # Panics
     /// If the message has another length than it was begun with, `offset` is no multiple of 8, or the region ends before the
@@ -438,8 +438,9 @@ impl<F: Fabric> Endpoint<F> {
         let count = self.poll();
         if count > 0 {
             self.feed_starved();
+            // What was posted before was flushed by the poll.
+            self.fabric.flush();
         }
-        self.fabric.flush();
         count > 0
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
 use super::frame::{self, FRAME, HEADER, Kind};
-use crate::cq::{Entry, Polled};
+use crate::cq::{BATCH, Entry, Polled};
 use crate::domain::{Domain, MakeError};
 use crate::endpoint::{Endpoint, PeerAddress, remove_segment};
 use crate::errno::Errno;
@@ -19,8 +19,6 @@ use crate::operations::{Local, Scratch};
 pub(super) const INLINE: usize = 1024;
 /// Bytes of one send's own memory: a frame's header, and what is inline.
 const SLOT: usize = INLINE + 64;
-/// Completions that are taken at a time.
-const BATCH: usize = 16;
 /// Receives for frames that are posted ahead.
 const FRAMES: usize = 32;
 /// Frames of ours that are under way at the same time.
@@ -181,18 +179,17 @@ impl Life {
 
     /// Looks at what came. Whether that is all: another look may be a system call for nothing.
     pub(super) fn poll(&mut self, out: &mut Vec<Came>) -> bool {
-        let mut entries = [Entry::NONE; BATCH];
-        match self.endpoint.queue().poll(&mut entries) {
+        let before = out.len();
+        let polled = self.endpoint.queue().poll(|entry| {
+            out.push(match (self.owner(entry.context), entry.immediate) {
+                (Some(owner), _) if !entry.context.is_null() => Came::Done(owner, entry),
+                (_, Some(immediate)) => Came::Immediate(immediate, entry.bytes),
+                _ => Came::Failed(None, Errno::INVALID),
+            });
+        });
+        match polled {
             Polled::Entries(count) => {
-                for entry in &entries[..count] {
-                    let came = match (self.owner(entry.context), entry.immediate) {
-                        (Some(owner), _) if !entry.context.is_null() => Came::Done(owner, *entry),
-                        (_, Some(immediate)) => Came::Immediate(immediate, entry.bytes),
-                        _ => Came::Failed(None, Errno::INVALID),
-                    };
-                    self.ended(&came);
-                    out.push(came);
-                }
+                out[before..].iter().for_each(|came| self.ended(came));
                 count < BATCH
             }
             Polled::Failed(failure) => {

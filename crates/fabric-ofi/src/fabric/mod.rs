@@ -282,7 +282,7 @@ impl Fabric for OfiFabric {
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
-        self.net.advance();
+        // Posts what could not be posted before, too.
         self.net.drive();
         let mut count = 0;
         while count < out.len()

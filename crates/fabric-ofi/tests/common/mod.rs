@@ -106,14 +106,12 @@ impl Pair {
 
     pub(crate) fn progress(&mut self) {
         for side in &mut self.sides {
-            let mut entries = [Entry::NONE; 16];
             let base = side.scratch.as_ptr().addr();
             let number =
                 |context: *mut c_void| (!context.is_null()).then(|| (context.addr() - base) / size_of::<Scratch>());
-            match side.endpoint.queue().poll(&mut entries) {
-                Polled::Entries(count) => {
-                    side.done.extend(entries[..count].iter().map(|entry| (number(entry.context), Ok(*entry))));
-                }
+            let done = &mut side.done;
+            match side.endpoint.queue().poll(|entry| done.push((number(entry.context), Ok(entry)))) {
+                Polled::Entries(_) => {}
                 Polled::Failed(failure) => side.done.push((number(failure.context), Err(failure))),
                 Polled::Nothing => {}
             }

@@ -10,7 +10,7 @@ use super::LARGE;
 use crate::failure::Failure;
 
 /// The fabric is asked for events once in so many turns.
-const HOUSEKEEP_TURNS: u32 = 256;
+const HOUSEKEEP_TURNS: u32 = 4096;
 
 /// What is sent from where it is.
 const MESSAGES: Purpose = Purpose(1);
