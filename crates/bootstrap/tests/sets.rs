@@ -434,3 +434,18 @@ fn only_sets_that_can_be_are_joined() {
     assert!(host.bootstrap.is_set(QpId(1)) && !host.bootstrap.is_set(QpId(2)));
     assert_eq!(host.bootstrap.peer(QpId(1)), Some(A));
 }
+
+/// All peers are written to one by one then, and whoever gave the address of a switch hears why.
+#[test]
+fn a_set_of_too_many_is_refused_and_said_once() {
+    let mut three = Three::new(PATIENT);
+    let many: Vec<_> = (0..=SetSpec::MOST as u16).map(ProcessId).collect();
+    let Host { bootstrap, ends, .. } = three.at(A);
+    for number in [0, 1] {
+        let made = bootstrap.join_set(ends, (SetSpec { number, members: &many }, CONFIG), 4096, |_, _, _, _| Ok(()));
+        assert_eq!(made, Err(ConnectError::Set { number, members: 33 }));
+    }
+    three.pass(Duration::from_millis(20));
+    let said = |notes: &[String]| notes.iter().filter(|note| note.contains("among 32 processes at most")).count();
+    assert_eq!(said(&three.at(A).notes), 1, "{:?}", three.at(A).notes);
+}

@@ -203,6 +203,19 @@ impl Sets {
         self.notes.push_back(note);
     }
 
+    /// Says that a set would have too many members.
+    fn say_too_many(&mut self, members: usize) {
+        let most = SetSpec::MOST;
+        let note = format!(
+            "each peer is written to by itself: a switch makes copies among {most} processes at most, here it would be \
+             {members}; leave out [switch], or make groups smaller or fewer"
+        );
+        // Many sets may be as large.
+        if !self.notes.contains(&note) {
+            self.note(note);
+        }
+    }
+
     /// Says of the switch what was not said last.
     fn say(&mut self, what: Result<(), String>) {
         if self.said.as_ref() == Some(&what) {
@@ -253,6 +266,9 @@ impl Bootstrap {
     ) -> Result<QpId, ConnectError> {
         let first_set = self.sets.config.as_ref().map(|config| config.first_set).ok_or(ConnectError::NoSets)?;
         let (me, sender) = (self.me, ProcessId(spec.number));
+        if spec.members.len() > SetSpec::MOST {
+            self.sets.say_too_many(spec.members.len());
+        }
         let ranks = self.ranks(spec)?;
         let is_new = self.sets.all.iter().all(|set| set.number != spec.number);
         let rank = ranks.get(me.index()).copied().filter(|rank| *rank != u8::MAX && is_new);

@@ -69,7 +69,13 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let mut stage = Stage::set(args, &plan)?;
     let mut copier = args.switch.then(|| Copier::start(&stage, CLUSTER, args.wait)).transpose()?;
     let mut nodes = Nodes::start(&plan, &stage, args.wait)?;
-    let sent = send(args, &plan, &stage, &nodes, &text, &interrupt, output)?;
+    let look = || {
+        interrupt.check()?;
+        copier.as_ref().map_or(Ok(()), Copier::check)?;
+        nodes.check()
+    };
+    let scene = Scene { args, plan: &plan, stage: &stage, nodes: &nodes, text: &text, check: &look, output };
+    let sent = send(&scene)?;
     sent.troubles.iter().for_each(|trouble| output.note(trouble));
     let served = nodes.stop(&interrupt)?;
     let copies = copier.as_mut().map(|copier| copier.stop(&interrupt)).transpose()?;
@@ -84,16 +90,8 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
 /// Lines of a text that is long enough for somebody to be killed and to come back meanwhile.
 const SHORTEST_DRAMA: usize = 100;
 
-fn send(
-    args: &args::Demo,
-    plan: &Plan,
-    stage: &Stage,
-    nodes: &Nodes,
-    text: &Text,
-    interrupt: &Interrupt,
-    output: Output,
-) -> Result<Sent, Failure> {
-    let scene = Scene { args, plan, stage, nodes, text, interrupt, output };
+fn send(scene: &Scene<'_>) -> Result<Sent, Failure> {
+    let Scene { args, plan, stage, .. } = *scene;
     if args.fabric == DemoFabric::Roce {
         let (config, told) = (stage.config(), |name: &str| stage.captures().of(name, 1));
         return scene.send(&|client| client_on_roce(plan, client, &config, told));
@@ -114,15 +112,15 @@ struct Scene<'a> {
     stage: &'a Stage,
     nodes: &'a Nodes,
     text: &'a Text,
-    interrupt: &'a Interrupt,
+    /// Looks after the other processes.
+    check: &'a dyn Fn() -> Result<(), Failure>,
     output: Output,
 }
 
 impl Scene<'_> {
     fn send<F: Hosted>(&self, start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>) -> Result<Sent, Failure> {
-        let Scene { args, plan, stage, nodes, text, interrupt, output } = *self;
+        let Scene { args, plan, stage, nodes, text, check, output } = *self;
         let to: Vec<_> = plan.topology().group_ids().collect();
-        let check = || interrupt.check().and_then(|()| nodes.check());
         let joining = Joining {
             plan,
             config: &stage.config(),
@@ -131,7 +129,7 @@ impl Scene<'_> {
             to: &to,
             wait: args.wait.into(),
             timeout: patience(plan.topology().processes()),
-            check: &check,
+            check,
         };
         let joined = joining.join(None, |text| output.note(text))?;
         let bar = output.progress_count("multicasting", text.lines().len() as u64);
@@ -139,8 +137,8 @@ impl Scene<'_> {
         let kills = !args.no_kill && args.replicas >= 3 && text.lines().len() >= SHORTEST_DRAMA;
         let drama = kills.then_some(Drama { plan, stage, nodes, wait: args.wait, crash: None });
         let mut loader = load::Loader::new(plan, stage, joined, args.wait.into(), drama)?;
-        let sent = if args.switch { loader.wait_for_copies(&check, &bar) } else { Ok(()) };
-        let sent = sent.and_then(|()| loader.run(text, &check, &bar));
+        let sent = if args.switch { loader.wait_for_copies(check, &bar) } else { Ok(()) };
+        let sent = sent.and_then(|()| loader.run(text, check, &bar));
         bar.finish_and_clear();
         sent
     }

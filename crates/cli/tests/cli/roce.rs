@@ -72,6 +72,43 @@ fn a_short_text_goes_by_the_switch_too() {
     assert_eq!(document["writes_by_step"]["body"], 1.0, "{document:#}");
     let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
     run(["demo", "--switch"]).refused(&["copies of RoCEv2's packets only", "--fabric roce"]);
+    let many = ["demo", "--fabric", "roce", "--switch", "--groups", "8", "--replicas", "4"];
+    run(many).refused(&["32 processes and a client", "32 at most", "leave out --switch"]);
+}
+
+/// The switch that a demonstration started: its child that was called so.
+fn switch_of(demo: u32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{demo}/task/{demo}/children")).ok()?;
+    let is_switch = |pid: &i32| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split('\0').nth(1) == Some("switch")
+    };
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_switch)
+}
+
+/// Nobody waits for copies of a switch that is gone.
+#[test]
+fn a_demonstration_ends_when_its_switch_does() {
+    for neb in [&[][..], &["--neb"]] {
+        let mut demo = stentor();
+        demo.args(["demo", "--fabric", "roce", "--switch"]).args(neb);
+        let demo = demo.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let since = Instant::now();
+        let switch = loop {
+            if let Some(switch) = switch_of(demo.id()) {
+                break switch;
+            }
+            assert!(since.elapsed() < Duration::from_secs(10), "no switch is started");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let kill = std::process::Command::new("kill").args(["-KILL", &switch.to_string()]).status().unwrap();
+        assert!(kill.success());
+        let (since, ran) = (Instant::now(), ran(&demo.wait_with_output().unwrap()));
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains("the switch failed (signal: 9"), "{}", ran.stderr);
+        // It would wait for ten, and then send its text.
+        assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
+    }
 }
 
 #[test]

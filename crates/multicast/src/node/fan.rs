@@ -10,7 +10,7 @@
 //! - Nobody waits for the set to be there, or to come back.
 
 use stentor_fabric::{
-    Completion, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, SendQueue, SetSpec, SetTarget, SetWrite,
+    Completion, ConnectError, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, SendQueue, SetSpec, SetTarget, SetWrite,
     Status,
 };
 
@@ -29,11 +29,16 @@ pub(super) fn join<F: Fabric>(
 ) -> Result<Option<QpId>, NodeError> {
     let sender = topology.client_process(client);
     let members: Vec<_> = std::iter::once(sender).chain((0..topology.all_members() as u16).map(ProcessId)).collect();
-    if !fabric.capabilities().hardware_multicast || members.len() > SetSpec::MOST {
+    if !fabric.capabilities().hardware_multicast {
         return Ok(None);
     }
     let depth = depth.min(fabric.capabilities().max_send_depth);
-    Ok(Some(fabric.join_set(SetSpec { number: sender.0, members: &members }, QpConfig::reliable(depth, 0))?))
+    match fabric.join_set(SetSpec { number: sender.0, members: &members }, QpConfig::reliable(depth, 0)) {
+        Ok(set) => Ok(Some(set)),
+        // The fabric has said so.
+        Err(ConnectError::Set { .. }) if members.len() > SetSpec::MOST => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The sets in which a member gets copies.

@@ -27,7 +27,7 @@
 use std::collections::VecDeque;
 
 use stentor_fabric::{
-    Completion, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, RemoteSpan, SendQueue, SetSpec,
+    Completion, ConnectError, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, RemoteSpan, SendQueue, SetSpec,
     SetTarget, SetWrite, Status,
 };
 
@@ -38,7 +38,7 @@ use crate::{Config, Plant, planted};
 /// The sets of a broadcast, if the network makes copies here and the processes fit into one: by sender.
 pub(super) fn join<F: Fabric>(fabric: &mut F, config: &Config) -> Result<Vec<QpId>, NodeError> {
     let (me, members): (_, Vec<ProcessId>) = (fabric.me(), config.everybody().iter().collect());
-    if !fabric.capabilities().hardware_multicast || members.len() > SetSpec::MOST {
+    if !fabric.capabilities().hardware_multicast {
         return Ok(Vec::new());
     }
     let mut sets = Vec::with_capacity(members.len());
@@ -46,7 +46,12 @@ pub(super) fn join<F: Fabric>(fabric: &mut F, config: &Config) -> Result<Vec<QpI
         // Who receives posts nothing.
         let depth = if *sender == me { depth(fabric) } else { 1 };
         let spec = SetSpec { number: sender.0, members: &members };
-        sets.push(fabric.join_set(spec, QpConfig::reliable(depth, 0))?);
+        match fabric.join_set(spec, QpConfig::reliable(depth, 0)) {
+            Ok(set) => sets.push(set),
+            // The fabric has said so.
+            Err(ConnectError::Set { .. }) if members.len() > SetSpec::MOST => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(sets)
 }

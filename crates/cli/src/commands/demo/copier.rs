@@ -1,7 +1,8 @@
 //! The switch that makes the copies: a process of this same program.
 
+use std::cell::RefCell;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -43,7 +44,7 @@ impl Switched {
 
 /// A switch. It stops when its standard input ends, by whatever cause.
 pub(super) struct Copier {
-    child: Child,
+    child: RefCell<Child>,
 }
 
 impl Copier {
@@ -61,15 +62,25 @@ impl Copier {
         // What is wrong with it is said where the user reads.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = command.spawn().map_err(|error| unstarted(&error))?;
-        Ok(Copier { child })
+        Ok(Copier { child: RefCell::new(child) })
+    }
+
+    /// Fails if it is gone, though nobody told it to end.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self.child.borrow_mut().try_wait() {
+            Ok(Some(status)) => Err(failed(status)),
+            _ => Ok(()),
+        }
     }
 
     /// Stops it and returns how many copies left it.
     pub(super) fn stop(&mut self, interrupt: &Interrupt) -> Result<u64, Failure> {
-        drop(self.child.stdin.take());
+        self.check()?;
+        let child = self.child.get_mut();
+        drop(child.stdin.take());
         let until = Instant::now() + STOPPING;
         let status = loop {
-            match self.child.try_wait().map_err(|error| unstarted(&error))? {
+            match child.try_wait().map_err(|error| unstarted(&error))? {
                 Some(status) => break status,
                 None if Instant::now() < until => interrupt.check()?,
                 None => return Err(wrong("does not stop")),
@@ -77,11 +88,11 @@ impl Copier {
             std::thread::sleep(LOOK);
         };
         if !status.success() {
-            return Err(wrong(&format!("failed ({status}); see what it said above")));
+            return Err(failed(status));
         }
         let mut said = String::new();
         // What cannot be read is not there.
-        let _ = self.child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut said));
+        let _ = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut said));
         let shown: Shown =
             serde_json::from_str(&said).map_err(|error| wrong(&format!("said nothing that makes sense: {error}")))?;
         Ok(shown.passes.get(stentor_switch::Cause::Copied.name()).copied().unwrap_or_default())
@@ -90,11 +101,16 @@ impl Copier {
 
 impl Drop for Copier {
     fn drop(&mut self) {
-        drop(self.child.stdin.take());
+        let child = self.child.get_mut();
+        drop(child.stdin.take());
         // Nothing happens if it has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
     }
+}
+
+fn failed(status: ExitStatus) -> Failure {
+    wrong(&format!("failed ({status}); see what it said above"))
 }
 
 fn wrong(what: &str) -> Failure {

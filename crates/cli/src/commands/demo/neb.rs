@@ -116,7 +116,8 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let mut copier = args.switch.then(|| Copier::start(&stage, CLUSTER, args.wait)).transpose()?;
     let mut cast = start(&errands)?;
     output.note("five processes; one of them lies");
-    let mut shown = conduct(&mut cast, &errands, &text, stage.path(), &interrupt)?;
+    let check = || interrupt.check().and_then(|()| copier.as_ref().map_or(Ok(()), Copier::check));
+    let mut shown = conduct(&mut cast, &errands, &text, stage.path(), &check)?;
     if let Some(copier) = &mut copier {
         shown.copied(copier.stop(&interrupt)?);
     }
@@ -226,13 +227,13 @@ fn conduct(
     errands: &[Errand],
     text: &Text,
     directory: &Path,
-    interrupt: &Interrupt,
+    check: &dyn Fn() -> Result<(), Failure>,
 ) -> Result<Shown, Failure> {
     let (mut done, mut evidence, mut since) = (0, Vec::new(), Instant::now());
     let mut carrier = None;
     let lies = errands[0].lies.clone();
     while done < PROCESSES - 1 || (is_caught(&lies) && evidence.is_empty()) {
-        interrupt.check()?;
+        check()?;
         match cast.said.recv_timeout(Duration::from_millis(100)) {
             Ok((_, Said::Done)) => (done, since) = (done + 1, Instant::now()),
             // Processes that chose another would not have met.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use stentor::ClusterConfig;
 use stentor::config::{Ground, Limits, Problem, Template};
 use stentor::runtime::Plan;
-use stentor_fabric::ProcessId;
+use stentor_fabric::{ProcessId, SetSpec};
 
 use super::janitor::Janitor;
 use crate::args::{self, DemoFabric};
@@ -83,6 +83,11 @@ pub(super) fn config(args: &args::Demo) -> Result<ClusterConfig, Failure> {
         let what = format_args!("{processes} processes: a demonstration starts at most {MOST_PROCESSES}");
         let remedy = "lower --groups or --replicas; `stentor sim multicast` simulates clusters without processes";
         return Err(Failure::usage(what, place, remedy));
+    }
+    if args.switch && processes >= SetSpec::MOST {
+        let most = SetSpec::MOST;
+        let what = format_args!("{processes} processes and a client: a switch makes copies among {most} at most");
+        return Err(Failure::usage(what, place, "lower --groups or --replicas, or leave out --switch"));
     }
     ClusterConfig::parse(Path::new("cluster.toml"), &rendered(args)?).map_err(|error| refuse(&error.problem))
 }
