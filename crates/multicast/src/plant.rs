@@ -80,8 +80,8 @@ plants! {
 }
 
 impl Plant {
-    /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure` and `tests/model`, or by
-    /// campaigns under all failures (`docs/hazards.md` says which).
+    /// Whether it shows in runs in which nothing fails; the others are found by `tests/failure`, `tests/model` and
+    /// `tests/links`, or by campaigns under all failures (`docs/hazards.md` says which).
     #[cfg(feature = "plants")]
     #[must_use]
     pub fn shows_in_calm(self) -> bool {

@@ -30,15 +30,28 @@ pub(crate) struct Bed {
     pub(crate) incarnation: u64,
     /// By member: when it is woken next to look at what makes no progress.
     ticks: Vec<u64>,
+    plant: Plant,
 }
 
 impl Bed {
     pub(crate) fn new(groups: &[usize], clients: u16, limits: Limits, network: NetworkModel, seed: u64) -> Bed {
+        Bed::planted(groups, clients, limits, network, (seed, Plant::None))
+    }
+
+    /// The same with a planted bug in everybody.
+    pub(crate) fn planted(
+        groups: &[usize],
+        clients: u16,
+        limits: Limits,
+        network: NetworkModel,
+        (seed, plant): (u64, Plant),
+    ) -> Bed {
         let topology = Arc::new(Topology::new(groups, clients).expect("a possible cluster"));
         let world = World::new(SimConfig::new(topology.processes(), seed, network));
         let (members, delivered) = (Vec::new(), vec![Vec::new(); topology.all_members()]);
         let ticks = vec![0; topology.all_members()];
-        let mut bed = Bed { world, topology, limits, members, clients: Vec::new(), delivered, incarnation: 1, ticks };
+        let (clients_, incarnation) = (Vec::new(), 1);
+        let mut bed = Bed { world, topology, limits, members, clients: clients_, delivered, incarnation, ticks, plant };
         for process in (0..bed.topology.all_members() as u16).map(ProcessId) {
             let member = bed.member_on(bed.world.fabric(process), process);
             bed.members.push(member);
@@ -58,14 +71,14 @@ impl Bed {
             variant: Variant::V2,
             window,
             patience: ReplicaConfig::PATIENCE,
-            plant: Plant::None,
+            plant: self.plant,
         };
         let make = if self.incarnation == 1 { Member::new } else { Member::joining };
         make(fabric, config, self.limits, SALT, self.incarnation).expect("a possible member")
     }
 
     fn client_on(&self, fabric: SimFabric, client: ClientId) -> Client<SimFabric> {
-        Client::new(fabric, self.topology.clone(), client, self.limits, SALT, Plant::None, self.incarnation)
+        Client::new(fabric, self.topology.clone(), client, self.limits, SALT, self.plant, self.incarnation)
             .expect("a possible client")
     }
 

@@ -14,4 +14,5 @@ mod fences;
 mod letters;
 mod members;
 mod pulse;
+mod sets;
 mod superseded;

@@ -1,0 +1,102 @@
+//! A client whose set breaks, and whose copies land late.
+
+use stentor_fabric::{Fabric, ProcessId, QpId, QpState};
+use stentor_fabric_sim::{Fault, NetworkModel};
+use stentor_multicast::{GroupId, Limits, Plant, SubmitError};
+
+use crate::bed::{Bed, RECONNECTED_NS, SETTLED_NS};
+
+const G0: &[GroupId] = &[GroupId(0)];
+/// The member that is cut off, and the client.
+const AWAY: u16 = 2;
+const CLIENT: u16 = 3;
+/// The client's queue pair to that member, and its end of its set.
+const LINK: QpId = QpId(2);
+const SET: QpId = QpId(3);
+/// How long copies of a set that broke stay in the network, at most: longer than a link needs to come back.
+const LATE_NS: u64 = 12 * RECONNECTED_NS;
+
+fn network() -> NetworkModel {
+    NetworkModel { hardware_multicast: true, late_copy_ns: LATE_NS, set_grace_ns: 2 * LATE_NS, ..NetworkModel::calm() }
+}
+
+/// A lap of 16 lines, so that no more than that are ever kept.
+fn limits() -> Limits {
+    Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096 }
+}
+
+/// What came of it.
+struct Outcome {
+    /// Whether everybody delivered everything, and alike.
+    complete: bool,
+    /// Whether the member counted although the client could not know that nothing of the set lands there any more.
+    early: bool,
+    late_copies: u64,
+}
+
+/// A client writes by its set to a member that it is cut off from; the set breaks, then the link. It goes on with the other
+/// two for several laps, until the whole ring is kept. The link comes back; the network still has the first copy.
+fn back_before_a_late_copy(seed: u64, plant: Plant) -> Outcome {
+    let mut bed = Bed::planted(&[3], 1, limits(), network(), (seed, plant));
+    bed.run(RECONNECTED_NS);
+    assert!(bed.clients[0].is_copied(G0), "seed {seed}");
+    let mut sent = Vec::new();
+    let mut submit = |bed: &mut Bed| {
+        let payload = format!("message {}", sent.len());
+        let id = bed.submit(0, &[0], payload.as_bytes())?;
+        sent.push((id, payload.into_bytes()));
+        Ok::<(), SubmitError>(())
+    };
+    bed.world.cut(ProcessId(CLIENT), ProcessId(AWAY));
+    // Nor does that member hear from the network that the set is over.
+    bed.world.cut_one_way(ProcessId(AWAY), ProcessId(AWAY));
+    submit(&mut bed).expect("all are connected");
+    bed.run(RECONNECTED_NS);
+    assert!(!bed.clients[0].counts_on(ProcessId(AWAY)) && !bed.clients[0].is_copied(G0), "seed {seed}");
+    for _ in 0..40 {
+        submit(&mut bed).expect("two of three are connected, and free what they read");
+        bed.run(SETTLED_NS);
+    }
+    // Nothing is delivered any more, so nothing is freed: the ring fills.
+    bed.world.inject(bed.world.now_ns(), Fault::Stall { process: ProcessId(0), for_ns: RECONNECTED_NS });
+    bed.run(1_000);
+    while submit(&mut bed).is_ok() {}
+    bed.world.heal(ProcessId(CLIENT), ProcessId(AWAY));
+    bed.run(2 * RECONNECTED_NS);
+    let fabric = bed.clients[0].fabric();
+    assert_eq!(fabric.state(LINK), QpState::Ready, "seed {seed}");
+    assert!(!fabric.set_settled(SET, ProcessId(AWAY)), "seed {seed}: it cannot know yet");
+    let early = bed.clients[0].counts_on(ProcessId(AWAY));
+    bed.world.heal(ProcessId(AWAY), ProcessId(AWAY));
+    bed.run(LATE_NS);
+    // Another lap goes through the place that was hit, if one was.
+    for _ in 0..40 {
+        let _ = submit(&mut bed);
+        bed.run(SETTLED_NS);
+    }
+    bed.run(LATE_NS);
+    let complete = sent.len() > 80 && bed.delivered.iter().all(|delivered| *delivered == sent);
+    Outcome { complete, early, late_copies: bed.world.set_counts().late_copies }
+}
+
+#[test]
+fn a_member_that_comes_back_before_a_late_copy_is_started_after_it_and_misses_nothing() {
+    let mut late = 0;
+    for seed in 0..40 {
+        let outcome = back_before_a_late_copy(seed, Plant::None);
+        assert!(outcome.complete && !outcome.early, "seed {seed}");
+        late += outcome.late_copies;
+    }
+    assert!(late > 0, "nothing was late");
+}
+
+/// What is written anew at once is hit by the copy, if it is still there: then the member reads on there no more, and the
+/// client stands still when the ring is full.
+#[cfg(feature = "plants")]
+#[test]
+fn a_member_that_is_started_before_late_copies_are_over_stops_its_client() {
+    let outcomes: Vec<_> = (0..40).map(|seed| back_before_a_late_copy(seed, Plant::UnsettledStart)).collect();
+    assert!(outcomes.iter().any(|outcome| outcome.early));
+    let stuck: Vec<_> = outcomes.iter().filter(|outcome| !outcome.complete).collect();
+    assert!(stuck.len() > 2 && stuck.iter().all(|outcome| outcome.late_copies > 0), "{} of 40", stuck.len());
+}
