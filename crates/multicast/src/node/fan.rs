@@ -10,8 +10,8 @@
 //! - Nobody waits for the set to be there, or to come back.
 
 use stentor_fabric::{
-    Completion, ConnectError, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, SendQueue, SetSpec, SetTarget, SetWrite,
-    Status,
+    Completion, ConnectError, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, SendQueue, SetSpec,
+    SetTarget, SetWrite, Status,
 };
 
 use super::outbound::Outbound;

@@ -27,8 +27,8 @@
 use std::collections::VecDeque;
 
 use stentor_fabric::{
-    Completion, ConnectError, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, RemoteSpan, SendQueue, SetSpec,
-    SetTarget, SetWrite, Status,
+    Completion, ConnectError, Event, Fabric, PostError, ProcessId, QpConfig, QpId, QpState, RemoteSpan, SendQueue,
+    SetSpec, SetTarget, SetWrite, Status,
 };
 
 use super::NodeError;
