@@ -367,6 +367,8 @@ impl Bootstrap {
             }
         }
         self.lose_sender(ends, peer);
+        // What was heard in the same round as the end is from before it, too.
+        self.control.peers[peer.index()].offers.clear();
         self.remotes.forget(peer);
     }
 
@@ -403,12 +405,10 @@ impl Bootstrap {
         }
         (own.state, own.withdrawn, own.unmet) = (QpState::Error, None, None);
         let (peer, service, epoch) = (own.peer, own.service, own.epoch);
-        // The peer's offer was for this life alone.
-        let with = own.with.take().map(|(epoch, _)| epoch);
-        let offers = &mut self.control.peers[peer.index()].offers;
-        if offers.get(&service).is_some_and(|offer| Some(offer.epoch) == with) {
-            offers.remove(&service);
-        }
+        own.with = None;
+        // The peer's offer was for this life alone: its end may have met this one, whatever this one has met. If the next life met
+        // it, each end would be with what the other has left, and so for ever. Who has met nobody offers again when it hears.
+        self.control.peers[peer.index()].offers.remove(&service);
         if peer != self.me {
             self.control.tell(peer, &Message::Withdraw { service, epoch });
         }

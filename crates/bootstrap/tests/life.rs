@@ -267,6 +267,61 @@ fn whom_the_last_life_has_met_the_next_one_has_not() {
     pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
 }
 
+impl Pairing {
+    /// Both begin anew whenever they broke, and are connected in the end, for good.
+    fn settle(&mut self) {
+        let mut since = None;
+        self.until("connected for good", |both| {
+            let mut ready = true;
+            for process in both.processes.iter_mut().flatten() {
+                let state = process.bootstrap.state(QpId(0));
+                ready &= state == Some(QpState::Ready);
+                if state == Some(QpState::Error) {
+                    process.bootstrap.reset(&mut process.ends, QpId(0)).unwrap();
+                }
+            }
+            since = since.filter(|_| ready).or_else(|| ready.then(Instant::now));
+            since.is_some_and(|since| since.elapsed() > Duration::from_millis(200))
+        });
+    }
+}
+
+/// Each would be with what the other has left, and break what the other has just met, for ever.
+#[test]
+fn a_life_does_not_meet_what_has_met_the_one_before() {
+    let mut pairing = Pairing::new(|_| {});
+    pairing.until("linked", |both| both.at(A).bootstrap.is_linked(B) && both.at(B).bootstrap.is_linked(A));
+    let qp = pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    // B meets A's first life, which ends before A hears of B's.
+    let since = Instant::now();
+    while !pairing.at(B).ends.log.iter().any(|what| what == "meet") {
+        pairing.at(B).pump();
+        assert!(since.elapsed() < Duration::from_secs(10));
+    }
+    let own = pairing.at(A);
+    own.ends.broken.push(qp);
+    own.bootstrap.reset(&mut own.ends, qp).unwrap();
+    pairing.settle();
+}
+
+/// It hears the last words of the dead one and of its end at once, and is in the middle of meeting the new one then.
+#[test]
+fn who_stood_still_while_the_peer_broke_died_and_came_back_connects() {
+    let mut pairing = Pairing::new(|_| {});
+    let qp = pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    pairing.settle();
+    let own = pairing.at(A);
+    own.ends.broken.push(qp);
+    own.bootstrap.reset(&mut own.ends, qp).unwrap();
+    own.pump();
+    pairing.processes[A.index()] = None;
+    pairing.start(A);
+    pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.settle();
+}
+
 #[test]
 fn a_life_that_does_not_begin_leaves_nothing() {
     let mut pairing = Pairing::new(|_| {});
