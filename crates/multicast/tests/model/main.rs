@@ -22,3 +22,14 @@ fn say(line: &str) {
     use std::io::Write;
     writeln!(std::io::stderr(), "model: {line}").expect("standard error takes a line");
 }
+
+/// What `STENTOR_MODEL` in the environment asks for: `minutes` or `large`, which includes it.
+pub(crate) fn asked(minutes: bool) -> bool {
+    let asked = std::env::var("STENTOR_MODEL");
+    let asked = asked.as_deref() == Ok("large") || minutes && asked.as_deref() == Ok("minutes");
+    if !asked {
+        let least = if minutes { "minutes" } else { "large" };
+        say(&format!("NOT RUN: configurations that take long; STENTOR_MODEL={least} runs them"));
+    }
+    asked
+}
