@@ -161,7 +161,7 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
             if OF_SETS.contains(&name.as_str()) {
                 arguments.extend(["--sets", "always"]);
             } else if protocol == "neb" {
-                // Where half of the runs have sets, the rarest ones take more seeds.
+                // Where one run in four has sets, the rarest ones take more seeds.
                 arguments.extend(["--sets", "never"]);
             }
             let (good, found): (_, Campaign) = stentor(context, &planted, &arguments)?;

@@ -78,11 +78,11 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let sent = send(&scene)?;
     sent.troubles.iter().for_each(|trouble| output.note(trouble));
     let served = nodes.stop(&interrupt)?;
-    let copies = copier.as_mut().map(|copier| copier.stop(&interrupt)).transpose()?;
+    let switched = copier.as_mut().map(|copier| copier.stop(sent.counts.copies(), &interrupt)).transpose()?;
     let report = check_files(&stage.histories(&plan, sent.crash.map(|crash| crash.process)), true)?;
     let outcome = Outcome::read(&plan, &stage, &sent)?;
     stage.keep();
-    let shown = Shown::new(&plan, &stage, &text, &sent, &served, &report, &outcome).copied(copies);
+    let shown = Shown::new(&plan, &stage, &text, &sent, &served, &report, &outcome).copied(switched);
     output.report(&shown)?;
     Ok(Verdict::of(shown.ok()))
 }

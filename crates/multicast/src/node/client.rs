@@ -226,11 +226,9 @@ impl<F: Fabric> Client<F> {
     /// Whether the network makes the copies of what goes to these groups now, for all of their members.
     #[must_use]
     pub fn is_copied(&self, to: &[GroupId]) -> bool {
-        self.fan.as_ref().is_some_and(|fan| {
-            let copied = |link| fan.reaches(link) && self.links[link].ready;
-            fan.is_ready()
-                && (0..self.links.len()).all(|link| copied(link) || !to.contains(&GroupId(self.places[link].0 as u16)))
-        })
+        let Some(fan) = self.fan.as_ref().filter(|fan| fan.is_ready()) else { return false };
+        let meant = |link: &usize| to.contains(&GroupId(self.places[*link].0 as u16));
+        (0..self.links.len()).filter(meant).all(|link| self.links[link].ready && fan.reaches(link))
     }
 
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or

@@ -230,11 +230,9 @@ impl<F: Fabric> Node<F> {
     /// Whether the network makes the copies of what is broadcast now, for everybody who is connected and not fenced.
     #[must_use]
     pub fn is_copied(&self) -> bool {
-        let own = self.own.fan.as_ref().filter(|fan| fan.is_usable());
-        own.is_some_and(|fan| {
-            let others = self.end.links.iter().flatten().filter(|link| link.peer != self.end.me && !link.closed);
-            others.into_iter().all(|link| link.ready && fan.reaches(link.peer))
-        })
+        let Some(fan) = self.own.fan.as_ref().filter(|fan| fan.is_usable()) else { return false };
+        let mut others = self.end.links.iter().flatten().filter(|link| link.peer != self.end.me && !link.closed);
+        others.all(|link| link.ready && fan.reaches(link.peer))
     }
 
     /// How many others are connected.

@@ -347,8 +347,8 @@ impl ClusterConfig {
         &self.ofi
     }
 
-    /// The switch that makes the copies of what clients and senders of a broadcast write, if there is one. Each process may have another, or none: that is no part
-    /// of the [`fingerprint`](Self::fingerprint).
+    /// The switch that makes the copies of what clients and senders of a broadcast write, if there is one. Each process may have
+    /// another, or none: that is no part of the [`fingerprint`](Self::fingerprint).
     #[must_use]
     pub fn switch(&self) -> Option<&SwitchConfig> {
         self.switch.as_ref()

@@ -73,8 +73,8 @@ impl Copier {
         }
     }
 
-    /// Stops it and returns how many copies left it.
-    pub(super) fn stop(&mut self, interrupt: &Interrupt) -> Result<u64, Failure> {
+    /// Stops it and returns what it did, of the copies that it was asked for.
+    pub(super) fn stop(&mut self, copies_asked: u64, interrupt: &Interrupt) -> Result<Switched, Failure> {
         self.check()?;
         let child = self.child.get_mut();
         drop(child.stdin.take());
@@ -95,7 +95,8 @@ impl Copier {
         let _ = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut said));
         let shown: Shown =
             serde_json::from_str(&said).map_err(|error| wrong(&format!("said nothing that makes sense: {error}")))?;
-        Ok(shown.passes.get(stentor_switch::Cause::Copied.name()).copied().unwrap_or_default())
+        let copies = shown.passes.get(stentor_switch::Cause::Copied.name()).copied().unwrap_or_default();
+        Ok(Switched { copies, copies_asked })
     }
 }
 

@@ -119,7 +119,7 @@ pub(super) fn run(args: &args::Demo, output: Output) -> Result<Verdict, Failure>
     let check = || interrupt.check().and_then(|()| copier.as_ref().map_or(Ok(()), Copier::check));
     let mut shown = conduct(&mut cast, &errands, &text, stage.path(), &check)?;
     if let Some(copier) = &mut copier {
-        shown.copied(copier.stop(&interrupt)?);
+        shown.copied(copier.stop(shown.copies_asked, &interrupt)?);
     }
     stage.keep();
     output.report(&shown)?;
@@ -333,9 +333,8 @@ impl Shown {
         true
     }
 
-    /// So many copies left the switch. One that made none fails the demonstration.
-    fn copied(&mut self, copies: u64) {
-        let switched = Switched { copies, copies_asked: self.copies_asked };
+    /// What the switch did. One that made no copies fails the demonstration.
+    fn copied(&mut self, switched: Switched) {
         self.ok &= switched.is_used();
         self.switch = Some(switched);
     }

@@ -138,19 +138,12 @@ impl Shown {
             rejected,
             switch: None,
         }
-        .asked(sent)
     }
 
-    /// What the client left to the switch.
-    fn asked(mut self, sent: &Sent) -> Self {
-        self.switch = Some(Switched { copies: 0, copies_asked: sent.counts.copies() });
-        self
-    }
-
-    /// Copies that left the switch; `None` without one. A switch that made none fails the demonstration.
-    pub(super) fn copied(mut self, copies: Option<u64>) -> Self {
-        self.switch = self.switch.zip(copies).map(|(switch, copies)| Switched { copies, ..switch });
-        self.ok &= self.switch.as_ref().is_none_or(Switched::is_used);
+    /// What the switch did; `None` without one. A switch that made no copies fails the demonstration.
+    pub(super) fn copied(mut self, switch: Option<Switched>) -> Self {
+        self.ok &= switch.as_ref().is_none_or(Switched::is_used);
+        self.switch = switch;
         self
     }
 

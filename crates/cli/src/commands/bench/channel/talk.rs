@@ -9,7 +9,7 @@ use super::super::plain::Exchange;
 use super::LARGE;
 use crate::failure::Failure;
 
-/// The fabric is asked for events once in so many turns.
+/// The fabric is asked for events once in so many turns: every few hundred microseconds to few milliseconds, as it wants.
 const HOUSEKEEP_TURNS: u32 = 4096;
 
 /// What is sent from where it is.
