@@ -305,6 +305,24 @@ fn a_life_does_not_meet_what_has_met_the_one_before() {
     pairing.settle();
 }
 
+/// Nobody was at the service when it came, and nobody is behind it any more.
+#[test]
+fn what_is_heard_together_with_the_end_of_its_process_is_not_met() {
+    let mut pairing = Pairing::new(|_| {});
+    pairing.until("linked", |both| both.at(A).bootstrap.is_linked(B) && both.at(B).bootstrap.is_linked(A));
+    pairing.at(A).connect(B, CONFIG).unwrap();
+    pairing.at(A).pump();
+    pairing.processes[A.index()] = None;
+    let since = Instant::now();
+    while pairing.at(B).bootstrap.is_linked(A) {
+        pairing.at(B).pump();
+        assert!(since.elapsed() < Duration::from_secs(10));
+    }
+    pairing.at(B).connect(A, CONFIG).unwrap();
+    pairing.at(B).pump();
+    assert!(!pairing.at(B).ends.log.iter().any(|what| what == "meet"), "{:?}", pairing.at(B).ends.log);
+}
+
 /// It hears the last words of the dead one and of its end at once, and is in the middle of meeting the new one then.
 #[test]
 fn who_stood_still_while_the_peer_broke_died_and_came_back_connects() {

@@ -121,3 +121,15 @@ fn wrong(what: &str) -> Failure {
 fn unstarted(error: &std::io::Error) -> Failure {
     Failure::run(format_args!("cannot start a switch: {error}"), "stentor demo --switch", "allow more processes")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_that_copied_nothing_has_failed() {
+        let switched = |copies, copies_asked| Switched { copies, copies_asked };
+        let verdicts = [(0, 9), (9, 0), (0, 0), (9, 9)].map(|(made, asked)| switched(made, asked).is_used());
+        assert_eq!(verdicts, [false, false, false, true]);
+    }
+}
