@@ -61,7 +61,7 @@ fn a_switch_makes_the_copies_also_when_a_leader_dies_and_packets_are_lost() {
     let _ = fs::remove_dir_all(document["history"].as_str().unwrap());
 }
 
-/// Of a text of three lines all go by the set: the demonstration waits for it.
+/// Of a text of three lines all go by the set: the demonstration waits for it, if it is not there before.
 #[test]
 fn a_short_text_goes_by_the_switch_too() {
     let ran = run(["demo", "--fabric", "roce", "--switch", "--messages-limit", "3", "--json"]);
