@@ -6,7 +6,7 @@ use crate::command::{Op, Way};
 use crate::config::LENGTH_BYTES;
 use crate::error::Violation;
 use crate::sequence::{length_sequence, numbered, numbered_length, sequence_of};
-use crate::window::Window;
+use crate::window::{Window, around};
 use crate::{Cause, Config, Kind, Scheme, Tag, planted};
 
 /// A message that is about to be read.
@@ -55,6 +55,8 @@ pub(crate) struct Inbound {
     posted: [u64; 2],
     /// Lengths that arrived and are not the next one, by number modulo the size.
     lengths: Box<[Option<Length>]>,
+    /// How many numbers from the next length on there may be; not more than places.
+    window: u64,
     /// The number of the next length. With the notes' scheme, that of its first piece.
     next_length: u64,
     /// How many lengths and pieces arrived.
@@ -75,12 +77,13 @@ pub(crate) struct Inbound {
 impl Inbound {
     pub(crate) fn new(config: &Config) -> Self {
         // With the notes' scheme lengths are numbered by pieces.
-        let table = (config.lengths.max(config.pieces) + 1) as usize;
+        let window = (config.lengths.max(config.pieces) + 1) as usize;
         Inbound {
             config: *config,
             free: (0..config.lengths_ahead() as u16).collect(),
             posted: [0; 2],
-            lengths: vec![None; table].into(),
+            lengths: vec![None; window.next_power_of_two()].into(),
+            window: window as u64,
             next_length: 0,
             arrived: [0; 2],
             messages: VecDeque::with_capacity(config.lengths as usize),
@@ -133,7 +136,7 @@ impl Inbound {
                 return Err(Cause::Nonsense("the length of a message that is sent instead of it"));
             }
         }
-        let window = self.lengths.len() as u64;
+        let window = self.window;
         let number = self.number_of_length(place, sequence, window);
         let wrong = Cause::Sequence {
             kind: "length",
@@ -142,7 +145,8 @@ impl Inbound {
             window: window as u32,
         };
         let number = number.ok_or(wrong)?;
-        let slot = &mut self.lengths[(number % window) as usize];
+        let slot = self.slot(number);
+        let slot = &mut self.lengths[slot];
         if slot.is_some() {
             return Err(wrong);
         }
@@ -150,6 +154,11 @@ impl Inbound {
         self.arrived[0] += 1;
         self.sort();
         Ok(())
+    }
+
+    /// Where a length waits for those before it.
+    fn slot(&self, number: u64) -> usize {
+        around(number, self.lengths.len() as u64) as usize
     }
 
     /// Which number a length has: that of the tag it came with.
@@ -160,7 +169,7 @@ impl Inbound {
         }
         if planted!(self.config.plant, ArrivalOrder) {
             let mut numbers = self.next_length..self.next_length + window;
-            return numbers.find(|number| self.lengths[(number % window) as usize].is_none());
+            return numbers.find(|number| self.lengths[self.slot(*number)].is_none());
         }
         numbered_length(&self.config, sequence, self.next_length, window)
     }
@@ -171,15 +180,15 @@ impl Inbound {
             Kind::Payload => (self.read, self.pieces.size()),
             _ => (self.next_length, u64::from(self.config.lengths)),
         };
-        let ahead = (u64::from(place) + window - next % window) % window;
+        let ahead = around(u64::from(place) + window - around(next, window), window);
         sequence_of(&self.config, next + ahead)
     }
 
     /// Messages that are next become known.
     fn sort(&mut self) {
         loop {
-            let place = (self.next_length % self.lengths.len() as u64) as usize;
-            let Some(Length { place, bytes }) = self.lengths[place].take() else { return };
+            let slot = self.slot(self.next_length);
+            let Some(Length { place, bytes }) = self.lengths[slot].take() else { return };
             let by_pieces = self.config.scheme == Scheme::LengthPayload;
             self.next_length += if by_pieces { self.config.pieces_of(bytes) } else { 1 };
             self.messages.push_back(Message { place, bytes });

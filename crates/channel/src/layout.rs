@@ -64,6 +64,13 @@ pub(crate) fn store(memory: &[Word], offset: u64, bytes: &[u8]) {
     }
 }
 
+/// Writes words, as they are sent: little endian.
+pub(crate) fn store_words(memory: &[Word], offset: u64, from: &[u64]) {
+    for (word, from) in words(memory, offset).iter().zip(from) {
+        word.store(from.to_le(), Ordering::Relaxed);
+    }
+}
+
 /// Appends bytes from an offset that is a multiple of 8.
 pub(crate) fn load(memory: &[Word], offset: u64, bytes: u32, to: &mut Vec<u8>) {
     let begin = to.len();

@@ -25,13 +25,12 @@ impl Window {
 
     /// The place of a number.
     pub(crate) fn place(&self, number: u64) -> usize {
-        (number % self.size()) as usize
+        around(number, self.size()) as usize
     }
 
     /// The number in the window that is in this place.
     pub(crate) fn number_at(&self, place: u64) -> u64 {
-        let here = self.done % self.size();
-        self.done + (place + self.size() - here) % self.size()
+        self.done + around(place + self.size() - around(self.done, self.size()), self.size())
     }
 
     /// Whether a number is done. Only of numbers below the end of the window.
@@ -53,6 +52,12 @@ impl Window {
         }
         true
     }
+}
+
+/// A number modulo a size: without a division where the size is a power of two, as it is by default.
+#[inline]
+pub(crate) fn around(number: u64, size: u64) -> u64 {
+    if size.is_power_of_two() { number & (size - 1) } else { number % size }
 }
 
 /// The number that a sequence stands for: the first one from `expected` on, of `window` numbers.
@@ -78,6 +83,15 @@ mod tests {
         assert!(window.mark(6) && window.mark(3));
         assert_eq!(window.done(), 4);
         assert_eq!((window.number_at(0), window.number_at(3)), (4, 7));
+    }
+
+    #[test]
+    fn around_is_modulo() {
+        for size in 1..70 {
+            for number in (0..200).chain([u64::MAX, u64::MAX - 1]) {
+                assert_eq!(around(number, size), number % size);
+            }
+        }
     }
 
     #[test]

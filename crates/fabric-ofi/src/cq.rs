@@ -61,6 +61,28 @@ pub enum Polled {
     Nothing,
 }
 
+/// What one look has taken from a completion queue.
+pub(crate) struct Batch {
+    raw: [MaybeUninit<sys::fi_cq_tagged_entry>; BATCH],
+    /// Entries that are filled.
+    count: usize,
+}
+
+impl Batch {
+    /// Most looks find nothing: nothing is cleared for them.
+    #[inline]
+    pub(crate) fn new() -> Batch {
+        Batch { raw: [const { MaybeUninit::uninit() }; BATCH], count: 0 }
+    }
+
+    /// The operations that succeeded.
+    #[inline]
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        // SAFETY: the provider has filled as many as it said.
+        self.raw[..self.count].iter().map(|entry| Entry::from_raw(unsafe { entry.assume_init_ref() }))
+    }
+}
+
 /// A completion queue.
 pub struct CompletionQueue {
     raw: Fid<sys::fid_cq>,
@@ -152,18 +174,22 @@ impl CompletionQueue {
 
     /// Lets the provider work, and takes completions, 16 at most.
     #[inline]
-    pub fn poll(&self, mut each: impl FnMut(Entry)) -> Polled {
-        // Most looks find nothing: nothing is cleared for them.
-        let mut raw = [const { MaybeUninit::<sys::fi_cq_tagged_entry>::uninit() }; BATCH];
+    pub fn poll(&self, each: impl FnMut(Entry)) -> Polled {
+        let mut batch = Batch::new();
+        let polled = self.take(&mut batch);
+        batch.entries().for_each(each);
+        polled
+    }
+
+    /// The same into a batch, in place of what was there.
+    #[inline]
+    pub(crate) fn take(&self, batch: &mut Batch) -> Polled {
+        batch.count = 0;
         // SAFETY: the queue lives, and there is room for as many entries of its format as are asked for.
-        let count = unsafe { (self.read)(self.raw.raw(), raw.as_mut_ptr().cast(), BATCH) };
+        let count = unsafe { (self.read)(self.raw.raw(), batch.raw.as_mut_ptr().cast(), BATCH) };
         if count > 0 {
-            let count = (count as usize).min(BATCH);
-            for entry in &raw[..count] {
-                // SAFETY: the provider has filled as many as it says.
-                each(Entry::from_raw(unsafe { entry.assume_init_ref() }));
-            }
-            return Polled::Entries(count);
+            batch.count = (count as usize).min(BATCH);
+            return Polled::Entries(batch.count);
         }
         match Errno::posted(count) {
             Ok(()) | Err(Errno::AGAIN) => Polled::Nothing,

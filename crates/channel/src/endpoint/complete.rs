@@ -2,7 +2,7 @@
 
 use stentor_fabric::{Completion, Fabric, Opcode, Status};
 
-use super::Endpoint;
+use super::{Endpoint, due};
 use super::post::of_imm;
 use crate::layout::load_words;
 use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Way, planted};
@@ -112,7 +112,7 @@ impl<F: Fabric> Endpoint<F> {
     fn complete(&mut self, index: u32, op: Op, outcome: &Outcome) {
         if let Some(entry) = &mut self.entries[index as usize] {
             entry.connection.completed(op, outcome);
-            self.drive(index);
+            due(entry, index, &mut self.due);
         }
     }
 }

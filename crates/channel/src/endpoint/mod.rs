@@ -146,6 +146,8 @@ struct Entry {
     generation: u32,
     /// It is among those that wait for a place in a send queue.
     is_starved: bool,
+    /// It is among those that are driven in the next step.
+    is_due: bool,
 }
 
 /// One process's end of all its connections, on any fabric.
@@ -161,6 +163,9 @@ pub struct Endpoint<F: Fabric> {
     notices: VecDeque<(Handle, Notice)>,
     /// Connections that may have something to say and found no place in a send queue.
     starved: VecDeque<u32>,
+    /// Connections of which something completed or was read, and what follows is not done yet: receives to post again, credits
+    /// to give. The owner, who may have an answer to send, goes first.
+    due: Vec<u32>,
     /// What is polled into.
     completions: Box<[Completion]>,
     /// Requests that may be outstanding on all queue pairs together.
@@ -221,6 +226,7 @@ impl<F: Fabric> Endpoint<F> {
             generations: 0,
             notices: VecDeque::new(),
             starved: VecDeque::new(),
+            due: Vec::new(),
             completions: vec![NOTHING; BATCH].into(),
             most_sends,
             sends: 0,
@@ -278,7 +284,14 @@ impl<F: Fabric> Endpoint<F> {
         let connection = Connection::new(&self.config.channel, peer, number, *life);
         let early = link.early.remove(&number);
         let generation = self.generations;
-        self.entries[index] = Some(Entry { connection, link: place as u32, area, generation, is_starved: false });
+        self.entries[index] = Some(Entry {
+            connection,
+            link: place as u32,
+            area,
+            generation,
+            is_starved: false,
+            is_due: false,
+        });
         let handle = Handle { index: index as u32, generation };
         self.drive(handle.index);
         if let Some(words) = early {
@@ -375,8 +388,8 @@ impl<F: Fabric> Endpoint<F> {
             take(&self.fabric.memory(inbox)[first..first + words], piece.bytes);
             entry.connection.consume(&piece);
             whole = piece.last;
+            due(entry, handle.index, &mut self.due);
         }
-        self.drive(handle.index);
         whole
     }
 
@@ -433,15 +446,34 @@ impl<F: Fabric> Endpoint<F> {
         self.notices.pop_front()
     }
 
-    /// Takes completions and does what follows from them. Whether there were any.
+    /// Does what follows from earlier completions and from what was read, and takes new completions. Whether there was anything:
+    /// if not, nothing is left to do, and one may wait on the fabric.
     pub fn step(&mut self) -> bool {
+        let was_due = !self.due.is_empty();
+        if was_due {
+            self.drive_due();
+        }
         let count = self.poll();
-        if count > 0 {
+        if count > 0 && !self.starved.is_empty() {
             self.feed_starved();
             // What was posted before was flushed by the poll.
             self.fabric.flush();
         }
-        count > 0
+        was_due || count > 0
+    }
+
+    fn drive_due(&mut self) {
+        let mut indices = std::mem::take(&mut self.due);
+        for index in indices.drain(..) {
+            if let Some(entry) = &mut self.entries[index as usize]
+                && std::mem::replace(&mut entry.is_due, false)
+            {
+                self.drive(index);
+            }
+        }
+        // Its room is kept. Driving completes operations only of receives that are given back at once, of its own connection.
+        indices.append(&mut self.due);
+        self.due = indices;
     }
 
     /// Places are free again: first for those who found none. Each has its turn.
@@ -524,6 +556,13 @@ impl<F: Fabric> Endpoint<F> {
     #[must_use]
     pub fn registered_bytes(&self) -> u64 {
         self.config.memory_bytes() * self.links.len() as u64
+    }
+}
+
+/// The connection is driven in the next step.
+fn due(entry: &mut Entry, index: u32, due: &mut Vec<u32>) {
+    if !std::mem::replace(&mut entry.is_due, true) {
+        due.push(index);
     }
 }
 

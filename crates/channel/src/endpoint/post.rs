@@ -4,7 +4,7 @@ use stentor_fabric::{Fabric, PostError, Purpose, RemoteRegion, RemoteSpan, Sourc
 
 use super::body::Body;
 use super::{Endpoint, Handle};
-use crate::layout::store;
+use crate::layout::store_words;
 use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Send, Tag, What, planted};
 
 /// The longest that is copied while posting, bytes, if the fabric takes as much.
@@ -104,7 +104,8 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     fn post_send(&mut self, index: u32, send: &Send, data: Body<'_>) {
-        let mut short = [0; INLINE_BYTES];
+        // Filled only by what needs it: clearing it takes longer than what else is done for a short message.
+        let mut short;
         let words: &[u64] = match &send.what {
             What::Length { bytes, .. } if self.config.channel.is_whole(*bytes) => &[],
             What::Length { bytes, .. } => &[*bytes],
@@ -118,9 +119,6 @@ impl<F: Fabric> Endpoint<F> {
         let bytes = if counted { padded } else { whole };
         let fits = padded <= self.fabric.capabilities().inline_bytes as usize;
         let inline = padded <= INLINE_BYTES && (fits || planted!(self.config.channel.plant, InlineAnyway));
-        for (to, word) in short.chunks_exact_mut(8).zip(words) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
         let Some(entry) = &self.entries[index as usize] else { return };
         let link = &self.links[entry.link as usize];
         let (outbox, area) = (link.outbox, u32::from(entry.area));
@@ -130,14 +128,19 @@ impl<F: Fabric> Endpoint<F> {
             Body::Registered(region, offset, _) if head == 0 && !inline => {
                 Source::Region(Span { region, offset, bytes: bytes as u32 })
             }
+            Body::Bytes(message) if head == 0 && inline && bytes == whole => Source::Inline(message),
             _ if inline => {
+                short = [0; INLINE_BYTES];
+                for (to, word) in short.chunks_exact_mut(8).zip(words) {
+                    to.copy_from_slice(&word.to_le_bytes());
+                }
                 data.copy_to_bytes(&self.fabric, &mut short[head..whole]);
                 Source::Inline(&short[..bytes])
             }
             _ => {
                 let offset = self.layout.offset(area, send.op.kind, place);
                 let memory = self.fabric.memory(outbox);
-                store(memory, offset, &short[..head]);
+                store_words(memory, offset, words);
                 data.copy_to_words(&self.fabric, memory, offset + head as u64);
                 Source::Region(Span { region: outbox, offset, bytes: bytes as u32 })
             }

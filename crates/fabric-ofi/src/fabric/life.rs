@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
 use super::frame::{self, FRAME, HEADER, Kind};
-use crate::cq::{BATCH, Entry, Polled};
+use crate::cq::{BATCH, Batch, Entry, Polled};
 use crate::domain::{Domain, MakeError};
 use crate::endpoint::{Endpoint, PeerAddress, remove_segment};
 use crate::errno::Errno;
@@ -177,29 +177,31 @@ impl Life {
         (&raw mut self.scratch.0[n]).cast()
     }
 
-    /// Looks at what came. Whether that is all: another look may be a system call for nothing.
-    pub(super) fn poll(&mut self, out: &mut Vec<Came>) -> bool {
-        let before = out.len();
-        let polled = self.endpoint.queue().poll(|entry| {
-            out.push(match (self.owner(entry.context), entry.immediate) {
-                (Some(owner), _) if !entry.context.is_null() => Came::Done(owner, entry),
-                (_, Some(immediate)) => Came::Immediate(immediate, entry.bytes),
-                _ => Came::Failed(None, Errno::INVALID),
-            });
-        });
-        match polled {
-            Polled::Entries(count) => {
-                out[before..].iter().for_each(|came| self.ended(came));
-                count < BATCH
-            }
+    /// Looks at what came. What succeeded is in the batch; what failed is returned. Whether that is all: another look may be a
+    /// system call for nothing.
+    #[inline]
+    pub(super) fn poll(&mut self, batch: &mut Batch) -> (Option<Came>, bool) {
+        match self.endpoint.queue().take(batch) {
+            Polled::Nothing => (None, true),
+            Polled::Entries(count) => (None, count < BATCH),
             Polled::Failed(failure) => {
                 let came = Came::Failed(self.owner(failure.context), failure.errno);
                 self.ended(&came);
-                out.push(came);
-                false
+                (Some(came), false)
             }
-            Polled::Nothing => true,
         }
+    }
+
+    /// What an entry of a batch says.
+    #[inline]
+    pub(super) fn came(&mut self, entry: Entry) -> Came {
+        let came = match (self.owner(entry.context), entry.immediate) {
+            (Some(owner), _) if !entry.context.is_null() => Came::Done(owner, entry),
+            (_, Some(immediate)) => Came::Immediate(immediate, entry.bytes),
+            _ => Came::Failed(None, Errno::INVALID),
+        };
+        self.ended(&came);
+        came
     }
 
     /// Whether a write of the peer has landed since the last look, as far as the provider tells.
@@ -317,7 +319,14 @@ impl Life {
     }
 
     /// Posts receives for frames again, and says what is to be said.
+    #[inline]
     pub(super) fn talk(&mut self) {
+        if !(self.unposted.is_empty() && self.unsaid.is_empty() && self.untold.is_empty()) {
+            self.say_all();
+        }
+    }
+
+    fn say_all(&mut self) {
         if !self.unposted.is_empty() {
             self.post_frames();
         }

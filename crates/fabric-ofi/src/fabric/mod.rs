@@ -93,7 +93,6 @@ impl OfiFabric {
             fenced: HashSet::new(),
             answered: Vec::new(),
             memories: Vec::new(),
-            came: Vec::new(),
             rung: false,
             armed: false,
             ordered: capabilities.ordered_writes,

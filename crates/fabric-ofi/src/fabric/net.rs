@@ -12,7 +12,7 @@ use stentor_fabric::{Completion, ProcessId, QpId, Status};
 
 use super::frame::Kind;
 use super::fresh_key;
-use super::life::{Came, Life, Sizes};
+use super::life::{Life, Sizes};
 use super::queue::Qp;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -34,7 +34,6 @@ pub(super) struct Shared {
     pub(super) answered: Vec<(QpId, u32, u64)>,
     /// By region.
     pub(super) memories: Vec<Arc<Memory>>,
-    pub(super) came: Vec<Came>,
     /// Whether something landed since [`arm`](stentor_fabric::Fabric::arm).
     pub(super) rung: bool,
     pub(super) armed: bool,
@@ -133,7 +132,7 @@ impl Ends for Net {
             return Ok(End::Opaque(Vec::new()));
         }
         let config = end.config;
-        let (sends, receives) = (config.send_depth as usize, config.recv_depth as usize);
+        let (sends, receives) = (end.slots() as usize, config.recv_depth as usize);
         let life = Life::new(&self.domain, Sizes { sends, tagged: receives, receives }, self.shared.waits, fresh_key());
         let life = life.map_err(|error| error.to_string())?;
         let address = life.endpoint().address().map_err(|errno| format!("it does not tell its address: {errno}"))?;

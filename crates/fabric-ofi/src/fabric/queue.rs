@@ -11,7 +11,7 @@ use stentor_fabric::{Completion, Opcode, ProcessId, QpConfig, QpId, Span, Status
 use super::frame::{Kind, PIECE};
 use super::life::{Came, Life, Owner, store};
 use super::net::Shared;
-use crate::cq::Entry;
+use crate::cq::{Batch, Entry};
 use crate::errno::Errno;
 use crate::operations::{Completes, Local, Remote};
 
@@ -188,7 +188,18 @@ impl Qp {
 
     /// Where the next request's inline data goes.
     pub(super) fn slot(&self) -> usize {
-        (self.posted() % u64::from(self.config.send_depth.max(1))) as usize
+        self.slot_of(self.posted())
+    }
+
+    #[inline]
+    fn slot_of(&self, number: u64) -> usize {
+        (number & (self.slots() - 1)) as usize
+    }
+
+    /// As many as the send queue is deep, or more: a power of two, so that nothing is divided.
+    #[inline]
+    pub(super) fn slots(&self) -> u64 {
+        u64::from(self.config.send_depth.max(1)).next_power_of_two()
     }
 
     /// A completion was polled: what was posted up to it has left.
@@ -238,34 +249,50 @@ impl Qp {
     }
 
     /// One round: takes in what came, posts what can be posted, says what is to be said.
+    #[inline]
     pub(super) fn drive(&mut self, shared: &mut Shared) {
         for _ in 0..4 {
-            let Some(life) = &mut self.life else { break };
-            let mut came = std::mem::take(&mut shared.came);
-            let is_all = life.poll(&mut came);
-            // Reading a counter lets a provider work once more: only who is about to sleep asks.
-            let landed = shared.armed && life.has_landed();
-            shared.rung |= !came.is_empty() || landed;
-            for one in came.drain(..) {
-                self.take(one, shared);
-            }
-            shared.came = came;
-            if is_all {
+            if self.look(shared) {
                 break;
             }
         }
         self.flush(shared);
     }
 
+    /// Takes in what one look finds. Whether that is all.
+    fn look(&mut self, shared: &mut Shared) -> bool {
+        let Some(life) = &mut self.life else { return true };
+        let mut batch = Batch::new();
+        let (failed, is_all) = life.poll(&mut batch);
+        // Reading a counter lets a provider work once more: only who is about to sleep asks.
+        shared.rung |= shared.armed && life.has_landed();
+        for entry in batch.entries() {
+            shared.rung = true;
+            // What is left of a life that has ended was given back with it.
+            let Some(life) = &mut self.life else { return true };
+            let came = life.came(entry);
+            self.take(came, shared);
+        }
+        if let Some(failed) = failed {
+            shared.rung = true;
+            self.take(failed, shared);
+        }
+        is_all
+    }
+
     /// Posts what can be posted, and reports what is done.
+    #[inline]
     pub(super) fn advance(&mut self, shared: &mut Shared) {
-        self.pump(shared);
+        if self.next < self.sends.len() {
+            self.pump(shared);
+        }
         self.report(shared);
         if let Some(life) = &mut self.life {
             life.talk();
         }
     }
 
+    #[inline]
     pub(super) fn flush(&mut self, shared: &mut Shared) {
         self.advance(shared);
         if self.wrote
@@ -307,8 +334,7 @@ impl Qp {
     }
 
     fn post_next(&mut self, shared: &Shared, takes: bool) -> Result<(), Errno> {
-        let number = self.first + self.next as u64;
-        let slot = (number % u64::from(self.config.send_depth.max(1))) as usize;
+        let slot = self.slot_of(self.first + self.next as u64);
         let (Some(life), Some(entry)) = (&mut self.life, self.sends.get_mut(self.next)) else { return Ok(()) };
         let mut last = true;
         match entry.work {
@@ -415,8 +441,7 @@ impl Qp {
 
     /// Which entry of the send queue a place belongs to.
     fn place(&self, slot: usize) -> Option<usize> {
-        let depth = u64::from(self.config.send_depth.max(1));
-        let at = (slot as u64 + depth - self.first % depth) % depth;
+        let at = (slot as u64).wrapping_sub(self.first) & (self.slots() - 1);
         (at < self.sends.len() as u64).then_some(at as usize)
     }
 
