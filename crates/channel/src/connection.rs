@@ -208,7 +208,7 @@ impl Connection {
 
     /// What to say first, when all receives are posted.
     fn greet(&mut self) -> Option<Snapshot> {
-        let windows = [self.config.lengths_ahead(), self.config.pieces].map(u64::from);
+        let windows = self.inbound.windows();
         let granted = self.inbound.granted();
         let ready = self.listens && (0..2).all(|which| granted[which] >= windows[which]);
         if self.phase != Phase::Open || !ready {
@@ -251,7 +251,7 @@ impl Connection {
             return Some(Snapshot { gave_up: Some(gave_up), ..self.snapshot() });
         }
         let snapshot = self.snapshot();
-        let windows = [self.config.lengths_ahead(), self.config.pieces].map(u64::from);
+        let windows = self.inbound.windows();
         let all_came = self.peer_finished.is_some_and(|total| self.inbound.has_all(total));
         let batch = |which: usize| (windows[which] / 2).max(1);
         let credit = !all_came && (0..2).any(|which| snapshot.granted[which] - self.told[which] >= batch(which));

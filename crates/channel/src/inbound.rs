@@ -69,10 +69,16 @@ pub(crate) struct Inbound {
     offset: u64,
     /// Pieces that were read.
     read: u64,
+    /// How many pieces receives are posted for ahead. A provider that matches tags in software passes by all that wait before
+    /// it finds the one of a short message: so they become as many as there are places only for peers that send pieces.
+    ahead: u64,
     pieces: Window,
     /// The size of the piece in each place.
     sizes: Box<[u32]>,
 }
+
+/// Receives for pieces that are posted at first.
+const FIRST_PIECES: u32 = 4;
 
 impl Inbound {
     pub(crate) fn new(config: &Config) -> Self {
@@ -90,6 +96,7 @@ impl Inbound {
             number: 0,
             offset: 0,
             read: 0,
+            ahead: u64::from(config.pieces.min(FIRST_PIECES)),
             pieces: Window::new(config.pieces),
             sizes: vec![0; config.pieces as usize].into(),
         }
@@ -102,12 +109,17 @@ impl Inbound {
             return Some((Op { way: Way::Recv, kind: Kind::Length, place }, 0));
         }
         let number = self.posted[1];
-        if number == self.read + self.pieces.size() {
+        if number == self.read + self.ahead {
             return None;
         }
         self.posted[1] += 1;
         let place = self.pieces.place(number) as u16;
         Some((Op { way: Way::Recv, kind: Kind::Payload, place }, sequence_of(&self.config, number)))
+    }
+
+    /// How many lengths and pieces the peer may have in flight, by what it is granted now.
+    pub(crate) fn windows(&self) -> [u64; 2] {
+        [self.config.lengths_ahead().into(), self.ahead]
     }
 
     /// What the peer may send: the receives that were ever posted, for lengths and for pieces.
@@ -251,6 +263,7 @@ impl Inbound {
     pub(crate) fn consume(&mut self, piece: &Piece) {
         if piece.op.kind == Kind::Payload {
             self.read += 1;
+            self.ahead = (self.ahead + 1).min(self.pieces.size());
             self.offset += u64::from(piece.bytes);
         }
         if piece.last {

@@ -286,10 +286,19 @@ impl Qp {
         if self.next < self.sends.len() {
             self.pump(shared);
         }
-        self.report(shared);
+        if self.has_news() {
+            self.report(shared);
+        }
         if let Some(life) = &mut self.life {
             life.talk();
         }
+    }
+
+    /// Whether there may be something to report.
+    #[inline]
+    fn has_news(&self) -> bool {
+        let waits = |entry: &Request| matches!(entry.state, State::Queued | State::Posted);
+        !(self.fences.is_empty() && self.sends.front().is_none_or(waits))
     }
 
     #[inline]
