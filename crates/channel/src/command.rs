@@ -83,8 +83,8 @@ pub struct Recv {
     pub op: Op,
     /// The tag it is for.
     pub tag: Tag,
-    /// Whether any sequence will do; otherwise exactly this one.
-    pub any: bool,
+    /// Bits of the tag that do not count.
+    pub ignore: u64,
 }
 
 /// How an operation ended.
@@ -92,8 +92,10 @@ pub struct Recv {
 pub enum Outcome {
     /// It was sent.
     Sent,
-    /// It received so many bytes under this sequence. Of a length the first word, if there is one, of a control message all words.
+    /// It received a message of so many bytes under this sequence. Of a length the first word, if there is one, of a control message all words.
     Received {
+        /// What it is: of the tag. A receive for a length may have taken a control message ([`Tag::OR_CONTROL`]).
+        kind: Kind,
         /// The sequence of the tag that it completed with.
         sequence: u32,
         /// How many bytes came.

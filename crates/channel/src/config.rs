@@ -182,6 +182,12 @@ impl Config {
         if self.is_inline(bytes) { 0 } else { bytes.div_ceil(u64::from(self.piece_bytes)).max(1) }
     }
 
+    /// Receives for lengths that are there for control messages: both come into the same ones, where the tag says what came.
+    #[inline]
+    pub(crate) fn spare(&self) -> u32 {
+        if self.scheme == Scheme::Counted { 0 } else { CONTROLS }
+    }
+
     /// Lengths that may be in flight.
     #[inline]
     pub(crate) fn lengths_ahead(&self) -> u32 {

@@ -89,7 +89,7 @@ impl Connection {
             phase: Phase::Open,
             outbound: Outbound::new(config),
             inbound: Inbound::new(config),
-            controls: Controls::new(),
+            controls: Controls::new(config),
             told: [0; 2],
             listens: false,
             has_greeted: false,
@@ -101,7 +101,7 @@ impl Connection {
             said_last: false,
             peer_last: None,
             gives_up: None,
-            posted: [posted(config.lengths), posted(config.pieces), posted(CONTROLS), posted(1)],
+            posted: [posted(config.lengths + config.spare()), posted(config.pieces), posted(CONTROLS), posted(1)],
             to_cancel: VecDeque::new(),
             sends_lent: 0,
             recvs_lent: 0,
@@ -146,6 +146,7 @@ impl Connection {
         self.error.as_ref()
     }
 
+    #[inline]
     fn tag(&self, kind: Kind, sequence: u32) -> Tag {
         let connection = if planted!(self.config.plant, NoConnectionInTag) { 0 } else { self.number };
         Tag { connection, kind, sequence }
@@ -156,6 +157,7 @@ impl Connection {
     ///
     /// # Errors
     /// See [`WriteError`].
+    #[inline]
     pub fn begin(&mut self, bytes: u64) -> Result<u64, WriteError> {
         if self.phase != Phase::Open || self.finishing {
             return Err(WriteError::Closed);
@@ -164,6 +166,7 @@ impl Connection {
     }
 
     /// How much of the message that is being written was not handed over yet; `None` if there is none.
+    #[inline]
     #[must_use]
     pub fn left(&self) -> Option<u64> {
         self.outbound.left()
@@ -183,8 +186,12 @@ impl Connection {
         };
         self.posted[op.kind.index()][usize::from(op.place)] = true;
         self.recvs_lent += 1;
-        let any = matches!(op.kind, Kind::Length | Kind::Control);
-        Some(Recv { op, tag: self.tag(op.kind, sequence), any })
+        let ignore = match op.kind {
+            Kind::Length => Tag::ANY_SEQUENCE | Tag::OR_CONTROL,
+            Kind::Control => Tag::ANY_SEQUENCE,
+            Kind::Payload | Kind::Greeting => 0,
+        };
+        Some(Recv { op, tag: self.tag(op.kind, sequence), ignore })
     }
 
     /// The next message to send, if one may be sent: a control message, or a part of the message that is being written.
@@ -220,6 +227,7 @@ impl Connection {
     }
 
     /// The next part of the message that is being written, if it may be sent.
+    #[inline]
     pub fn next_part(&mut self) -> Option<Send> {
         if self.phase != Phase::Open || !self.is_known {
             return None;
@@ -280,8 +288,27 @@ impl Connection {
         self.to_cancel.pop_front()
     }
 
+    /// What most completions are: a whole message, the next one, while neither end is about to end. Whether it was that; then it
+    /// is given back, as with [`completed`](Connection::completed), and nothing follows but that it can be read.
+    #[inline]
+    pub fn takes_next(&mut self, op: Op, kind: Kind, sequence: u32, bytes: u32) -> bool {
+        let is_length = (op.way, op.kind, kind) == (Way::Recv, Kind::Length, Kind::Length);
+        let ends = self.phase != Phase::Open || self.discarding || self.said_last || self.peer_finished.is_some();
+        if !is_length || ends || !self.inbound.takes_next(op.place, sequence, bytes) {
+            return false;
+        }
+        self.recvs_lent -= 1;
+        self.posted[Kind::Length.index()][usize::from(op.place)] = false;
+        true
+    }
+
     /// An operation is given back.
     pub fn completed(&mut self, op: Op, outcome: &Outcome) {
+        if let Outcome::Received { kind, sequence, bytes, .. } = outcome
+            && self.takes_next(op, *kind, *sequence, *bytes)
+        {
+            return;
+        }
         match op.way {
             Way::Send => self.sends_lent = self.sends_lent.saturating_sub(1),
             Way::Recv => {
@@ -292,14 +319,18 @@ impl Connection {
             }
         }
         if self.phase == Phase::Open {
+            let mut about = op;
             let result = match outcome {
                 Outcome::Sent => self.sent(op),
-                Outcome::Received { sequence, bytes, words } => self.received(op, *sequence, *bytes, words),
+                Outcome::Received { kind, sequence, bytes, words } => {
+                    about = Op { kind: *kind, ..op };
+                    self.received(op, *kind, *sequence, *bytes, words)
+                }
                 Outcome::GivenBack => Ok(()),
                 Outcome::Failed(status) => self.failed(op, *status),
             };
             if let Err(cause) = result {
-                self.fail(self.operation(op), cause);
+                self.fail(self.operation(about), cause);
             }
         } else if op.kind == Kind::Greeting && matches!(outcome, Outcome::Received { .. }) {
             self.is_known = true;
@@ -307,6 +338,7 @@ impl Connection {
         self.advance();
     }
 
+    #[inline]
     fn sent(&mut self, op: Op) -> Result<(), Violation> {
         let known = match op.kind {
             Kind::Control => self.controls.done(op.place),
@@ -327,12 +359,28 @@ impl Connection {
         Err(Cause::Fabric(status))
     }
 
-    fn received(&mut self, op: Op, sequence: u32, size: u32, words: &[u64; 8]) -> Result<(), Violation> {
-        match op.kind {
+    #[inline]
+    fn received(
+        &mut self,
+        op: Op,
+        kind: Kind,
+        sequence: u32,
+        size: u32,
+        words: &[u64; 8],
+    ) -> Result<(), Violation> {
+        let fits = kind == op.kind || (op.kind, kind) == (Kind::Length, Kind::Control) && self.config.spare() > 0;
+        if !fits {
+            return Err(Cause::Nonsense("a receive took what it was not posted for"));
+        }
+        match kind {
             Kind::Length => self.inbound.length(op.place, sequence, size, words[0])?,
             Kind::Payload => self.inbound.payload(op.place, sequence, size)?,
             Kind::Control => {
-                self.controls.came(&self.config, op.place, sequence, size)?;
+                match op.kind {
+                    Kind::Length => self.inbound.stranger(op.place),
+                    _ => self.controls.give_back(op.place),
+                }
+                self.controls.came(&self.config, sequence, size)?;
                 self.heard(&Snapshot::read(words, &self.config)?)?;
             }
             Kind::Greeting => {
@@ -381,6 +429,7 @@ impl Connection {
     }
 
     /// The next part of it, once that has arrived. It stays where it is until [`consume`](Connection::consume).
+    #[inline]
     pub fn piece(&mut self) -> Option<Piece> {
         if self.phase != Phase::Open {
             return None;
@@ -392,6 +441,7 @@ impl Connection {
     }
 
     /// The part was read: its memory takes what comes next.
+    #[inline]
     pub fn consume(&mut self, piece: &Piece) {
         if self.phase == Phase::Open {
             self.inbound.consume(piece);
@@ -449,6 +499,7 @@ impl Connection {
     }
 
     /// Whether the fabric has this receive.
+    #[inline]
     #[must_use]
     pub fn has_posted(&self, op: Op) -> bool {
         op.way == Way::Recv && self.posted[op.kind.index()].get(usize::from(op.place)).is_some_and(|posted| *posted)
@@ -523,6 +574,7 @@ impl Connection {
     }
 
     /// What follows from what happened.
+    #[inline]
     fn advance(&mut self) {
         if self.phase == Phase::Open && self.discarding {
             while let Some(piece) = self.piece() {

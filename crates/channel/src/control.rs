@@ -111,11 +111,12 @@ pub(crate) struct Controls {
     count: u64,
     /// Up to where we said that the peer's have arrived.
     acknowledged: u64,
+    /// Places that no receive is posted for, where control messages have receives of their own.
     free: VecDeque<u16>,
 }
 
 impl Controls {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Controls {
             sent: 0,
             flight: Window::new(CONTROLS),
@@ -123,7 +124,7 @@ impl Controls {
             arrived: Window::new(CONTROLS),
             count: 0,
             acknowledged: 0,
-            free: (0..CONTROLS as u16).collect(),
+            free: (0..(CONTROLS - config.spare()) as u16).collect(),
         }
     }
 
@@ -177,9 +178,13 @@ impl Controls {
         u64::from(place) < self.flight.size() && number < self.sent && self.flight.mark(number)
     }
 
-    /// One of the peer's arrived in this place, which is free again.
-    pub(crate) fn came(&mut self, config: &Config, place: u16, sequence: u32, size: u32) -> Result<(), Violation> {
+    /// A place of its own is free again.
+    pub(crate) fn give_back(&mut self, place: u16) {
         self.free.push_back(place);
+    }
+
+    /// One of the peer's arrived.
+    pub(crate) fn came(&mut self, config: &Config, sequence: u32, size: u32) -> Result<(), Violation> {
         check_size(size)?;
         let (expected, window) = (self.arrived.done(), self.arrived.size());
         let number = number_of(sequence, config.first_sequence, expected, window);

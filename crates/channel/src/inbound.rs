@@ -51,6 +51,8 @@ pub(crate) struct Inbound {
     config: Config,
     /// Places for lengths that no receive is posted for, in the order in which they became free.
     free: VecDeque<u16>,
+    /// Control messages that came into receives for lengths: those that another receive was posted for, and those to come.
+    strangers: [u64; 2],
     /// Receives posted for lengths and pieces, since the beginning.
     posted: [u64; 2],
     /// Lengths that arrived and are not the next one, by number modulo the size.
@@ -86,7 +88,8 @@ impl Inbound {
         let window = (config.lengths.max(config.pieces) + 1) as usize;
         Inbound {
             config: *config,
-            free: (0..config.lengths_ahead() as u16).collect(),
+            free: (0..(config.lengths_ahead() + config.spare()) as u16).collect(),
+            strangers: [0; 2],
             posted: [0; 2],
             lengths: vec![None; window.next_power_of_two()].into(),
             window: window as u64,
@@ -106,6 +109,9 @@ impl Inbound {
     pub(crate) fn next_recv(&mut self) -> Option<(Op, u32)> {
         if let Some(place) = self.free.pop_front() {
             self.posted[0] += 1;
+            let [replaced, left] = &mut self.strangers;
+            let replaces = u64::from(*left > 0);
+            (*replaced, *left) = (*replaced + replaces, *left - replaces);
             return Some((Op { way: Way::Recv, kind: Kind::Length, place }, 0));
         }
         let number = self.posted[1];
@@ -122,13 +128,20 @@ impl Inbound {
         [self.config.lengths_ahead().into(), self.ahead]
     }
 
-    /// What the peer may send: the receives that were ever posted, for lengths and for pieces.
+    /// What the peer may send: the receives that were ever posted, for lengths and for pieces, but not those for control messages.
     pub(crate) fn granted(&self) -> [u64; 2] {
+        let lengths = |posted: u64| posted.saturating_sub(u64::from(self.config.spare()) + self.strangers[0]);
         if planted!(self.config.plant, CreditBeforeReceive) {
             let early = self.posted[0] + self.free.len() as u64 + self.messages.len() as u64;
-            return [early, self.posted[1] + self.arrived[1] - self.read];
+            return [lengths(early), self.posted[1] + self.arrived[1] - self.read];
         }
-        self.posted
+        [lengths(self.posted[0]), self.posted[1]]
+    }
+
+    /// A control message came into a receive for a length.
+    pub(crate) fn stranger(&mut self, place: u16) {
+        self.strangers[1] += 1;
+        self.free.push_back(place);
     }
 
     /// A receive for a length completed; `word` is the first one of what came.
@@ -168,12 +181,32 @@ impl Inbound {
         Ok(())
     }
 
+    /// A whole message that is the next one, with none behind it that waits: as [`length`](Inbound::length), in one step. Whether it
+    /// was that.
+    #[inline]
+    pub(crate) fn takes_next(&mut self, place: u16, sequence: u32, size: u32) -> bool {
+        let config = &self.config;
+        let bytes = u64::from(size);
+        let fits = config.is_whole(bytes) && bytes <= config.message_bytes;
+        let is_next = fits && sequence == length_sequence(config, self.next_length, true);
+        let is_numbered = !(planted!(config.plant, PostingOrder) || planted!(config.plant, ArrivalOrder));
+        if !is_next || !is_numbered || self.lengths[self.slot(self.next_length + 1)].is_some() {
+            return false;
+        }
+        self.next_length += 1;
+        self.arrived[0] += 1;
+        self.messages.push_back(Message { place, bytes });
+        true
+    }
+
     /// Where a length waits for those before it.
+    #[inline]
     fn slot(&self, number: u64) -> usize {
         around(number, self.lengths.len() as u64) as usize
     }
 
     /// Which number a length has: that of the tag it came with.
+    #[inline]
     fn number_of_length(&self, place: u16, sequence: u32, window: u64) -> Option<u64> {
         let lengths = u64::from(self.config.lengths);
         if planted!(self.config.plant, PostingOrder) {
@@ -197,6 +230,7 @@ impl Inbound {
     }
 
     /// Messages that are next become known.
+    #[inline]
     fn sort(&mut self) {
         loop {
             let slot = self.slot(self.next_length);
@@ -241,6 +275,7 @@ impl Inbound {
     }
 
     /// The next part of the message that is being read, if it has arrived.
+    #[inline]
     pub(crate) fn piece(&self) -> Result<Option<Piece>, Violation> {
         let Some(message) = self.messages.front() else { return Ok(None) };
         if self.config.is_inline(message.bytes) {
@@ -260,6 +295,7 @@ impl Inbound {
     }
 
     /// The part was read: its place takes the next one.
+    #[inline]
     pub(crate) fn consume(&mut self, piece: &Piece) {
         if piece.op.kind == Kind::Payload {
             self.read += 1;
@@ -288,5 +324,42 @@ impl Inbound {
     /// Whether everything that arrived was read.
     pub(crate) fn is_read(&self) -> bool {
         self.messages.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Posts all that may be; how many receives for pieces there are then.
+    fn pieces_posted(inbound: &mut Inbound) -> u64 {
+        while inbound.next_recv().is_some() {}
+        inbound.posted[1] - inbound.arrived[1]
+    }
+
+    #[test]
+    fn receives_for_pieces_become_more_with_each_that_is_read() {
+        let config = Config { pieces: 16, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
+        let mut inbound = Inbound::new(&config);
+        assert_eq!(pieces_posted(&mut inbound), 4);
+        inbound.length(0, length_sequence(&config, 0, false), 8, 20 * 64).unwrap();
+        for n in 0..20 {
+            inbound.payload(inbound.pieces.place(n) as u16, sequence_of(&config, n), 64).unwrap();
+            let piece = inbound.piece().unwrap().expect("it has arrived");
+            inbound.consume(&piece);
+            assert_eq!(pieces_posted(&mut inbound), (4 + n + 1).min(16));
+            assert_eq!(inbound.windows(), [32, (4 + n + 1).min(16)]);
+        }
+    }
+
+    #[test]
+    fn a_receive_that_a_control_message_took_is_no_credit() {
+        let mut inbound = Inbound::new(&Config::default());
+        pieces_posted(&mut inbound);
+        assert_eq!((inbound.posted[0], inbound.granted()), (32 + 16, [32, 4]));
+        (0..5).for_each(|place| inbound.stranger(place));
+        assert_eq!(inbound.granted()[0], 32);
+        pieces_posted(&mut inbound);
+        assert_eq!((inbound.posted[0], inbound.granted()[0]), (32 + 16 + 5, 32));
     }
 }

@@ -24,7 +24,7 @@ impl Layout {
             line(CONTROL_BYTES),
             line(CONTROL_BYTES),
         ];
-        let counts = [config.lengths, config.pieces, CONTROLS, 1];
+        let counts = [config.lengths + config.spare(), config.pieces, CONTROLS, 1];
         let mut begins = [0; 4];
         let mut area = 0;
         for kind in 0..4 {

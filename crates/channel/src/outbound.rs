@@ -74,6 +74,7 @@ impl Outbound {
     }
 
     /// Begins a message; returns its number.
+    #[inline]
     pub(crate) fn begin(&mut self, bytes: u64) -> Result<u64, WriteError> {
         if let Some(current) = &self.current {
             return Err(WriteError::Busy { left: current.bytes - current.offset });
@@ -93,6 +94,7 @@ impl Outbound {
     }
 
     /// Bytes of the message that is being handed over that were not sent yet; `None` if there is none.
+    #[inline]
     pub(crate) fn left(&self) -> Option<u64> {
         self.current.as_ref().map(|current| current.bytes - current.offset)
     }
@@ -102,6 +104,7 @@ impl Outbound {
         self.sent
     }
 
+    #[inline]
     fn has_room(&self, kind: Kind) -> bool {
         let which = kind.index();
         let credit = self.sent[which] < self.granted[which] || planted!(self.config.plant, NoCredits);
@@ -109,6 +112,7 @@ impl Outbound {
     }
 
     /// What is to be sent next, if it may be.
+    #[inline]
     pub(crate) fn next(&mut self) -> Option<Staged> {
         let current = self.current.as_ref()?;
         let kind = if current.pieces.is_none() { Kind::Length } else { Kind::Payload };
@@ -144,6 +148,7 @@ impl Outbound {
     }
 
     /// If all of the message was handed over, it waits to be done.
+    #[inline]
     fn finish(&mut self) {
         if let Some(Current { pieces: Some(0), from, .. }) = self.current {
             self.unfinished.push_back(Unfinished { number: self.accepted - 1, from, to: self.sent });
@@ -152,6 +157,7 @@ impl Outbound {
     }
 
     /// The fabric is done with what was sent from this place. False if nothing was.
+    #[inline]
     pub(crate) fn done(&mut self, kind: Kind, place: u16) -> bool {
         let which = kind.index();
         let number = self.flights[which].number_at(u64::from(place));

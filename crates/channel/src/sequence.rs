@@ -4,6 +4,7 @@ use crate::window::number_of;
 use crate::{Config, Scheme, Tag, planted};
 
 /// The sequence of a number.
+#[inline]
 pub(crate) fn sequence_of(config: &Config, number: u64) -> u32 {
     if planted!(config.plant, SequenceWraps) {
         return number as u32 % PLANTED_SEQUENCES;
@@ -12,6 +13,7 @@ pub(crate) fn sequence_of(config: &Config, number: u64) -> u32 {
 }
 
 /// The number that a sequence stands for: one of the `window` numbers from `expected` on.
+#[inline]
 pub(crate) fn numbered(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if planted!(config.plant, SequenceWraps) {
         let ahead = sequence.wrapping_sub(expected as u32) % PLANTED_SEQUENCES;
@@ -21,6 +23,7 @@ pub(crate) fn numbered(config: &Config, sequence: u32, expected: u64, window: u6
 }
 
 /// The sequence of a length, which may be a whole message.
+#[inline]
 pub(crate) fn length_sequence(config: &Config, number: u64, whole: bool) -> u32 {
     let sequence = sequence_of(config, number);
     if config.scheme != Scheme::Eager {
@@ -30,6 +33,7 @@ pub(crate) fn length_sequence(config: &Config, number: u64, whole: bool) -> u32 
 }
 
 /// The number that the sequence of a length stands for, as [`numbered`].
+#[inline]
 pub(crate) fn numbered_length(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
     if config.scheme != Scheme::Eager {
         return numbered(config, sequence, expected, window);

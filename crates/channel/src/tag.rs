@@ -64,6 +64,9 @@ impl Tag {
     /// To be ignored by a receive that takes any sequence.
     pub const ANY_SEQUENCE: u64 = u32::MAX as u64;
 
+    /// To be ignored by a receive for lengths that takes control messages, too.
+    pub const OR_CONTROL: u64 = PAYLOAD;
+
     /// As the fabric has it.
     #[inline]
     #[must_use]

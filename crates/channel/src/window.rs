@@ -14,31 +14,37 @@ impl Window {
         Window { done: 0, marks: vec![false; size as usize].into() }
     }
 
+    #[inline]
     pub(crate) fn size(&self) -> u64 {
         self.marks.len() as u64
     }
 
     /// Up to where everything is done.
+    #[inline]
     pub(crate) fn done(&self) -> u64 {
         self.done
     }
 
     /// The place of a number.
+    #[inline]
     pub(crate) fn place(&self, number: u64) -> usize {
         around(number, self.size()) as usize
     }
 
     /// The number in the window that is in this place.
+    #[inline]
     pub(crate) fn number_at(&self, place: u64) -> u64 {
         self.done + around(place + self.size() - around(self.done, self.size()), self.size())
     }
 
     /// Whether a number is done. Only of numbers below the end of the window.
+    #[inline]
     pub(crate) fn is_done(&self, number: u64) -> bool {
         number < self.done || number < self.done + self.size() && self.marks[self.place(number)]
     }
 
     /// Marks a number; false if it is outside the window or marked already.
+    #[inline]
     pub(crate) fn mark(&mut self, number: u64) -> bool {
         if self.is_done(number) || number >= self.done + self.size() {
             return false;

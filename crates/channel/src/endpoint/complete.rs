@@ -5,7 +5,7 @@ use stentor_fabric::{Completion, Fabric, Opcode, Status};
 use super::{Endpoint, due};
 use super::post::of_imm;
 use crate::layout::load_words;
-use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Way, planted};
+use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Tag, Way, planted};
 
 impl<F: Fabric> Endpoint<F> {
     /// Polls once; returns how many completions there were.
@@ -33,11 +33,17 @@ impl<F: Fabric> Endpoint<F> {
             return;
         }
         let (index, op) = ((completion.id >> 32) as u32, Op::of(completion.id as u32));
-        let Some(entry) = self.entries.get(index as usize).and_then(Option::as_ref) else { return };
+        let Some(entry) = self.entries.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let kind = Tag::of(completion.tag).kind;
+        if completion.status == Status::Success
+            && entry.connection.takes_next(op, kind, completion.tag as u32, completion.bytes)
+        {
+            return due(entry, index, &mut self.due);
+        }
         let area = u32::from(entry.area);
         let outcome = match completion.status {
             Status::Success if op.way == Way::Send => Outcome::Sent,
-            Status::Success => self.received(place, (area, op), completion.tag as u32, completion.bytes),
+            Status::Success => self.received(place, (area, op), (kind, completion.tag as u32), completion.bytes),
             Status::Cancelled => Outcome::GivenBack,
             status => Outcome::Failed(status),
         };
@@ -70,7 +76,7 @@ impl<F: Fabric> Endpoint<F> {
         link.recvs_needed -= 1;
         let sequence = entry.connection.sequence_at(kind, slot);
         let area = u32::from(entry.area);
-        let outcome = self.received(place, (area, op), sequence, completion.bytes);
+        let outcome = self.received(place, (area, op), (kind, sequence), completion.bytes);
         self.complete(index, op, &outcome);
     }
 
@@ -82,7 +88,7 @@ impl<F: Fabric> Endpoint<F> {
             return;
         }
         // Areas are those of the numbers.
-        let Outcome::Received { words, .. } = self.received(place, (number, op), 0, bytes) else { return };
+        let Outcome::Received { words, .. } = self.received(place, (number, op), (op.kind, 0), bytes) else { return };
         match index {
             Some(index) => self.greeted(index, words),
             None => {
@@ -94,19 +100,19 @@ impl<F: Fabric> Endpoint<F> {
     /// The other end has greeted.
     pub(super) fn greeted(&mut self, index: u32, words: [u64; 8]) {
         let op = Op { way: Way::Recv, kind: Kind::Greeting, place: 0 };
-        self.complete(index, op, &Outcome::Received { sequence: 0, bytes: CONTROL_BYTES, words });
+        self.complete(index, op, &Outcome::Received { kind: op.kind, sequence: 0, bytes: CONTROL_BYTES, words });
     }
 
-    fn received(&self, link: usize, (area, op): (u32, Op), sequence: u32, bytes: u32) -> Outcome {
+    fn received(&self, link: usize, (area, op): (u32, Op), (kind, sequence): (Kind, u32), bytes: u32) -> Outcome {
         let mut words = [0; 8];
         let memory = self.fabric.memory(self.links[link].inbox);
         let offset = self.layout.offset(area, op.kind, op.place);
-        match op.kind {
+        match kind {
             Kind::Length if bytes >= 8 => load_words(memory, offset, &mut words[..1]),
             Kind::Control | Kind::Greeting if bytes >= 64 => load_words(memory, offset, &mut words),
             _ => {}
         }
-        Outcome::Received { sequence, bytes, words }
+        Outcome::Received { kind, sequence, bytes, words }
     }
 
     fn complete(&mut self, index: u32, op: Op, outcome: &Outcome) {

@@ -5,7 +5,7 @@ use stentor_fabric::{Fabric, PostError, Purpose, RemoteRegion, RemoteSpan, Sourc
 use super::body::Body;
 use super::{Endpoint, Handle};
 use crate::layout::store_words;
-use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Send, Tag, What, planted};
+use crate::{CONTROL_BYTES, Kind, LENGTH_BYTES, Notice, Op, Outcome, Recv, Scheme, Tag, What, planted};
 
 /// The longest that is copied while posting, bytes, if the fabric takes as much.
 const INLINE_BYTES: usize = 256;
@@ -38,7 +38,8 @@ impl<F: Fabric> Endpoint<F> {
         while self.may_send(index) {
             let Some(entry) = &mut self.entries[index as usize] else { return };
             let Some(send) = entry.connection.next_control() else { break };
-            self.post_send(index, &send, Body::NONE);
+            let What::Control(words) = &send.what else { break };
+            self.post_send(index, (send.op, send.tag), words, Body::NONE);
         }
         if !self.may_send(index)
             && let Some(entry) = &mut self.entries[index as usize]
@@ -91,27 +92,26 @@ impl<F: Fabric> Endpoint<F> {
         }
         let Some(entry) = &mut self.entries[index as usize] else { return false };
         let Some(send) = entry.connection.next_part() else { return false };
-        let data = match send.what {
+        let (op, tag) = (send.op, send.tag);
+        let length;
+        let (words, data) = match send.what {
             What::Length { bytes, inline } => {
                 assert_eq!(bytes, message.bytes() as u64, "the message that was begun");
-                message.part(0, inline)
+                length = [bytes];
+                let head: &[u64] = if self.config.channel.is_whole(bytes) { &[] } else { &length };
+                (head, message.part(0, inline))
             }
-            What::Payload { offset, bytes } => message.part(offset, bytes),
-            What::Control(_) => Body::NONE,
+            What::Payload { offset, bytes } => (&[][..], message.part(offset, bytes)),
+            What::Control(_) => return false,
         };
-        self.post_send(index, &send, data);
+        self.post_send(index, (op, tag), words, data);
         true
     }
 
-    fn post_send(&mut self, index: u32, send: &Send, data: Body<'_>) {
+    /// Sends words and behind them data.
+    fn post_send(&mut self, index: u32, (op, tag): (Op, Tag), words: &[u64], data: Body<'_>) {
         // Filled only by what needs it: clearing it takes longer than what else is done for a short message.
         let mut short;
-        let words: &[u64] = match &send.what {
-            What::Length { bytes, .. } if self.config.channel.is_whole(*bytes) => &[],
-            What::Length { bytes, .. } => &[*bytes],
-            What::Payload { .. } => &[],
-            What::Control(words) => words,
-        };
         let head = words.len() * 8;
         let whole = head + data.bytes();
         let padded = whole.next_multiple_of(8);
@@ -122,7 +122,7 @@ impl<F: Fabric> Endpoint<F> {
         let Some(entry) = &self.entries[index as usize] else { return };
         let link = &self.links[entry.link as usize];
         let (outbox, area) = (link.outbox, u32::from(entry.area));
-        let place = if planted!(self.config.channel.plant, SendPlaceReused) { 0 } else { send.op.place };
+        let place = if planted!(self.config.channel.plant, SendPlaceReused) { 0 } else { op.place };
         let source = match data {
             // From where it is.
             Body::Registered(region, offset, _) if head == 0 && !inline => {
@@ -138,25 +138,25 @@ impl<F: Fabric> Endpoint<F> {
                 Source::Inline(&short[..bytes])
             }
             _ => {
-                let offset = self.layout.offset(area, send.op.kind, place);
+                let offset = self.layout.offset(area, op.kind, place);
                 let memory = self.fabric.memory(outbox);
                 store_words(memory, offset, words);
                 data.copy_to_words(&self.fabric, memory, offset + head as u64);
                 Source::Region(Span { region: outbox, offset, bytes: bytes as u32 })
             }
         };
-        let signalled = send.op.kind != Kind::Control || !planted!(self.config.channel.plant, SilentUncounted);
-        let posted = self.hand_to_fabric(index, send, source, signalled);
+        let signalled = op.kind != Kind::Control || !planted!(self.config.channel.plant, SilentUncounted);
+        let posted = self.hand_to_fabric(index, (op, tag), source, signalled);
         match &mut self.entries[index as usize] {
-            Some(entry) if !signalled && posted.is_ok() => entry.connection.completed(send.op, &Outcome::Sent),
-            _ => self.posted(index, send.op, posted),
+            Some(entry) if !signalled && posted.is_ok() => entry.connection.completed(op, &Outcome::Sent),
+            _ => self.posted(index, op, posted),
         }
     }
 
     fn hand_to_fabric(
         &mut self,
         index: u32,
-        send: &Send,
+        (op, tag): (Op, Tag),
         source: Source<'_>,
         signalled: bool,
     ) -> Result<(), PostError> {
@@ -166,12 +166,12 @@ impl<F: Fabric> Endpoint<F> {
         let verb = if self.config.channel.scheme == Scheme::Counted {
             // Both ends have the same areas: that of the connection's number.
             let region = self.target(place)?;
-            let offset = self.layout.offset(area, send.op.kind, send.op.place);
-            Verb::WriteImm { source, target: RemoteSpan { region, offset }, imm: imm_of(number, send.op) }
+            let offset = self.layout.offset(area, op.kind, op.place);
+            Verb::WriteImm { source, target: RemoteSpan { region, offset }, imm: imm_of(number, op) }
         } else {
-            Verb::TaggedSend { source, tag: send.tag.bits() }
+            Verb::TaggedSend { source, tag: tag.bits() }
         };
-        self.fabric.post(qp, WorkRequest { id: id_of(index, send.op), verb, signalled })
+        self.fabric.post(qp, WorkRequest { id: id_of(index, op), verb, signalled })
     }
 
     /// The peer's memory for what this end writes, which it granted before it connected.
@@ -209,14 +209,13 @@ impl<F: Fabric> Endpoint<F> {
         let link = &self.links[place];
         let posted = {
             let bytes = match recv.op.kind {
-                Kind::Length => LENGTH_BYTES + self.config.channel.eager_bytes,
+                Kind::Length => (LENGTH_BYTES + self.config.channel.eager_bytes).max(CONTROL_BYTES),
                 Kind::Payload => self.config.channel.piece_bytes,
                 Kind::Control | Kind::Greeting => CONTROL_BYTES,
             };
             let offset = self.layout.offset(u32::from(entry.area), recv.op.kind, recv.op.place);
             let local = Span { region: link.inbox, offset, bytes };
-            let ignore = if recv.any { Tag::ANY_SEQUENCE } else { 0 };
-            self.fabric.post_tagged_recv(link.qp, local, recv.tag.bits(), ignore, id_of(index, recv.op))
+            self.fabric.post_tagged_recv(link.qp, local, recv.tag.bits(), recv.ignore, id_of(index, recv.op))
         };
         if let Err(error) = posted {
             entry.connection.refused(recv.op, error);

@@ -181,8 +181,7 @@ impl Pair {
             }
             while let Some(recv) = end.connection.next_recv() {
                 worked = true;
-                let ignore = if recv.any { Tag::ANY_SEQUENCE } else { 0 };
-                end.post(Posted { op: recv.op, tag: recv.tag.bits(), ignore });
+                end.post(Posted { op: recv.op, tag: recv.tag.bits(), ignore: recv.ignore });
             }
             if end.connection.left().is_none() && !end.to_write.is_empty() && !end.closing {
                 let bytes = end.to_write[0];
@@ -471,7 +470,7 @@ impl End {
         // Of pieces nobody looks at the words.
         debug_assert!(tag.kind != Kind::Payload || words == [0; 8]);
         self.memory.insert(op, flying.content);
-        self.completed.push((op, Outcome::Received { sequence: tag.sequence, bytes, words }));
+        self.completed.push((op, Outcome::Received { kind: tag.kind, sequence: tag.sequence, bytes, words }));
     }
 
     /// Whether a tag says that the message comes without its length.

@@ -29,7 +29,7 @@ fn tags(scheme: Scheme, messages: &[u64]) -> Vec<(Kind, u32)> {
     while end.next_recv().is_some() {}
     let words = greeting(scheme);
     let first = Op { way: Way::Recv, kind: Kind::Greeting, place: 0 };
-    end.completed(first, &Outcome::Received { sequence: 1, bytes: 64, words });
+    end.completed(first, &Outcome::Received { kind: Kind::Greeting, sequence: 1, bytes: 64, words });
     assert_eq!(end.next_notice(), Some(Notice::Opened));
     let mut tags = Vec::new();
     for bytes in messages {
@@ -62,8 +62,19 @@ fn several_receives_are_posted_ahead_before_anything_is_said() {
     assert_eq!(end.next_send(), None, "credits stand for receives that are posted");
     let recvs: Vec<_> = std::iter::from_fn(|| end.next_recv()).collect();
     let count = |kind| recvs.iter().filter(|recv| recv.op.kind == kind).count();
-    assert_eq!((count(Kind::Length), count(Kind::Payload), count(Kind::Control)), (4, 4, 16));
-    assert!(recvs.iter().all(|recv| recv.any == matches!(recv.op.kind, Kind::Length | Kind::Control)));
+    assert_eq!((count(Kind::Length), count(Kind::Payload), count(Kind::Control)), (4 + 16, 4, 0));
+    let takes = |recv: &stentor_channel::Recv, kind, sequence| {
+        let tag = Tag { connection: 0, kind, sequence };
+        (tag.bits() ^ recv.tag.bits()) & !recv.ignore == 0
+    };
+    for recv in &recvs {
+        let of_length = recv.op.kind == Kind::Length;
+        for kind in Kind::ALL {
+            let fits = kind == recv.op.kind || of_length && kind == Kind::Control;
+            assert_eq!(takes(recv, kind, recv.tag.sequence), fits, "{recv:?} {kind:?}");
+            assert_eq!(takes(recv, kind, recv.tag.sequence + 9), fits && of_length, "{recv:?} {kind:?}");
+        }
+    }
     assert!(matches!(end.next_send().map(|send| send.what), Some(What::Control(_))));
     assert_eq!(end.lent(), 26);
 }
