@@ -282,8 +282,7 @@ impl Fabric for OfiFabric {
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
         // Posts what could not be posted before, too.
-        self.net.drive();
-        let mut count = 0;
+        let mut count = self.net.drive_into(out);
         while count < out.len()
             && let Some((completion, frees)) = self.net.shared.ready.pop_front()
         {

@@ -110,6 +110,19 @@ impl Net {
         lives.all(|life| life.endpoint().queue().may_wait())
     }
 
+    /// Lets the provider work; how many completions there were that go to `out` at once. The others wait to be polled.
+    #[inline]
+    pub(super) fn drive_into(&mut self, out: &mut [Completion]) -> usize {
+        if self.shared.armed && !self.shared.rung {
+            self.shared.rung = self.shared.doze(Duration::ZERO).unwrap_or(true);
+        }
+        let mut count = 0;
+        for qp in &mut self.ends {
+            count += qp.drive(&mut self.shared, &mut out[count..]);
+        }
+        count
+    }
+
     pub(super) fn advance(&mut self) {
         for qp in &mut self.ends {
             qp.flush(&mut self.shared);
@@ -168,12 +181,7 @@ impl Ends for Net {
 
     /// Lets the provider work.
     fn drive(&mut self) {
-        if self.shared.armed && !self.shared.rung {
-            self.shared.rung = self.shared.doze(Duration::ZERO).unwrap_or(true);
-        }
-        for qp in &mut self.ends {
-            qp.drive(&mut self.shared);
-        }
+        self.drive_into(&mut []);
     }
 
     fn fail(&mut self, qp: QpId, status: Status) {

@@ -246,7 +246,7 @@ impl OfiFabric {
             if end.push_tagged(id, local, tag, ignore) {
                 return Ok(());
             }
-            end.drive(&mut self.net.shared);
+            end.drive(&mut self.net.shared, &mut []);
         }
         Err(PostError::RecvQueueFull { qp, depth: end.config.recv_depth })
     }

@@ -248,19 +248,23 @@ impl Qp {
         }
     }
 
-    /// One round: takes in what came, posts what can be posted, says what is to be said.
+    /// One round: takes in what came, posts what can be posted, says what is to be said. Tagged messages come to `out` while there
+    /// is room and nothing waits to be polled before them; how many.
     #[inline]
-    pub(super) fn drive(&mut self, shared: &mut Shared) {
+    pub(super) fn drive(&mut self, shared: &mut Shared, out: &mut [Completion]) -> usize {
+        let mut count = 0;
         for _ in 0..4 {
-            if self.look(shared) {
+            if self.look(shared, out, &mut count) {
                 break;
             }
         }
         self.flush(shared);
+        count
     }
 
     /// Takes in what one look finds. Whether that is all.
-    fn look(&mut self, shared: &mut Shared) -> bool {
+    #[inline]
+    fn look(&mut self, shared: &mut Shared, out: &mut [Completion], count: &mut usize) -> bool {
         let Some(life) = &mut self.life else { return true };
         let mut batch = Batch::new();
         let (failed, is_all) = life.poll(&mut batch);
@@ -271,6 +275,17 @@ impl Qp {
             // What is left of a life that has ended was given back with it.
             let Some(life) = &mut self.life else { return true };
             let came = life.came(entry);
+            if let Came::Done(Owner::Tagged(n), entry) = came
+                && shared.ready.is_empty()
+                && let Some(place) = out.get_mut(*count)
+                && let Some(id) = self.tagged[n].take()
+            {
+                self.free_tagged.push(n);
+                let (bytes, tag) = (entry.bytes as u32, entry.tag);
+                *place = Completion { bytes, tag, ..self.completion(id, Opcode::TaggedRecv, Status::Success) };
+                *count += 1;
+                continue;
+            }
             self.take(came, shared);
         }
         if let Some(failed) = failed {
