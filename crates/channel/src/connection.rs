@@ -360,14 +360,7 @@ impl Connection {
     }
 
     #[inline]
-    fn received(
-        &mut self,
-        op: Op,
-        kind: Kind,
-        sequence: u32,
-        size: u32,
-        words: &[u64; 8],
-    ) -> Result<(), Violation> {
+    fn received(&mut self, op: Op, kind: Kind, sequence: u32, size: u32, words: &[u64; 8]) -> Result<(), Violation> {
         let fits = kind == op.kind || (op.kind, kind) == (Kind::Length, Kind::Control) && self.config.spare() > 0;
         if !fits {
             return Err(Cause::Nonsense("a receive took what it was not posted for"));

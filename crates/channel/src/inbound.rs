@@ -188,9 +188,15 @@ impl Inbound {
         let config = &self.config;
         let bytes = u64::from(size);
         let fits = config.is_whole(bytes) && bytes <= config.message_bytes;
+        // These number lengths in another way.
+        if planted!(config.plant, PostingOrder) {
+            return false;
+        }
+        if planted!(config.plant, ArrivalOrder) {
+            return false;
+        }
         let is_next = fits && sequence == length_sequence(config, self.next_length, true);
-        let is_numbered = !(planted!(config.plant, PostingOrder) || planted!(config.plant, ArrivalOrder));
-        if !is_next || !is_numbered || self.lengths[self.slot(self.next_length + 1)].is_some() {
+        if !is_next || self.lengths[self.slot(self.next_length + 1)].is_some() {
             return false;
         }
         self.next_length += 1;

@@ -52,16 +52,7 @@ fn words(memory: &[Word], offset: u64) -> &[Word] {
 
 /// Writes bytes at an offset that is a multiple of 8; the last word is filled up with zeroes.
 pub(crate) fn store(memory: &[Word], offset: u64, bytes: &[u8]) {
-    let words = words(memory, offset);
-    let (whole, rest) = bytes.as_chunks::<WORD>();
-    for (word, bytes) in words.iter().zip(whole) {
-        word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-    }
-    if !rest.is_empty() {
-        let mut last = [0; WORD];
-        last[..rest.len()].copy_from_slice(rest);
-        words[whole.len()].store(u64::from_ne_bytes(last), Ordering::Relaxed);
-    }
+    stentor_words::store_bytes(words(memory, offset), bytes);
 }
 
 /// Writes words, as they are sent: little endian.
@@ -73,17 +64,7 @@ pub(crate) fn store_words(memory: &[Word], offset: u64, from: &[u64]) {
 
 /// Appends bytes from an offset that is a multiple of 8.
 pub(crate) fn load(memory: &[Word], offset: u64, bytes: u32, to: &mut Vec<u8>) {
-    let begin = to.len();
-    to.resize(begin + bytes as usize, 0);
-    let words = words(memory, offset);
-    let (whole, rest) = to[begin..].as_chunks_mut::<WORD>();
-    for (bytes, word) in whole.iter_mut().zip(words) {
-        *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-    }
-    if !rest.is_empty() {
-        let last = words[whole.len()].load(Ordering::Relaxed).to_ne_bytes();
-        rest.copy_from_slice(&last[..rest.len()]);
-    }
+    stentor_words::append(words(memory, offset), bytes as usize, to);
 }
 
 /// Reads words, as they were sent: little endian.

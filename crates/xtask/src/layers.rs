@@ -88,7 +88,7 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-channel",
-        on: &["stentor-fabric"],
+        on: &["stentor-fabric", "stentor-words"],
         tests_on: &["stentor-fabric-ofi", "stentor-fabric-roce", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
     Place { name: "stentor-election-zookeeper", on: &["stentor-election", "stentor-fabric"], tests_on: &[] },
@@ -107,12 +107,13 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-fabric-roce",
-        on: &["stentor-bootstrap", "stentor-fabric", "stentor-wire"],
+        on: &["stentor-bootstrap", "stentor-fabric", "stentor-wire", "stentor-words"],
         tests_on: &["stentor-switch"],
     },
     Place { name: "stentor-fabric-shm", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-bootstrap", on: &["stentor-fabric", "stentor-switch", "stentor-wire"], tests_on: &[] },
+    Place { name: "stentor-words", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric", on: &[], tests_on: &[] },
     Place { name: "stentor-switch", on: &["stentor-wire"], tests_on: &[] },
     Place { name: "stentor-wire", on: &[], tests_on: &[] },

@@ -2,8 +2,8 @@
 
 use stentor_fabric::{Completion, Fabric, Opcode, Status};
 
-use super::{Endpoint, due};
 use super::post::of_imm;
+use super::{Endpoint, due};
 use crate::layout::load_words;
 use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Tag, Way, planted};
 

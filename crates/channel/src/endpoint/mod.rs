@@ -284,14 +284,8 @@ impl<F: Fabric> Endpoint<F> {
         let connection = Connection::new(&self.config.channel, peer, number, *life);
         let early = link.early.remove(&number);
         let generation = self.generations;
-        self.entries[index] = Some(Entry {
-            connection,
-            link: place as u32,
-            area,
-            generation,
-            is_starved: false,
-            is_due: false,
-        });
+        self.entries[index] =
+            Some(Entry { connection, link: place as u32, area, generation, is_starved: false, is_due: false });
         let handle = Handle { index: index as u32, generation };
         self.drive(handle.index);
         if let Some(words) = early {

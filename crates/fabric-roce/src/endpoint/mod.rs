@@ -26,7 +26,6 @@
 mod answers;
 mod completer;
 mod completions;
-mod copy;
 mod counters;
 mod input;
 mod memory;

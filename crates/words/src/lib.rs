@@ -2,13 +2,13 @@
 //!
 //! Each word is loaded or stored by itself, relaxed, in no order: nobody sees half of one. A loop over words makes one
 //! access for each, which takes twice as long as the processor's own instruction for it, so that does the long ones.
-#![allow(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn)]
 
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
-/// Copies as many words as both have.
+/// Copies as many words as both have into words that others use.
 #[inline]
-pub(super) fn store(to: &[Word], from: &[[u8; WORD]]) {
+pub fn store(to: &[Word], from: &[[u8; WORD]]) {
     let count = to.len().min(from.len());
     if string::pays(to.as_ptr().addr(), from.as_ptr().addr(), count) {
         // SAFETY: both have `count` words, and no `Word` overlaps plain bytes that are borrowed. Those of `to` are aligned and
@@ -21,9 +21,9 @@ pub(super) fn store(to: &[Word], from: &[[u8; WORD]]) {
     }
 }
 
-/// Copies as many words as both have.
+/// Copies as many words as both have out of words that others use.
 #[inline]
-pub(super) fn load(from: &[Word], to: &mut [[u8; WORD]]) {
+pub fn load(from: &[Word], to: &mut [[u8; WORD]]) {
     let count = to.len().min(from.len());
     // A processor that takes several words at once may begin at places that suit the destination: then these must suit the
     // source, too, or half of a word that others store meanwhile could come.
@@ -38,6 +38,48 @@ pub(super) fn load(from: &[Word], to: &mut [[u8; WORD]]) {
     }
 }
 
+/// Writes bytes at the beginning of words; what is left of the last one becomes zero.
+///
+/// # Panics
+/// If there are too few words.
+#[inline]
+pub fn store_bytes(to: &[Word], from: &[u8]) {
+    let (whole, rest) = from.as_chunks::<WORD>();
+    store(&to[..whole.len()], whole);
+    if !rest.is_empty() {
+        let mut last = [0; WORD];
+        last[..rest.len()].copy_from_slice(rest);
+        to[whole.len()].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+    }
+}
+
+/// Appends so many bytes from the beginning of words.
+///
+/// # Panics
+/// If there are too few words.
+#[inline]
+pub fn append(from: &[Word], bytes: usize, to: &mut Vec<u8>) {
+    let (whole, rest) = (bytes / WORD, bytes % WORD);
+    let (from, last) = (&from[..whole], &from[whole..]);
+    to.reserve(bytes);
+    let place = to.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+    if place.addr().is_multiple_of(WORD) && string::pays(place.addr(), from.as_ptr().addr(), whole) {
+        // SAFETY: there is room for `bytes` behind what `to` holds, which is borrowed exclusively; the words of `from` are
+        // aligned. Then they are all there.
+        unsafe {
+            string::copy(place.cast(), from.as_ptr().cast(), whole);
+            to.set_len(to.len() + whole * WORD);
+        }
+    } else {
+        let begin = to.len();
+        to.resize(begin + whole * WORD, 0);
+        load(from, to[begin..].as_chunks_mut().0);
+    }
+    if rest > 0 {
+        to.extend_from_slice(&last[0].load(Ordering::Relaxed).to_ne_bytes()[..rest]);
+    }
+}
+
 /// `rep movsq`, which every x86-64 has.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod string {
@@ -49,7 +91,7 @@ mod string {
     /// Whether it is the quicker way. It is four times slower if the destination seems to lie a little ahead of the source
     /// (AMD Zen 4: 177 ns for 4096 bytes instead of 44).
     #[inline]
-    pub(super) fn pays(to: usize, from: usize, count: usize) -> bool {
+    pub(crate) fn pays(to: usize, from: usize, count: usize) -> bool {
         count >= WORTH && !(1..64).contains(&(to.wrapping_sub(from) % ALIKE))
     }
 
@@ -59,7 +101,7 @@ mod string {
     /// `to` and `from` must be valid for `count` words and must not overlap. Neither needs to be aligned; the side that others
     /// use meanwhile must be, and they must use it as atomics.
     #[inline]
-    pub(super) unsafe fn copy(to: *mut u64, from: *const u64, count: usize) {
+    pub(crate) unsafe fn copy(to: *mut u64, from: *const u64, count: usize) {
         // SAFETY: what this does is what `count` relaxed loads and stores of atomic words would do, in some order.
         // - It accesses `count` words at `to` and at `from`, for which the caller answers; the direction flag is clear, as `asm!`
         //   promises.
@@ -83,11 +125,11 @@ mod string {
 /// Other processors, and those who look for undefined behaviour, see a loop.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 mod string {
-    pub(super) fn pays(_to: usize, _from: usize, _count: usize) -> bool {
+    pub(crate) fn pays(_to: usize, _from: usize, _count: usize) -> bool {
         false
     }
 
-    pub(super) unsafe fn copy(_to: *mut u64, _from: *const u64, _count: usize) {
+    pub(crate) unsafe fn copy(_to: *mut u64, _from: *const u64, _count: usize) {
         unreachable!("it never pays");
     }
 }
@@ -121,6 +163,33 @@ mod tests {
                 assert_eq!(place[count], [0xdd; WORD]);
             }
         }
+    }
+
+    #[test]
+    fn bytes_of_all_lengths_come_back() {
+        let bytes: Vec<u8> = (0..3000_u32).map(|n| (n * 7 / 8) as u8 ^ n as u8).collect();
+        for length in (0..20).chain([1023, 1024, 1025, 2047, 2049]) {
+            for before in 0..9 {
+                let memory = words(400, u64::MAX);
+                store_bytes(&memory[1..], &bytes[before..][..length]);
+                let mut back = vec![7; before];
+                append(&memory[1..], length, &mut back);
+                assert_eq!((&back[..before], &back[before..]), (&vec![7; before][..], &bytes[before..][..length]));
+                let end = 1 + length.div_ceil(WORD);
+                let ones = |words: &[Word]| words.iter().all(|word| word.load(Ordering::Relaxed) == u64::MAX);
+                assert!(ones(&memory[..1]) && ones(&memory[end..]));
+                if !length.is_multiple_of(WORD) {
+                    let last = memory[end - 1].load(Ordering::Relaxed).to_ne_bytes();
+                    assert!(last[length % WORD..].iter().all(|byte| *byte == 0), "filled up with zeroes");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "out of bounds")]
+    fn too_few_words_are_told() {
+        append(&words(2, 0), 17, &mut Vec::new());
     }
 
     /// Who loads words while others store them sees each old or new, never half of one.
