@@ -72,7 +72,8 @@ pub(crate) struct Inbound {
     /// Pieces that were read.
     read: u64,
     /// How many pieces receives are posted for ahead. A provider that matches tags in software passes by all that wait before
-    /// it finds the one of a short message: so they become as many as there are places only for peers that send pieces.
+    /// it finds the one of a short message: so there are none before a message with pieces is announced, and they become as
+    /// many as there are places while pieces are read.
     ahead: u64,
     pieces: Window,
     /// The size of the piece in each place.
@@ -80,7 +81,9 @@ pub(crate) struct Inbound {
 }
 
 /// Receives for pieces that are posted at first.
-const FIRST_PIECES: u32 = 4;
+fn first_pieces(config: &Config) -> u64 {
+    config.pieces.min(4).into()
+}
 
 impl Inbound {
     pub(crate) fn new(config: &Config) -> Self {
@@ -99,7 +102,7 @@ impl Inbound {
             number: 0,
             offset: 0,
             read: 0,
-            ahead: u64::from(config.pieces.min(FIRST_PIECES)),
+            ahead: if config.scheme == Scheme::Eager { 0 } else { first_pieces(config) },
             pieces: Window::new(config.pieces),
             sizes: vec![0; config.pieces as usize].into(),
         }
@@ -243,6 +246,9 @@ impl Inbound {
             let Some(Length { place, bytes }) = self.lengths[slot].take() else { return };
             let by_pieces = self.config.scheme == Scheme::LengthPayload;
             self.next_length += if by_pieces { self.config.pieces_of(bytes) } else { 1 };
+            if self.ahead == 0 && !self.config.is_inline(bytes) {
+                self.ahead = first_pieces(&self.config);
+            }
             self.messages.push_back(Message { place, bytes });
         }
     }
@@ -344,11 +350,16 @@ mod tests {
     }
 
     #[test]
-    fn receives_for_pieces_become_more_with_each_that_is_read() {
+    fn receives_for_pieces_begin_with_the_first_long_message_and_become_more_with_each_that_is_read() {
         let config = Config { pieces: 16, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
         let mut inbound = Inbound::new(&config);
+        assert_eq!(pieces_posted(&mut inbound), 0);
+        assert!(inbound.takes_next(0, length_sequence(&config, 0, true), 8));
+        assert_eq!(pieces_posted(&mut inbound), 0);
+        inbound.length(1, length_sequence(&config, 1, false), 8, 20 * 64).unwrap();
         assert_eq!(pieces_posted(&mut inbound), 4);
-        inbound.length(0, length_sequence(&config, 0, false), 8, 20 * 64).unwrap();
+        let short = inbound.piece().unwrap().expect("it has arrived");
+        inbound.consume(&short);
         for n in 0..20 {
             inbound.payload(inbound.pieces.place(n) as u16, sequence_of(&config, n), 64).unwrap();
             let piece = inbound.piece().unwrap().expect("it has arrived");
@@ -362,7 +373,7 @@ mod tests {
     fn a_receive_that_a_control_message_took_is_no_credit() {
         let mut inbound = Inbound::new(&Config::default());
         pieces_posted(&mut inbound);
-        assert_eq!((inbound.posted[0], inbound.granted()), (32 + 16, [32, 4]));
+        assert_eq!((inbound.posted[0], inbound.granted()), (32 + 16, [32, 0]));
         (0..5).for_each(|place| inbound.stranger(place));
         assert_eq!(inbound.granted()[0], 32);
         pieces_posted(&mut inbound);

@@ -27,6 +27,8 @@ struct Liar<F: Fabric> {
     fabric: F,
     qp: QpId,
     memory: RegionId,
+    /// Where the next words go: what was said before may not have left yet.
+    at: u64,
     greeting: (Tag, Vec<u8>),
 }
 
@@ -50,7 +52,7 @@ impl<F: Fabric> Liar<F> {
         let greeting = connection.next_send().expect("a greeting");
         let What::Control(words) = greeting.what else { panic!("{greeting:?}") };
         let words = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        Liar { fabric, qp, memory, greeting: (greeting.tag, words) }
+        Liar { fabric, qp, memory, at: 0, greeting: (greeting.tag, words) }
     }
 
     fn turn(&mut self) -> bool {
@@ -61,13 +63,14 @@ impl<F: Fabric> Liar<F> {
     }
 
     /// Its words, in memory that is sent from.
-    fn source(&self, bytes: &[u8]) -> Source<'static> {
-        for (word, bytes) in self.fabric.memory(self.memory).iter().zip(bytes.chunks(8)) {
+    fn source(&mut self, bytes: &[u8]) -> Source<'static> {
+        self.at = (self.at + 512) % 4096;
+        for (word, bytes) in self.fabric.memory(self.memory)[self.at as usize / 8..].iter().zip(bytes.chunks(8)) {
             let mut whole = [0; 8];
             whole[..bytes.len()].copy_from_slice(bytes);
             word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
         }
-        Source::Region(Span { region: self.memory, offset: 0, bytes: bytes.len() as u32 })
+        Source::Region(Span { region: self.memory, offset: self.at, bytes: bytes.len() as u32 })
     }
 
     fn send(&mut self, tag: Tag, bytes: &[u8]) {
@@ -175,7 +178,7 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
     let (longest, window) = (config(Scheme::Eager).message_bytes, 5);
     let (long, short, one) = (length(longest + 1), [0; 4], length(300));
     let size = |kind, bytes, expected| Cause::Size { kind, bytes, expected };
-    let cases: [(Said<'_>, Operation, Cause); 8] = [
+    let cases: [(Said<'_>, Operation, Cause); 10] = [
         (
             &[(tag(0, Kind::Length, 0), &long)],
             Operation::Read(0),
@@ -200,6 +203,8 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
             Cause::Sequence { kind: "length", sequence: 1000, expected: 0, window },
         ),
         (&[(tag(0, Kind::Control, 0), &[9; 64])], Operation::Control, Cause::Version { ours: 2, theirs: 9 }),
+        (&[(tag(0, Kind::Control, 0), &[2; 8])], Operation::Control, size("control", 8, 64)),
+        (&[(tag(0, Kind::Control, 0), &[2; 72])], Operation::Control, size("control", 72, 64)),
     ];
     for (said, operation, cause) in cases {
         let honest = told(1, Scheme::Eager, said);
@@ -211,10 +216,15 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
 /// More than the receive takes: the fabric refuses it.
 #[test]
 fn what_does_not_fit_is_cut_off_by_the_fabric() {
-    let honest = told(2, Scheme::Eager, &[(tag(0, Kind::Payload, 0), &[7; 512])]);
-    let error = honest.failed.expect("it is seen");
-    assert!(error.peer == LIAR && matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
-    assert!(honest.closed, "everything is given back");
+    // Receives for pieces are posted when a message that has some is announced.
+    let announced: Said<'_> =
+        &[(tag(0, Kind::Length, 0), &300_u64.to_le_bytes()), (tag(0, Kind::Payload, 0), &[7; 512])];
+    for said in [announced, &[(tag(0, Kind::Length, 0), &[7; 512])], &[(tag(0, Kind::Control, 0), &[7; 512])]] {
+        let honest = told(2, Scheme::Eager, said);
+        let error = honest.failed.expect("it is seen");
+        assert!(error.peer == LIAR && matches!(error.cause, Cause::Fabric(_) | Cause::Broken), "{error}");
+        assert!(honest.closed, "everything is given back");
+    }
 }
 
 /// Without tags a peer may write where it likes in what it was granted, and as often.

@@ -243,6 +243,12 @@ impl Life {
         Ok(())
     }
 
+    /// Sends a short tagged message that the provider copies at once, if it has such a thing.
+    #[inline]
+    pub(super) fn inject_tagged(&self, data: &[u8], tag: u64) -> Result<(), Errno> {
+        self.endpoint.inject_tagged(data, self.peer.ok_or(Errno::AGAIN)?, tag)
+    }
+
     /// Posts something that needs no frame.
     pub(super) fn post(
         &mut self,

@@ -26,6 +26,11 @@ impl OfiFabric {
         if end.peer == self.net.me {
             return self.post_to_itself(qp, request);
         }
+        if let Verb::TaggedSend { source: Source::Inline(data), tag } = &request.verb
+            && self.net.ends[qp.index()].inject_tagged(data, *tag, (request.id, request.signalled))
+        {
+            return Ok(());
+        }
         let work = self.work(qp, &request.verb);
         self.net.ends[qp.index()].push(request.id, request.verb.opcode(), request.signalled, work);
         self.net.ends[qp.index()].advance(&mut self.net.shared);

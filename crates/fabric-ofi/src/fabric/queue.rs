@@ -212,7 +212,19 @@ impl Qp {
         self.sends.push_back(Request { id, opcode, signalled, state, work });
     }
 
-    /// Something of a connection to itself was done already.
+    /// A short tagged message goes to the provider at once, which copies it, if nothing is in front of it. Whether it did: then it
+    /// is done.
+    #[inline]
+    pub(super) fn inject_tagged(&mut self, data: &[u8], tag: u64, (id, signalled): (u64, bool)) -> bool {
+        let is_next = self.next == self.sends.len();
+        let injected = is_next && self.life.as_ref().is_some_and(|life| life.inject_tagged(data, tag).is_ok());
+        if injected {
+            self.push_done(id, Opcode::TaggedSend, signalled);
+        }
+        injected
+    }
+
+    /// Something was done already.
     pub(super) fn push_done(&mut self, id: u64, opcode: Opcode, signalled: bool) {
         self.sends.push_back(Request { id, opcode, signalled, state: State::Done, work: Work::Refused });
         self.next = self.sends.len();
