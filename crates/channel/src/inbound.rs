@@ -71,13 +71,18 @@ pub(crate) struct Inbound {
     offset: u64,
     /// Pieces that were read.
     read: u64,
+    /// Pieces of all messages whose lengths are known.
+    announced: u64,
     /// How many pieces receives are posted for ahead. A provider that matches tags in software passes by all that wait before
-    /// it finds the one of a short message: so there are none before a message with pieces is announced, and they become as
-    /// many as there are places while pieces are read.
+    /// it finds the one of a short message: so there are none before a message with pieces is announced, and no more than were
+    /// ever announced at a time.
     ahead: u64,
     pieces: Window,
-    /// The size of the piece in each place.
-    sizes: Box<[u32]>,
+    /// Places for pieces that no receive is posted for. The one that was read last is the next: it is in the processor's cache.
+    /// Where places are written, each number has its own.
+    free_pieces: Vec<u16>,
+    /// Place and size of each piece that is posted, by number modulo the window.
+    placed: Box<[(u16, u32)]>,
 }
 
 /// Receives for pieces that are posted at first.
@@ -103,8 +108,10 @@ impl Inbound {
             offset: 0,
             read: 0,
             ahead: if config.scheme == Scheme::Eager { 0 } else { first_pieces(config) },
+            announced: 0,
             pieces: Window::new(config.pieces),
-            sizes: vec![0; config.pieces as usize].into(),
+            free_pieces: (0..config.pieces as u16).rev().collect(),
+            placed: (0..config.pieces as u16).map(|place| (place, 0)).collect(),
         }
     }
 
@@ -122,7 +129,13 @@ impl Inbound {
             return None;
         }
         self.posted[1] += 1;
-        let place = self.pieces.place(number) as u16;
+        let slot = self.pieces.place(number);
+        if self.config.scheme != Scheme::Counted
+            && let Some(place) = self.free_pieces.pop()
+        {
+            self.placed[slot].0 = place;
+        }
+        let place = self.placed[slot].0;
         Some((Op { way: Way::Recv, kind: Kind::Payload, place }, sequence_of(&self.config, number)))
     }
 
@@ -246,10 +259,16 @@ impl Inbound {
             let Some(Length { place, bytes }) = self.lengths[slot].take() else { return };
             let by_pieces = self.config.scheme == Scheme::LengthPayload;
             self.next_length += if by_pieces { self.config.pieces_of(bytes) } else { 1 };
-            if self.ahead == 0 && !self.config.is_inline(bytes) {
-                self.ahead = first_pieces(&self.config);
-            }
+            self.announce(self.config.pieces_of(bytes));
             self.messages.push_back(Message { place, bytes });
+        }
+    }
+
+    fn announce(&mut self, pieces: u64) {
+        self.announced += pieces;
+        if pieces > 0 {
+            let wanted = (self.announced - self.read).max(first_pieces(&self.config));
+            self.ahead = self.ahead.max(wanted.min(self.pieces.size()));
         }
     }
 
@@ -258,13 +277,15 @@ impl Inbound {
         let window = self.pieces.size();
         let number = numbered(&self.config, sequence, self.read, window);
         // The tag said exactly which; but memory is where the receive is.
-        let number = number.filter(|number| self.pieces.place(*number) == usize::from(place));
+        let number = number.filter(|number| self.placed[self.pieces.place(*number)].0 == place);
         let fine = number.is_some_and(|number| number < self.posted[1] && self.pieces.mark(number));
         if !fine {
             let expected = sequence_of(&self.config, self.read);
             return Err(Cause::Sequence { kind: "payload", sequence, expected, window: window as u32 });
         }
-        self.sizes[usize::from(place)] = size;
+        if let Some(number) = number {
+            self.placed[self.pieces.place(number)].1 = size;
+        }
         self.arrived[1] += 1;
         Ok(())
     }
@@ -300,9 +321,9 @@ impl Inbound {
         }
         let left = message.bytes - self.offset;
         let bytes = left.min(u64::from(self.config.piece_bytes)) as u32;
-        let place = self.pieces.place(self.read);
-        self.check_size("payload", self.sizes[place], bytes)?;
-        let op = Op { way: Way::Recv, kind: Kind::Payload, place: place as u16 };
+        let (place, size) = self.placed[self.pieces.place(self.read)];
+        self.check_size("payload", size, bytes)?;
+        let op = Op { way: Way::Recv, kind: Kind::Payload, place };
         Ok(Some(Piece { op, at: 0, bytes, last: u64::from(bytes) == left }))
     }
 
@@ -311,7 +332,7 @@ impl Inbound {
     pub(crate) fn consume(&mut self, piece: &Piece) {
         if piece.op.kind == Kind::Payload {
             self.read += 1;
-            self.ahead = (self.ahead + 1).min(self.pieces.size());
+            self.free_pieces.push(piece.op.place);
             self.offset += u64::from(piece.bytes);
         }
         if piece.last {
@@ -350,22 +371,31 @@ mod tests {
     }
 
     #[test]
-    fn receives_for_pieces_begin_with_the_first_long_message_and_become_more_with_each_that_is_read() {
+    fn receives_for_pieces_are_as_many_as_were_announced_at_a_time() {
         let config = Config { pieces: 16, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
         let mut inbound = Inbound::new(&config);
         assert_eq!(pieces_posted(&mut inbound), 0);
         assert!(inbound.takes_next(0, length_sequence(&config, 0, true), 8));
         assert_eq!(pieces_posted(&mut inbound), 0);
-        inbound.length(1, length_sequence(&config, 1, false), 8, 20 * 64).unwrap();
-        assert_eq!(pieces_posted(&mut inbound), 4);
         let short = inbound.piece().unwrap().expect("it has arrived");
         inbound.consume(&short);
-        for n in 0..20 {
-            inbound.payload(inbound.pieces.place(n) as u16, sequence_of(&config, n), 64).unwrap();
-            let piece = inbound.piece().unwrap().expect("it has arrived");
-            inbound.consume(&piece);
-            assert_eq!(pieces_posted(&mut inbound), (4 + n + 1).min(16));
-            assert_eq!(inbound.windows(), [32, (4 + n + 1).min(16)]);
+        let mut number = 0;
+        let mut places = std::collections::BTreeSet::new();
+        // Pieces of each message, and how many receives are posted then.
+        for (n, (pieces, ahead)) in [(1, 4), (3, 4), (20, 16), (1, 16)].into_iter().enumerate() {
+            inbound.length(1, length_sequence(&config, n as u64 + 1, false), 8, pieces * 64).unwrap();
+            assert_eq!((pieces_posted(&mut inbound), inbound.windows()), (ahead, [32, ahead]));
+            for _ in 0..pieces {
+                let place = inbound.placed[inbound.pieces.place(number)].0;
+                inbound.payload(place, sequence_of(&config, number), 64).unwrap();
+                let piece = inbound.piece().unwrap().expect("it has arrived");
+                assert_eq!(piece.op.place, place);
+                places.insert(place);
+                inbound.consume(&piece);
+                assert_eq!(pieces_posted(&mut inbound), ahead);
+                number += 1;
+            }
+            assert!(places.len() as u64 <= ahead, "{places:?} are used again at once");
         }
     }
 
