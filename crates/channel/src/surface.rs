@@ -135,7 +135,9 @@ impl<F: Fabric> Hub<F> {
             if is_over() {
                 return Ok(None);
             }
-            backoff.pause(self.state.borrow_mut().endpoint.fabric_mut(), worked, LONGEST_SLEEP)?;
+            let endpoint = &mut self.state.borrow_mut().endpoint;
+            let worked = worked || endpoint.is_due();
+            backoff.pause(endpoint.fabric_mut(), worked, LONGEST_SLEEP)?;
         }
     }
 }

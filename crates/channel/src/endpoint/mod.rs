@@ -440,8 +440,15 @@ impl<F: Fabric> Endpoint<F> {
         self.notices.pop_front()
     }
 
+    /// Whether something waits for the next step and for nothing else, because a message was read: step again before waiting on the
+    /// fabric, or the peer waits for what this end owes it.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Does what follows from earlier completions and from what was read, and takes new completions. Whether there was anything:
-    /// if not, nothing is left to do, and one may wait on the fabric.
+    /// if not, and nothing was read since ([`is_due`](Endpoint::is_due)), one may wait on the fabric.
     pub fn step(&mut self) -> bool {
         let was_due = !self.due.is_empty();
         if was_due {

@@ -95,6 +95,7 @@ fn run<F: Fabric, T>(fabric: F, config: EndpointConfig, lengths: &[usize], then:
         if process.is_done() {
             rest.get_or_insert_with(Instant::now);
         }
+        let worked = worked || process.endpoint.is_due();
         backoff.pause(process.endpoint.fabric_mut(), worked, Duration::from_millis(5)).unwrap();
     }
     process.assert_ok();
