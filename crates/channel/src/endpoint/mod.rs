@@ -441,9 +441,9 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Does what follows from earlier completions and from what was read, and takes new completions. Whether there was anything:
-    /// if not, nothing is left to do, and one may wait on the fabric.
+    /// if not, and nothing was read since ([`is_due`](Self::is_due)), nothing is left to do, and one may wait on the fabric.
     pub fn step(&mut self) -> bool {
-        let was_due = !self.due.is_empty();
+        let was_due = self.is_due();
         if was_due {
             self.drive_due();
         }
@@ -454,6 +454,14 @@ impl<F: Fabric> Endpoint<F> {
             self.fabric.flush();
         }
         was_due || count > 0
+    }
+
+    /// Whether the next step has something to do whatever comes: the peer may wait for it, so who would wait on the fabric takes
+    /// a step first.
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        !self.due.is_empty()
     }
 
     fn drive_due(&mut self) {
