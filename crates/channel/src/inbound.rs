@@ -332,7 +332,9 @@ impl Inbound {
     pub(crate) fn consume(&mut self, piece: &Piece) {
         if piece.op.kind == Kind::Payload {
             self.read += 1;
-            self.free_pieces.push(piece.op.place);
+            if self.config.scheme != Scheme::Counted {
+                self.free_pieces.push(piece.op.place);
+            }
             self.offset += u64::from(piece.bytes);
         }
         if piece.last {
@@ -396,6 +398,24 @@ mod tests {
                 number += 1;
             }
             assert!(places.len() as u64 <= ahead, "{places:?} are used again at once");
+        }
+    }
+
+    /// However many pieces there were: places that are written are not kept as free ones.
+    #[test]
+    fn no_more_places_are_free_than_there_are() {
+        for scheme in Scheme::ALL {
+            let config = Config { pieces: 4, piece_bytes: 64, eager_bytes: 8, ..Config::with(scheme) }.normal();
+            let mut inbound = Inbound::new(&config);
+            inbound.length(0, length_sequence(&config, 0, false), 8, 100 * 64).unwrap();
+            for number in 0..100 {
+                pieces_posted(&mut inbound);
+                let place = inbound.placed[inbound.pieces.place(number)].0;
+                inbound.payload(place, sequence_of(&config, number), 64).unwrap();
+                let piece = inbound.piece().unwrap().expect("it has arrived");
+                inbound.consume(&piece);
+                assert!(inbound.free_pieces.len() <= 4, "{scheme:?}: {:?}", inbound.free_pieces);
+            }
         }
     }
 

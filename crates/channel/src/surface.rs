@@ -99,7 +99,8 @@ impl<F: Fabric> Hub<F> {
         Ok(Channel { state: Rc::clone(&self.state), handle, writing: None, begun: 0, reading: Vec::new() })
     }
 
-    /// Does what there is to do and wakes whom it concerns. Whether there was anything.
+    /// Does what there is to do and wakes whom it concerns. Whether there was anything; what follows from a read is done in the
+    /// next turn, so who has read takes one more before it sleeps.
     pub fn turn(&self) -> bool {
         self.state.borrow_mut().turn()
     }

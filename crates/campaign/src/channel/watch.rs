@@ -17,11 +17,17 @@ use stentor_fabric_sim::SimFabric;
 /// One life of one end of a connection: whose, with whom, number, which life.
 pub(crate) type EndLife = (ProcessId, ProcessId, u32, u32);
 
+/// Which receives a message comes into: control messages come into those for lengths.
+fn pool(kind: Kind) -> usize {
+    if kind == Kind::Control { Kind::Length.index() } else { kind.index() }
+}
+
 /// What all processes' fabrics saw.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// The life that each end of a connection is in.
     lives: HashMap<(ProcessId, ProcessId, u32), u32>,
+    /// By end and [`pool`].
     sends: HashMap<(EndLife, usize), u64>,
     recvs: HashMap<(EndLife, usize), u64>,
     lent: HashMap<EndLife, u64>,
@@ -77,10 +83,10 @@ impl Ledger {
 
     fn sent(&mut self, end: EndLife, kind: Kind) {
         let (me, peer, number, life) = end;
-        let count = self.sends.entry((end, kind.index())).or_default();
+        let count = self.sends.entry((end, pool(kind))).or_default();
         *count += 1;
         let count = *count;
-        let granted = self.recvs.get(&((peer, me, number, life), kind.index())).copied().unwrap_or(0);
+        let granted = self.recvs.get(&((peer, me, number, life), pool(kind))).copied().unwrap_or(0);
         // A greeting may come before its receive.
         let free = u64::from(kind == Kind::Greeting);
         if count > granted + free {
@@ -195,7 +201,7 @@ impl Fabric for Watched {
             let mut ledger = self.ledger.borrow_mut();
             let end = ledger.life(me, *peer, tag.connection);
             ledger.lend(end, qp, id);
-            *ledger.recvs.entry((end, tag.kind.index())).or_default() += 1;
+            *ledger.recvs.entry((end, pool(tag.kind))).or_default() += 1;
         }
         Ok(())
     }

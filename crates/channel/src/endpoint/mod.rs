@@ -440,17 +440,10 @@ impl<F: Fabric> Endpoint<F> {
         self.notices.pop_front()
     }
 
-    /// Whether something waits for the next step and for nothing else, because a message was read: step again before waiting on the
-    /// fabric, or the peer waits for what this end owes it.
-    #[must_use]
-    pub fn is_due(&self) -> bool {
-        !self.due.is_empty()
-    }
-
     /// Does what follows from earlier completions and from what was read, and takes new completions. Whether there was anything:
-    /// if not, and nothing was read since ([`is_due`](Endpoint::is_due)), one may wait on the fabric.
+    /// if not, and nothing was read since ([`is_due`](Self::is_due)), nothing is left to do, and one may wait on the fabric.
     pub fn step(&mut self) -> bool {
-        let was_due = !self.due.is_empty();
+        let was_due = self.is_due();
         if was_due {
             self.drive_due();
         }
@@ -461,6 +454,14 @@ impl<F: Fabric> Endpoint<F> {
             self.fabric.flush();
         }
         was_due || count > 0
+    }
+
+    /// Whether the next step has something to do whatever comes: the peer may wait for it, so who would wait on the fabric takes
+    /// a step first.
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        !self.due.is_empty()
     }
 
     fn drive_due(&mut self) {

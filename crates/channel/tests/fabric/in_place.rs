@@ -111,35 +111,6 @@ fn nothing_is_copied_but_what_goes_with_its_length() {
     }
 }
 
-/// What follows from a read is done in the next step: until then one must not wait.
-#[test]
-fn who_has_read_has_something_to_do() {
-    let world = World::new(SimConfig::new(2, 1, NetworkModel { tagged: true, ..NetworkModel::adversarial() }));
-    let [mut writer, mut reader] = [0, 1].map(|me| Side::new(&world, me, Scheme::Eager, 0));
-    let turns = |writer: &mut Side, reader: &mut Side| {
-        for _ in 0..2000 {
-            world.advance(300);
-            writer.turn();
-            reader.turn();
-        }
-    };
-    turns(&mut writer, &mut reader);
-    // Of four receives for lengths two must have been posted again before the writer is told.
-    for number in 0..8 {
-        writer.endpoint.begin(writer.handle, 8).unwrap();
-        while !writer.endpoint.hand_over(writer.handle, &[number; 8]) {
-            turns(&mut writer, &mut reader);
-        }
-        turns(&mut writer, &mut reader);
-        assert!(!reader.endpoint.is_due() && !reader.endpoint.step(), "there is nothing more");
-        let mut message = Vec::new();
-        assert!(reader.endpoint.read(reader.handle, &mut message));
-        assert!(message == [number; 8] && reader.endpoint.is_due());
-        assert!(reader.endpoint.step(), "it posts the receive again");
-        assert!(!reader.endpoint.is_due());
-    }
-}
-
 #[test]
 #[should_panic(expected = "of a region of")]
 fn a_region_that_ends_too_soon_is_a_mistake_of_the_caller() {

@@ -43,6 +43,45 @@ pub(crate) fn processes(
 
 pub(crate) const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 2000, 7];
 
+/// Who reads after a step that found nothing, and waits then without a step, would leave the peer without credits.
+#[test]
+fn what_is_read_is_given_back_in_the_next_step_and_until_then_it_is_due() {
+    for scheme in Scheme::ALL {
+        let world = world(1, scheme);
+        let mut config = small(scheme);
+        (config.channel.lengths, config.channel.pieces) = (1, 1);
+        let mut ends =
+            [0, 1].map(|me| Endpoint::new(world.fabric(ProcessId(me)), config, &[OTHER[me as usize]]).unwrap());
+        let handles = [0, 1].map(|me: usize| ends[me].open(OTHER[me], 0).unwrap());
+        let settle = |ends: &mut [Endpoint<SimFabric>; 2]| {
+            let mut quiet = 0;
+            while quiet < 1000 {
+                world.advance(300);
+                let worked = ends.iter_mut().fold(false, |worked, end| worked | end.housekeep() | end.step());
+                quiet = if worked { 0 } else { quiet + 1 };
+            }
+        };
+        settle(&mut ends);
+        let (mut read, mut sent) = (0, 0);
+        for _ in 0..100 {
+            if ends[0].left(handles[0]).is_none() {
+                ends[0].begin(handles[0], 300).unwrap();
+            }
+            sent += u32::from(ends[0].hand_over(handles[0], &[7; 300]));
+            settle(&mut ends);
+            let mut message = Vec::new();
+            assert!(!ends[1].step() && !ends[1].is_due());
+            let before = ends[1].incoming(handles[1]);
+            read += u32::from(ends[1].read(handles[1], &mut message));
+            let some = !message.is_empty();
+            assert!(before.is_some() || !some);
+            assert_eq!(ends[1].is_due(), some, "{scheme:?}");
+            assert_eq!((ends[1].step(), ends[1].is_due()), (some, false), "{scheme:?}");
+        }
+        assert!(sent >= 20 && read >= 20, "{scheme:?}: {sent} sent, {read} read");
+    }
+}
+
 #[test]
 fn messages_of_all_lengths_in_every_scheme() {
     for scheme in Scheme::ALL {

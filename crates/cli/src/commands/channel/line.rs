@@ -151,6 +151,7 @@ impl<F: Hosted> Line<F> {
     }
 
     fn pause(&mut self, worked: bool) -> Result<(), Failure> {
+        // What was read is given back in the next turn: the other side may wait for that.
         let worked = worked || self.endpoint.is_due();
         let paused = self.backoff.pause(self.endpoint.fabric_mut(), worked, LONGEST);
         paused.map(|_| ()).map_err(|error| Failure::run(error, &self.place, "report this as a bug"))
