@@ -140,6 +140,13 @@ impl Connection {
         self.phase == Phase::Over
     }
 
+    /// Whether nothing ends yet: messages go both ways, or may.
+    #[inline]
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     /// Why it failed, if it did.
     #[must_use]
     pub fn error(&self) -> Option<&ChannelError> {

@@ -118,7 +118,12 @@ impl<F: Fabric> Endpoint<F> {
     fn complete(&mut self, index: u32, op: Op, outcome: &Outcome) {
         if let Some(entry) = &mut self.entries[index as usize] {
             entry.connection.completed(op, outcome);
-            due(entry, index, &mut self.due);
+            if entry.connection.is_open() {
+                due(entry, index, &mut self.due);
+            } else {
+                // An end is not put off: what the fabric has is asked back before its queue pair breaks.
+                self.drive(index);
+            }
         }
     }
 }

@@ -384,6 +384,10 @@ impl<F: Fabric> Endpoint<F> {
             whole = piece.last;
             due(entry, handle.index, &mut self.due);
         }
+        // The peer has sent what it must not, or that was the last of all.
+        if !entry.connection.is_open() {
+            self.drive(handle.index);
+        }
         whole
     }
 

@@ -98,19 +98,24 @@ struct Honest<F: Fabric> {
     opened: bool,
     failed: Option<ChannelError>,
     closed: bool,
+    /// Turns since something came.
+    quiet: u32,
 }
 
 impl<F: Fabric> Honest<F> {
     fn new(fabric: F, scheme: Scheme) -> Self {
         let mut endpoint = Endpoint::new(fabric, small(scheme), &[LIAR]).unwrap();
         let handle = endpoint.open(LIAR, 0).unwrap();
-        Honest { endpoint, handle, read: Vec::new(), opened: false, failed: None, closed: false }
+        Honest { endpoint, handle, read: Vec::new(), opened: false, failed: None, closed: false, quiet: 0 }
     }
 
     fn turn(&mut self) {
-        self.endpoint.step();
-        self.endpoint.housekeep();
-        self.endpoint.read(self.handle, &mut self.read);
+        // It reads when nothing has come for long: nobody else is about to drive the connection then.
+        let worked = self.endpoint.step() | self.endpoint.housekeep();
+        self.quiet = if worked { 0 } else { self.quiet + 1 };
+        if self.quiet > 200 {
+            self.endpoint.read(self.handle, &mut self.read);
+        }
         while let Some((_, notice)) = self.endpoint.next_notice() {
             match notice {
                 Notice::Opened => self.opened = true,
