@@ -319,7 +319,8 @@ impl Pair {
             }
             Action::Tell(which, place) => {
                 let (op, outcome) = &self.ends[which].completed[place];
-                matches!(op.kind, Kind::Control | Kind::Greeting) || *outcome == Outcome::GivenBack
+                let kind = if let Outcome::Received { kind, .. } = outcome { *kind } else { op.kind };
+                matches!(kind, Kind::Control | Kind::Greeting) || *outcome == Outcome::GivenBack
             }
             Action::Read(_) | Action::Break(..) | Action::Abort(_) | Action::Close(_) => false,
         }
