@@ -37,8 +37,8 @@ pub(crate) struct Ledger {
     pub(crate) faults: Vec<(EndLife, Status)>,
     /// How many of them are in the history.
     pub(crate) told: usize,
-    /// Ends whose queue pair broke, where receives belong to no connection, and that neither failed nor closed yet: what
-    /// was over but for the closing need not fail.
+    /// Ends whose queue pair broke, as their receives told, and that neither failed nor closed yet: what was over but for the
+    /// closing need not fail.
     pub(crate) broken: BTreeMap<EndLife, Status>,
     /// Ends that are closed.
     closed: HashSet<EndLife>,
@@ -98,6 +98,13 @@ impl Ledger {
         let Some(end) = self.out.remove(&(me, completion.qp, completion.id)) else { return };
         let lent = self.lent.entry(end).or_default();
         *lent = lent.saturating_sub(1);
+        // A receive that is flushed came back unused, as one that was asked back: for who is about to close that is no error.
+        if completion.opcode == Opcode::TaggedRecv && completion.status == Status::Flushed {
+            if !self.closed.contains(&end) {
+                self.broken.entry(end).or_insert(completion.status);
+            }
+            return;
+        }
         if !matches!(completion.status, Status::Success | Status::Cancelled)
             && self.faults.iter().all(|(other, _)| *other != end)
         {
