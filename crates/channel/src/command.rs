@@ -92,7 +92,8 @@ pub struct Recv {
 pub enum Outcome {
     /// It was sent.
     Sent,
-    /// It received a message of so many bytes under this sequence. Of a length the first word, if there is one, of a control message all words.
+    /// It received a message of so many bytes under this sequence. Of a length the first word, if there is one, of a control
+    /// message all words.
     Received {
         /// What it is: of the tag. A receive for a length may have taken a control message ([`Tag::OR_CONTROL`]).
         kind: Kind,

@@ -278,14 +278,11 @@ impl Inbound {
         let number = numbered(&self.config, sequence, self.read, window);
         // The tag said exactly which; but memory is where the receive is.
         let number = number.filter(|number| self.placed[self.pieces.place(*number)].0 == place);
-        let fine = number.is_some_and(|number| number < self.posted[1] && self.pieces.mark(number));
-        if !fine {
+        let Some(number) = number.filter(|number| *number < self.posted[1] && self.pieces.mark(*number)) else {
             let expected = sequence_of(&self.config, self.read);
             return Err(Cause::Sequence { kind: "payload", sequence, expected, window: window as u32 });
-        }
-        if let Some(number) = number {
-            self.placed[self.pieces.place(number)].1 = size;
-        }
+        };
+        self.placed[self.pieces.place(number)].1 = size;
         self.arrived[1] += 1;
         Ok(())
     }
