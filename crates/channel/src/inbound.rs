@@ -381,7 +381,7 @@ mod tests {
         let mut number = 0;
         let mut places = std::collections::BTreeSet::new();
         // Pieces of each message, and how many receives are posted then.
-        for (n, (pieces, ahead)) in [(1, 4), (3, 4), (20, 16), (1, 16)].into_iter().enumerate() {
+        for (n, (pieces, ahead)) in [(1, 4), (3, 4), (4, 4), (20, 16), (1, 16)].into_iter().enumerate() {
             inbound.length(1, length_sequence(&config, n as u64 + 1, false), 8, pieces * 64).unwrap();
             assert_eq!((pieces_posted(&mut inbound), inbound.windows()), (ahead, [32, ahead]));
             for _ in 0..pieces {
