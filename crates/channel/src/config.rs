@@ -10,8 +10,8 @@ use crate::{Plant, planted};
 pub enum Scheme {
     /// As the notes have it: the length, then the payload, each with the message's id in its tag.
     LengthPayload = 1,
-    /// Short messages go instead of their length, which their tag says ([`Tag::WHOLE`](crate::Tag::WHOLE)); the pieces of longer
-    /// ones are numbered for themselves.
+    /// Short messages go instead of their length, which their tag says ([`Tag::WHOLE`](crate::Tag::WHOLE)); so do those of one
+    /// piece for which the peer has a receive. The pieces of longer ones are numbered for themselves.
     #[default]
     Eager = 2,
     /// By WRITE_WITH_IMM into places that the receiver owns, for fabrics without tags: short messages go behind their length.
@@ -41,8 +41,8 @@ impl Scheme {
 
 /// The longest message that can be asked for, bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 30;
-/// The most messages of one kind in flight. Far below half of the 2³² sequences, so none of two that are in flight
-/// together can be taken for the other.
+/// The most messages of one kind in flight. Far below half of the 2³² sequences, and below half of the 2¹⁵ of messages that are
+/// one piece ([`Tag::PIECE_BITS`](crate::Tag::PIECE_BITS)), so none of two that are in flight together can be taken for the other.
 pub const MAX_WINDOW: u32 = 1 << 12;
 /// Control messages of one direction in flight.
 pub const CONTROLS: u32 = 16;
@@ -175,6 +175,14 @@ impl Config {
         self.scheme == Scheme::Eager && self.is_inline(bytes)
     }
 
+    /// Whether a message is one piece that goes alone, if the peer has a receive for it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn is_alone(&self, bytes: u64) -> bool {
+        let fits = bytes <= u64::from(self.piece_bytes) && !self.is_inline(bytes);
+        fits && self.scheme == Scheme::Eager && !planted!(self.plant, NeverInline)
+    }
+
     /// How many pieces a message has. The notes send a payload for an empty message, too.
     #[inline]
     #[must_use]
@@ -212,6 +220,7 @@ mod tests {
         let config = Config { lengths: MAX_WINDOW + 1, ..Config::default() };
         assert!(config.check().unwrap_err().to_string().contains("between 1 and 4096"));
         assert!(u64::from(MAX_WINDOW) * 1000 < 1 << 31);
+        assert!(u64::from(MAX_WINDOW) * 2 < 1 << (31 - crate::Tag::PIECE_BITS));
     }
 
     #[test]

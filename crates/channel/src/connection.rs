@@ -11,7 +11,7 @@ use crate::control::{Controls, Snapshot, check_size};
 use crate::error::{PostErrorKind, Reason, Violation};
 use crate::inbound::{Inbound, Incoming, Piece};
 use crate::outbound::Outbound;
-use crate::{Cause, ChannelError, Config, Kind, Operation, Tag, WriteError, planted};
+use crate::{Cause, ChannelError, Config, Kind, Operation, Scheme, Tag, WriteError, planted};
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -179,6 +179,13 @@ impl Connection {
         self.outbound.left()
     }
 
+    /// How long the message is that is being written; `None` if there is none.
+    #[inline]
+    #[must_use]
+    pub fn writing(&self) -> Option<u64> {
+        self.outbound.writing()
+    }
+
     /// The next receive to post.
     pub fn next_recv(&mut self) -> Option<Recv> {
         if self.phase != Phase::Open || self.said_last {
@@ -196,6 +203,7 @@ impl Connection {
         let ignore = match op.kind {
             Kind::Length => Tag::ANY_SEQUENCE | Tag::OR_CONTROL,
             Kind::Control => Tag::ANY_SEQUENCE,
+            Kind::Payload if self.config.scheme == Scheme::Eager => Tag::ANY_MESSAGE,
             Kind::Payload | Kind::Greeting => 0,
         };
         Some(Recv { op, tag: self.tag(op.kind, sequence), ignore })

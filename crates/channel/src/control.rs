@@ -12,7 +12,7 @@ use crate::window::{Window, number_of};
 use crate::{Cause, Config, Kind};
 
 /// The version of the protocol.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 const FINISHED: u64 = 1;
 const LAST: u64 = 2;
@@ -248,7 +248,7 @@ mod tests {
         let config = Config::default();
         let good = Snapshot::default().words(&config);
         let with = |word: u64| Snapshot::read(&[word, good[1], good[2], 0, 0, 0, 0, 0], &config).unwrap_err();
-        assert_eq!(with(good[0] + 1), Cause::Version { ours: 2, theirs: 3 });
+        assert_eq!(with(good[0] + 1), Cause::Version { ours: 3, theirs: 4 });
         assert!(matches!(with(good[0] | 0x80 << 16), Cause::Nonsense(_)));
         assert!(matches!(with(good[0] | 0x77 << 24), Cause::Nonsense(_)));
     }

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use crate::command::{Op, Way};
 use crate::config::LENGTH_BYTES;
 use crate::error::Violation;
-use crate::sequence::{length_sequence, numbered, numbered_length, sequence_of};
+use crate::sequence::{
+    alone_sequence, length_sequence, numbered_alone, numbered_length, numbered_piece, piece_sequence, sequence_of,
+};
 use crate::window::{Window, around};
 use crate::{Cause, Config, Kind, Scheme, Tag, planted};
 
@@ -31,17 +33,19 @@ pub struct Piece {
     pub last: bool,
 }
 
-/// A length that has arrived.
+/// How the length of a message came.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Length {
-    place: u16,
-    bytes: u64,
+enum Came {
+    /// In this place.
+    Length(u16),
+    /// With the piece of this number, which is the message.
+    Alone(u64),
 }
 
-/// A message whose length and place among the pieces are known.
+/// A message whose length has arrived; once it is its turn, its place among the pieces is known, too.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Message {
-    place: u16,
+    came: Came,
     bytes: u64,
 }
 
@@ -55,8 +59,10 @@ pub(crate) struct Inbound {
     strangers: [u64; 2],
     /// Receives posted for lengths and pieces, since the beginning.
     posted: [u64; 2],
+    /// Messages that were read and were a piece: each gives back the credit for a length that it took, and no receive.
+    alone: u64,
     /// Lengths that arrived and are not the next one, by number modulo the size.
-    lengths: Box<[Option<Length>]>,
+    lengths: Box<[Option<Message>]>,
     /// How many numbers from the next length on there may be; not more than places.
     window: u64,
     /// The number of the next length. With the notes' scheme, that of its first piece.
@@ -99,6 +105,7 @@ impl Inbound {
             free: (0..(config.lengths_ahead() + config.spare()) as u16).collect(),
             strangers: [0; 2],
             posted: [0; 2],
+            alone: 0,
             lengths: vec![None; window.next_power_of_two()].into(),
             window: window as u64,
             next_length: 0,
@@ -136,7 +143,7 @@ impl Inbound {
             self.placed[slot].0 = place;
         }
         let place = self.placed[slot].0;
-        Some((Op { way: Way::Recv, kind: Kind::Payload, place }, sequence_of(&self.config, number)))
+        Some((Op { way: Way::Recv, kind: Kind::Payload, place }, piece_sequence(&self.config, number)))
     }
 
     /// How many lengths and pieces the peer may have in flight, by what it is granted now.
@@ -144,9 +151,11 @@ impl Inbound {
         [self.config.lengths_ahead().into(), self.ahead]
     }
 
-    /// What the peer may send: the receives that were ever posted, for lengths and for pieces, but not those for control messages.
+    /// What the peer may send: the receives that were ever posted, for lengths and for pieces, but not those for control messages;
+    /// and a length for each that used no receive.
     pub(crate) fn granted(&self) -> [u64; 2] {
-        let lengths = |posted: u64| posted.saturating_sub(u64::from(self.config.spare()) + self.strangers[0]);
+        let others = u64::from(self.config.spare()) + self.strangers[0];
+        let lengths = |posted: u64| (posted + self.alone).saturating_sub(others);
         if planted!(self.config.plant, CreditBeforeReceive) {
             let early = self.posted[0] + self.free.len() as u64 + self.messages.len() as u64;
             return [lengths(early), self.posted[1] + self.arrived[1] - self.read];
@@ -185,16 +194,17 @@ impl Inbound {
             expected: length_sequence(&self.config, self.next_length, false),
             window: window as u32,
         };
-        let number = number.ok_or(wrong)?;
-        let slot = self.slot(number);
-        let slot = &mut self.lengths[slot];
-        if slot.is_some() {
+        self.wait_for_turn(number, Message { came: Came::Length(place), bytes }, wrong)
+    }
+
+    /// The length of a message is known. It waits for those before it.
+    fn wait_for_turn(&mut self, number: Option<u64>, message: Message, wrong: Violation) -> Result<(), Violation> {
+        let slot = self.slot(number.ok_or(wrong)?);
+        if self.lengths[slot].replace(message).is_some() {
             return Err(wrong);
         }
-        *slot = Some(Length { place, bytes });
         self.arrived[0] += 1;
-        self.sort();
-        Ok(())
+        self.sort()
     }
 
     /// A whole message that is the next one, with none behind it that waits: as [`length`](Inbound::length), in one step. Whether it
@@ -217,7 +227,7 @@ impl Inbound {
         }
         self.next_length += 1;
         self.arrived[0] += 1;
-        self.messages.push_back(Message { place, bytes });
+        self.messages.push_back(Message { came: Came::Length(place), bytes });
         true
     }
 
@@ -235,10 +245,24 @@ impl Inbound {
             return Some(self.next_length + (u64::from(place) + lengths - self.next_length % lengths) % lengths);
         }
         if planted!(self.config.plant, ArrivalOrder) {
-            let mut numbers = self.next_length..self.next_length + window;
-            return numbers.find(|number| self.lengths[self.slot(*number)].is_none());
+            return self.next_to_arrive();
         }
         numbered_length(&self.config, sequence, self.next_length, window)
+    }
+
+    /// Which number a message has that is a piece.
+    #[inline]
+    fn number_alone(&self, sequence: u32) -> Option<u64> {
+        if planted!(self.config.plant, ArrivalOrder) {
+            return self.next_to_arrive();
+        }
+        numbered_alone(&self.config, sequence, self.next_length, self.window)
+    }
+
+    /// The first number of which no length has arrived.
+    fn next_to_arrive(&self) -> Option<u64> {
+        let mut numbers = self.next_length..self.next_length + self.window;
+        numbers.find(|number| self.lengths[self.slot(*number)].is_none())
     }
 
     /// The sequence of what arrives in this place next, where places follow from sequences.
@@ -253,21 +277,27 @@ impl Inbound {
 
     /// Messages that are next become known.
     #[inline]
-    fn sort(&mut self) {
+    fn sort(&mut self) -> Result<(), Violation> {
         loop {
             let slot = self.slot(self.next_length);
-            let Some(Length { place, bytes }) = self.lengths[slot].take() else { return };
-            let by_pieces = self.config.scheme == Scheme::LengthPayload;
+            let Some(message) = self.lengths[slot].take() else { return Ok(()) };
+            if matches!(message.came, Came::Alone(piece) if piece != self.announced) {
+                return Err(Cause::Nonsense("a message that is not the piece which comes next"));
+            }
+            let (bytes, by_pieces) = (message.bytes, self.config.scheme == Scheme::LengthPayload);
             self.next_length += if by_pieces { self.config.pieces_of(bytes) } else { 1 };
-            self.announce(self.config.pieces_of(bytes));
-            self.messages.push_back(Message { place, bytes });
+            // It could have come alone: the peer was short of credits.
+            let was_short = matches!(message.came, Came::Length(_)) && self.config.is_alone(bytes);
+            self.announce(self.config.pieces_of(bytes), was_short);
+            self.messages.push_back(message);
         }
     }
 
-    fn announce(&mut self, pieces: u64) {
+    fn announce(&mut self, pieces: u64, was_short: bool) {
         self.announced += pieces;
         if pieces > 0 {
-            let wanted = (self.announced - self.read).max(first_pieces(&self.config));
+            let more = if was_short { 2 * self.ahead } else { 0 };
+            let wanted = (self.announced - self.read).max(first_pieces(&self.config)).max(more);
             self.ahead = self.ahead.max(wanted.min(self.pieces.size()));
         }
     }
@@ -275,16 +305,32 @@ impl Inbound {
     /// A receive for a piece completed.
     pub(crate) fn payload(&mut self, place: u16, sequence: u32, size: u32) -> Result<(), Violation> {
         let window = self.pieces.size();
-        let number = numbered(&self.config, sequence, self.read, window);
+        let number = numbered_piece(&self.config, sequence, self.read, window);
         // The tag said exactly which; but memory is where the receive is.
         let number = number.filter(|number| self.placed[self.pieces.place(*number)].0 == place);
         let Some(number) = number.filter(|number| *number < self.posted[1] && self.pieces.mark(*number)) else {
-            let expected = sequence_of(&self.config, self.read);
+            let expected = piece_sequence(&self.config, self.read);
             return Err(Cause::Sequence { kind: "payload", sequence, expected, window: window as u32 });
         };
         self.placed[self.pieces.place(number)].1 = size;
         self.arrived[1] += 1;
-        Ok(())
+        let alone = self.config.scheme == Scheme::Eager && sequence & Tag::WHOLE != 0;
+        if alone { self.message(number, sequence, size) } else { Ok(()) }
+    }
+
+    /// A piece came that is a message.
+    fn message(&mut self, piece: u64, sequence: u32, size: u32) -> Result<(), Violation> {
+        let (bytes, limit) = (u64::from(size), self.config.message_bytes);
+        if bytes > limit {
+            return Err(Cause::TooLong { bytes, limit });
+        }
+        if !self.config.is_alone(bytes) {
+            return Err(Cause::Nonsense("a piece that is a message, and should have come as one that is short"));
+        }
+        let window = self.window as u32;
+        let expected = alone_sequence(&self.config, self.next_length, self.announced);
+        let wrong = Cause::Sequence { kind: "message", sequence, expected, window };
+        self.wait_for_turn(self.number_alone(sequence), Message { came: Came::Alone(piece), bytes }, wrong)
     }
 
     /// What a message of the fabric must measure. What is written remotely is padded to words.
@@ -309,7 +355,8 @@ impl Inbound {
     pub(crate) fn piece(&self) -> Result<Option<Piece>, Violation> {
         let Some(message) = self.messages.front() else { return Ok(None) };
         if self.config.is_inline(message.bytes) {
-            let op = Op { way: Way::Recv, kind: Kind::Length, place: message.place };
+            let Came::Length(place) = message.came else { return Ok(None) };
+            let op = Op { way: Way::Recv, kind: Kind::Length, place };
             let at = if self.config.is_whole(message.bytes) { 0 } else { LENGTH_BYTES };
             return Ok(Some(Piece { op, at, bytes: message.bytes as u32, last: true }));
         }
@@ -335,8 +382,10 @@ impl Inbound {
             self.offset += u64::from(piece.bytes);
         }
         if piece.last {
-            if let Some(message) = self.messages.pop_front() {
-                self.free.push_back(message.place);
+            match self.messages.pop_front().map(|message| message.came) {
+                Some(Came::Length(place)) => self.free.push_back(place),
+                Some(Came::Alone(_)) => self.alone += 1,
+                None => {}
             }
             self.number += 1;
             self.offset = 0;
@@ -386,7 +435,7 @@ mod tests {
             assert_eq!((pieces_posted(&mut inbound), inbound.windows()), (ahead, [32, ahead]));
             for _ in 0..pieces {
                 let place = inbound.placed[inbound.pieces.place(number)].0;
-                inbound.payload(place, sequence_of(&config, number), 64).unwrap();
+                inbound.payload(place, piece_sequence(&config, number), 64).unwrap();
                 let piece = inbound.piece().unwrap().expect("it has arrived");
                 assert_eq!(piece.op.place, place);
                 places.insert(place);
@@ -396,6 +445,72 @@ mod tests {
             }
             assert!(places.len() as u64 <= ahead, "{places:?} are used again at once");
         }
+    }
+
+    /// A length of one piece and its piece, or a message that is the piece, arrives and is read.
+    fn one_piece(inbound: &mut Inbound, number: u64, alone: bool) {
+        let config = inbound.config;
+        let place = inbound.placed[inbound.pieces.place(number)].0;
+        let sequence = if alone {
+            alone_sequence(&config, number, number)
+        } else {
+            let length = inbound.free.front().copied().unwrap_or(0);
+            inbound.length(length, length_sequence(&config, number, false), 8, 64).unwrap();
+            piece_sequence(&config, number)
+        };
+        pieces_posted(inbound);
+        let place = if alone { place } else { inbound.placed[inbound.pieces.place(number)].0 };
+        inbound.payload(place, sequence, 64).unwrap();
+        assert_eq!(inbound.incoming(), Some(Incoming { number, bytes: 64 }));
+        let piece = inbound.piece().unwrap().expect("it has arrived");
+        assert!(piece.last && piece.bytes == 64);
+        inbound.consume(&piece);
+        pieces_posted(inbound);
+    }
+
+    /// It uses no receive for a length, and is granted one more all the same: as if it had. Sequences wrap on the way.
+    #[test]
+    fn a_message_that_is_a_piece_gives_its_credits_back() {
+        let first_sequence = u32::MAX - 2;
+        let config = Config { pieces: 16, piece_bytes: 64, eager_bytes: 8, first_sequence, ..Config::default() };
+        let mut inbound = Inbound::new(&config);
+        pieces_posted(&mut inbound);
+        one_piece(&mut inbound, 0, false);
+        for number in 1..100_000 {
+            one_piece(&mut inbound, number, true);
+            assert_eq!(inbound.granted(), [32 + number + 1, 4 + number + 1]);
+        }
+        assert_eq!((inbound.posted[0], inbound.windows()), (32 + 16 + 1, [32, 4]));
+    }
+
+    /// Who announces what could go alone has no receive for it.
+    #[test]
+    fn who_is_short_of_receives_gets_twice_as_many() {
+        let config = Config { pieces: 13, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
+        let mut inbound = Inbound::new(&config);
+        pieces_posted(&mut inbound);
+        let mut ahead = Vec::new();
+        for (number, alone) in [false, true, false, true, false, false].into_iter().enumerate() {
+            one_piece(&mut inbound, number as u64, alone);
+            ahead.push(inbound.windows()[1]);
+        }
+        assert_eq!(ahead, [4, 4, 8, 8, 13, 13]);
+    }
+
+    #[test]
+    fn a_message_that_is_a_piece_is_as_long_as_it_may_be() {
+        let base = Config { pieces: 4, piece_bytes: 64, eager_bytes: 8, message_bytes: 40, ..Config::default() };
+        let of = |config: Config, bytes| {
+            let mut inbound = Inbound::new(&config);
+            inbound.length(0, length_sequence(&config, 0, false), 8, 9).unwrap();
+            pieces_posted(&mut inbound);
+            let place = inbound.placed[1].0;
+            (inbound.payload(place, alone_sequence(&config, 1, 1), bytes), inbound.arrived)
+        };
+        assert_eq!(of(base, 40), (Ok(()), [2, 1]));
+        assert_eq!(of(base, 41).0, Err(Cause::TooLong { bytes: 41, limit: 40 }));
+        assert!(matches!(of(base, 8).0, Err(Cause::Nonsense(_))));
+        assert_eq!(of(base, 9).0, Ok(()));
     }
 
     /// However many pieces there were: places that are written are not kept as free ones.
@@ -408,7 +523,7 @@ mod tests {
             for number in 0..100 {
                 pieces_posted(&mut inbound);
                 let place = inbound.placed[inbound.pieces.place(number)].0;
-                inbound.payload(place, sequence_of(&config, number), 64).unwrap();
+                inbound.payload(place, piece_sequence(&config, number), 64).unwrap();
                 let piece = inbound.piece().unwrap().expect("it has arrived");
                 inbound.consume(&piece);
                 assert!(inbound.free_pieces.len() <= 4, "{scheme:?}: {:?}", inbound.free_pieces);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::command::{Op, Way, What};
-use crate::sequence::{length_sequence, sequence_of};
+use crate::sequence::{alone_sequence, length_sequence, piece_sequence};
 use crate::window::Window;
 use crate::{Config, Kind, Scheme, WriteError, planted};
 
@@ -99,6 +99,12 @@ impl Outbound {
         self.current.as_ref().map(|current| current.bytes - current.offset)
     }
 
+    /// The length of the message that is being handed over; `None` if there is none.
+    #[inline]
+    pub(crate) fn writing(&self) -> Option<u64> {
+        self.current.as_ref().map(|current| current.bytes)
+    }
+
     /// Lengths and pieces sent so far.
     pub(crate) fn sent(&self) -> [u64; 2] {
         self.sent
@@ -119,6 +125,9 @@ impl Outbound {
         if !self.has_room(kind) {
             return None;
         }
+        if kind == Kind::Length && self.config.is_alone(current.bytes) && self.has_room(Kind::Payload) {
+            return Some(self.alone(current.bytes as u32));
+        }
         let config = self.config;
         let current = self.current.as_mut()?;
         let (sequence, what) = match &mut current.pieces {
@@ -137,7 +146,7 @@ impl Outbound {
                 let bytes = (current.bytes - offset).min(u64::from(config.piece_bytes)) as u32;
                 current.offset += u64::from(bytes);
                 *pieces -= 1;
-                (sequence_of(&config, self.sent[Kind::Payload.index()]), What::Payload { offset, bytes })
+                (piece_sequence(&config, self.sent[Kind::Payload.index()]), What::Payload { offset, bytes })
             }
         };
         let which = kind.index();
@@ -145,6 +154,20 @@ impl Outbound {
         self.sent[which] += 1;
         self.finish();
         Some((Op { way: Way::Send, kind, place }, sequence, what))
+    }
+
+    /// All of the message as a piece that says itself what it is. It takes a number among the lengths and a credit for one, and
+    /// uses no receive for a length.
+    fn alone(&mut self, bytes: u32) -> Staged {
+        let [length, piece] = self.sent;
+        let op = Op { way: Way::Send, kind: Kind::Payload, place: self.flights[1].place(piece) as u16 };
+        self.flights[0].mark(length);
+        self.sent = [length + 1, piece + 1];
+        if let Some(current) = &mut self.current {
+            (current.offset, current.pieces) = (bytes.into(), Some(0));
+        }
+        self.finish();
+        (op, alone_sequence(&self.config, length, piece), What::Payload { offset: 0, bytes })
     }
 
     /// If all of the message was handed over, it waits to be done.

@@ -38,11 +38,52 @@ pub(crate) fn numbered_length(config: &Config, sequence: u32, expected: u64, win
     if config.scheme != Scheme::Eager {
         return numbered(config, sequence, expected, window);
     }
-    if planted!(config.plant, SequenceWraps) {
-        return numbered(config, sequence & !Tag::WHOLE, expected, window);
+    modulo(config, sequence, expected, window, !Tag::WHOLE)
+}
+
+/// The sequence of a piece of a message that was announced.
+#[inline]
+pub(crate) fn piece_sequence(config: &Config, piece: u64) -> u32 {
+    let sequence = sequence_of(config, piece);
+    if config.scheme == Scheme::Eager { sequence & PIECES } else { sequence }
+}
+
+/// The sequence of a piece that is a message.
+#[inline]
+pub(crate) fn alone_sequence(config: &Config, message: u64, piece: u64) -> u32 {
+    let message = sequence_of(config, message) & MESSAGES;
+    Tag::WHOLE | message << Tag::PIECE_BITS | piece_sequence(config, piece)
+}
+
+/// The number that the sequence of a piece stands for, as [`numbered`].
+#[inline]
+pub(crate) fn numbered_piece(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
+    if config.scheme != Scheme::Eager {
+        return numbered(config, sequence, expected, window);
     }
-    // Modulo 2^31.
-    let ahead = u64::from(sequence.wrapping_sub(sequence_of(config, expected)) & !Tag::WHOLE);
+    let says_more = sequence & !Tag::WHOLE & !PIECES != 0;
+    if says_more && sequence & Tag::WHOLE == 0 {
+        return None;
+    }
+    modulo(config, sequence, expected, window, PIECES)
+}
+
+/// The number among the messages of one that is a piece, as [`numbered`].
+#[inline]
+pub(crate) fn numbered_alone(config: &Config, sequence: u32, expected: u64, window: u64) -> Option<u64> {
+    modulo(config, sequence >> Tag::PIECE_BITS, expected, window, MESSAGES)
+}
+
+/// Bits of the number of a piece, and of the number of a message behind which there is nothing but that piece.
+const PIECES: u32 = (1 << Tag::PIECE_BITS) - 1;
+const MESSAGES: u32 = (1 << (31 - Tag::PIECE_BITS)) - 1;
+
+#[inline]
+fn modulo(config: &Config, sequence: u32, expected: u64, window: u64, bits: u32) -> Option<u64> {
+    if planted!(config.plant, SequenceWraps) {
+        return numbered(config, sequence & bits, expected, window);
+    }
+    let ahead = u64::from(sequence.wrapping_sub(sequence_of(config, expected)) & bits);
     (ahead < window).then(|| expected + ahead)
 }
 

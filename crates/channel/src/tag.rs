@@ -61,6 +61,12 @@ impl Tag {
     /// In the sequence of [`Kind::Length`] with [`Scheme::Eager`](crate::Scheme::Eager), whose numbers have 31 bits: it is the
     /// message itself, with nothing in front, and as long as what came.
     pub const WHOLE: u32 = 1 << 31;
+    /// How many bits of the sequence of a [`Kind::Payload`] number pieces with [`Scheme::Eager`](crate::Scheme::Eager). With
+    /// [`WHOLE`](Tag::WHOLE) the piece is a message, which nothing else announces, and the 15 bits between number it among
+    /// the messages; without, they are 0.
+    pub const PIECE_BITS: u32 = 16;
+    /// To be ignored by a receive for a piece that may be a message.
+    pub const ANY_MESSAGE: u64 = 0xffff_0000;
     /// To be ignored by a receive that takes any sequence.
     pub const ANY_SEQUENCE: u64 = u32::MAX as u64;
 

@@ -339,7 +339,8 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     fn hand_over_all(&mut self, handle: Handle, message: Body<'_>) -> bool {
-        while self.connection(handle).is_some_and(|connection| connection.left().is_some()) {
+        while let Some(bytes) = self.connection(handle).and_then(|connection| connection.writing()) {
+            assert_eq!(bytes, message.bytes() as u64, "the message that was begun");
             if !self.send_part(handle.index, message) {
                 return false;
             }

@@ -207,7 +207,7 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
             Operation::Read(0),
             Cause::Sequence { kind: "length", sequence: 1000, expected: 0, window },
         ),
-        (&[(tag(0, Kind::Control, 0), &[9; 64])], Operation::Control, Cause::Version { ours: 2, theirs: 9 }),
+        (&[(tag(0, Kind::Control, 0), &[9; 64])], Operation::Control, Cause::Version { ours: 3, theirs: 9 }),
         (&[(tag(0, Kind::Control, 0), &[2; 8])], Operation::Control, size("control", 8, 64)),
         (&[(tag(0, Kind::Control, 0), &[2; 72])], Operation::Control, size("control", 72, 64)),
     ];
@@ -215,6 +215,38 @@ fn who_breaks_the_rules_is_named_with_what_it_did() {
         let honest = told(1, Scheme::Eager, said);
         let error = honest.failed.unwrap_or_else(|| panic!("{said:?} is not seen"));
         assert_eq!((error.connection, error.peer, error.operation, error.cause), (0, LIAR, operation, cause));
+    }
+}
+
+/// After a message of two pieces was announced, for which receives were posted.
+#[test]
+fn a_piece_that_lies_about_what_it_is_is_refused() {
+    let piece = |sequence| tag(0, Kind::Payload, sequence);
+    let message = |message: u32, piece| tag(0, Kind::Payload, Tag::WHOLE | message << Tag::PIECE_BITS | piece);
+    let announced = (tag(0, Kind::Length, 0), &300_u64.to_le_bytes()[..]);
+    let second = message(1, 2).sequence;
+    let cases: [(Tag, &[u8], Cause); 4] = [
+        (message(1, 0), &[7; 100], Cause::Nonsense("a message that is not the piece which comes next")),
+        (
+            message(1, 2),
+            &[7; 64],
+            Cause::Nonsense("a piece that is a message, and should have come as one that is short"),
+        ),
+        (
+            piece(5 << Tag::PIECE_BITS),
+            &[7; 256],
+            Cause::Sequence { kind: "payload", sequence: 5 << Tag::PIECE_BITS, expected: 0, window: 3 },
+        ),
+        (
+            message(0, 2),
+            &[7; 100],
+            Cause::Sequence { kind: "message", sequence: message(0, 2).sequence, expected: second, window: 5 },
+        ),
+    ];
+    for (tag, bytes, cause) in cases {
+        let honest = told(1, Scheme::Eager, &[announced, (tag, bytes)]);
+        let error = honest.failed.unwrap_or_else(|| panic!("{tag} is not seen"));
+        assert_eq!((error.connection, error.peer, error.operation, error.cause), (0, LIAR, Operation::Read(0), cause));
     }
 }
 

@@ -108,6 +108,8 @@ fn two_in_flight_in_every_order() {
     search(Scheme::Eager, (2, 1), [&[0, 8], &[]], prompt);
     search(Scheme::LengthPayload, (1, 1), [&[8], &[0]], prompt);
     search(Scheme::Eager, (1, 1), [&[65], &[1]], prompt_and_eager);
+    // The second is a piece that nothing announces.
+    search(Scheme::Eager, (2, 1), [&[9, 10], &[]], prompt);
 }
 
 /// Greetings and the end in any order.
@@ -126,6 +128,9 @@ fn four_in_flight_that_take_minutes() {
     search(Scheme::Eager, (4, 1), [&[0, 1, 2, 3], &[]], prompt);
     search(Scheme::Eager, (4, 1), [&[0, 1, 2, 3, 4, 5], &[]], prompt_and_eager);
     search(Scheme::Eager, (2, 2), [&[65, 1], &[]], prompt);
+    search(Scheme::Eager, (2, 2), [&[9, 10, 1, 11], &[]], prompt);
+    search(Scheme::Eager, (4, 2), [&[9, 10, 11, 1], &[1]], prompt_and_eager);
+    search(Scheme::Eager, (4, 4), [&[9, 10, 11, 12, 13], &[]], prompt_and_eager);
     search(Scheme::LengthPayload, (2, 2), [&[65, 1], &[]], prompt);
     search(Scheme::LengthPayload, (2, 2), [&[8, 0], &[1]], prompt_and_eager);
     search(Scheme::Eager, (2, 1), [&[0, 1], &[1, 2]], prompt_and_eager);
@@ -141,6 +146,8 @@ fn four_and_four_in_flight_that_take_minutes() {
     search_merged(Scheme::Eager, (2, 1), [&[0, 1], &[1, 2]], prompt_and_eager);
     search_merged(Scheme::Eager, (4, 1), [&[0, 1, 2, 3], &[]], prompt);
     search_merged(Scheme::Eager, (4, 1), [&[0, 1, 2, 3], &[1, 2]], prompt_and_eager);
+    search_merged(Scheme::Eager, (2, 2), [&[9, 10, 1, 11], &[]], prompt);
+    search_merged(Scheme::Eager, (2, 2), [&[9, 10, 1], &[9, 1, 10]], prompt_and_eager);
     search_merged(Scheme::LengthPayload, (2, 2), [&[8, 0], &[0, 8]], prompt_and_eager);
     if how == "large" {
         search_merged(Scheme::Eager, (4, 1), [&[0, 1, 2, 3], &[3, 2, 1, 0]], prompt_and_eager);
@@ -151,5 +158,6 @@ fn four_and_four_in_flight_that_take_minutes() {
 #[test]
 fn told_at_once_two_in_flight() {
     search_merged(Scheme::Eager, (2, 1), [&[0, 8], &[1]], prompt);
+    search_merged(Scheme::Eager, (2, 1), [&[9, 10], &[11]], prompt_and_eager);
     search_merged(Scheme::LengthPayload, (1, 1), [&[8], &[0]], prompt);
 }

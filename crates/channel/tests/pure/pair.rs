@@ -485,6 +485,11 @@ impl End {
         self.completed.iter().filter(|(op, _)| op.way == Way::Send).count()
     }
 
+    /// Of what is on its way from here, the tag of what was sent first.
+    pub(crate) fn first_tag(&self) -> Tag {
+        Tag::of(self.flying[0].tag)
+    }
+
     /// Puts a message of the adversary's on its way from here.
     pub(crate) fn forge(&mut self, tag: Tag, content: Content) {
         self.flying.push(Flying { tag: tag.bits(), content });

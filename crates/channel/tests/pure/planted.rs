@@ -6,11 +6,10 @@ use crate::exhaustive::{config, explore};
 use crate::pair::Pair;
 use crate::random::run;
 
-/// What random orders say about a planted bug: the first thing that is wrong with a run.
-fn found(plant: Plant, scheme: Scheme, config: Config, messages: [&[u64]; 2]) -> Option<String> {
-    (0..400_u64).find_map(|seed| {
-        let config = Config { plant, ..config };
-        let mut pair = Pair::new(&Config { scheme, ..config }.normal(), messages, false);
+/// What random orders say about a planted bug: of each run the first thing that is wrong with it.
+fn found(plant: Plant, config: Config, messages: [&[u64]; 2]) -> impl Iterator<Item = String> {
+    (0..400_u64).filter_map(move |seed| {
+        let mut pair = Pair::new(&Config { plant, ..config }.normal(), messages, false);
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let choices: Vec<u16> = (0..600)
             .map(|_| {
@@ -25,12 +24,14 @@ fn found(plant: Plant, scheme: Scheme, config: Config, messages: [&[u64]; 2]) ->
     })
 }
 
+/// In some order it breaks what it is expected to break. In others the peer may see it first, and give up.
 fn finds(plant: Plant, expected: &str) {
     let config = Config { lengths: 6, pieces: 6, piece_bytes: 64, eager_bytes: 8, ..Config::default() };
     let messages: [&[u64]; 2] = [&[0, 5, 8, 65, 7, 129, 200, 1, 2, 3, 0, 64], &[9, 10, 1]];
-    assert_eq!(found(Plant::None, Scheme::Eager, config, messages), None);
-    let found = found(plant, Scheme::Eager, config, messages).unwrap_or_else(|| panic!("{plant:?} is not found"));
-    assert!(found.starts_with(expected), "{plant:?}: {found}");
+    assert_eq!(found(Plant::None, config, messages).next(), None);
+    let mut found = found(plant, config, messages).peekable();
+    let first = found.peek().cloned();
+    assert!(found.any(|wrong| wrong.starts_with(expected)), "{plant:?} is found as {first:?}, if at all");
 }
 
 #[test]

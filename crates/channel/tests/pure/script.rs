@@ -57,6 +57,29 @@ fn a_short_message_is_one_message_of_the_fabric() {
     assert_eq!(tags(Scheme::Eager, &[8, 0, 65]), expected);
 }
 
+/// Nothing announces it, once the peer has a receive for it. Of two pieces, it is announced.
+#[test]
+fn a_message_of_one_piece_is_one_message_of_the_fabric() {
+    let sent = |messages: &[u64]| {
+        let mut pair = Pair::new(&small(Scheme::Eager), [messages, &[]], true);
+        let mut sent = Vec::new();
+        while let Some(action) = pair.actions().first().copied() {
+            if let Action::Arrive(1, 0) = action {
+                let tag = pair.ends[0].first_tag();
+                sent.extend((!matches!(tag.kind, Kind::Control | Kind::Greeting)).then_some((tag.kind, tag.sequence)));
+            }
+            pair.act(action);
+        }
+        assert_eq!((pair.wrong.take(), pair.unfinished()), (None, None));
+        sent
+    };
+    let alone = |message: u32, piece| (Kind::Payload, Tag::WHOLE | message << 16 | piece);
+    let expected = [(Kind::Length, 0), (Kind::Payload, 0), alone(1, 1), alone(2, 2), (Kind::Length, Tag::WHOLE | 3)];
+    assert_eq!(sent(&[17, 18, 64, 16]), expected);
+    let expected = [(Kind::Length, 0), (Kind::Payload, 0), (Kind::Payload, 1), alone(1, 2), (Kind::Length, 2)];
+    assert_eq!(sent(&[65, 17, 65])[..5], expected);
+}
+
 #[test]
 fn several_receives_are_posted_ahead_before_anything_is_said() {
     let mut end = Connection::new(&small(Scheme::Eager), ProcessId(1), 0, 1);
@@ -181,7 +204,7 @@ fn a_peer_that_breaks_the_rules_is_told_apart() {
     let twice = forged(Scheme::Eager, &[whole(1), whole(1)]);
     assert!(matches!(twice, Cause::Sequence { sequence: 1, .. }), "{twice:?}");
     let control = forged(Scheme::Eager, &[(Kind::Control, 3, Content::Control([9; 8]))]);
-    assert_eq!(control, Cause::Version { ours: 2, theirs: 9 });
+    assert_eq!(control, Cause::Version { ours: 3, theirs: 9 });
     let piece = Content::Piece { message: 0, offset: 0, bytes: 3 };
     let size = forged(Scheme::LengthPayload, &[(Kind::Length, 0, length(9, 0)), (Kind::Payload, 0, piece)]);
     assert_eq!(size, Cause::Size { kind: "payload", bytes: 3, expected: 9 });
