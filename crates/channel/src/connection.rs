@@ -181,8 +181,7 @@ impl Connection {
 
     /// How long the message is that is being written; `None` if there is none.
     #[inline]
-    #[must_use]
-    pub fn writing(&self) -> Option<u64> {
+    pub(crate) fn writing(&self) -> Option<u64> {
         self.outbound.writing()
     }
 

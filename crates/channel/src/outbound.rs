@@ -38,6 +38,8 @@ pub(crate) struct Outbound {
     sent: [u64; 2],
     /// Which of them the fabric is done with.
     flights: [Window; 2],
+    /// What the fabric is sending from each place.
+    places: [Box<[Option<u64>]>; 2],
     current: Option<Current>,
     accepted: u64,
     unfinished: VecDeque<Unfinished>,
@@ -54,6 +56,7 @@ impl Outbound {
             granted: [0; 2],
             sent: [0; 2],
             flights: windows.map(Window::new),
+            places: windows.map(|places| vec![None; places as usize].into()),
             current: None,
             accepted: 0,
             unfinished: VecDeque::with_capacity((config.lengths + config.pieces) as usize + 1),
@@ -150,17 +153,30 @@ impl Outbound {
             }
         };
         let which = kind.index();
-        let place = self.flights[which].place(self.sent[which]) as u16;
+        let place = self.take_place(kind);
         self.sent[which] += 1;
         self.finish();
         Some((Op { way: Way::Send, kind, place }, sequence, what))
+    }
+
+    /// A place for the next one of this kind, of which there is room for: the first that is free, because it was used last and is in
+    /// the processor's cache. Where places are written, each number has its own.
+    fn take_place(&mut self, kind: Kind) -> u16 {
+        let which = kind.index();
+        let number = self.sent[which];
+        let places = &mut self.places[which];
+        let own = self.flights[which].place(number);
+        let free = if self.config.scheme == Scheme::Counted { None } else { places.iter().position(Option::is_none) };
+        let place = free.unwrap_or(own);
+        places[place] = Some(number);
+        place as u16
     }
 
     /// All of the message as a piece that says itself what it is. It takes a number among the lengths and a credit for one, and
     /// uses no receive for a length.
     fn alone(&mut self, bytes: u32) -> Staged {
         let [length, piece] = self.sent;
-        let op = Op { way: Way::Send, kind: Kind::Payload, place: self.flights[1].place(piece) as u16 };
+        let op = Op { way: Way::Send, kind: Kind::Payload, place: self.take_place(Kind::Payload) };
         self.flights[0].mark(length);
         self.sent = [length + 1, piece + 1];
         if let Some(current) = &mut self.current {
@@ -183,14 +199,14 @@ impl Outbound {
     #[inline]
     pub(crate) fn done(&mut self, kind: Kind, place: u16) -> bool {
         let which = kind.index();
-        let number = self.flights[which].number_at(u64::from(place));
-        u64::from(place) < self.flights[which].size() && number < self.sent[which] && self.flights[which].mark(number)
+        let number = self.places[which].get_mut(usize::from(place)).and_then(Option::take);
+        number.is_some_and(|number| self.flights[which].mark(number))
     }
 
     /// Which message something that was sent from this place belongs to.
     pub(crate) fn message_at(&self, kind: Kind, place: u16) -> u64 {
         let which = kind.index();
-        let number = self.flights[which].number_at(u64::from(place));
+        let number = self.places[which].get(usize::from(place)).copied().flatten().unwrap_or(self.sent[which]);
         let whose = self.unfinished.iter().find(|message| (message.from[which]..message.to[which]).contains(&number));
         whose.map_or(self.last(), |message| message.number)
     }

@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_millis(100);
 /// Longest pieces of a message, bytes; on fabrics with tags, too: `ofi_rxm` of libfabric copies what is shorter than 128 KiB
 /// in parts.
 const PIECE_BYTES: u32 = 64 << 10;
-const TAGGED_PIECE_BYTES: u32 = 256 << 10;
+const TAGGED_PIECE_BYTES: u32 = 512 << 10;
 
 /// What a connection of this command is like on a fabric with tags, or without.
 pub(super) fn config(tagged: bool) -> EndpointConfig {

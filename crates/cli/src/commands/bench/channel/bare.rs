@@ -1,5 +1,6 @@
 //! The floor on libfabric: tagged sends of the provider itself, without the fabric.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use stentor_fabric::memory::{Ordering, WORD, Word};
@@ -7,28 +8,35 @@ use stentor_fabric_ofi::Bare;
 
 use super::super::stage::{RESULTS, Stage};
 use super::LARGE;
-use super::line::{Line, WINDOW};
+use super::line::{Line, WINDOW, window};
 use super::talk::refused;
 use crate::failure::Failure;
 
 /// The word of a process's results with the length of its address, and behind it the address.
 const ADDRESS: usize = 3;
+/// Places are as far from each other as a message is long and a bit more: at multiples of a power of two they would contend for the
+/// same lines of a cache.
+const PLACE_BYTES: usize = LARGE + 4096 + 64;
 
 /// One end.
 pub(super) struct Provider {
     /// With a window of places to send from, and behind them as many to receive into.
     bare: Bare,
-    /// Receives that were posted, and messages that were taken.
-    posted: u64,
+    /// Places that receives are posted for, in their order, which is that of messages; and others, the last used last.
+    posted: VecDeque<usize>,
+    free: Vec<usize>,
+    /// Messages that came and whose places are free, and messages that were taken.
+    seen: u64,
     taken: u64,
 }
 
 impl Provider {
     /// Opens this end, and meets the other one.
     pub(super) fn new(provider: &str, ip: IpAddr, stage: &Stage, me: usize, phase: u64) -> Result<Self, Failure> {
-        let bare = Bare::open(provider, (ip, me), 2 * WINDOW as usize, LARGE).map_err(refused)?;
-        let mut end = Provider { bare, posted: 0, taken: 0 };
-        end.receive_ahead()?;
+        let bare = Bare::open(provider, (ip, me), 2 * WINDOW as usize, PLACE_BYTES).map_err(refused)?;
+        let free = (WINDOW as usize..2 * WINDOW as usize).rev().collect();
+        let mut end = Provider { bare, posted: VecDeque::with_capacity(WINDOW as usize), free, seen: 0, taken: 0 };
+        end.receive_ahead(0)?;
         publish(stage.results(me), phase, &end.bare.address().map_err(refused)?)?;
         let theirs = loop {
             if let Some(theirs) = published(stage.results(1 - me), phase) {
@@ -40,14 +48,20 @@ impl Provider {
         Ok(end)
     }
 
-    /// Messages come in the order of the receives: the next place is free when the one of a window ago has come.
-    fn receive_ahead(&mut self) -> Result<(), Failure> {
-        while self.posted - self.bare.counts().0 < WINDOW {
-            let place = WINDOW + self.posted % WINDOW;
-            if !self.bare.receive(place as usize, LARGE).map_err(refused)? {
-                return Ok(());
-            }
-            self.posted += 1;
+    /// Messages come in the order of the receives: the first place is free when another one has come, and takes the next.
+    #[inline]
+    fn receive_ahead(&mut self, bytes: usize) -> Result<(), Failure> {
+        let (received, _) = self.bare.counts();
+        while self.seen < received {
+            self.free.extend(self.posted.pop_front());
+            self.seen += 1;
+        }
+        while (self.posted.len() as u64) < window(bytes)
+            && let Some(place) = self.free.last().copied()
+            && self.bare.receive(place, LARGE).map_err(refused)?
+        {
+            self.free.pop();
+            self.posted.push_back(place);
         }
         Ok(())
     }
@@ -63,15 +77,15 @@ impl Provider {
 impl Line for Provider {
     #[inline]
     fn send(&mut self, bytes: usize, number: u64) -> Result<(), Failure> {
-        while !self.bare.send((number % WINDOW) as usize, bytes).map_err(refused)? {
+        while !self.bare.send((number % window(bytes)) as usize, bytes).map_err(refused)? {
             self.turn()?;
         }
         Ok(())
     }
 
     #[inline]
-    fn receive(&mut self) -> Result<(), Failure> {
-        self.receive_ahead()?;
+    fn receive(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.receive_ahead(bytes)?;
         while self.bare.counts().0 == self.taken {
             self.turn()?;
         }

@@ -33,7 +33,7 @@ const LARGE: usize = 1 << 20;
 const ITERATIONS: u64 = 70_000;
 const ON_NETWORK: u64 = 21_000;
 /// Longest pieces on fabrics with tags: `ofi_rxm` of libfabric copies what is shorter than 128 KiB in parts.
-const TAGGED_PIECE_BYTES: u32 = 256 << 10;
+const TAGGED_PIECE_BYTES: u32 = 512 << 10;
 /// A message of the bandwidth stands for so many of 8 bytes.
 const PER_LARGE: u64 = 64;
 

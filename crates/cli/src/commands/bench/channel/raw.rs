@@ -6,7 +6,7 @@ use stentor_fabric::{
 };
 
 use super::LARGE;
-use super::line::{Line, WINDOW};
+use super::line::{Line, WINDOW, window};
 use super::talk::refused;
 use crate::failure::Failure;
 
@@ -103,7 +103,7 @@ impl<F: Fabric> Line for Raw<F> {
         while self.outstanding == DEPTH {
             self.poll()?;
         }
-        let offset = number % WINDOW * LARGE as u64;
+        let offset = number % window(bytes) * LARGE as u64;
         let source = Source::Region(Span { region: self.staging, offset, bytes: bytes as u32 });
         let verb = match self.remote {
             _ if self.tagged => Verb::TaggedSend { source, tag: 0 },
@@ -117,7 +117,7 @@ impl<F: Fabric> Line for Raw<F> {
     }
 
     #[inline]
-    fn receive(&mut self) -> Result<(), Failure> {
+    fn receive(&mut self, _: usize) -> Result<(), Failure> {
         while self.received == 0 {
             self.poll()?;
         }
