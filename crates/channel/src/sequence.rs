@@ -110,6 +110,8 @@ mod tests {
             prop_assert_eq!(numbered_piece(&config, sequence, piece, window), Some(piece + further));
             prop_assert_eq!(numbered_alone(&config, sequence, message + ahead + 1, window), None);
             prop_assert_eq!(numbered_piece(&config, sequence, piece + further + 1, window), None);
+            let low = first_sequence.wrapping_add((message + ahead) as u32) & 0x7fff;
+            prop_assert_eq!(sequence >> Tag::PIECE_BITS, 1 << 15 | low);
             let announced = piece_sequence(&config, piece + further);
             prop_assert_eq!(numbered_piece(&config, announced, piece, window), Some(piece + further));
             prop_assert_eq!(announced, sequence & PIECES);
