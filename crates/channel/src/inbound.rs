@@ -81,7 +81,7 @@ pub(crate) struct Inbound {
     announced: u64,
     /// How many pieces receives are posted for ahead. A provider that matches tags in software passes by all that wait before
     /// it finds the one of a short message: so there are none before a message with pieces is announced, and no more than were
-    /// ever announced at a time.
+    /// ever announced at a time; but twice as many whenever the peer announces what could have gone alone.
     ahead: u64,
     pieces: Window,
     /// Places for pieces that no receive is posted for. The one that was read last is the next: it is in the processor's cache.
@@ -460,7 +460,9 @@ mod tests {
         };
         pieces_posted(inbound);
         let place = if alone { place } else { inbound.placed[inbound.pieces.place(number)].0 };
+        let granted = inbound.granted();
         inbound.payload(place, sequence, 64).unwrap();
+        assert_eq!(inbound.granted(), granted, "credits for what arrived and was not read");
         assert_eq!(inbound.incoming(), Some(Incoming { number, bytes: 64 }));
         let piece = inbound.piece().unwrap().expect("it has arrived");
         assert!(piece.last && piece.bytes == 64);

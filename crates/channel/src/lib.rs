@@ -14,9 +14,9 @@
 //!
 //! A message that is longer than a piece takes as many ids as it has pieces, so lengths are numbered by pieces. With
 //! [`Scheme::Eager`] a short message goes in place of its length, which its tag says ([`Tag::WHOLE`]), so that one of 4096 bytes is
-//! 4096 bytes of the fabric; lengths and pieces are numbered apart. A message that is one piece goes without a length, too, once
-//! the peer has receives for pieces; its tag numbers both the message and the piece ([`Tag::PIECE_BITS`]). [`Scheme::Counted`], for
-//! fabrics without tags, sends short messages behind their length.
+//! 4096 bytes of the fabric; lengths and pieces are numbered apart. A message that is one piece goes with no length in front if the
+//! peer has a receive for it: its tag has both numbers ([`Tag::PIECE_BITS`]). [`Scheme::Counted`], for fabrics without tags, sends
+//! short messages behind their length.
 //!
 //! [`Endpoint`] puts connections on a fabric. [`Hub`] and [`Channel`] are what applications use: futures for any runtime,
 //! and calls that block.
@@ -29,11 +29,10 @@
 //! 1. There is at most one operation of each way, kind and place with the fabric ([`Op`]); a place is written, or sent
 //!    from again, only when that one has completed.
 //! 2. What is in flight lies in a window of at most [`MAX_WINDOW`] numbers, so a sequence of 32 bits names one of them, and so do
-//!    15. Numbers themselves never wrap.
+//!    the 15 and the 16 of a message that is one piece. Numbers themselves never wrap.
 //! 3. `sent ≤ granted ≤ receives that the peer has posted`, for lengths, for pieces, and for control messages: nothing
-//!    that arrives waits for a receive (C3). The one message with which an end greets may, until the other end is open. A message
-//!    that is a piece takes a credit of both kinds and only the receive for the piece: the one for a length stays, and the credit
-//!    comes back when the message was read.
+//!    that arrives waits for a receive (C3). A message that is one piece takes a credit for a length, too, and uses no receive
+//!    for one: the credit is given anew when it was read. The one message with which an end greets may, until the other end is open.
 //! 4. Every control message says all that its sender has to say, in cumulative numbers, so their order does not matter and
 //!    none is needed that a later one follows. An end sends at most [`CONTROLS`] that the peer has not said it saw.
 //! 5. Messages are handed over and written messages are reported from the front of their window only (C1, C2).

@@ -232,3 +232,44 @@ impl Outbound {
         self.current.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages that are announced and those that go alone; whose places are written elsewhere use their own.
+    #[test]
+    fn the_place_that_was_used_last_is_used_again() {
+        for (scheme, expected) in [
+            (Scheme::Eager, [0, 1, 0, 2, 1]),
+            (Scheme::LengthPayload, [0, 1, 0, 2, 1]),
+            (Scheme::Counted, [0, 1, 2, 3, 0]),
+        ] {
+            let config = Config { lengths: 4, pieces: 4, piece_bytes: 64, eager_bytes: 8, ..Config::with(scheme) };
+            let mut outbound = Outbound::new(&config.normal());
+            assert!(outbound.grant([4, 4]));
+            let mut send = |done: &[u16]| {
+                for place in done {
+                    assert!(outbound.done(Kind::Payload, *place) && !outbound.done(Kind::Payload, *place));
+                }
+                if outbound.sent[1] == 4 {
+                    assert!(outbound.grant([8, 8]));
+                }
+                outbound.begin(64).unwrap();
+                loop {
+                    let (op, ..) = outbound.next().expect("there is room");
+                    if op.kind == Kind::Payload {
+                        return op.place;
+                    }
+                    assert!(outbound.done(Kind::Length, op.place));
+                }
+            };
+            let [first, second] = [send(&[]), send(&[])];
+            let third = send(&[0]);
+            let fourth = send(&[]);
+            let places = [first, second, third, fourth, send(if scheme == Scheme::Counted { &[1, 2] } else { &[1] })];
+            assert_eq!(places, expected, "{scheme:?}");
+            assert!(!outbound.done(Kind::Payload, 4));
+        }
+    }
+}

@@ -89,3 +89,32 @@ fn modulo(config: &Config, sequence: u32, expected: u64, window: u64, bits: u32)
 
 /// How many sequences there are with the planted bug.
 const PLANTED_SEQUENCES: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::MAX_WINDOW;
+
+    proptest! {
+        /// Wherever numbers begin and however often they have wrapped, as far ahead as the widest window reaches.
+        #[test]
+        fn a_message_that_is_a_piece_says_both_numbers(
+            first_sequence: u32, (message, piece) in (0_u64..1 << 40, 0_u64..1 << 40),
+            (ahead, further) in (0..u64::from(MAX_WINDOW), 0..u64::from(MAX_WINDOW)),
+        ) {
+            let (config, window) = (Config { first_sequence, ..Config::default() }, u64::from(MAX_WINDOW));
+            let sequence = alone_sequence(&config, message + ahead, piece + further);
+            prop_assert_eq!(numbered_alone(&config, sequence, message, window), Some(message + ahead));
+            prop_assert_eq!(numbered_piece(&config, sequence, piece, window), Some(piece + further));
+            prop_assert_eq!(numbered_alone(&config, sequence, message + ahead + 1, window), None);
+            prop_assert_eq!(numbered_piece(&config, sequence, piece + further + 1, window), None);
+            let low = first_sequence.wrapping_add((message + ahead) as u32) & 0x7fff;
+            prop_assert_eq!(sequence >> Tag::PIECE_BITS, 1 << 15 | low);
+            let announced = piece_sequence(&config, piece + further);
+            prop_assert_eq!(numbered_piece(&config, announced, piece, window), Some(piece + further));
+            prop_assert_eq!(announced, sequence & PIECES);
+        }
+    }
+}

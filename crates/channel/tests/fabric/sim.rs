@@ -43,6 +43,17 @@ pub(crate) fn processes(
 
 pub(crate) const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 2000, 7];
 
+/// At once, not when the first part of it may be sent: the peer is not there.
+#[test]
+#[should_panic(expected = "the message that was begun")]
+fn a_message_of_another_length_than_it_was_begun_with_is_not_handed_over() {
+    let world = world(1, Scheme::Eager);
+    let mut end = Endpoint::new(world.fabric(ProcessId(0)), small(Scheme::Eager), &[ProcessId(1)]).unwrap();
+    let handle = end.open(ProcessId(1), 0).unwrap();
+    assert_eq!(end.begin(handle, 100), Ok(0));
+    end.hand_over(handle, &[7; 99]);
+}
+
 /// Who reads after a step that found nothing, and waits then without a step, would leave the peer without credits.
 #[test]
 fn what_is_read_is_given_back_in_the_next_step_and_until_then_it_is_due() {

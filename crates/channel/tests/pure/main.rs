@@ -2,8 +2,10 @@
 
 mod exhaustive;
 mod fast;
+mod forged;
 mod pair;
 #[cfg(feature = "plants")]
 mod planted;
 mod random;
 mod script;
+mod wide;
