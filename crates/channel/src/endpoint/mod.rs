@@ -339,13 +339,15 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     fn hand_over_all(&mut self, handle: Handle, message: Body<'_>) -> bool {
-        while let Some(bytes) = self.connection(handle).and_then(|connection| connection.writing()) {
-            assert_eq!(bytes, message.bytes() as u64, "the message that was begun");
-            if !self.send_part(handle.index, message) {
-                return false;
+        let Some(bytes) = self.connection(handle).and_then(|connection| connection.writing()) else { return true };
+        assert_eq!(bytes, message.bytes() as u64, "the message that was begun");
+        while self.send_part(handle.index, message) {
+            let entry = self.entries[handle.index as usize].as_ref();
+            if entry.is_none_or(|entry| entry.connection.left().is_none()) {
+                return true;
             }
         }
-        true
+        false
     }
 
     /// How much of the message that is being written is not handed over yet.
