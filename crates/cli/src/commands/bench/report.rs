@@ -38,6 +38,9 @@ pub(super) struct Row {
     /// The floor's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) floor_round_avg_us: Option<f64>,
+    /// So much more than the mean of `fi_pingpong` in the same round, the median of the rounds, microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) above_pingpong_us: Option<f64>,
     pub(super) stdev_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
     pub(super) p999_us: Option<f64>,
@@ -83,6 +86,7 @@ impl Row {
             avg_us: None,
             round_avg_us: None,
             floor_round_avg_us: None,
+            above_pingpong_us: None,
             stdev_us: None,
             p99_us: None,
             p999_us: None,

@@ -86,6 +86,16 @@ impl Samples {
         }
     }
 
+    /// The medians of the rounds, in their order, ns.
+    pub(super) fn medians(&self) -> impl Iterator<Item = f64> {
+        self.rounds.iter().map(|round| round.0)
+    }
+
+    /// The means of the rounds, in their order, microseconds.
+    pub(super) fn means(&self) -> impl Iterator<Item = f64> {
+        self.rounds.iter().map(|round| round.2 / 1000.0)
+    }
+
     fn ns(&self, recorded: f64) -> f64 {
         ((recorded - self.clock.cost_ns) * self.scale).max(0.0)
     }

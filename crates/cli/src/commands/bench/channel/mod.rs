@@ -225,6 +225,22 @@ fn one(crew: &mut Crew, phase: impl Fn(Kind) -> Command, measured: &mut Measured
     Ok(())
 }
 
+/// The median of what the rounds of two give, each beside the other's in the same round: a machine that changes its pace between rounds
+/// changes both.
+fn paired(
+    ours: impl Iterator<Item = f64>,
+    theirs: impl Iterator<Item = f64>,
+    compare: impl Fn(f64, f64) -> f64,
+) -> f64 {
+    median(ours.zip(theirs).map(|(ours, theirs)| compare(ours, theirs)))
+}
+
+/// The means of `fi_pingpong`'s rounds, if it has any at this size.
+fn means_beside(beside: Option<&PingPong>, bytes: usize) -> Option<&[f64]> {
+    let (_, means) = beside?.found.iter().find(|found| found.0 == bytes)?;
+    (!means.is_empty()).then_some(means.as_slice())
+}
+
 fn rows(
     all: &[Measured],
     beside: Option<&PingPong>,
@@ -244,23 +260,28 @@ fn rows(
             let (raw, name) = (raw(*bytes)?, subject.name(tagged));
             if *bytes == LARGE {
                 let (floor, rate) = (median(raw.rates.iter().copied()), median(rates.iter().copied()));
+                let ratio = paired(raw.rates.iter().copied(), rates.iter().copied(), |floor, rate| floor / rate);
                 let what = format!("{operation} one after the other, from and to registered memory, nothing copied");
                 let iterations = messages(a_round, *bytes) * u64::from(rounds);
                 let floor = Floor { what, value: floor, unit: "msgs/s" };
-                let ratio = floor.value / rate;
                 return Some(Row { iterations, ..Row::new(name, *bytes, rounds, floor, ratio).with_rate(rate) });
             }
             let (floor, summary) = (latency(raw), samples.summary());
-            let ratio = summary.typical / floor.value;
+            let ratio = paired(samples.medians(), raw.samples.medians(), |ours, floor| ours / floor);
             let row = Row::new(name, *bytes, rounds, floor, ratio).with_latency(&summary);
             let floor_round_avg_us = Some(raw.samples.summary().round_avg);
-            Some(Row { round_avg_us: Some(summary.round_avg), floor_round_avg_us, ..row })
+            let theirs = means_beside(beside, *bytes);
+            let above =
+                theirs.map(|theirs| paired(samples.means(), theirs.iter().copied(), |ours, theirs| ours - theirs));
+            let round_avg_us = Some(summary.round_avg);
+            Some(Row { round_avg_us, floor_round_avg_us, above_pingpong_us: above, ..row })
         })
         .collect();
     for (bytes, means) in beside.iter().flat_map(|beside| &beside.found).filter(|(_, means)| !means.is_empty()) {
         let Some(raw) = raw(*bytes) else { continue };
         let (floor, us) = (latency(raw), median(means.iter().copied()));
-        let (rounds, ratio) = (means.len() as u32, us / floor.value);
+        let ratio = paired(means.iter().copied(), raw.samples.medians(), |us, floor| us * 1000.0 / floor);
+        let rounds = means.len() as u32;
         let iterations = messages(a_round, *bytes) * u64::from(rounds);
         let row = Row::new(pingpong::ROW, *bytes, rounds, floor, ratio);
         rows.push(Row { iterations, p50_us: Some(us), avg_us: Some(us), round_avg_us: Some(us), ..row });
@@ -297,24 +318,27 @@ mod tests {
 
     #[test]
     fn rows_stand_beside_the_floor_of_their_size() {
-        let measured = |subject, bytes, latency, rate| {
+        let measured = |subject, bytes, latencies: [u64; 3], rates: [f64; 3]| {
             let mut samples = Samples::new(0.5, Grain { cost_ns: 0.0, step_ns: 1 });
-            samples.round(vec![latency; 10]);
-            Measured { subject, bytes, samples, rates: vec![rate] }
+            latencies.into_iter().for_each(|latency| samples.round(vec![latency; 10]));
+            Measured { subject, bytes, samples, rates: rates.to_vec() }
         };
+        // The machine becomes four times slower between the first two rows of the second round: medians for themselves would be 1 and 6.
         let all = [
-            measured(Subject::Raw, 8, 1000, 0.0),
-            measured(Subject::Raw, LARGE, 1, 3000.0),
-            measured(Subject::Default, 8, 1500, 0.0),
-            measured(Subject::Default, LARGE, 1, 1000.0),
-            measured(Subject::Apart, 8, 2000, 0.0),
+            measured(Subject::Raw, 8, [1000, 1000, 4000], [0.0; 3]),
+            measured(Subject::Raw, LARGE, [1; 3], [3000.0, 3000.0, 700.0]),
+            measured(Subject::Default, 8, [1500, 6000, 6000], [0.0; 3]),
+            measured(Subject::Default, LARGE, [1; 3], [1000.0, 100.0, 233.3]),
+            measured(Subject::Apart, 8, [2000, 8000, 8000], [0.0; 3]),
         ];
         let mut beside = PingPong::new("x", [0, 1], &[]);
-        beside.found = vec![(8, vec![2500.0, 3.0, 2.5])];
+        beside.found = vec![(8, vec![3.0, 3.0, 12.0])];
         let rows = rows(&all, Some(&beside), "WRITE_WITH_IMM", false, (1, 640));
         let told: Vec<_> = rows.iter().map(|row| (row.bytes, (row.ratio.unwrap() * 10.0).round() as u32)).collect();
         // Half of a round trip of 1000 ns is 0.5 us.
         assert_eq!(told, [(8, 15), (8, 20), (8, 60), (LARGE, 30)]);
+        let above: Vec<_> = rows.iter().map(|row| row.above_pingpong_us.map(|above| (above * 100.0).round())).collect();
+        assert_eq!(above, [Some(-225.0), Some(-200.0), None, None]);
         assert!(rows[1].name.contains("notes"), "{}", rows[1].name);
         assert_eq!((rows[2].p50_us, rows[2].rounds), (Some(3.0), 3));
     }
