@@ -40,6 +40,8 @@ pub(crate) struct Outbound {
     flights: [Window; 2],
     /// What the fabric is sending from each place.
     places: [Box<[Option<u64>]>; 2],
+    /// The places that it sends nothing from, the last used last. Where places are written, each number has its own.
+    free: [Vec<u16>; 2],
     current: Option<Current>,
     accepted: u64,
     unfinished: VecDeque<Unfinished>,
@@ -57,6 +59,7 @@ impl Outbound {
             sent: [0; 2],
             flights: windows.map(Window::new),
             places: windows.map(|places| vec![None; places as usize].into()),
+            free: windows.map(|places| (0..places as u16).rev().collect()),
             current: None,
             accepted: 0,
             unfinished: VecDeque::with_capacity((config.lengths + config.pieces) as usize + 1),
@@ -159,17 +162,17 @@ impl Outbound {
         Some((Op { way: Way::Send, kind, place }, sequence, what))
     }
 
-    /// A place for the next one of this kind, of which there is room for: the first that is free, because it was used last and is in
-    /// the processor's cache. Where places are written, each number has its own.
+    /// A place for the next one of this kind, which there is room for: the one that was used last, because it is in the processor's
+    /// cache.
+    #[inline]
     fn take_place(&mut self, kind: Kind) -> u16 {
         let which = kind.index();
         let number = self.sent[which];
-        let places = &mut self.places[which];
-        let own = self.flights[which].place(number);
-        let free = if self.config.scheme == Scheme::Counted { None } else { places.iter().position(Option::is_none) };
+        let own = self.flights[which].place(number) as u16;
+        let free = if self.config.scheme == Scheme::Counted { None } else { self.free[which].pop() };
         let place = free.unwrap_or(own);
-        places[place] = Some(number);
-        place as u16
+        self.places[which][usize::from(place)] = Some(number);
+        place
     }
 
     /// All of the message as a piece that says itself what it is. It takes a number among the lengths and a credit for one, and
@@ -199,8 +202,11 @@ impl Outbound {
     #[inline]
     pub(crate) fn done(&mut self, kind: Kind, place: u16) -> bool {
         let which = kind.index();
-        let number = self.places[which].get_mut(usize::from(place)).and_then(Option::take);
-        number.is_some_and(|number| self.flights[which].mark(number))
+        let Some(number) = self.places[which].get_mut(usize::from(place)).and_then(Option::take) else { return false };
+        if self.config.scheme != Scheme::Counted {
+            self.free[which].push(place);
+        }
+        self.flights[which].mark(number)
     }
 
     /// Which message something that was sent from this place belongs to.

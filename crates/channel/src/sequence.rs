@@ -61,8 +61,7 @@ pub(crate) fn numbered_piece(config: &Config, sequence: u32, expected: u64, wind
     if config.scheme != Scheme::Eager {
         return numbered(config, sequence, expected, window);
     }
-    let says_more = sequence & !Tag::WHOLE & !PIECES != 0;
-    if says_more && sequence & Tag::WHOLE == 0 {
+    if sequence & Tag::WHOLE == 0 && sequence & !PIECES != 0 {
         return None;
     }
     modulo(config, sequence, expected, window, PIECES)

@@ -66,7 +66,7 @@ impl Tag {
     /// the messages; without, they are 0.
     pub const PIECE_BITS: u32 = 16;
     /// To be ignored by a receive for a piece that may be a message.
-    pub const ANY_MESSAGE: u64 = 0xffff_0000;
+    pub const ANY_MESSAGE: u64 = (u32::MAX << Tag::PIECE_BITS) as u64;
     /// To be ignored by a receive that takes any sequence.
     pub const ANY_SEQUENCE: u64 = u32::MAX as u64;
 

@@ -56,10 +56,13 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
 /// besides.
 fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
     let mut all = Vec::new();
-    for bytes in SIZES {
+    let (way, other) = if in_place { (" in place", "copied") } else { ("", "in place") };
+    let judged_and_beside = |bytes| -> Result<(&Value, &Value)> {
         let (copied, placed) = (row(document, bytes, is_default)?, row(document, bytes, is_in_place)?);
-        let (judged, way, other, beside) =
-            if in_place { (placed, " in place", "copied", copied) } else { (copied, "", "in place", placed) };
+        Ok(if in_place { (placed, copied) } else { (copied, placed) })
+    };
+    for bytes in SIZES {
+        let (judged, beside) = judged_and_beside(bytes)?;
         let (ratio, beside) = (number(judged, "ratio")?, number(beside, "ratio")?);
         let (ours, theirs) = (number(judged, "p50_us")?, floor(judged)?);
         all.push(Judged {
@@ -79,9 +82,7 @@ fn judge(document: &Value, in_place: bool) -> Result<Vec<Judged>> {
             good: more <= ABOVE_US,
         });
     }
-    let (copied, placed) = (row(document, LARGE, is_default)?, row(document, LARGE, is_in_place)?);
-    let (judged, way, other, beside) =
-        if in_place { (placed, " in place", "copied", copied) } else { (copied, "", "in place", placed) };
+    let (judged, beside) = judged_and_beside(LARGE)?;
     // Ratios of rates are the floor's to ours.
     let (ratio, beside) = (1.0 / number(judged, "ratio")?, 1.0 / number(beside, "ratio")?);
     let (ours, theirs) = (number(judged, "mb_per_s")?, floor(judged)? * LARGE as f64 / 1e6);

@@ -19,10 +19,11 @@ const LONGEST: Duration = Duration::from_millis(1);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long what was said last may be on its way, if nobody says that it has arrived.
 const LINGER: Duration = Duration::from_millis(100);
-/// Longest pieces of a message, bytes; on fabrics with tags, too: `ofi_rxm` of libfabric copies what is shorter than 128 KiB
-/// in parts.
+/// Longest pieces of a message, bytes.
 const PIECE_BYTES: u32 = 64 << 10;
-const TAGGED_PIECE_BYTES: u32 = 512 << 10;
+/// The same on fabrics with tags: `ofi_rxm` of libfabric copies what is shorter than 128 KiB in parts, and asks for each piece; with
+/// 1 MiB the two ends do not copy at the same time.
+pub(in crate::commands) const TAGGED_PIECE_BYTES: u32 = 512 << 10;
 
 /// What a connection of this command is like on a fabric with tags, or without.
 pub(super) fn config(tagged: bool) -> EndpointConfig {

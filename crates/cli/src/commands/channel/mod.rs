@@ -21,6 +21,7 @@ use crate::live::{Interrupt, refuse_network, refuse_traffic};
 use crate::output::{Human, Output};
 use crate::style::Style;
 use line::Line;
+pub(super) use line::TAGGED_PIECE_BYTES;
 use stream::{Sink, Source};
 use words::Whole;
 

@@ -21,6 +21,7 @@ use super::roce;
 use super::samples::{Samples, median};
 use super::stage::{Command, Shape};
 use crate::args::{BenchChannel, ChannelFabric, LoopbackFabric};
+use crate::commands::channel::TAGGED_PIECE_BYTES;
 use crate::failure::Failure;
 use crate::live::{Captures, refuse_traffic};
 use pingpong::PingPong;
@@ -32,8 +33,6 @@ const LARGE: usize = 1 << 20;
 /// Iterations of an 8-byte row, over its rounds; on a network.
 const ITERATIONS: u64 = 70_000;
 const ON_NETWORK: u64 = 21_000;
-/// Longest pieces on fabrics with tags: `ofi_rxm` of libfabric copies what is shorter than 128 KiB in parts.
-const TAGGED_PIECE_BYTES: u32 = 512 << 10;
 /// A message of the bandwidth stands for so many of 8 bytes.
 const PER_LARGE: u64 = 64;
 
