@@ -45,6 +45,19 @@ pub(crate) const MAP: &[Place] = &[
         tests_on: &[],
     },
     Place {
+        name: "stentor-instructions",
+        on: &[
+            "stentor",
+            "stentor-channel",
+            "stentor-fabric",
+            "stentor-fabric-shm",
+            "stentor-neb",
+            "stentor-switch",
+            "stentor-wire",
+        ],
+        tests_on: &[],
+    },
+    Place {
         name: "stentor-soft-switch",
         on: &["stentor-bootstrap", "stentor-fabric", "stentor-fabric-roce", "stentor-switch", "stentor-wire"],
         tests_on: &[],

@@ -1,0 +1,86 @@
+//! Encoding and decoding a WRITE of 64 bytes, ICRC included.
+
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+
+use stentor_wire::{Bth, Envelope, Headers, Message, Packet, Psn, Repr, Reth};
+
+use crate::{WARM_UP, counted_if};
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Headers, a copy of the payload, the ICRC.
+    Encode,
+    /// Headers and the ICRC.
+    Decode,
+}
+
+const PAYLOAD: [u8; 64] = [0x5a; 64];
+
+/// A place for one packet.
+#[derive(Debug)]
+pub struct Place {
+    envelope: Envelope,
+    repr: Repr,
+    bytes: Vec<u8>,
+}
+
+impl Place {
+    /// Allocates the place and passes the warm-up.
+    ///
+    /// # Panics
+    /// If a packet is not read as it was written.
+    #[must_use]
+    pub fn ready() -> Self {
+        let (a, b) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
+        let reth = Reth { va: 0x1000, rkey: 7, bytes: PAYLOAD.len() as u32 };
+        let repr = Repr {
+            bth: Bth::new(17, Psn::new(1)),
+            headers: Headers::Rc(Message::WriteOnly(reth)),
+            payload_bytes: PAYLOAD.len(),
+        };
+        let envelope = Envelope::plain(a.into(), 0xc000, b.into()).expect("one family");
+        let mut place = Place { envelope, repr, bytes: vec![0; repr.packet_bytes()] };
+        place.pass(None, WARM_UP);
+        place
+    }
+
+    /// Encodes and decodes `messages`, of which it counts the role's part.
+    ///
+    /// # Panics
+    /// If a packet is not read as it was written.
+    pub fn run(&mut self, role: Role, messages: u64) {
+        self.pass(Some(role), messages);
+    }
+
+    fn pass(&mut self, role: Option<Role>, messages: u64) {
+        let Place { envelope, repr, bytes } = self;
+        for psn in 0..messages as u32 {
+            counted_if(role == Some(Role::Encode), || {
+                repr.bth.psn = Psn::new(psn);
+                repr.emit(bytes).expect("room").copy_from_slice(black_box(&PAYLOAD));
+                envelope.seal(bytes);
+            });
+            let read = counted_if(role == Some(Role::Decode), || {
+                let packet = Packet::new_checked(black_box(&bytes[..])).expect("a packet");
+                assert_eq!(envelope.icrc(packet.as_bytes()), packet.icrc());
+                Repr::parse(&packet).expect("a packet")
+            });
+            assert_eq!(read, *repr);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_is_read_as_it_was_written() {
+        let mut place = Place::ready();
+        for role in [Role::Encode, Role::Decode] {
+            place.run(role, 10);
+        }
+    }
+}
