@@ -19,6 +19,11 @@ pub(crate) enum Request {
     },
     /// Writes `fabric-verbs`' bindings anew.
     Bindings,
+    /// Counts the instructions of the hot paths.
+    Instructions {
+        /// Write the baseline anew instead of comparing with it.
+        record: bool,
+    },
     /// The usage.
     Help,
 }
@@ -30,6 +35,11 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Request, String> {
         "test" => Ok(Request::Test { only: only(rest, TEST)? }),
         "nightly" => Ok(Request::Nightly { only: only(rest, NIGHTLY)? }),
         "bindings" if rest.is_empty() => Ok(Request::Bindings),
+        "instructions" => match rest {
+            [] => Ok(Request::Instructions { record: false }),
+            [flag] if flag == "--record" => Ok(Request::Instructions { record: true }),
+            _ => Err("`instructions` takes `--record` or nothing".into()),
+        },
         "help" | "--help" | "-h" => Ok(Request::Help),
         other => Err(format!("there is no command `{other}`")),
     }
@@ -54,7 +64,8 @@ fn only(rest: &[String], steps: &[Step]) -> Result<Vec<String>, String> {
 /// The usage, with every step and what it is for.
 pub(crate) fn usage() -> String {
     let mut text = String::from(
-        "Usage: cargo xtask test|nightly [--only STEP[,STEP…]]…\n       cargo xtask bindings   writes fabric-verbs' bindings anew\n",
+        "Usage: cargo xtask test|nightly [--only STEP[,STEP…]]…\n       cargo xtask bindings   writes fabric-verbs' bindings anew\n       \
+         cargo xtask instructions [--record]   compares the hot paths with their baseline, or writes it anew\n",
     );
     for (title, steps) in [("test", TEST), ("nightly", NIGHTLY)] {
         let _ = write!(text, "\nSteps of `{title}`:\n");
@@ -77,6 +88,8 @@ mod tests {
     fn commands_and_steps_are_found() {
         assert_eq!(parsed(""), Ok(Request::Help));
         assert_eq!(parsed("bindings"), Ok(Request::Bindings));
+        assert_eq!(parsed("instructions"), Ok(Request::Instructions { record: false }));
+        assert_eq!(parsed("instructions --record"), Ok(Request::Instructions { record: true }));
         assert_eq!(parsed("test"), Ok(Request::Test { only: vec![] }));
         let both = Request::Test { only: vec!["clippy".into(), "docs".into()] };
         assert_eq!(parsed("test --only clippy,docs"), Ok(both));
@@ -85,7 +98,9 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_refused() {
-        for line in ["tset", "test clippy", "test --only", "test --only clipy", "nightly --only clippy"] {
+        for line in
+            ["instructions record", "tset", "test clippy", "test --only", "test --only clipy", "nightly --only clippy"]
+        {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

@@ -6,6 +6,7 @@ mod bindings;
 mod campaign;
 mod cargo;
 mod failover;
+mod instructions;
 mod layers;
 mod lengths;
 mod licences;
@@ -33,15 +34,9 @@ fn main() -> ExitCode {
     let (title, list, only) = match args::parse(&arguments) {
         Ok(Request::Test { only }) => ("test", steps::TEST, only),
         Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, only),
-        Ok(Request::Bindings) => {
-            return match bindings::write(&Context::new()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("error: {error:#}");
-                    ExitCode::FAILURE
-                }
-            };
-        }
+        Ok(Request::Bindings) => return ended(bindings::write(&Context::new())),
+        Ok(Request::Instructions { record: true }) => return ended(instructions::record(&Context::new())),
+        Ok(Request::Instructions { record: false }) => return ended(instructions::step(&Context::new()).map(drop)),
         Ok(Request::Help) => {
             print!("{}", args::usage());
             return ExitCode::SUCCESS;
@@ -53,4 +48,14 @@ fn main() -> ExitCode {
     };
     let chosen: Vec<_> = list.iter().filter(|step| only.is_empty() || only.iter().any(|o| o == step.name)).collect();
     if runner::run(title, &Context::new(), &chosen, list.len()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn ended(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -66,6 +66,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "`bench fabric --fabric verbs` beside a plain program, in turns, on Soft-RoCE",
         run: crate::verbs::speed,
     },
+    Step {
+        name: "instructions",
+        what: "instructions per message of the hot paths: within 3 % of the baseline",
+        run: crate::instructions::step,
+    },
     Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
 ];
 
