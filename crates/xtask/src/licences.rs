@@ -39,10 +39,10 @@ impl Deny {
     }
 }
 
-/// Judges every package of the lock file, also those that only tests or other platforms need.
+/// Judges every package of the lock file, also those that only tests, other platforms or optional features need.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let deny = Deny::parse(&fs::read_to_string(context.root.join("deny.toml")).context("cannot read deny.toml")?)?;
-    let workspace = Workspace::load(context)?;
+    let workspace = Workspace::load_all_features(context)?;
     println!("{} packages against {} licences", workspace.packages.len(), deny.licenses.allow.len());
     judge(&check(&deny, &workspace.packages)?)?;
     Ok(Outcome::Passed)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
@@ -95,7 +96,16 @@ impl EdgeKind {
 impl Workspace {
     /// Asks cargo.
     pub(crate) fn load(context: &Context) -> Result<Self> {
-        let (good, text) = capture(&mut context.cargo(["metadata", "--format-version", "1"]))?;
+        Workspace::asked(&mut context.cargo(["metadata", "--format-version", "1"]))
+    }
+
+    /// Asks cargo with every feature on, so that packages which only an optional feature needs are there, too.
+    pub(crate) fn load_all_features(context: &Context) -> Result<Self> {
+        Workspace::asked(&mut context.cargo(["metadata", "--all-features", "--format-version", "1"]))
+    }
+
+    fn asked(command: &mut Command) -> Result<Self> {
+        let (good, text) = capture(command)?;
         if !good {
             bail!("`cargo metadata` failed; its message is above");
         }
