@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::compare::Options;
 use crate::{nightly::NIGHTLY, runner::Step, steps::TEST};
 
 /// What was asked for.
@@ -24,6 +25,8 @@ pub(crate) enum Request {
         /// Write the baseline anew instead of comparing with it.
         record: bool,
     },
+    /// Sets this tree's benches beside another tree's.
+    Compare(Options),
     /// The usage.
     Help,
 }
@@ -35,6 +38,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Request, String> {
         "test" => Ok(Request::Test { only: only(rest, TEST)? }),
         "nightly" => Ok(Request::Nightly { only: only(rest, NIGHTLY)? }),
         "bindings" if rest.is_empty() => Ok(Request::Bindings),
+        "compare" => Ok(Request::Compare(Options::parse(rest)?)),
         "instructions" => match rest {
             [] => Ok(Request::Instructions { record: false }),
             [flag] if flag == "--record" => Ok(Request::Instructions { record: true }),
@@ -65,7 +69,9 @@ fn only(rest: &[String], steps: &[Step]) -> Result<Vec<String>, String> {
 pub(crate) fn usage() -> String {
     let mut text = String::from(
         "Usage: cargo xtask test|nightly [--only STEP[,STEP…]]…\n       cargo xtask bindings   writes fabric-verbs' bindings anew\n       \
-         cargo xtask instructions [--record]   compares the hot paths with their baseline, or writes it anew\n",
+         cargo xtask instructions [--record]   compares the hot paths with their baseline, or writes it anew\n       \
+         cargo xtask compare --base BINARY|REVISION [--bench multicast,neb,channel] [--pairs 60] [--wait adaptive] [--new BINARY]\n                   \
+         benches of this tree beside another's: exit code 0 not slower, 1 slower, 3 cannot be told\n",
     );
     for (title, steps) in [("test", TEST), ("nightly", NIGHTLY)] {
         let _ = write!(text, "\nSteps of `{title}`:\n");
@@ -90,6 +96,7 @@ mod tests {
         assert_eq!(parsed("bindings"), Ok(Request::Bindings));
         assert_eq!(parsed("instructions"), Ok(Request::Instructions { record: false }));
         assert_eq!(parsed("instructions --record"), Ok(Request::Instructions { record: true }));
+        assert!(matches!(parsed("compare --base main"), Ok(Request::Compare(options)) if options.base == "main"));
         assert_eq!(parsed("test"), Ok(Request::Test { only: vec![] }));
         let both = Request::Test { only: vec!["clippy".into(), "docs".into()] };
         assert_eq!(parsed("test --only clippy,docs"), Ok(both));
@@ -98,9 +105,15 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_refused() {
-        for line in
-            ["instructions record", "tset", "test clippy", "test --only", "test --only clipy", "nightly --only clippy"]
-        {
+        for line in [
+            "compare",
+            "instructions record",
+            "tset",
+            "test clippy",
+            "test --only",
+            "test --only clipy",
+            "nightly --only clippy",
+        ] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

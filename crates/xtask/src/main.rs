@@ -5,6 +5,7 @@ mod args;
 mod bindings;
 mod campaign;
 mod cargo;
+mod compare;
 mod failover;
 mod instructions;
 mod layers;
@@ -37,6 +38,14 @@ fn main() -> ExitCode {
         Ok(Request::Bindings) => return ended(bindings::write(&Context::new())),
         Ok(Request::Instructions { record: true }) => return ended(instructions::record(&Context::new())),
         Ok(Request::Instructions { record: false }) => return ended(instructions::step(&Context::new()).map(drop)),
+        Ok(Request::Compare(options)) => {
+            return match compare::run(&Context::new(), &options) {
+                Ok(compare::Ended::NotSlower) => ExitCode::SUCCESS,
+                Ok(compare::Ended::CannotBeTold) => ExitCode::from(3),
+                Ok(compare::Ended::Slower) => ExitCode::FAILURE,
+                Err(error) => ended(Err(error)),
+            };
+        }
         Ok(Request::Help) => {
             print!("{}", args::usage());
             return ExitCode::SUCCESS;
