@@ -176,10 +176,10 @@ fn valgrind() -> Result<()> {
     }
     let (_, user) = capture(Command::new("id").arg("-u"))?;
     if user.trim() != "0" || !has("apt-get") {
-        bail!("not installed: valgrind; run: apt-get install --no-install-recommends valgrind libc6-dbg");
+        bail!("not installed: valgrind; run: apt-get install --no-install-recommends valgrind");
     }
     run(Command::new("apt-get").args(["update", "-qq"]))?;
-    let arguments = ["install", "-y", "-qq", "--no-install-recommends", "valgrind", "libc6-dbg"];
+    let arguments = ["install", "-y", "-qq", "--no-install-recommends", "valgrind"];
     run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments))
 }
 

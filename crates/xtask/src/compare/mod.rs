@@ -23,7 +23,7 @@ use rows::{Key, Run};
 
 /// The greatest half width of an interval that is narrow.
 const NARROW: f64 = 0.015;
-/// The least ratio at the lower end of an interval that is a failure lies above this.
+/// A row is slower if its whole interval lies above this ratio.
 const BAR: f64 = 1.03;
 /// Pairs before an interval may end a bench: with fewer it depends on the very first ones.
 const FIRST_PAIRS: usize = 10;
@@ -200,7 +200,7 @@ fn table(bench: Bench, pairs: &Pairs) -> String {
     text
 }
 
-/// A path as it is if it has a slash or is a file, so that what is meant for a path is never looked up as a revision.
+/// Returns the path that `word` names, if there is a file.
 fn as_file(word: &str) -> Option<PathBuf> {
     let path = PathBuf::from(word);
     path.is_file().then_some(path)
