@@ -25,6 +25,8 @@ plants! {
     WithoutMajority;
     /// The lowest member comes forward before it has heard the others.
     ClaimsUnheard;
+    /// After one wrong suspicion a broken connection is no hint any more, for many timeouts.
+    DeafAfterMistake;
 }
 
 /// `planted!(self.plant, DoubtAlone)`: whether that bug is on. `false` without the feature.

@@ -30,10 +30,15 @@ const DEVIATIONS: u64 = 8;
 const MAX_PATIENCE: u32 = 20;
 /// Longest timeouts without a wrong suspicion after which the patience it brought is halved.
 const CALM: u64 = 64;
+/// Intervals of silence that confirm a broken connection after one that meant nothing; doubled by each further one.
+const CONFIRMING: u64 = 4;
+/// Such doublings at most: however often a connection broke in vain, a death is known after 32 intervals.
+const MAX_WRONG: u32 = 4;
 
-/// Shortest and longest timeout in nanoseconds.
+/// Shortest and longest timeout, and the interval of polls, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
+    pub interval: u64,
     pub min: u64,
     pub max: u64,
     pub plant: Plant,
@@ -55,6 +60,11 @@ pub(crate) struct Detector {
     owed: u32,
     /// Suspected for its silence, so its next beat proves the suspicion wrong.
     silent: bool,
+    /// Its connection broke then, and it has not beaten since.
+    broke: Option<u64>,
+    /// How often it beat after its connection had broken, not yet forgiven.
+    wrong: u32,
+    wrong_since: u64,
 }
 
 impl Detector {
@@ -71,6 +81,9 @@ impl Detector {
             patient_since: 0,
             owed: 0,
             silent: false,
+            broke: None,
+            wrong: 0,
+            wrong_since: 0,
         }
     }
 
@@ -116,6 +129,7 @@ impl Detector {
     fn restart(&mut self, now: u64) {
         self.moved = now;
         self.silent = false;
+        self.broke = None;
         if self.life != Life::Unheard {
             self.life = Life::Suspected;
             self.owed = BEATS_TO_TRUST;
@@ -125,6 +139,10 @@ impl Detector {
     fn beat(&mut self, now: u64, bounds: &Bounds) {
         let interval = now.saturating_sub(self.moved);
         self.moved = now;
+        if self.broke.take().is_some() {
+            self.wrong = (self.wrong + 1).min(MAX_WRONG);
+            self.wrong_since = now;
+        }
         match self.life {
             Life::Unheard => self.life = Life::Alive,
             Life::Alive => self.sample(interval),
@@ -143,6 +161,10 @@ impl Detector {
             self.patience -= 1;
             self.patient_since = now;
         }
+        if self.wrong > 0 && now.saturating_sub(self.wrong_since) > bounds.max {
+            self.wrong -= 1;
+            self.wrong_since = now;
+        }
     }
 
     fn sample(&mut self, interval: u64) {
@@ -160,7 +182,11 @@ impl Detector {
     pub(crate) fn judge(&mut self, now: u64, bounds: &Bounds) {
         let silence = now.saturating_sub(self.moved);
         match self.life {
-            Life::Alive if silence > self.timeout(bounds) => self.suspect(),
+            Life::Alive if silence > self.timeout(bounds) => {
+                self.suspect();
+                self.silent = true;
+            }
+            Life::Alive if self.is_confirmed(now, bounds) => self.suspect(),
             // What has never been heard has no beat to wait for: it is waited for from the start on.
             Life::Unheard if now > bounds.max => self.suspect(),
             _ => {}
@@ -173,14 +199,38 @@ impl Detector {
     }
 
     fn suspect(&mut self) {
-        self.silent = self.life == Life::Alive;
+        self.silent = false;
         self.life = Life::Suspected;
         self.owed = BEATS_TO_TRUST;
     }
 
-    /// The transport says that it cannot be reached. Believed once: after a wrong suspicion only silence counts.
-    pub(crate) fn unreachable(&mut self) {
-        if self.life == Life::Alive && self.patience == 0 {
+    /// Whether the silence since its connection broke is long enough, as often as that meant nothing before.
+    fn is_confirmed(&self, now: u64, bounds: &Bounds) -> bool {
+        let needed = match self.wrong {
+            0 => 0,
+            wrong => bounds.interval.saturating_mul(CONFIRMING) << (wrong - 1),
+        };
+        self.broke.is_some_and(|broke| now.saturating_sub(broke) >= needed)
+    }
+
+    /// The connection with it broke. Believed at once the first time; after it beat on in spite of that, once a short
+    /// silence confirms it. How often its silence meant nothing is another matter, and so is the reverse.
+    pub(crate) fn unreachable(&mut self, now: u64, bounds: &Bounds) {
+        if planted!(bounds.plant, DeafAfterMistake) && (self.patience > 0 || self.wrong > 0) {
+            return;
+        }
+        if self.life == Life::Alive {
+            self.broke.get_or_insert(now);
+            if self.is_confirmed(now, bounds) {
+                self.suspect();
+            }
+        }
+    }
+
+    /// The system says that the process is gone. Always believed; if it beats on nevertheless, three beats make it
+    /// trusted again.
+    pub(crate) fn died(&mut self) {
+        if self.life == Life::Alive {
             self.suspect();
         }
     }

@@ -16,6 +16,10 @@
 //! - **Time is time polled.** Between two polls at most a quarter of the shortest timeout counts. A process that was
 //!   stopped for seconds finds nobody silent when it wakes; it takes at least four polls to suspect anybody, wherever the
 //!   clock jumps.
+//! - **A broken connection is a hint.** It starts an election at once, without the timeout. A hint that was wrong makes
+//!   the next one wait for a few intervals of silence, at most 32, and is forgiven after a timeout or a few. Nothing
+//!   makes the election deaf to hints, and they do not lengthen the timeout. A death that the system reports
+//!   ([`Heartbeat::died`]) is believed always.
 //!
 //! # How long it takes
 //! With polls and reads every interval i and a timeout t of at most the configured maximum, a leader that stops is
@@ -90,7 +94,7 @@ impl Heartbeat {
         let peer = |&process| Peer { process, detector: Detector::new(), claim: None, doubt: 0, stands: true };
         let (min, max) = (nanoseconds(config.timeout_min), nanoseconds(config.timeout_max));
         Ok(Heartbeat {
-            bounds: Bounds { min, max, plant: config.plant },
+            bounds: Bounds { interval: nanoseconds(config.interval), min, max, plant: config.plant },
             peers: others.map(peer).collect(),
             now: 0,
             polled_at: None,
@@ -141,11 +145,19 @@ impl Heartbeat {
         claim.map(|_| ()).ok_or(BeatError::Claim { process, word: beat.claim })
     }
 
-    /// The transport reports that a member cannot be reached. A hint, which saves the timeout: no proof, and not believed
-    /// of a member of which a suspicion was wrong not long ago.
+    /// The connection with a member broke. This saves the timeout and proves nothing. It is believed at once, unless the
+    /// member went on beating after such a report not long ago: then a silence of a few intervals must confirm it.
     pub fn unreachable(&mut self, process: ProcessId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
-            peer.detector.unreachable();
+            peer.detector.unreachable(self.now, &self.bounds);
+        }
+    }
+
+    /// The system reports that the process of a member is gone: the kernel closed what only its end closes. Always
+    /// believed, whatever was wrong before.
+    pub fn died(&mut self, process: ProcessId) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
+            peer.detector.died();
         }
     }
 
@@ -165,6 +177,12 @@ impl Heartbeat {
     #[must_use]
     pub fn life(&self, process: ProcessId) -> Option<Life> {
         self.peers.iter().find(|peer| peer.process == process).map(|peer| peer.detector.life)
+    }
+
+    /// Whether another member said when it was read last that it would lead; false if it is none or was never read.
+    #[must_use]
+    pub fn stands(&self, process: ProcessId) -> bool {
+        self.peers.iter().any(|peer| peer.process == process && peer.stands && peer.detector.life != Life::Unheard)
     }
 
     /// After which silence another member is suspected at present; nothing if it is none.

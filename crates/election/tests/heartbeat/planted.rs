@@ -17,6 +17,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("lowest returns", scenarios::lowest_returns),
     ("lonely island", scenarios::lonely_island),
     ("nominee", scenarios::nominee_leads_under_its_own_epoch),
+    ("wrong suspicion, then death", scenarios::wrong_suspicion_then_death),
 ];
 
 #[test]
@@ -42,6 +43,7 @@ fn every_planted_bug_is_found_by_its_scenario() {
         Plant::LowestTakesBack => "lowest returns",
         Plant::WithoutMajority => "lonely island",
         Plant::ClaimsUnheard => "cold start",
+        Plant::DeafAfterMistake => "wrong suspicion, then death",
     };
     for &plant in Plant::ALL {
         let (name, scenario) = SCENARIOS.iter().find(|(name, _)| *name == finder(plant)).expect("a scenario");

@@ -180,3 +180,39 @@ pub(crate) fn nominee_leads_under_its_own_epoch(plant: Plant) -> Result<(), Stri
     ensure(last == Some(Change::Leader { epoch: 3, process: ProcessId(1) }), || format!("{last:?}"))?;
     world.good()
 }
+
+pub(crate) fn wrong_suspicion_then_death(plant: Plant) -> Result<(), String> {
+    for pause in [0, 24] {
+        let mut setup = Setup::new(3, plant);
+        (setup.timeout_min, setup.timeout_max) = (200, 400);
+        let mut world = World::settled(setup);
+        let break_links = |world: &mut World| {
+            for n in 1..3 {
+                world.heartbeat(n).into_iter().for_each(|heartbeat| heartbeat.unreachable(ProcessId(0)));
+            }
+        };
+        // Its connections break and it lives; or it pauses for longer than a timeout.
+        if pause == 0 {
+            break_links(&mut world);
+        } else {
+            world.stop_for(0, 1200);
+            world.run(1200);
+        }
+        world.run(600);
+        // Whoever leads now hands back, and dies.
+        let leader = world.agreed().ok_or("nobody leads")?.1;
+        if leader != ProcessId(0) {
+            let back = world.heartbeat(leader.index()).map(|heartbeat| heartbeat.hand_over(ProcessId(0)));
+            ensure(back == Some(Ok(())), || format!("{back:?}"))?;
+            world.run(20);
+        }
+        ensure(world.agreed().is_some_and(|(_, leader)| leader.0 == 0), || "p0 does not lead again".into())?;
+        world.crash(0);
+        break_links(&mut world);
+        let took = world.until_agreed(1000)?;
+        // A few intervals of silence, not the timeout.
+        ensure(took <= 48, || format!("{took} steps, as if by timeout"))?;
+        world.good()?;
+    }
+    Ok(())
+}

@@ -97,18 +97,37 @@ fn a_doubt_that_was_wrong_brings_back_the_same_reign() {
 }
 
 #[test]
-fn whom_the_transport_cannot_reach_is_suspected_at_once_and_after_a_mistake_no_more() {
+fn broken_connection_is_believed_at_once_and_after_a_mistake_with_a_little_silence() {
     let mut one = One::new(1);
     one.beats[0].claim = claim(4, 0);
     one.run(20, &[0, 2]);
+    let timeout = one.heartbeat.timeout(P[0]);
     one.heartbeat.unreachable(P[0]);
     assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected));
     one.run(2, &[0, 2]);
     assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected), "two beats are not yet trusted");
     one.run(1, &[0, 2]);
     assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive));
+    assert_eq!(one.heartbeat.timeout(P[0]), timeout, "no silence was misjudged");
     one.heartbeat.unreachable(P[0]);
-    assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive));
+    assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive), "it was wrong a moment ago");
+    one.run(20, &[0, 2]);
+    assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive), "it beats on");
+    one.heartbeat.unreachable(P[0]);
+    one.run(40, &[2]);
+    assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected));
+}
+
+#[test]
+fn death_is_believed_whatever_was_wrong_before() {
+    let mut one = One::new(1);
+    one.run(20, &[0, 2]);
+    for _ in 0..9 {
+        one.heartbeat.died(P[0]);
+        assert_eq!(one.heartbeat.life(P[0]), Some(Life::Suspected));
+        one.run(3, &[0, 2]);
+        assert_eq!(one.heartbeat.life(P[0]), Some(Life::Alive));
+    }
 }
 
 #[test]
