@@ -27,6 +27,16 @@ plants! {
     ClaimsUnheard;
     /// After one wrong suspicion a broken connection is no hint any more, for many timeouts.
     DeafAfterMistake;
+    /// A leader that reaches no majority does not resign.
+    NeverResigns;
+    /// More than half of the members that a process sees alive depose a leader, however few they are.
+    DoubtersInSight;
+    /// A member counts as reached although it does not see this process.
+    OneWaySight;
+    /// When a leader that resigned reaches a majority again, the others do not let it go on.
+    NoPrecedence;
+    /// A leader that resigned comes forward again without a pause.
+    NoPause;
 }
 
 /// `planted!(self.plant, DoubtAlone)`: whether that bug is on. `false` without the feature.

@@ -60,7 +60,7 @@ impl Claim {
 /// The words that a process writes into its own memory and that the others read one-sided, all of them within one cache
 /// line.
 ///
-/// Each word is read whole; the five together need not be of one moment.
+/// Each word is read whole; the six together need not be of one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beat {
     /// From 1, larger after every restart; 0 in the memory of a process that has not begun.
@@ -73,24 +73,28 @@ pub struct Beat {
     pub doubt: u64,
     /// 1 if it would lead, 0 if not.
     pub stands: u64,
+    /// The members that the process sees alive over working links, itself included: bit n is the n-th of
+    /// [`HeartbeatConfig::members`](super::HeartbeatConfig::members). Second format of beats; the first one ended before
+    /// this word. All processes of a cluster run one version.
+    pub sees: u64,
 }
 
 impl Beat {
     /// Words of a beat.
-    pub const WORDS: usize = 5;
+    pub const WORDS: usize = 6;
     /// Its size in bytes.
     pub const BYTES: usize = 8 * Self::WORDS;
 
     /// In the order in which they lie in memory.
     #[must_use]
     pub fn to_words(self) -> [u64; Self::WORDS] {
-        [self.incarnation, self.counter, self.claim, self.doubt, self.stands]
+        [self.incarnation, self.counter, self.claim, self.doubt, self.stands, self.sees]
     }
 
     /// From memory.
     #[must_use]
-    pub fn from_words([incarnation, counter, claim, doubt, stands]: [u64; Self::WORDS]) -> Self {
-        Beat { incarnation, counter, claim, doubt, stands }
+    pub fn from_words([incarnation, counter, claim, doubt, stands, sees]: [u64; Self::WORDS]) -> Self {
+        Beat { incarnation, counter, claim, doubt, stands, sees }
     }
 }
 

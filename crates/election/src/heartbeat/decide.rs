@@ -17,6 +17,7 @@ impl Heartbeat {
     /// Whether this process leads, by the largest claim that it knows.
     pub(super) fn leads(&self) -> bool {
         self.claim.is_some_and(|claim| claim.process == self.config.me && claim.epoch == self.made)
+            && !self.reach.resigned
     }
 
     /// The epoch of the next claim made here; nothing when epochs have run out.
@@ -29,7 +30,9 @@ impl Heartbeat {
     pub(super) fn adopt(&mut self, claim: Claim) {
         self.claim = Some(claim);
         self.adopted = self.now;
-        self.open_since = None;
+        self.ready_since = None;
+        self.reach.resigned = false;
+        self.reach.lacks_since = None;
     }
 
     fn come_forward(&mut self) {
@@ -49,17 +52,20 @@ impl Heartbeat {
             }
         }
         let me = self.config.me;
+        self.look_at_reach();
         let nominated = self.claim.is_some_and(|claim| claim.process == me && claim.kind == Kind::Nominated);
         let outdone = self.leads() && self.witnessed > (self.made, me);
-        if (nominated && self.stands) || outdone || self.takes_back() {
+        if (nominated && self.would_lead() && self.reached() >= self.quorum()) || outdone || self.takes_back() {
             self.come_forward();
         }
         let doubted = self.doubts();
         self.doubt = if doubted { Claim::doubt(self.claim) } else { 0 };
-        let open = self.open(doubted);
-        self.open_since = self.open_since.or(Some(self.now)).filter(|_| open);
-        if open && self.candidate() == Some(me) && self.alive() >= self.quorum() {
+        self.open = self.open(doubted);
+        let ready = self.open && self.reached() >= self.quorum();
+        self.ready_since = self.ready_since.or(Some(self.now)).filter(|_| ready);
+        if ready && self.candidate() == Some(me) {
             self.come_forward();
+            self.open &= !self.leads();
         }
         self.tell();
     }
@@ -69,16 +75,15 @@ impl Heartbeat {
         planted!(self.config.plant, LowestTakesBack) && lowest && !self.leads() && self.knows_all()
     }
 
-    fn quorum(&self) -> usize {
+    pub(super) fn quorum(&self) -> usize {
         if planted!(self.config.plant, WithoutMajority) {
             return 1;
         }
-        self.config.quorum.unwrap_or(self.config.members.len() / 2 + 1)
+        self.config.quorum.unwrap_or(self.majority())
     }
 
-    /// Members seen alive, this one included.
-    fn alive(&self) -> usize {
-        1 + self.peers.iter().filter(|peer| peer.detector.life == Life::Alive).count()
+    fn majority(&self) -> usize {
+        self.config.members.len() / 2 + 1
     }
 
     /// Whether every other member was heard, or waited for in vain.
@@ -97,7 +102,8 @@ impl Heartbeat {
         let Some(peer) = self.peer(claim.process) else { return !self.leads() };
         let overdue = claim.kind == Kind::Nominated && self.now - self.adopted > self.bounds.max;
         let leaves = !peer.stands && self.candidates().next().is_some();
-        peer.detector.life == Life::Suspected || overdue || leaves
+        let resigned = peer.doubt == Claim::doubt(self.claim);
+        peer.detector.life == Life::Suspected || overdue || leaves || resigned
     }
 
     /// Whether somebody else has to come forward.
@@ -118,7 +124,10 @@ impl Heartbeat {
             all += 1;
             doubting += usize::from(voter.doubt == doubt);
         }
-        2 * doubting > all
+        if self.quorum() < self.majority() || planted!(self.config.plant, DoubtersInSight) {
+            return 2 * doubting > all;
+        }
+        doubting >= self.majority()
     }
 
     /// Who could come forward, in order; without whom the claim names.
@@ -127,35 +136,63 @@ impl Heartbeat {
         self.config.members.iter().copied().filter(move |process| Some(*process) != void && self.fit(*process))
     }
 
-    fn fit(&self, process: ProcessId) -> bool {
+    /// Whether a member would lead and says that it sees enough to.
+    pub(super) fn fit(&self, process: ProcessId) -> bool {
         if process == self.config.me {
-            return self.stands;
+            return self.would_lead() && self.reached() >= self.quorum();
         }
-        self.peer(process).is_some_and(|peer| peer.stands && peer.detector.life == Life::Alive)
+        // At the beginning it may not have had the time to see anybody: then it is waited for.
+        let sees_enough = |peer: &Peer| self.claim.is_none() || peer.sees.count_ones() as usize >= self.quorum();
+        self.peer(process).is_some_and(|peer| peer.stands && peer.is_seen() && sees_enough(peer))
     }
 
-    /// Who should come forward: the first in order, and the next each time that one did not. Whom the void claim names
-    /// only if there is nobody else.
+    /// Who should come forward: a leader that has resigned and is there, for the shortest timeout; then the first in
+    /// order, and the next each time that one did not. Whom the void claim names only if there is nobody else.
     fn candidate(&self) -> Option<ProcessId> {
+        let void = self.claim.map(|claim| claim.process);
+        let mut waited = self.now - self.ready_since.unwrap_or(self.now);
+        if self.may_return() {
+            if waited < self.bounds.min {
+                return void.filter(|process| self.fit(*process));
+            }
+            waited -= self.bounds.min;
+        }
         let all = self.candidates().count();
         if all == 0 {
-            return self.claim.map(|claim| claim.process).filter(|process| self.fit(*process));
+            return void.filter(|process| self.fit(*process));
         }
-        let waited = self.now - self.open_since.unwrap_or(self.now);
         let passed = if planted!(self.config.plant, NobodyPassedOver) { 0 } else { waited / self.bounds.max };
         self.candidates().nth((passed % all as u64) as usize)
+    }
+
+    /// Whether the claim names a leader that has resigned and is there: it still has its ballot, and if it reaches a
+    /// majority again, nothing has to be recovered.
+    fn may_return(&self) -> bool {
+        let Some(claim) = self.claim.filter(|claim| claim.kind == Kind::Settled) else { return false };
+        if planted!(self.config.plant, NoPrecedence) {
+            return false;
+        }
+        match self.peer(claim.process) {
+            Some(peer) => peer.is_seen() && peer.doubt == Claim::doubt(self.claim),
+            None => self.reach.resigned,
+        }
     }
 
     fn view(&self) -> View {
         match self.claim {
             Some(claim) if self.leads() => View::Led { epoch: claim.epoch, process: claim.process },
             Some(claim)
-                if claim.kind == Kind::Settled && claim.process != self.config.me && self.open_since.is_none() =>
+                if claim.kind == Kind::Settled && claim.process != self.config.me && !self.open && !self.is_lost() =>
             {
                 View::Led { epoch: claim.epoch, process: claim.process }
             }
             _ => View::Pending,
         }
+    }
+
+    /// Whether this process doubts the claim and could not learn whether others do: it reaches no majority.
+    fn is_lost(&self) -> bool {
+        self.doubt != 0 && self.reached() < self.quorum()
     }
 
     fn tell(&mut self) {

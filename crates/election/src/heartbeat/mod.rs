@@ -10,9 +10,10 @@
 //!   something passes [`HeartbeatConfig::floor`].
 //! - **Leaders stay.** A leader is replaced when it is doubted, not when a better candidate comes back. The first in the
 //!   order of members that is alive and stands comes forward.
-//! - **A doubt needs company.** A process publishes which claim it doubts. Only when more than half of those that it sees
-//!   alive, the leader apart, doubt the claim too is the leader replaced; so one broken link moves nobody, and a leader
-//!   that a majority, itself included, still sees stays. A claim that is doubted by whom it names is void at once.
+//! - **A majority deposes, nobody else.** A process publishes which claim it doubts. A leader is replaced only when a
+//!   majority of the group doubts its claim, or when it doubts that claim itself: a claim that is doubted by whom it names
+//!   is void at once.
+//! - **A leader without a majority resigns.** See below.
 //! - **Time is time polled.** Between two polls at most a quarter of the shortest timeout counts. A process that was
 //!   stopped for seconds finds nobody silent when it wakes; it takes at least four polls to suspect anybody, wherever the
 //!   clock jumps.
@@ -21,15 +22,61 @@
 //!   makes the election deaf to hints, and they do not lengthen the timeout. A death that the system reports
 //!   ([`Heartbeat::died`]) is believed always.
 //!
+//! # Partial connectivity
+//! A READ needs a request and its answer, so a direction in which packets are lost takes away both: then neither process
+//! reads the other. What follows holds for directed graphs too. Process p *sees* q if q's counter moves and p's links with q
+//! work ([`Heartbeat::link`]); p publishes whom it sees. p *reaches* q if p sees q and q says that it sees p. A process is
+//! *connected to a majority* if it reaches one, itself included.
+//!
+//! A beat says: which life this is, a counter, the largest claim known, the claim that is doubted, whether the process would
+//! lead, and whom it sees.
+//!
+//! ## States
+//! - *Follower*: the largest claim names another process. It doubts the claim if it suspects that process, if that process
+//!   doubts the claim itself, if it does not want to lead, or if it was nominated and is overdue.
+//! - *Candidate*: the claim is void (a majority of the group doubts it, or the process that it names does), and this process
+//!   stands and is connected to a majority. It comes forward if it is the first such process that it sees, and in turn if
+//!   those before it do not.
+//! - *Leader*: the largest claim is its own.
+//! - *Resigned*: a leader that has been connected to no majority for the shortest timeout doubts its own claim, and is a
+//!   candidate like the others. Its ballot in the protocol stays as it is. When it reaches a majority again before anybody
+//!   else has come forward, it comes forward first: the others wait for it for a shortest timeout if they see it. Then
+//!   nothing has to be recovered. After the third reign in a row in which it has not reached a majority for a longest
+//!   timeout, it pauses: one longest timeout, two, four, then eight. While it pauses it does not stand, so others do not
+//!   wait for it.
+//!
+//! ## Invariants
+//! 1. Nobody comes forward without being connected to a majority.
+//! 2. A process that a leader counts as reached does not doubt that leader for its silence, up to the time of one reading:
+//!    it publishes that it sees the leader exactly as long as it does not suspect it.
+//! 3. So those who doubt a leader that is connected to a majority are a minority, and 1 and the count of doubts depose no
+//!    such leader, whoever cannot read it, and however often that link breaks and comes back.
+//!
+//! ## Why it ends with one leader
+//! Let the graph stay as it is, and let some process be connected to a majority. All processes that can come forward know
+//! the largest claim after a few readings, because two majorities meet and a claim spreads along every reading. If the
+//! process that it names is connected to a majority, it stays, by 3. Otherwise it resigns, or it is gone. Those who see it
+//! read that it doubts its claim, and doubt it; those who do not see it suspect it. So a process that is connected to a
+//! majority reads that this majority doubts the claim, and is a candidate. Candidates that do not come forward are passed
+//! over, each after a longest timeout; of two that come forward at once the larger claim holds, and whoever made it is
+//! connected to a majority and stays. The tests go through all graphs of three and of five members, with every first leader.
+//!
+//! A link that breaks and comes back again and again moves a leader only if it takes its majority away, and then only if
+//! somebody else is connected to a majority, or the leader has failed three times in a row. With one of three members dead
+//! and the link between the others flapping, the leader goes on after each break.
+//!
 //! # How long it takes
 //! With polls and reads every interval i and a timeout t of at most the configured maximum, a leader that stops is
 //! replaced in the views of all live members within t + 4 i + three reads: the last beat is read, the silence passes, a poll
-//! finds it, the others' doubts are read, the new claim is read. The tests assert that bound.
+//! finds it, the others' doubts are read, the new claim is read. The tests assert that bound. After a cut that takes a
+//! leader's majority away and leaves other members connected to one, the shortest timeout comes on top, twice, and a longest
+//! timeout for each candidate that is passed over.
 
 mod beat;
 mod config;
 mod decide;
 mod detector;
+mod reach;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,6 +87,7 @@ pub use beat::{Beat, BeatError, Claim, Kind};
 pub use config::{HeartbeatConfig, HeartbeatError};
 pub use detector::Life;
 use detector::{Bounds, Detector};
+use reach::Reach;
 
 use crate::plant::planted;
 use crate::{Change, Election, HandOverError};
@@ -52,6 +100,19 @@ struct Peer {
     claim: Option<Claim>,
     doubt: u64,
     stands: bool,
+    /// Whom it sees alive.
+    sees: u64,
+    /// Which bit of such a mask it is.
+    bit: u64,
+    /// The owner's links with it work.
+    linked: bool,
+}
+
+impl Peer {
+    /// Whether it is alive as far as this process can read, over links that work.
+    fn is_seen(&self) -> bool {
+        self.linked && self.detector.life == Life::Alive
+    }
 }
 
 /// The election of one group at one of its members.
@@ -77,8 +138,13 @@ pub struct Heartbeat {
     witnessed: (u64, ProcessId),
     doubt: u64,
     stands: bool,
-    /// Since when the claim is doubted by enough, in time polled.
-    open_since: Option<u64>,
+    /// This process's bit in a mask of members.
+    bit: u64,
+    reach: Reach,
+    /// Whether enough doubt the claim.
+    open: bool,
+    /// Since when that is so and this process reaches a majority, in time polled.
+    ready_since: Option<u64>,
     told: Option<decide::View>,
     changes: VecDeque<Change>,
 }
@@ -90,8 +156,18 @@ impl Heartbeat {
     /// See [`HeartbeatError`].
     pub fn new(config: HeartbeatConfig) -> Result<Self, HeartbeatError> {
         config.check()?;
+        let bit = |process: ProcessId| 1 << config.members.iter().position(|member| *member == process).unwrap_or(0);
         let others = config.members.iter().filter(|process| **process != config.me);
-        let peer = |&process| Peer { process, detector: Detector::new(), claim: None, doubt: 0, stands: true };
+        let peer = |&process| Peer {
+            process,
+            detector: Detector::new(),
+            claim: None,
+            doubt: 0,
+            stands: true,
+            sees: 0,
+            bit: bit(process),
+            linked: true,
+        };
         let (min, max) = (nanoseconds(config.timeout_min), nanoseconds(config.timeout_max));
         Ok(Heartbeat {
             bounds: Bounds { interval: nanoseconds(config.interval), min, max, plant: config.plant },
@@ -105,7 +181,10 @@ impl Heartbeat {
             witnessed: (0, config.me),
             doubt: 0,
             stands: true,
-            open_since: None,
+            bit: bit(config.me),
+            reach: Reach::default(),
+            open: false,
+            ready_since: None,
             told: None,
             changes: VecDeque::with_capacity(4),
             config,
@@ -120,7 +199,8 @@ impl Heartbeat {
             counter: self.counter,
             claim: self.claim.map_or(0, Claim::to_word),
             doubt: self.doubt,
-            stands: u64::from(self.stands),
+            stands: u64::from(self.would_lead()),
+            sees: self.sees(),
         }
     }
 
@@ -135,7 +215,7 @@ impl Heartbeat {
         if peer.detector.observe(beat, self.now, &self.bounds) {
             return Ok(());
         }
-        (peer.doubt, peer.stands) = (beat.doubt, beat.stands == 1);
+        (peer.doubt, peer.stands, peer.sees) = (beat.doubt, beat.stands == 1, beat.sees);
         if beat.claim == 0 {
             peer.claim = None;
             return Ok(());
@@ -159,6 +239,26 @@ impl Heartbeat {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.detector.died();
         }
+    }
+
+    /// Whether the links with a member work on which a leader writes to it; true at the start. A member whose links are
+    /// broken does not count as reached, whatever its beats say.
+    pub fn link(&mut self, process: ProcessId, works: bool) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
+            peer.linked = works;
+        }
+    }
+
+    /// Whether this process led and has resigned because it reached no majority, and nobody has come forward since.
+    #[must_use]
+    pub fn has_resigned(&self) -> bool {
+        self.reach.resigned
+    }
+
+    /// Members that this process reaches, itself included: it sees them alive, its links with them work, and they see it.
+    #[must_use]
+    pub fn reached(&self) -> usize {
+        self.reached_mask().count_ones() as usize
     }
 
     /// Whether this process would lead: not while it catches up, not before it is stopped. A leader that no longer stands
@@ -223,7 +323,7 @@ impl Election for Heartbeat {
         }
         let peer = self.peers.iter().find(|peer| peer.process == to);
         let peer = peer.ok_or(HandOverError::NotAMember { process: to })?;
-        let epoch = self.next_epoch().filter(|_| peer.stands && peer.detector.life == Life::Alive);
+        let epoch = self.next_epoch().filter(|_| self.fit(peer.process));
         let epoch = epoch.ok_or(HandOverError::NotReady { process: to })?;
         self.adopt(Claim { epoch, kind: Kind::Nominated, process: to });
         Ok(())

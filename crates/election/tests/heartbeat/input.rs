@@ -50,7 +50,7 @@ fn errors_say_what_to_do() {
 #[test]
 fn readings_that_cannot_be_are_refused_and_elect_nobody() {
     let mut heartbeat = Heartbeat::new(config()).unwrap();
-    let beat = Beat { incarnation: 1, counter: 1, claim: 0, doubt: 0, stands: 1 };
+    let beat = Beat { incarnation: 1, counter: 1, claim: 0, doubt: 0, stands: 1, sees: 7 };
     for process in [P[0], ProcessId(9)] {
         assert_eq!(heartbeat.observe(process, &beat), Err(BeatError::NotAPeer { process }));
     }
@@ -65,7 +65,8 @@ fn readings_that_cannot_be_are_refused_and_elect_nobody() {
 #[test]
 fn when_epochs_run_out_nobody_comes_forward_and_nothing_panics() {
     let mut heartbeat = Heartbeat::new(config()).unwrap();
-    let last = Beat { incarnation: 1, counter: 1, claim: claim(Claim::EPOCH_LIMIT - 1, 1), doubt: 0, stands: 1 };
+    let last =
+        Beat { incarnation: 1, counter: 1, claim: claim(Claim::EPOCH_LIMIT - 1, 1), doubt: 0, stands: 1, sees: 7 };
     heartbeat.observe(P[1], &last).unwrap();
     let mut changes = Vec::new();
     for step in 0..1000 {
@@ -81,8 +82,8 @@ fn when_epochs_run_out_nobody_comes_forward_and_nothing_panics() {
 
 #[test]
 fn beats_go_through_memory_unchanged() {
-    let beat = Beat { incarnation: 1, counter: 2, claim: 3, doubt: 4, stands: 5 };
-    assert_eq!(beat.to_words(), [1, 2, 3, 4, 5]);
+    let beat = Beat { incarnation: 1, counter: 2, claim: 3, doubt: 4, stands: 5, sees: 6 };
+    assert_eq!(beat.to_words(), [1, 2, 3, 4, 5, 6]);
     assert_eq!(Beat::from_words(beat.to_words()), beat);
-    assert_eq!(Beat::BYTES, 40);
+    assert_eq!(Beat::BYTES, 48);
 }

@@ -1,5 +1,6 @@
 //! The election by heartbeats: scripts, properties over random faults, the time to detect, planted bugs.
 
+mod graphs;
 mod input;
 mod planted;
 mod properties;

@@ -2,6 +2,7 @@
 
 use stentor_election::Plant;
 
+use crate::graphs;
 use crate::scenarios::{self, Scenario};
 
 const SCENARIOS: &[(&str, Scenario)] = &[
@@ -18,6 +19,13 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("lonely island", scenarios::lonely_island),
     ("nominee", scenarios::nominee_leads_under_its_own_epoch),
     ("wrong suspicion, then death", scenarios::wrong_suspicion_then_death),
+    ("hub", graphs::hub),
+    ("ring", graphs::ring),
+    ("chain", graphs::chain),
+    ("end of a chain", graphs::end_of_a_chain),
+    ("one way", graphs::one_way),
+    ("flapping link", graphs::flapping_link),
+    ("broken streams", graphs::broken_streams),
 ];
 
 #[test]
@@ -44,6 +52,11 @@ fn every_planted_bug_is_found_by_its_scenario() {
         Plant::WithoutMajority => "lonely island",
         Plant::ClaimsUnheard => "cold start",
         Plant::DeafAfterMistake => "wrong suspicion, then death",
+        Plant::NeverResigns => "end of a chain",
+        Plant::DoubtersInSight => "ring",
+        Plant::OneWaySight => "one way",
+        Plant::NoPrecedence => "flapping link",
+        Plant::NoPause => "broken streams",
     };
     for &plant in Plant::ALL {
         let (name, scenario) = SCENARIOS.iter().find(|(name, _)| *name == finder(plant)).expect("a scenario");

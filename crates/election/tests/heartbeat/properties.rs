@@ -20,7 +20,7 @@ enum Fault {
     Stand(usize, bool),
     Unreachable(usize, usize),
     Witness(usize, u64),
-    Scribble(usize, [u64; 5]),
+    Scribble(usize, [u64; 6]),
 }
 
 fn fault(members: usize) -> impl Strategy<Value = Fault> {
@@ -37,7 +37,7 @@ fn fault(members: usize) -> impl Strategy<Value = Fault> {
         1 => (node(), any::<bool>()).prop_map(|(n, stands)| Fault::Stand(n, stands)),
         2 => (node(), node()).prop_map(|(n, of)| Fault::Unreachable(n, of)),
         1 => (node(), 1..50_u64).prop_map(|(n, epoch)| Fault::Witness(n, epoch)),
-        1 => (node(), any::<[u64; 5]>()).prop_map(|(n, words)| Fault::Scribble(n, words)),
+        1 => (node(), any::<[u64; 6]>()).prop_map(|(n, words)| Fault::Scribble(n, words)),
     ]
 }
 
@@ -60,8 +60,8 @@ fn apply(world: &mut World, fault: &Fault) {
         Fault::Unreachable(n, of) => world.heartbeat(n).into_iter().for_each(|h| h.unreachable(process(of))),
         Fault::Witness(n, epoch) => world.heartbeat(n).into_iter().for_each(|h| h.witness(epoch, process(0))),
         // All but the incarnation: memory that claims to be of a later life is taken for one.
-        Fault::Scribble(n, [_, counter, claim, doubt, stands]) => {
-            let beat = Beat { counter, claim: claim >> 30, doubt, stands, ..world.memory(n) };
+        Fault::Scribble(n, [_, counter, claim, doubt, stands, sees]) => {
+            let beat = Beat { counter, claim: claim >> 30, doubt, stands, sees, ..world.memory(n) };
             world.scribble(n, beat);
         }
     }

@@ -7,7 +7,7 @@ use crate::world::{Setup, World};
 
 pub(crate) type Scenario = fn(Plant) -> Result<(), String>;
 
-fn ensure(good: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+pub(crate) fn ensure(good: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if good { Ok(()) } else { Err(what()) }
 }
 
@@ -130,11 +130,12 @@ pub(crate) fn leader_restarts(plant: Plant) -> Result<(), String> {
 
 pub(crate) fn blind_candidate(plant: Plant) -> Result<(), String> {
     let mut world = World::settled(Setup::new(5, plant));
-    for n in 2..5 {
-        world.link(n, 0, false);
-        world.link(1, n, false);
+    world.crash(0);
+    for n in 3..5 {
+        world.link(n, 1, false);
     }
-    // p1 sees p0 and nobody else, so it does not come forward; the other three are a majority.
+    // p1 reads everybody, and two of them do not read it: it says that it sees a majority, which it does not reach, and
+    // does not come forward. p2 waits for it, and p3 and p4 for p2.
     world.run(300);
     for n in 2..5 {
         let leader = world.leader(n);

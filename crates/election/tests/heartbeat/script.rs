@@ -20,7 +20,7 @@ struct One {
 impl One {
     fn new(me: usize) -> Self {
         let config = HeartbeatConfig::new(P[me], &P, Duration::from_micros(1));
-        let beat = Beat { incarnation: 1, counter: 0, claim: 0, doubt: 0, stands: 1 };
+        let beat = Beat { incarnation: 1, counter: 0, claim: 0, doubt: 0, stands: 1, sees: 7 };
         One { heartbeat: Heartbeat::new(config).unwrap(), me, now: Duration::ZERO, beats: [beat; 3] }
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct World {
     pub(crate) broken: Option<String>,
 }
 
-const NOTHING: Beat = Beat { incarnation: 0, counter: 0, claim: 0, doubt: 0, stands: 0 };
+const NOTHING: Beat = Beat { incarnation: 0, counter: 0, claim: 0, doubt: 0, stands: 0, sees: 0 };
 
 impl World {
     /// Nobody runs yet.

@@ -1,0 +1,74 @@
+//! Whether this process reaches a majority, and what follows for its leadership.
+
+use super::Heartbeat;
+use crate::plant::planted;
+
+/// Pauses double up to this many longest timeouts.
+const LONGEST_PAUSE: u64 = 8;
+/// Reigns in a row that may end before a majority was reached for a longest timeout, without a pause after them.
+const FREE_RETURNS: u32 = 2;
+
+/// How this process stands with a majority.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reach {
+    /// It led, reached no majority and resigned; nobody has come forward since.
+    pub resigned: bool,
+    /// Since when it leads without reaching a majority, in time polled.
+    pub lacks_since: Option<u64>,
+    /// Since when it has led and reached one without a break, in time polled.
+    sound_since: Option<u64>,
+    /// Resignations since it last led and reached one for a longest timeout.
+    failures: u32,
+    /// It does not come forward before this time.
+    pause_until: u64,
+}
+
+impl Heartbeat {
+    /// Members whose counters move, over links that work; itself included.
+    pub(super) fn sees(&self) -> u64 {
+        self.peers.iter().filter(|peer| peer.is_seen()).fold(self.bit, |mask, peer| mask | peer.bit)
+    }
+
+    /// Members that it sees and that see it; itself included.
+    pub(super) fn reached_mask(&self) -> u64 {
+        let one_way = planted!(self.config.plant, OneWaySight);
+        let mutual = self.peers.iter().filter(|peer| peer.is_seen() && (one_way || peer.sees & self.bit != 0));
+        mutual.fold(self.bit, |mask, peer| mask | peer.bit)
+    }
+
+    /// Whether it would lead if it had to: it stands, and does not pause after it resigned.
+    pub(super) fn would_lead(&self) -> bool {
+        self.stands && self.now >= self.reach.pause_until
+    }
+
+    /// A leader that has reached no majority for the shortest timeout resigns.
+    pub(super) fn look_at_reach(&mut self) {
+        if !self.leads() {
+            self.reach.sound_since = None;
+            return;
+        }
+        if self.reached() >= self.quorum() {
+            self.reach.lacks_since = None;
+            let since = *self.reach.sound_since.get_or_insert(self.now);
+            if self.now - since >= self.bounds.max {
+                self.reach.failures = 0;
+            }
+            return;
+        }
+        self.reach.sound_since = None;
+        let since = *self.reach.lacks_since.get_or_insert(self.now);
+        if self.now - since >= self.bounds.min && !planted!(self.config.plant, NeverResigns) {
+            self.resign();
+        }
+    }
+
+    fn resign(&mut self) {
+        let reach = &mut self.reach;
+        (reach.resigned, reach.lacks_since) = (true, None);
+        reach.failures = reach.failures.saturating_add(1);
+        if reach.failures > FREE_RETURNS && !planted!(self.config.plant, NoPause) {
+            let doublings = (reach.failures - FREE_RETURNS - 1).min(LONGEST_PAUSE.ilog2());
+            reach.pause_until = self.now + (self.bounds.max << doublings);
+        }
+    }
+}
