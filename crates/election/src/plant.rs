@@ -37,6 +37,8 @@ plants! {
     NoPrecedence;
     /// A leader that resigned comes forward again without a pause.
     NoPause;
+    /// A member that is cut off from the leader does not notice.
+    NeverCutOff;
 }
 
 /// `planted!(self.plant, DoubtAlone)`: whether that bug is on. `false` without the feature.

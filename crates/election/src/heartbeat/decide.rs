@@ -67,6 +67,7 @@ impl Heartbeat {
             self.come_forward();
             self.open &= !self.leads();
         }
+        self.look_at_cut();
         self.tell();
     }
 

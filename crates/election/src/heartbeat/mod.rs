@@ -255,6 +255,13 @@ impl Heartbeat {
         self.reach.resigned
     }
 
+    /// Whether this process has been cut off from the leader that others follow for a longest timeout, and cannot come
+    /// forward itself. Nothing is delivered here then; nobody should wait for that.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        self.is_left_out()
+    }
+
     /// Members that this process reaches, itself included: it sees them alive, its links with them work, and they see it.
     #[must_use]
     pub fn reached(&self) -> usize {

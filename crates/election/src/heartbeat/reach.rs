@@ -21,6 +21,8 @@ pub(super) struct Reach {
     failures: u32,
     /// It does not come forward before this time.
     pause_until: u64,
+    /// Since when it neither leads, nor reaches the leader, nor could come forward, in time polled.
+    cut_since: Option<u64>,
 }
 
 impl Heartbeat {
@@ -39,6 +41,23 @@ impl Heartbeat {
     /// Whether it would lead if it had to: it stands, and does not pause after it resigned.
     pub(super) fn would_lead(&self) -> bool {
         self.stands && self.now >= self.reach.pause_until
+    }
+
+    /// Whether this process has been left out for a longest timeout: it does not reach the process that the claim names,
+    /// and cannot come forward itself.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.reach.cut_since.is_some_and(|since| self.now - since >= self.bounds.max)
+    }
+
+    /// After the claim and the doubts of it are known.
+    pub(super) fn look_at_cut(&mut self) {
+        let mask = self.reached_mask();
+        let could = self.open && mask.count_ones() as usize >= self.quorum();
+        let named = self.claim.and_then(|claim| self.peers.iter().find(|peer| peer.process == claim.process));
+        let reached = !self.open && named.is_some_and(|peer| mask & peer.bit != 0);
+        let cut =
+            !planted!(self.config.plant, NeverCutOff) && self.claim.is_some() && !self.leads() && !reached && !could;
+        self.reach.cut_since = self.reach.cut_since.or(Some(self.now)).filter(|_| cut);
     }
 
     /// A leader that has reached no majority for the shortest timeout resigns.

@@ -229,6 +229,25 @@ pub(crate) fn one_way(plant: Plant) -> Result<(), String> {
     ensure(came.leader == Some(1), || format!("{:?} leads", came.leader))
 }
 
+/// In a ring of five, the two members that do not reach the leader know that they are cut off, until the links are back;
+/// the others are not.
+pub(crate) fn left_out(plant: Plant) -> Result<(), String> {
+    let mut world = led_by(5, 1, plant)?;
+    let cut_off = |world: &mut World| -> Vec<usize> {
+        (0..5).filter(|n| world.heartbeat(*n).is_some_and(|heartbeat| heartbeat.is_cut_off())).collect()
+    };
+    cut_to(&mut world, &of_edges(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]));
+    for (steps, expected) in [(4 * TIMEOUT, &[3, 4][..]), (20 * TIMEOUT, &[3, 4])] {
+        world.run(steps);
+        let cut = cut_off(&mut world);
+        ensure(cut == expected, || format!("{cut:?} are cut off"))?;
+    }
+    cut_to(&mut world, &whole(5));
+    world.run(TIMEOUT);
+    let cut = cut_off(&mut world);
+    ensure(cut.is_empty(), || format!("{cut:?} are cut off from nobody"))
+}
+
 /// Hours of a longest timeout of 2 s, in which one of three is dead and the link between the others works and does not in
 /// turns of all lengths up to 24 s: the leader goes on whenever it reaches the other again.
 pub(crate) fn flapping_link(plant: Plant) -> Result<(), String> {

@@ -26,6 +26,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("one way", graphs::one_way),
     ("flapping link", graphs::flapping_link),
     ("broken streams", graphs::broken_streams),
+    ("left out", graphs::left_out),
 ];
 
 #[test]
@@ -57,6 +58,7 @@ fn every_planted_bug_is_found_by_its_scenario() {
         Plant::OneWaySight => "one way",
         Plant::NoPrecedence => "flapping link",
         Plant::NoPause => "broken streams",
+        Plant::NeverCutOff => "left out",
     };
     for &plant in Plant::ALL {
         let (name, scenario) = SCENARIOS.iter().find(|(name, _)| *name == finder(plant)).expect("a scenario");

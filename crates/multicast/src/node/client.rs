@@ -530,6 +530,20 @@ impl<F: Fabric> Client<F> {
         }
     }
 
+    /// Members that are cut off from their leader ask not to be waited for, and tell when they are back.
+    fn heed_aside(&mut self, group: usize) {
+        for member in 0..self.rings[group].targets.len() {
+            let target = &self.rings[group].targets[member];
+            let link = target.link;
+            if target.told.is_some_and(|told| told.aside) {
+                self.rings[group].set_aside(member);
+                self.sender.expel(GroupId(group as u16), member);
+            } else if target.is_back() && self.links[link].ready && !self.unsettled.contains(&link) {
+                self.start(link);
+            }
+        }
+    }
+
     /// One round: completions, credits, connections. Returns whether there was anything.
     pub fn step(&mut self) -> bool {
         if self.quiet.skips(&mut self.fabric) {
@@ -539,6 +553,7 @@ impl<F: Fabric> Client<F> {
         for group in 0..self.rings.len() {
             if self.resumed && self.rings[group].take_news(&self.fabric) {
                 worked = true;
+                self.heed_aside(group);
                 self.count_members(GroupId(group as u16));
             }
         }

@@ -90,6 +90,8 @@ pub struct Member<F: Fabric> {
     quiet: Quiet,
     /// Where clients' messages come as copies of the network.
     sets: Joined,
+    /// Clients are asked not to wait for this member.
+    aside: bool,
 }
 
 pub(super) const NO_COMPLETION: Completion =
@@ -166,6 +168,7 @@ impl<F: Fabric> Member<F> {
             rare_bytes: 0,
             quiet: Quiet::default(),
             sets,
+            aside: false,
         })
     }
 

@@ -68,7 +68,12 @@ pub(super) struct Told {
     pub(super) sequence: u64,
     /// What is held or freed (for clients).
     pub(super) held: Held,
+    /// The peer asks not to be waited for (to clients).
+    pub(super) aside: bool,
 }
+
+/// In the generation of a credit: [`Told::aside`].
+pub(super) const ASIDE: u64 = 1 << 63;
 
 /// One peer that gets the ring's records.
 #[derive(Debug)]
@@ -83,6 +88,10 @@ pub(super) struct Target {
     /// Local region and byte offset where the peer writes its credit.
     credit_at: (RegionId, u64),
     course: Course,
+    /// Stopped because the peer asked for that; its credits are read on, because they say when that is over.
+    aside: bool,
+    /// It was, and is to be started again.
+    back: bool,
     generation: u64,
     freed: u64,
     /// The last credit since the start; `None` before the first.
@@ -100,6 +109,11 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn is_started(&self) -> bool {
         self.course == Course::Started
+    }
+
+    /// Whether the peer asked not to be waited for, and does so no more.
+    pub(super) fn is_back(&self) -> bool {
+        self.aside && self.back
     }
 
     /// Whether what is written goes there at once, and nothing before it is still to go. Others than started ones get
@@ -228,6 +242,8 @@ impl Outbound {
             generation: 0,
             freed: 0,
             told: None,
+            aside: false,
+            back: false,
             staged: VecDeque::new(),
             behind: None,
             fanned: VecDeque::new(),
@@ -248,6 +264,7 @@ impl Outbound {
         let (geometry, seal) = (self.geometry, self.seal);
         let target = &mut self.targets[target];
         target.course = Course::Started;
+        (target.aside, target.back) = (false, false);
         target.remote = None;
         target.generation = start.generation;
         target.freed = start.position;
@@ -261,6 +278,7 @@ impl Outbound {
     /// A target does not count any more.
     pub(super) fn stop(&mut self, target: usize) {
         let target = &mut self.targets[target];
+        target.aside = false;
         if target.course == Course::Started {
             target.course = Course::Stopped;
             target.told = None;
@@ -268,6 +286,13 @@ impl Outbound {
             self.late = self.is_behind();
             self.settle_freed();
         }
+    }
+
+    /// The same, until the peer says that it is back.
+    pub(super) fn set_aside(&mut self, target: usize) {
+        self.stop(target);
+        let target = &mut self.targets[target];
+        (target.aside, target.back) = (true, false);
     }
 
     /// A target's credits are sealed like this from here on.
@@ -294,16 +319,21 @@ impl Outbound {
 
     pub(super) fn read_credits<F: Fabric>(&mut self, fabric: &F) {
         let mut any = false;
-        for target in self.targets.iter_mut().filter(|target| target.is_started()) {
+        for target in self.targets.iter_mut().filter(|target| target.is_started() || target.aside) {
             let Some(credit) = &mut target.credit else { continue };
             let (region, offset) = target.credit_at;
             let cell = &fabric.memory(region)[offset as usize / WORD..];
             if let Some::<[u64; CREDIT_WORDS]>([position, freed, sequence, held, generation]) = credit.read(cell)
-                && generation == target.generation
+                && generation & !ASIDE == target.generation
             {
-                target.freed = self.writer.absorb(target.freed, position);
-                target.told = Some(Told { freed, sequence, held: Held::from_word(held, freed) });
                 any = true;
+                let aside = generation & ASIDE != 0;
+                if target.aside {
+                    target.back = !aside;
+                    continue;
+                }
+                target.freed = self.writer.absorb(target.freed, position);
+                target.told = Some(Told { freed, sequence, held: Held::from_word(held, freed), aside });
             }
         }
         if any {

@@ -2,7 +2,8 @@
 //!
 //! The election says whom the group takes for its leader; the member's ballots say who is. The keeper at each member
 //! closes the gap: it campaigns while the election names its process and that process does not lead, and never
-//! otherwise. Whatever the election says, safety is the ballots' concern.
+//! otherwise. A leader that resigns because it reaches no majority keeps its ballot: if it is named again before another
+//! member has campaigned, it leads on without a campaign. Whatever the election says, safety is the ballots' concern.
 
 use std::time::Duration;
 
@@ -79,10 +80,13 @@ impl Keeper<Heartbeat> {
         self.next = now + self.interval;
         for Other { process, connected, beat: last } in &mut self.others {
             let Some(pulse) = member.pulse(*process) else { continue };
-            if let Some([incarnation, counter, claim, doubt, stands, ..]) = pulse.words {
-                let beat = Beat { incarnation, counter, claim, doubt, stands };
-                if last.is_none_or(|(count, _)| count != [incarnation, counter]) {
-                    *last = Some(([incarnation, counter], now));
+            // A leader writes its stream on other links than those on which beats are read.
+            self.election.link(*process, member.is_connected_to(*process));
+            if let Some(words) = pulse.words {
+                let beat = Beat::from_words(std::array::from_fn(|word| words[word]));
+                let count = [beat.incarnation, beat.counter];
+                if last.is_none_or(|(before, _)| before != count) {
+                    *last = Some((count, now));
                 }
                 // Who claims nonsense is believed to live, and no more.
                 let _ = self.election.observe(*process, &beat);
@@ -94,6 +98,7 @@ impl Keeper<Heartbeat> {
         let stands = self.stands(now, member);
         self.election.stand(stands);
         self.poll(now, member);
+        member.set_aside(self.election.is_cut_off());
         let mut words = [0; Pulse::WORDS];
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
         member.publish(&words);

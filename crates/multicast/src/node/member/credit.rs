@@ -5,6 +5,7 @@ use stentor_fabric::Fabric;
 use super::Member;
 use crate::node::counts::Step;
 use crate::node::inbound::Held;
+use crate::node::outbound::ASIDE;
 use crate::{ClientId, ids};
 
 impl<F: Fabric> Member<F> {
@@ -38,6 +39,26 @@ impl<F: Fabric> Member<F> {
             waits
         });
         self.outputs.touched = touched;
+    }
+
+    /// Whether this member stands aside: it is cut off from the leader that others follow, so it delivers nothing, and
+    /// clients are asked not to wait for it. Without that, everybody that multicasts to this group would stand still as
+    /// soon as a window is full. When it is over, clients write to it again as after a broken connection.
+    pub fn set_aside(&mut self, aside: bool) {
+        if std::mem::replace(&mut self.aside, aside) == aside {
+            return;
+        }
+        for client in (0..self.bodies.len() as u16).map(ClientId) {
+            self.outputs.notify[usize::from(client.0)] = true;
+            self.outputs.touch(client);
+        }
+        self.quiet.disturb();
+    }
+
+    /// Whether it [stands aside](Member::set_aside).
+    #[must_use]
+    pub fn is_aside(&self) -> bool {
+        self.aside
     }
 
     /// Another ballot is installed: what is held counts together with what others hold in that.
@@ -95,7 +116,7 @@ impl<F: Fabric> Member<F> {
         // A new process must not begin while anything of the one before is here, also behind a gap; to one that has begun
         // only what is held without a gap is held.
         let end = if self.replica.is_over(client) { self.replica.end_of_held(client) } else { 0 };
-        let Member { fabric, links, bodies, outputs, window, replica, .. } = self;
+        let Member { fabric, links, bodies, outputs, window, replica, aside, .. } = self;
         let body = &mut bodies[at];
         let held = body.held_slots.max(end);
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
@@ -121,7 +142,8 @@ impl<F: Fabric> Member<F> {
         // here and has not begun, in one that is not over.
         let over = if outlived { replica.over_below(client) } else { replica.closed_below(client) };
         let sequence = body.last_sequence.max(ids::begin_of_era(over));
-        let values = [position, body.freed_slots, sequence, held, body.ring.generation()];
+        let aside = if *aside { ASIDE } else { 0 };
+        let values = [position, body.freed_slots, sequence, held, body.ring.generation() | aside];
         outputs.counts.write(Step::Credit, u64::from(body.ring.credit.send(fabric, links, values)));
         body.credited_slots = freed;
         if settled {
