@@ -3,7 +3,8 @@
 //! One `u64` seed decides everything: the cluster ([`Scenario`]), the messages, every delay and every fault.
 //! [`run_seed`] runs one; [`Campaign`] runs many on all cores and keeps the lowest seed that failed. The same for the
 //! broadcast, [`neb::run_seed`], [`NebCampaign`], for channels, [`channel::run_seed`],
-//! [`ChannelCampaign`], and for the switch, [`switch::run_seed`], [`SwitchCampaign`].
+//! [`ChannelCampaign`], and for the switch, [`switch::run_seed`], [`SwitchCampaign`]. [`graphs::run`] is a group whose
+//! members do not all reach each other, with its real election.
 #![forbid(unsafe_code)]
 
 mod actor;
@@ -11,6 +12,7 @@ mod campaign;
 mod chance;
 pub mod channel;
 mod counts;
+pub mod graphs;
 mod history;
 pub mod neb;
 mod nemesis;

@@ -1,0 +1,392 @@
+//! One group whose members do not all reach each other, led by its own election by heartbeats.
+//!
+//! A run has five parts: the whole group settles, a chosen member takes over the leadership, links are cut as the graph
+//! says, the group has [`SETTLES_NS`] to find a leader and goes on for [`QUIET_NS`], and the links come back. A client that
+//! reaches every member multicasts all the time. Meanwhile [`run`] judges:
+//! - if some member is connected to a majority, exactly one member takes itself for the leader after the settling time, it
+//!   is connected to a majority, it is ready to lead in the protocol, and that does not change until the links are back;
+//! - it and the members that it reaches deliver what is multicast;
+//! - a leader that was connected to a majority all the time was not deposed;
+//! - if nobody is, nobody takes itself for the leader;
+//! - after the links are back everything is delivered everywhere, and every property of the multicast holds.
+//!
+//! Lost packets in one direction take away both: the answer to a request does not come back. So a one-way cut is an edge
+//! less, too, although what is written before the queue pair breaks may land.
+
+mod member;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use stentor_fabric::ProcessId;
+use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, World};
+use stentor_multicast::{Client, ClientId, GroupId, Limits, MessageId, NodeError, Plant, Topology};
+
+use crate::history::History;
+use crate::progress::Progress;
+use member::Follower;
+
+/// How often members look at each other, ns.
+pub const INTERVAL_NS: u64 = 20_000;
+/// The shortest timeout, ns.
+pub const TIMEOUT_MIN_NS: u64 = 400_000;
+/// The longest timeout, ns.
+pub const TIMEOUT_MAX_NS: u64 = 800_000;
+/// From the cut until one leader is there at the latest, ns.
+pub const SETTLES_NS: u64 = 12 * TIMEOUT_MAX_NS;
+/// After that nothing changes for so long, ns.
+pub const QUIET_NS: u64 = 24 * TIMEOUT_MAX_NS;
+/// What was multicast this long before the links come back is delivered by then, ns.
+const DELIVERED_NS: u64 = 4 * TIMEOUT_MAX_NS;
+/// Until a whole group has a leader, and until everything is delivered in the end, ns.
+const WHOLE_NS: u64 = 40 * TIMEOUT_MAX_NS;
+/// The client multicasts this often, ns.
+const PACE_NS: u64 = 40_000;
+const STREAM_OF_SALT: u64 = 0x6772_6170_6873;
+
+/// Who reaches whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Graph {
+    members: usize,
+    /// Pairs (from, to) between which nothing gets from the first to the second.
+    cut: Vec<(u16, u16)>,
+}
+
+impl Graph {
+    /// A group of so many in which only these pairs reach each other.
+    #[must_use]
+    pub fn of_edges(members: usize, edges: &[(u16, u16)]) -> Self {
+        let linked = |a: u16, b: u16| edges.contains(&(a, b)) || edges.contains(&(b, a));
+        let all = members as u16;
+        let cut = (0..all).flat_map(|a| (0..all).filter(move |b| *b != a).map(move |b| (a, b)));
+        Graph { members, cut: cut.filter(|(a, b)| !linked(*a, *b)).collect() }
+    }
+
+    /// A group of so many in which nothing gets from the first to the second of these pairs.
+    #[must_use]
+    pub fn without(members: usize, cut: &[(u16, u16)]) -> Self {
+        Graph { members, cut: cut.to_vec() }
+    }
+
+    /// Everybody reaches the member `hub` alone.
+    #[must_use]
+    pub fn hub(members: usize, hub: u16) -> Self {
+        let edges: Vec<_> = (0..members as u16).filter(|n| *n != hub).map(|n| (hub, n)).collect();
+        Graph::of_edges(members, &edges)
+    }
+
+    /// Everybody reaches those before and behind it.
+    #[must_use]
+    pub fn chain(members: usize) -> Self {
+        let edges: Vec<_> = (1..members as u16).map(|n| (n - 1, n)).collect();
+        Graph::of_edges(members, &edges)
+    }
+
+    /// A chain whose ends reach each other.
+    #[must_use]
+    pub fn ring(members: usize) -> Self {
+        let members_ = members as u16;
+        let edges: Vec<_> = (0..members_).map(|n| (n, (n + 1) % members_)).collect();
+        Graph::of_edges(members, &edges)
+    }
+
+    /// Whether packets get through both ways.
+    #[must_use]
+    pub fn reaches(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (a as u16, b as u16);
+        !self.cut.contains(&(a, b)) && !self.cut.contains(&(b, a))
+    }
+
+    /// Whether a member reaches a majority, itself included.
+    #[must_use]
+    pub fn is_connected_to_majority(&self, member: usize) -> bool {
+        (0..self.members).filter(|other| self.reaches(member, *other)).count() > self.members / 2
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GraphRun {
+    /// Who leads after the cut.
+    pub leader: Option<usize>,
+    /// Leaders that resigned because they reached no majority.
+    pub resigned: u64,
+    /// Campaigns begun after the cut and before the links were back.
+    pub campaigns: u64,
+    /// From the cut until the last change of any member's view of the leader, ns.
+    pub settled_ns: u64,
+    /// Messages multicast while the links were cut and the leader stood.
+    pub messages: u64,
+    /// Members that stood aside, because they were cut off from the leader.
+    pub aside: u64,
+    /// Members that took over another one's state when the links were back.
+    pub caught_up: u64,
+    /// What was broken, in words.
+    pub broken: Vec<String>,
+}
+
+/// What all processes of a run share.
+struct Shared {
+    world: World,
+    history: RefCell<History>,
+    progress: RefCell<Progress>,
+    seen: RefCell<Seen>,
+}
+
+/// What members did, for the judge.
+#[derive(Default)]
+struct Seen {
+    /// By member: whether it takes itself for the leader.
+    leads: Vec<bool>,
+    /// When a member's view of the leader changed last.
+    changed_ns: u64,
+    resigned: u64,
+    campaigns: u64,
+    aside: u64,
+    caught_up: u64,
+    /// By member: the last message delivered.
+    delivered: Vec<u64>,
+    /// Time and sequence of every message.
+    multicast: Vec<(u64, u64)>,
+    broken: Vec<String>,
+}
+
+enum Process {
+    Member(Box<Follower>),
+    Client(Box<Caller>),
+}
+
+struct Caller {
+    client: Client<stentor_fabric_sim::SimFabric>,
+    me: ProcessId,
+    due_ns: u64,
+    /// It multicasts no more.
+    stopped: Rc<std::cell::Cell<bool>>,
+    shared: Rc<Shared>,
+}
+
+impl Actor for Process {
+    fn step(&mut self, now_ns: u64) -> bool {
+        match self {
+            Process::Member(member) => member.step(now_ns),
+            Process::Client(client) => client.step(now_ns),
+        }
+    }
+}
+
+impl Caller {
+    fn step(&mut self, now_ns: u64) -> bool {
+        let mut worked = self.client.housekeep();
+        worked |= self.client.step();
+        let to = [GroupId(0)];
+        let payload = now_ns.to_le_bytes();
+        if !self.stopped.get()
+            && now_ns >= self.due_ns
+            && let Ok(submitted) = self.client.submit(&to, &payload, true)
+        {
+            worked = true;
+            self.due_ns = now_ns + PACE_NS;
+            let id: MessageId = submitted.id;
+            self.shared.history.borrow_mut().multicast(now_ns, self.me, id, &to, &payload);
+            self.shared.progress.borrow_mut().multicast(id, &to);
+            self.shared.seen.borrow_mut().multicast.push((now_ns, id.sequence));
+        }
+        self.shared.world.wake_at(self.me, self.due_ns.max(now_ns + PACE_NS / 4));
+        worked
+    }
+}
+
+/// Runs a graph: `leader` leads when the links are cut.
+///
+/// # Errors
+/// [`NodeError`], if a node cannot start.
+///
+/// # Panics
+/// If the members of the graph are no possible group.
+pub fn run(seed: u64, graph: &Graph, leader: usize, plant: stentor_election::Plant) -> Result<GraphRun, NodeError> {
+    let topology = Arc::new(Topology::new(&[graph.members], 1).expect("a possible group"));
+    let network = NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() };
+    let world = World::new(SimConfig::new(topology.processes(), seed, network));
+    let seen = Seen { leads: vec![false; graph.members], delivered: vec![0; graph.members], ..Seen::default() };
+    let shared = Rc::new(Shared {
+        history: RefCell::new(History::new(&topology)),
+        progress: RefCell::new(Progress::new(&topology)),
+        seen: RefCell::new(seen),
+        world,
+    });
+    let limits = Limits { message_bytes: 64, window: 64, body_ring_bytes: 16 << 10, control_ring_bytes: 16 << 10 };
+    let salt = seed ^ STREAM_OF_SALT;
+    let mut actors = Vec::new();
+    for me in topology.members(GroupId(0)) {
+        let follower = Follower::new(&shared, &topology, me, (limits, salt), plant)?;
+        actors.push(Some(Process::Member(Box::new(follower))));
+    }
+    let stopped = Rc::new(std::cell::Cell::new(false));
+    let me = topology.client_process(ClientId(0));
+    let fabric = shared.world.fabric(me);
+    let client = Client::new(fabric, Arc::clone(&topology), ClientId(0), limits, salt, Plant::None, 1)?;
+    let caller = Caller { client, me, due_ns: 0, stopped: Rc::clone(&stopped), shared: Rc::clone(&shared) };
+    actors.push(Some(Process::Client(Box::new(caller))));
+    let mut judge = Judge { shared, topology, graph, actors, came: GraphRun::default() };
+    judge.go(leader, &stopped);
+    Ok(judge.finish())
+}
+
+struct Judge<'a> {
+    shared: Rc<Shared>,
+    topology: Arc<Topology>,
+    graph: &'a Graph,
+    actors: Vec<Option<Process>>,
+    came: GraphRun,
+}
+
+impl Judge<'_> {
+    fn broken(&mut self, what: String) {
+        self.came.broken.push(what);
+    }
+
+    fn for_ns(&mut self, ns: u64) {
+        let until = self.shared.world.now_ns() + ns;
+        self.shared.world.run(&mut self.actors, until, |_, _| false);
+    }
+
+    /// Who takes itself for the leader.
+    fn leaders(&self) -> Vec<usize> {
+        let seen = self.shared.seen.borrow();
+        (0..self.graph.members).filter(|n| seen.leads[*n]).collect()
+    }
+
+    fn member(&mut self, n: usize) -> &mut Follower {
+        match &mut self.actors[n] {
+            Some(Process::Member(member)) => member,
+            _ => unreachable!("members come first, and nobody crashes"),
+        }
+    }
+
+    fn go(&mut self, leader: usize, stopped: &std::cell::Cell<bool>) {
+        if !self.take_over(leader) {
+            return;
+        }
+        for &(from, to) in &self.graph.cut {
+            self.shared.world.cut_one_way(ProcessId(from), ProcessId(to));
+        }
+        let cut_at = self.shared.world.now_ns();
+        let before = self.counts();
+        self.for_ns(SETTLES_NS);
+        let settled_at = self.shared.world.now_ns();
+        self.for_ns(QUIET_NS);
+        let changed = self.shared.seen.borrow().changed_ns;
+        self.came.settled_ns = changed.saturating_sub(cut_at);
+        if changed > settled_at {
+            self.broken(format!("a view of the leader changed {} ns after the cut", changed - cut_at));
+        }
+        let after = self.counts();
+        (self.came.resigned, self.came.campaigns) = (after.0 - before.0, after.1 - before.1);
+        self.judge_leader(leader);
+        self.judge_deliveries(settled_at);
+        for &(from, to) in &self.graph.cut {
+            self.shared.world.heal_one_way(ProcessId(from), ProcessId(to));
+        }
+        self.for_ns(SETTLES_NS);
+        stopped.set(true);
+        self.end();
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        let seen = self.shared.seen.borrow();
+        (seen.resigned, seen.campaigns)
+    }
+
+    /// Until the chosen member leads the whole group.
+    fn take_over(&mut self, leader: usize) -> bool {
+        let end = self.shared.world.now_ns() + WHOLE_NS;
+        while self.shared.world.now_ns() < end {
+            self.for_ns(TIMEOUT_MIN_NS);
+            let leads = self.leaders();
+            let ready = |judge: &mut Self, n: usize| judge.member(n).leads_in_protocol();
+            match leads[..] {
+                [one] if one == leader && ready(self, one) => return true,
+                [one] if one != leader && ready(self, one) => self.member(one).hand_over(ProcessId(leader as u16)),
+                _ => {}
+            }
+        }
+        let leads = self.leaders();
+        self.broken(format!("{leads:?} lead the whole group, not {leader}"));
+        false
+    }
+
+    fn judge_leader(&mut self, first: usize) {
+        let able: Vec<usize> = (0..self.graph.members).filter(|n| self.graph.is_connected_to_majority(*n)).collect();
+        let leads = self.leaders();
+        self.came.leader = leads.first().copied();
+        match leads[..] {
+            [] if able.is_empty() => {}
+            [one] if able.contains(&one) => {
+                if !self.member(one).leads_in_protocol() {
+                    self.broken(format!("member {one} is named, and does not lead"));
+                }
+                if able.contains(&first) && one != first {
+                    self.broken(format!("member {first} was followed by a majority, and {one} leads"));
+                }
+            }
+            _ => self.broken(format!("members {leads:?} lead; {able:?} are connected to a majority")),
+        }
+    }
+
+    /// Whoever the leader reaches delivers what is multicast.
+    fn judge_deliveries(&mut self, since: u64) {
+        let Some(leader) = self.came.leader.filter(|leader| self.graph.is_connected_to_majority(*leader)) else {
+            return;
+        };
+        let now = self.shared.world.now_ns();
+        let (mut messages, mut due) = (0, 0);
+        for (at, sequence) in &self.shared.seen.borrow().multicast {
+            messages += u64::from(*at > since);
+            due = if *at + DELIVERED_NS <= now { *sequence } else { due };
+        }
+        self.came.messages = messages;
+        if messages < QUIET_NS / PACE_NS / 2 {
+            self.broken(format!("the client multicast {messages} messages in {QUIET_NS} ns"));
+        }
+        for n in (0..self.graph.members).filter(|n| self.graph.reaches(leader, *n)) {
+            let delivered = self.shared.seen.borrow().delivered[n];
+            if delivered < due {
+                self.broken(format!("member {n}, which reaches leader {leader}, delivered up to {delivered} of {due}"));
+            }
+        }
+    }
+
+    /// Everything is delivered everywhere.
+    fn end(&mut self) {
+        let end = self.shared.world.now_ns() + WHOLE_NS;
+        while self.shared.world.now_ns() < end {
+            self.for_ns(TIMEOUT_MIN_NS);
+            if self.shared.progress.borrow().is_through(&self.topology) {
+                return;
+            }
+        }
+        if let Some(missing) = self.shared.progress.borrow().missing(&self.topology) {
+            self.came.broken.push(format!("after the links were back: {missing}"));
+        }
+    }
+
+    fn finish(self) -> GraphRun {
+        let Judge { shared, mut came, actors, .. } = self;
+        drop(actors);
+        let shared = Rc::into_inner(shared).expect("the actors are gone");
+        let seen = shared.seen.into_inner();
+        (came.aside, came.caught_up) = (seen.aside, seen.caught_up);
+        came.broken.extend(seen.broken);
+        let through = came.broken.is_empty();
+        let history = shared.history.into_inner();
+        if history.wrong_states > 0 {
+            came.broken.push(format!("{} states of applications differ", history.wrong_states));
+        }
+        let report = history.finish();
+        let violated = report.violated().map(|property| format!("{property} is violated"));
+        // Without a leader nothing is delivered, and that has been said.
+        came.broken.extend(violated.filter(|_| through));
+        came
+    }
+}

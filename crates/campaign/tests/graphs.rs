@@ -1,0 +1,96 @@
+//! Partial connectivity in the whole protocol: hub, chain, ring and one-way graphs of three and five members.
+
+use stentor_campaign::graphs::{Graph, GraphRun, TIMEOUT_MAX_NS, run};
+use stentor_election::Plant;
+
+/// The graphs by name.
+fn named() -> Vec<(&'static str, usize, Graph)> {
+    let mut all = Vec::new();
+    for members in [3, 5] {
+        let middle = members as u16 / 2;
+        all.push(("hub", members, Graph::hub(members, middle)));
+        all.push(("hub at the end", members, Graph::hub(members, members as u16 - 1)));
+        all.push(("chain", members, Graph::chain(members)));
+        let others = 1..members as u16;
+        let mute: Vec<_> = others.clone().map(|other| (0, other)).collect();
+        let deaf: Vec<_> = others.map(|other| (other, 0)).collect();
+        all.push(("mute first member", members, Graph::without(members, &mute)));
+        all.push(("deaf first member", members, Graph::without(members, &deaf)));
+    }
+    all.push(("ring", 5, Graph::ring(5)));
+    all.push(("end of a chain", 5, Graph::of_edges(5, &[(0, 1), (1, 2)])));
+    // From each member to the next but one, one way.
+    let one_way: Vec<_> = (0..5).map(|n| (n, (n + 2) % 5)).collect();
+    all.push(("one-way ring", 5, Graph::without(5, &one_way)));
+    all.push(("two halves", 5, Graph::of_edges(5, &[(0, 1), (2, 3)])));
+    all
+}
+
+fn came(what: &str, seed: u64, graph: &Graph, leader: usize, plant: Plant) -> GraphRun {
+    let came = run(seed, graph, leader, plant).expect("a possible group");
+    println!(
+        "{what}, first leader {leader}: {:?} leads, {} resigned, {} campaigns, {} aside, {} caught up, {} messages, settled after {:.1} timeouts {}",
+        came.leader,
+        came.resigned,
+        came.campaigns,
+        came.aside,
+        came.caught_up,
+        came.messages,
+        came.settled_ns as f64 / TIMEOUT_MAX_NS as f64,
+        came.broken.join("; ")
+    );
+    came
+}
+
+#[test]
+fn every_named_graph_ends_with_a_leader_that_delivers() {
+    let (mut resigned, mut moved, mut stayed, mut nobody) = (0, 0, 0, 0);
+    let mut broken = Vec::new();
+    for (name, members, graph) in named() {
+        for leader in 0..members {
+            let what = format!("{name} of {members}");
+            let came = came(&what, 7 * leader as u64 + members as u64, &graph, leader, Plant::None);
+            resigned += came.resigned;
+            moved += u64::from(came.leader.is_some_and(|now| now != leader));
+            stayed += u64::from(came.leader == Some(leader));
+            nobody += u64::from(came.leader.is_none());
+            broken.extend(came.broken.iter().map(|broken| format!("{what}, first leader {leader}: {broken}")));
+        }
+    }
+    println!("{resigned} resigned, {moved} moved, {stayed} stayed, {nobody} graphs without a leader");
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(resigned >= 10 && moved >= 10 && stayed >= 10 && nobody > 0);
+}
+
+/// All graphs of three, and some of five drawn from a seed, with first leaders in turn.
+#[test]
+fn all_graphs_of_three_and_drawn_ones_of_five_end_with_a_leader_that_delivers() {
+    let pairs = |members: u16| (0..members).flat_map(move |a| (a + 1..members).map(move |b| (a, b)));
+    let edges = |members, bits: u64| -> Vec<(u16, u16)> {
+        pairs(members).enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, pair)| pair).collect()
+    };
+    let three = (0..8).flat_map(|bits| (0..3).map(move |leader| (3, bits, leader)));
+    let five = (1..=24).map(|n: u64| (5, n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54, n as usize % 5));
+    let mut led = 0;
+    for (members, bits, leader) in three.chain(five) {
+        let graph = Graph::of_edges(usize::from(members), &edges(members, bits));
+        let came = came(&format!("graph {bits:#b} of {members}"), bits + 1, &graph, leader, Plant::None);
+        assert_eq!(came.broken, Vec::<String>::new());
+        led += u64::from(came.leader.is_some());
+    }
+    assert!((20..48).contains(&led), "{led} of 48 ended with a leader");
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn planted_bugs_are_seen_by_a_graph() {
+    for (plant, name, first, sees) in [
+        (Plant::NeverResigns, "end of a chain", 0, "members [0] lead; [1] are connected to a majority"),
+        (Plant::DoubtersInSight, "ring", 1, "a view of the leader changed"),
+        (Plant::NeverCutOff, "ring", 1, "the client multicast 0 messages"),
+    ] {
+        let (_, _, graph) = named().into_iter().find(|(named, members, _)| *named == name && *members == 5).unwrap();
+        let came = came(name, 5, &graph, first, plant);
+        assert!(came.broken.iter().any(|broken| broken.contains(sees)), "{plant:?}: {:?}", came.broken);
+    }
+}
