@@ -137,7 +137,7 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
 /// Lines that are multicast between namespaces.
 const LINES: &str = "1000";
 
-/// A cluster in three network namespaces, on a good network and on one that loses packets.
+/// A cluster in three network namespaces: on a good network, on one that loses packets, and with links cut one way and both.
 pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     programs()?;
     let stentor = programs::stentor(context)?;
@@ -145,6 +145,8 @@ pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     for network in [&[][..], &["--drop-chance", "0.01"]] {
         run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor).arg(LINES).args(network))?;
     }
+    let script = context.root.join("crates/cli/tests/namespaces/partial.sh");
+    run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor))?;
     Ok(Outcome::Passed)
 }
 

@@ -89,7 +89,7 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "roce-peer", what: "RoCEv2 with the Linux kernel's Soft-RoCE as the peer", run: roce::peer },
     Step {
         name: "roce-namespaces",
-        what: "a cluster on RoCEv2 in three network namespaces, also with 1 % loss: every property",
+        what: "a cluster on RoCEv2 in network namespaces, also with 1 % loss or with links cut: every property",
         run: roce::namespaces,
     },
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
