@@ -167,14 +167,14 @@ impl Heartbeat {
     }
 
     /// Whether the claim names a leader that has resigned and is there: it still has its ballot, and if it reaches a
-    /// majority again, nothing has to be recovered.
+    /// majority again, nothing has to be recovered. Not one that does not stand: it pauses, or began anew without memory.
     fn may_return(&self) -> bool {
         let Some(claim) = self.claim.filter(|claim| claim.kind == Kind::Settled) else { return false };
         if planted!(self.config.plant, NoPrecedence) {
             return false;
         }
         match self.peer(claim.process) {
-            Some(peer) => peer.is_seen() && peer.doubt == Claim::doubt(self.claim),
+            Some(peer) => peer.is_seen() && peer.stands && peer.doubt == Claim::doubt(self.claim),
             None => self.reach.resigned,
         }
     }

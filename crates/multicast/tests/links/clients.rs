@@ -177,6 +177,43 @@ fn a_member_counts_again_for_a_clients_window_when_it_comes_back() {
     assert_eq!((leader.len(), &leader), (count, &sent));
 }
 
+/// A member that its client reaches, and that reaches no other member, holds the client back until it stands aside. When
+/// it is back, the client writes to it what it missed, and it counts again.
+#[test]
+fn a_member_that_stands_aside_is_not_waited_for_and_counts_when_it_is_back() {
+    const CUT_NS: u64 = 400 * SETTLED_NS;
+    let mut bed = Bed::new(&[3], 1, limits(), NetworkModel::calm(), 1);
+    bed.run(RECONNECTED_NS);
+    let submit = |bed: &mut Bed, times: usize| {
+        let mut sent = 0;
+        for _ in 0..times {
+            sent += usize::from(bed.submit(0, &[0], &[7; 20]).is_ok());
+            bed.run(SETTLED_NS);
+        }
+        sent
+    };
+    let member = ProcessId(2);
+    bed.cut(2, 0, CUT_NS);
+    bed.cut(2, 1, CUT_NS);
+    let window = limits().window as usize;
+    let before = submit(&mut bed, 3 * window);
+    assert!(before <= window + 1, "{before} messages, the window is {window}");
+    bed.members[2].set_aside(true);
+    let wake = |bed: &Bed| bed.world.wake_at(member, bed.world.now_ns());
+    wake(&bed);
+    bed.run(SETTLED_NS);
+    assert!(!bed.clients[0].counts_on(member));
+    assert_eq!(submit(&mut bed, 3 * window), 3 * window);
+    bed.run(CUT_NS);
+    bed.members[2].set_aside(false);
+    wake(&bed);
+    bed.run(4 * RECONNECTED_NS);
+    assert_eq!(submit(&mut bed, 1), 1);
+    bed.run(RECONNECTED_NS);
+    assert!(bed.clients[0].counts_on(member));
+    assert_eq!(bed.delivered[2].last().map(|(id, _)| *id), bed.delivered[0].last().map(|(id, _)| *id));
+}
+
 #[test]
 fn a_place_changes_hands_two_hundred_times_and_no_id_is_used_twice() {
     for (seed, network) in (0..).zip([NetworkModel::adversarial(), NetworkModel::unordered()]) {
