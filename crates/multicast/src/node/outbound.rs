@@ -8,6 +8,8 @@
 //!   majority counts: what was lost with the connection, or with the peer's memory, is written again, the same bytes to the
 //!   same places. All of it is in staging: nothing is written over before a majority has freed it.
 //! - A credit counts only if it names the generation of the target's last start.
+//! - A target whose peer asked not to be waited for is stopped, and its credits are read on. It is started again when one of
+//!   them, of the same generation, no longer asks for that.
 
 use std::collections::VecDeque;
 
