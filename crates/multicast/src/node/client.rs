@@ -553,7 +553,9 @@ impl<F: Fabric> Client<F> {
         for group in 0..self.rings.len() {
             if self.resumed && self.rings[group].take_news(&self.fabric) {
                 worked = true;
-                self.heed_aside(group);
+                if self.rings[group].take_asides() {
+                    self.heed_aside(group);
+                }
                 self.count_members(GroupId(group as u16));
             }
         }

@@ -165,6 +165,8 @@ pub(super) struct Outbound {
     pub(super) targets: Vec<Target>,
     /// Whether credits came that the owner has not looked at.
     news: bool,
+    /// Some of them ask not to be waited for, or no longer do.
+    asides: bool,
     /// Targets that were never connected are waited for.
     pub(super) patient: bool,
     /// A target may be started before it can be written; it gets what it missed from staging.
@@ -217,6 +219,7 @@ impl Outbound {
             staging,
             targets,
             news: false,
+            asides: false,
             patient,
             catches_up,
             keeps,
@@ -313,6 +316,11 @@ impl Outbound {
         }
     }
 
+    /// Whether credits that ask not to be waited for, or no longer do, came since the last call of this function.
+    pub(super) fn take_asides(&mut self) -> bool {
+        std::mem::take(&mut self.asides)
+    }
+
     /// Takes credits. Returns whether any came since the last call of this function, whoever found them.
     pub(super) fn take_news<F: Fabric>(&mut self, fabric: &F) -> bool {
         self.read_credits(fabric);
@@ -330,6 +338,7 @@ impl Outbound {
             {
                 any = true;
                 let aside = generation & ASIDE != 0;
+                self.asides |= aside || target.aside;
                 if target.aside {
                     target.back = !aside;
                     continue;
