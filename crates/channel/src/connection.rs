@@ -179,6 +179,12 @@ impl Connection {
         self.outbound.left()
     }
 
+    /// Takes back the message that was begun last, as if it had never begun. Returns false if there is none, or if part of it
+    /// was sent.
+    pub fn take_back(&mut self) -> bool {
+        self.outbound.take_back()
+    }
+
     /// How long the message is that is being written; `None` if there is none.
     #[inline]
     pub(crate) fn writing(&self) -> Option<u64> {
@@ -470,9 +476,14 @@ impl Connection {
         if let Some(left) = self.left() {
             return Err(WriteError::Busy { left });
         }
+        self.finish_behind();
+        Ok(())
+    }
+
+    /// [`finish`](Connection::finish) when all of the message that was begun is handed over, which the caller promises.
+    pub fn finish_behind(&mut self) {
         self.finishing = true;
         self.advance();
-        Ok(())
     }
 
     /// [`finish`](Connection::finish), and what comes is not read any more. Over when the peer has finished, too.
@@ -481,9 +492,14 @@ impl Connection {
     /// As there.
     pub fn close(&mut self) -> Result<(), WriteError> {
         self.finish()?;
+        self.discard();
+        Ok(())
+    }
+
+    /// What comes is not read any more.
+    pub fn discard(&mut self) {
         self.discarding = true;
         self.advance();
-        Ok(())
     }
 
     /// Gives the connection up at once, and says so to the peer. Over when the fabric has given everything back; and if the

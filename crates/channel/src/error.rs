@@ -157,7 +157,7 @@ pub struct ChannelError {
     pub cause: Cause,
 }
 
-/// Why a message was not taken for writing. Nothing was done.
+/// Why a message was not taken for writing. The call changed nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum WriteError {
     /// Longer than any message may be.
@@ -177,6 +177,29 @@ pub enum WriteError {
     /// The connection is closed, closing or failed.
     #[error("the connection is closed")]
     Closed,
+    /// The message that was given is not the one that was begun.
+    #[error(
+        "a message of {given} bytes, and one of {begun} bytes was begun; hand over the same message until all of it is"
+    )]
+    OtherLength {
+        /// The length that the message was begun with, bytes.
+        begun: u64,
+        /// The length of what was given, bytes.
+        given: u64,
+    },
+    /// The message does not lie in its region.
+    #[error(
+        "a message of {bytes} bytes at offset {offset} of a region of {region_bytes}: begin at a multiple of 8, and end \
+         where the next multiple of 8 is in the region"
+    )]
+    OutOfRegion {
+        /// The length of the message, bytes.
+        bytes: u64,
+        /// Where it begins.
+        offset: u64,
+        /// The length of the region, bytes.
+        region_bytes: u64,
+    },
 }
 
 /// A peer that breaks the rules, before it is said which operation that was.

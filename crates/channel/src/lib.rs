@@ -69,5 +69,5 @@ pub use error::{Cause, ChannelError, Operation, PostErrorKind, Reason, Refusal, 
 pub use inbound::{Incoming, Piece};
 pub use plant::Plant;
 pub(crate) use plant::planted;
-pub use surface::{CallError, Channel, Hub};
+pub use surface::{CallError, Channel, Hub, Write};
 pub use tag::{Kind, MAX_CONNECTIONS, Tag};

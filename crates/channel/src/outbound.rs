@@ -94,6 +94,16 @@ impl Outbound {
         Ok(self.accepted - 1)
     }
 
+    /// Takes back the message that is being handed over, as if it had never begun. False if part of it was sent.
+    pub(crate) fn take_back(&mut self) -> bool {
+        let is_whole = self.current.as_ref().is_some_and(|current| current.pieces.is_none());
+        if is_whole {
+            self.current = None;
+            self.accepted -= 1;
+        }
+        is_whole
+    }
+
     /// The number of the message that was begun last.
     pub(crate) fn last(&self) -> u64 {
         self.accepted.saturating_sub(1)

@@ -2,11 +2,22 @@
 //!
 //! A [`Hub`] owns the endpoint, [`Channel`]s are its connections. Somebody calls [`Hub::turn`] again and again, from the same
 //! thread: an event loop of the caller's, or [`Hub::block_on`]. Nothing here starts threads or needs a runtime.
+//!
+//! # Cancel safety
+//! Every future can be dropped at any time, for instance by a timeout or by a `select!`. The connection stays in order: the
+//! peer reads whole messages, each once, and the next call works as if the dropped one had returned.
+//!
+//! | dropped future | effect |
+//! |---|---|
+//! | [`Channel::write`] | if no byte had left, none: the message is not sent. Otherwise the channel copies the bytes that are left and sends them by itself; see [`Write`] |
+//! | [`Channel::read`] | none: the parts that have arrived are kept for the next read |
+//! | [`Channel::flush`] | none |
+//! | [`Channel::close`] | this end has finished writing; a further `close` waits for the rest |
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -38,13 +49,25 @@ struct End {
     written: u64,
     error: Option<ChannelError>,
     closed: bool,
-    waiting: Vec<Waker>,
+    /// The last waker of each [`Call`].
+    waiting: [Option<Waker>; 4],
+}
+
+/// What a task waits for.
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    Write,
+    Flush,
+    Read,
+    Close,
 }
 
 struct State<F: Fabric> {
     endpoint: Endpoint<F>,
     ends: BTreeMap<Handle, End>,
     turns: u32,
+    /// What is woken after this turn; empty between turns, its room is kept.
+    woken: Vec<Waker>,
 }
 
 /// An endpoint whose connections are [`Channel`]s. Clones are the same one.
@@ -76,7 +99,8 @@ impl<F: Fabric> State<F> {
             }
         }
         if worked {
-            self.ends.values_mut().flat_map(|end| end.waiting.drain(..)).for_each(Waker::wake);
+            let waiting = self.ends.values_mut().flat_map(|end| &mut end.waiting);
+            self.woken.extend(waiting.filter_map(Option::take));
         }
         worked
     }
@@ -85,7 +109,8 @@ impl<F: Fabric> State<F> {
 impl<F: Fabric> Hub<F> {
     /// Takes over an endpoint.
     pub fn new(endpoint: Endpoint<F>) -> Self {
-        Hub { state: Rc::new(RefCell::new(State { endpoint, ends: BTreeMap::new(), turns: 0 })) }
+        let state = State { endpoint, ends: BTreeMap::new(), turns: 0, woken: Vec::new() };
+        Hub { state: Rc::new(RefCell::new(state)) }
     }
 
     /// Opens this end of a connection; see [`Endpoint::open`].
@@ -96,13 +121,22 @@ impl<F: Fabric> Hub<F> {
         let mut state = self.state.borrow_mut();
         let handle = state.endpoint.open(peer, number)?;
         state.ends.insert(handle, End::default());
-        Ok(Channel { state: Rc::clone(&self.state), handle, writing: None, begun: 0, reading: Vec::new() })
+        Ok(Channel { state: Rc::clone(&self.state), handle, begun: 0, reading: Vec::new() })
     }
 
     /// Does what there is to do and wakes whom it concerns. Whether there was anything; what follows from a read is done in the
     /// next turn, so who has read takes one more before it sleeps.
     pub fn turn(&self) -> bool {
-        self.state.borrow_mut().turn()
+        let mut state = self.state.borrow_mut();
+        let worked = state.turn();
+        if !state.woken.is_empty() {
+            let mut woken = std::mem::take(&mut state.woken);
+            drop(state);
+            // A waker may run its task, or drop it, and a task uses or owns channels.
+            woken.drain(..).for_each(Waker::wake);
+            self.state.borrow_mut().woken = woken;
+        }
+        worked
     }
 
     /// Takes turns until a future is ready; between them waits as `mode` says.
@@ -111,7 +145,7 @@ impl<F: Fabric> Hub<F> {
     /// See [`WaitError`]; the future is dropped then.
     pub fn block_on<T>(&self, mode: WaitMode, future: impl Future<Output = T>) -> Result<T, WaitError> {
         let value = self.block_on_until(mode, future, || false)?;
-        Ok(value.expect("it is not given up"))
+        Ok(value.expect("`None` only when it is over"))
     }
 
     /// The same until `is_over` says that it takes too long: `None`, and the future is dropped. What its connection does not
@@ -147,9 +181,7 @@ impl<F: Fabric> Hub<F> {
 pub struct Channel<F: Fabric> {
     state: Rc<RefCell<State<F>>>,
     handle: Handle,
-    /// The message that is being handed over.
-    writing: Option<u64>,
-    /// Messages handed over wholly.
+    /// Messages that were handed over, or that the endpoint hands over by itself.
     begun: u64,
     reading: Vec<u8>,
 }
@@ -159,35 +191,32 @@ impl<F: Fabric> State<F> {
         self.ends.entry(handle).or_default()
     }
 
-    /// Not yet: whoever asks is woken at the next turn in which something happens.
-    fn pending<T>(&mut self, handle: Handle, context: &Context<'_>) -> Poll<T> {
-        self.end(handle).waiting.push(context.waker().clone());
+    /// Not yet: the task is woken at the next turn in which something happens. One task waits for each call of a connection:
+    /// the last one that polled.
+    fn pending<T>(&mut self, handle: Handle, call: Call, context: &Context<'_>) -> Poll<T> {
+        match &mut self.end(handle).waiting[call as usize] {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
         Poll::Pending
     }
 }
 
 impl<F: Fabric> Channel<F> {
-    /// Hands a message over; ready with its number when all of it is. Until then it is called with the same message.
-    pub fn poll_write(&mut self, context: &mut Context<'_>, message: &[u8]) -> Poll<Result<u64, CallError>> {
-        let mut state = self.state.borrow_mut();
-        let state = &mut *state;
-        if let Some(error) = state.end(self.handle).error {
-            return Poll::Ready(Err(error.into()));
-        }
-        let number = match self.writing {
-            Some(number) => number,
-            None => match state.endpoint.begin(self.handle, message.len() as u64) {
-                Ok(number) => number,
-                Err(error) => return Poll::Ready(Err(error.into())),
-            },
-        };
-        self.writing = Some(number);
-        if !state.endpoint.hand_over(self.handle, message) {
-            return state.pending(self.handle, context);
-        }
-        self.writing = None;
-        self.begun = number + 1;
-        Poll::Ready(Ok(number))
+    /// Hands a message over: its number, when all of it is. Dropped before that, the message is sent as a whole or not at all;
+    /// see [`Write`].
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub fn write<'a>(&'a mut self, message: &'a [u8]) -> Write<'a, F> {
+        Write { channel: self, message, progress: Progress::New }
+    }
+
+    /// The number of the next message, which is how many were sent or are being sent. It says what became of a message whose
+    /// [`Write`] was dropped.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.begun
     }
 
     /// Ready when all messages that were handed over are sent: their bytes are the peer's NIC's.
@@ -197,7 +226,7 @@ impl<F: Fabric> Channel<F> {
         match end.error {
             Some(error) => Poll::Ready(Err(error.into())),
             None if end.written >= self.begun => Poll::Ready(Ok(())),
-            None => state.pending(self.handle, context),
+            None => state.pending(self.handle, Call::Flush, context),
         }
     }
 
@@ -213,7 +242,7 @@ impl<F: Fabric> Channel<F> {
         if state.endpoint.has_ended(self.handle) {
             return Poll::Ready(None);
         }
-        state.pending(self.handle, context)
+        state.pending(self.handle, Call::Read, context)
     }
 
     /// Finishes writing; ready when the peer has finished, too, everything was read, and the connection is over.
@@ -223,11 +252,11 @@ impl<F: Fabric> Channel<F> {
         match (end.closed, end.error) {
             (true, Some(error)) => return Poll::Ready(Err(error.into())),
             (true, None) => return Poll::Ready(Ok(())),
-            (false, Some(_)) => return state.pending(self.handle, context),
+            (false, Some(_)) => return state.pending(self.handle, Call::Close, context),
             (false, None) => {}
         }
         match state.endpoint.finish(self.handle) {
-            Ok(()) | Err(WriteError::Closed) => state.pending(self.handle, context),
+            Ok(()) | Err(WriteError::Closed) => state.pending(self.handle, Call::Close, context),
             Err(error) => Poll::Ready(Err(error.into())),
         }
     }
@@ -246,14 +275,6 @@ impl<F: Fabric> Channel<F> {
         self.state.borrow_mut().endpoint.time_out(self.handle, waited);
     }
 
-    /// [`poll_write`](Channel::poll_write) as a future.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn write(&mut self, message: &[u8]) -> Result<u64, CallError> {
-        poll_fn(|context| self.poll_write(context, message)).await
-    }
-
     /// [`poll_flush`](Channel::poll_flush) as a future.
     ///
     /// # Errors
@@ -270,11 +291,12 @@ impl<F: Fabric> Channel<F> {
         poll_fn(|context| self.poll_read(context)).await
     }
 
-    /// [`poll_close`](Channel::poll_close) as a future.
+    /// [`poll_close`](Channel::poll_close) as a future. Dropped, it can be called again; a channel that is dropped before it
+    /// is closed is given up.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn close(mut self) -> Result<(), CallError> {
+    pub async fn close(&mut self) -> Result<(), CallError> {
         poll_fn(|context| self.poll_close(context)).await
     }
 }
@@ -284,5 +306,86 @@ impl<F: Fabric> Drop for Channel<F> {
         let mut state = self.state.borrow_mut();
         state.endpoint.abort(self.handle);
         state.ends.remove(&self.handle);
+    }
+}
+
+/// The future of [`Channel::write`]: ready with the message's number when all of it is handed over to the fabric.
+///
+/// # Cancel safety
+/// It can be dropped at any time; the next write is not affected.
+///
+/// - If no byte of the message had left, the write had no effect, and [`Channel::next_number`] is what it was before.
+/// - Otherwise the peer will read the whole message. The drop copies the bytes that are left into memory of the channel, which
+///   costs one copy of them and as much memory until they are sent: at most one message per connection. The next write waits
+///   until then, and so does the next [`flush`](Channel::flush). A write that is not dropped makes no such copy.
+///
+/// A future that is leaked instead of dropped (`mem::forget`) leaves its message begun: further writes then answer
+/// [`WriteError::Busy`].
+#[must_use = "futures do nothing unless polled"]
+pub struct Write<'a, F: Fabric> {
+    channel: &'a mut Channel<F>,
+    message: &'a [u8],
+    progress: Progress,
+}
+
+/// How far a write is.
+#[derive(Debug, Clone, Copy)]
+enum Progress {
+    New,
+    /// Part of the message with this number may be left.
+    Begun(u64),
+    Done(Result<u64, CallError>),
+}
+
+impl<F: Fabric> Write<'_, F> {
+    /// Goes on with the message; its number, when all of it is handed over.
+    fn advance(&mut self, state: &mut State<F>) -> Result<Option<u64>, CallError> {
+        let handle = self.channel.handle;
+        if let Some(error) = state.end(handle).error {
+            return Err(error.into());
+        }
+        let number = match self.progress {
+            Progress::Begun(number) => number,
+            Progress::Done(result) => return result.map(Some),
+            Progress::New => match state.endpoint.begin(handle, self.message.len() as u64) {
+                Ok(number) => number,
+                Err(WriteError::Busy { .. }) if state.endpoint.is_detached(handle) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        self.progress = Progress::Begun(number);
+        let is_whole = state.endpoint.hand_over(handle, self.message)?;
+        Ok(is_whole.then_some(number))
+    }
+}
+
+impl<F: Fabric> Future for Write<'_, F> {
+    type Output = Result<u64, CallError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let write = self.get_mut();
+        let state = Rc::clone(&write.channel.state);
+        let mut state = state.borrow_mut();
+        let result = match write.advance(&mut state) {
+            Ok(None) => return state.pending(write.channel.handle, Call::Write, context),
+            Ok(Some(number)) => {
+                write.channel.begun = number + 1;
+                Ok(number)
+            }
+            Err(error) => Err(error),
+        };
+        write.progress = Progress::Done(result);
+        Poll::Ready(result)
+    }
+}
+
+impl<F: Fabric> Drop for Write<'_, F> {
+    fn drop(&mut self) {
+        let Progress::Begun(number) = self.progress else { return };
+        let detached = self.channel.state.borrow_mut().endpoint.detach(self.channel.handle, self.message);
+        // Never an error: the message is the one that was begun.
+        if detached == Ok(true) {
+            self.channel.begun = number + 1;
+        }
     }
 }

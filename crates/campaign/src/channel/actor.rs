@@ -146,7 +146,7 @@ impl Process {
         loop {
             if let Some(message) = &talk.writing {
                 let before = self.endpoint.left(handle);
-                let all = self.endpoint.hand_over(handle, message);
+                let all = self.endpoint.hand_over(handle, message).expect("the message that was begun");
                 worked |= self.endpoint.left(handle) != before;
                 if !all {
                     return worked;

@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::config::CONTROLS;
 use crate::layout::{Layout, load};
 use crate::{Config, ConfigError, Connection, Incoming, MAX_CONNECTIONS, Notice, Scheme, WriteError, planted};
-use body::Body;
+use body::{Body, Rest};
 use link::Link;
 
 /// How many completions are polled at a time.
@@ -141,6 +141,8 @@ pub struct Handle {
 #[derive(Debug)]
 struct Entry {
     connection: Connection,
+    /// The rest of a message that its writer has detached.
+    rest: Option<Rest>,
     link: u32,
     area: u16,
     generation: u32,
@@ -284,8 +286,15 @@ impl<F: Fabric> Endpoint<F> {
         let connection = Connection::new(&self.config.channel, peer, number, *life);
         let early = link.early.remove(&number);
         let generation = self.generations;
-        self.entries[index] =
-            Some(Entry { connection, link: place as u32, area, generation, is_starved: false, is_due: false });
+        self.entries[index] = Some(Entry {
+            connection,
+            rest: None,
+            link: place as u32,
+            area,
+            generation,
+            is_starved: false,
+            is_due: false,
+        });
         let handle = Handle { index: index as u32, generation };
         self.drive(handle.index);
         if let Some(words) = early {
@@ -312,12 +321,12 @@ impl<F: Fabric> Endpoint<F> {
         self.connection(handle).ok_or(WriteError::Closed)?.begin(bytes)
     }
 
-    /// Hands over as much of the message that was begun as may be sent now. `message` is all of it, every time. Whether
-    /// all of it is handed over.
+    /// Hands over as much of the message that was begun as may be sent now. `message` is all of it, every time. Returns
+    /// whether all of it is handed over.
     ///
-    /// # Panics
-    /// If `message` has another length than it was begun with.
-    pub fn hand_over(&mut self, handle: Handle, message: &[u8]) -> bool {
+    /// # Errors
+    /// [`WriteError::OtherLength`] if the message was begun with another length.
+    pub fn hand_over(&mut self, handle: Handle, message: &[u8]) -> Result<bool, WriteError> {
         self.hand_over_all(handle, Body::Bytes(message))
     }
 
@@ -328,26 +337,82 @@ impl<F: Fabric> Endpoint<F> {
     ///
     /// A message that goes with its length, or is short, is copied in any case.
     ///
-    /// # Panics
-    /// If the message has another length than it was begun with, `offset` is no multiple of 8, or the region ends before the
-    /// next multiple of 8 behind the message.
-    pub fn hand_over_registered(&mut self, handle: Handle, region: RegionId, offset: u64, bytes: u32) -> bool {
-        let ends = offset + u64::from(bytes).next_multiple_of(8);
-        let whole = self.fabric.memory(region).len() * WORD;
-        assert!(offset.is_multiple_of(8) && ends <= whole as u64, "{bytes} bytes at {offset} of a region of {whole}");
+    /// # Errors
+    /// [`WriteError::OtherLength`] if the message was begun with another length, [`WriteError::OutOfRegion`] if `offset` is
+    /// no multiple of 8 or the region ends before the next multiple of 8 behind the message.
+    pub fn hand_over_registered(
+        &mut self,
+        handle: Handle,
+        region: RegionId,
+        offset: u64,
+        bytes: u32,
+    ) -> Result<bool, WriteError> {
+        let ends = offset.saturating_add(u64::from(bytes).next_multiple_of(8));
+        let region_bytes = (self.fabric.memory(region).len() * WORD) as u64;
+        if !offset.is_multiple_of(8) || ends > region_bytes {
+            return Err(WriteError::OutOfRegion { bytes: bytes.into(), offset, region_bytes });
+        }
         self.hand_over_all(handle, Body::Registered(region, offset, bytes))
     }
 
-    fn hand_over_all(&mut self, handle: Handle, message: Body<'_>) -> bool {
-        let Some(bytes) = self.connection(handle).and_then(|connection| connection.writing()) else { return true };
-        assert_eq!(bytes, message.bytes() as u64, "the message that was begun");
+    fn hand_over_all(&mut self, handle: Handle, message: Body<'_>) -> Result<bool, WriteError> {
+        let Some(entry) = self.entry(handle) else { return Ok(true) };
+        let Some(begun) = entry.connection.writing() else { return Ok(true) };
+        let given = message.bytes() as u64;
+        if begun != given {
+            return Err(WriteError::OtherLength { begun, given });
+        }
+        if let Some(rest) = &entry.rest {
+            return Err(WriteError::Busy { left: rest.bytes.len() as u64 });
+        }
         while self.send_part(handle.index, message) {
             let entry = self.entries[handle.index as usize].as_ref();
             if entry.is_none_or(|entry| entry.connection.left().is_none()) {
-                return true;
+                return Ok(true);
             }
         }
-        false
+        Ok(false)
+    }
+
+    /// Lets go of the message that was begun and is not handed over wholly, whose writer will not call again. If nothing of
+    /// it was sent it is taken back, as if it had never begun. Otherwise the bytes that are left are copied, and the endpoint
+    /// sends them from the copy by itself, before anything that is begun later. Returns whether the message is sent.
+    ///
+    /// The copy is the only one that an endpoint ever makes in memory of its own. It takes as long as copying the bytes that
+    /// are left, and as much memory until they are sent: at most one message per connection.
+    ///
+    /// # Errors
+    /// [`WriteError::OtherLength`] if the message was begun with another length.
+    pub fn detach(&mut self, handle: Handle, message: &[u8]) -> Result<bool, WriteError> {
+        let Some(entry) = self.entries.get_mut(handle.index as usize).and_then(Option::as_mut) else {
+            return Ok(false);
+        };
+        let connection = &mut entry.connection;
+        let (Some(begun), true) = (connection.writing(), entry.generation == handle.generation) else {
+            return Ok(false);
+        };
+        let given = message.len() as u64;
+        if begun != given {
+            return Err(WriteError::OtherLength { begun, given });
+        }
+        if entry.rest.is_some() {
+            return Ok(true);
+        }
+        if connection.take_back() || !connection.is_open() {
+            return Ok(false);
+        }
+        let from = begun - connection.left().unwrap_or(0);
+        let bytes = message[from as usize..].into();
+        entry.rest = Some(Rest { from, bytes });
+        due(entry, handle.index, &mut self.due);
+        Ok(true)
+    }
+
+    /// Whether the rest of a detached message is not sent yet: until it is, [`begin`](Self::begin) answers
+    /// [`WriteError::Busy`].
+    #[must_use]
+    pub fn is_detached(&self, handle: Handle) -> bool {
+        self.entry(handle).is_some_and(|entry| entry.rest.is_some())
     }
 
     /// How much of the message that is being written is not handed over yet.
@@ -406,12 +471,18 @@ impl<F: Fabric> Endpoint<F> {
         self.entry(handle).is_some()
     }
 
-    /// Nothing more will be written; see [`Connection::finish`].
+    /// Nothing more will be written; see [`Connection::finish`]. The rest of a detached message is still sent.
     ///
     /// # Errors
     /// As there.
     pub fn finish(&mut self, handle: Handle) -> Result<(), WriteError> {
-        self.connection(handle).ok_or(WriteError::Closed)?.finish()?;
+        let is_detached = self.is_detached(handle);
+        let connection = self.connection(handle).ok_or(WriteError::Closed)?;
+        if is_detached {
+            connection.finish_behind();
+        } else {
+            connection.finish()?;
+        }
         self.drive(handle.index);
         Ok(())
     }
@@ -421,8 +492,11 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// As there.
     pub fn close(&mut self, handle: Handle) -> Result<(), WriteError> {
-        self.connection(handle).ok_or(WriteError::Closed)?.close()?;
-        self.drive(handle.index);
+        self.finish(handle)?;
+        if let Some(connection) = self.connection(handle) {
+            connection.discard();
+            self.drive(handle.index);
+        }
         Ok(())
     }
 

@@ -41,6 +41,7 @@ impl<F: Fabric> Endpoint<F> {
             let What::Control(words) = &send.what else { break };
             self.post_send(index, (send.op, send.tag), words, Body::NONE);
         }
+        self.send_rest(index);
         if !self.may_send(index)
             && let Some(entry) = &mut self.entries[index as usize]
             && !std::mem::replace(&mut entry.is_starved, true)
@@ -105,6 +106,19 @@ impl<F: Fabric> Endpoint<F> {
         };
         self.post_send(index, (op, tag), words, data);
         true
+    }
+
+    /// Sends what may be sent of a message that its writer has detached.
+    fn send_rest(&mut self, index: u32) {
+        let Some(rest) = self.entries[index as usize].as_mut().and_then(|entry| entry.rest.take()) else { return };
+        while self.send_part(index, Body::Rest(rest.from, &rest.bytes)) {}
+        // A connection that has ended sends nothing more.
+        if let Some(entry) = &mut self.entries[index as usize]
+            && entry.connection.is_open()
+            && entry.connection.left().is_some()
+        {
+            entry.rest = Some(rest);
+        }
     }
 
     /// Sends words and behind them data.

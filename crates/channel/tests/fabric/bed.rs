@@ -119,7 +119,7 @@ impl Talk {
                 break;
             }
             let before = endpoint.left(self.handle);
-            let all = endpoint.hand_over(self.handle, message);
+            let all = endpoint.hand_over(self.handle, message).expect("the message that was begun");
             worked |= endpoint.left(self.handle) != before;
             if !all {
                 break;

@@ -1,6 +1,6 @@
 //! Messages that are sent from registered memory, and read where they arrived.
 
-use stentor_channel::{Endpoint, Handle, Notice, Scheme};
+use stentor_channel::{Endpoint, Handle, Notice, Scheme, WriteError};
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Disorder, Disorders, Fabric, ProcessId, Purpose, RegionId, RegionSpec};
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
@@ -78,7 +78,8 @@ fn run(scheme: Scheme, seed: u64) {
             if endpoint.left(*handle).is_none() && endpoint.begin(*handle, LENGTHS[begun] as u64).is_err() {
                 break;
             }
-            if !endpoint.hand_over_registered(*handle, region, begun as u64 * ROOM, LENGTHS[begun] as u32) {
+            let (offset, bytes) = (begun as u64 * ROOM, LENGTHS[begun] as u32);
+            if !endpoint.hand_over_registered(*handle, region, offset, bytes).unwrap() {
                 break;
             }
             begun += 1;
@@ -112,11 +113,17 @@ fn nothing_is_copied_but_what_goes_with_its_length() {
 }
 
 #[test]
-#[should_panic(expected = "of a region of")]
-fn a_region_that_ends_too_soon_is_a_mistake_of_the_caller() {
+fn a_message_that_is_not_in_its_region_is_refused() {
     let world = World::new(SimConfig::new(2, 1, NetworkModel { tagged: true, ..NetworkModel::adversarial() }));
     let mut side = Side::new(&world, 0, Scheme::Eager, 1);
     let region = side.region();
     side.endpoint.begin(side.handle, 4096).unwrap();
-    side.endpoint.hand_over_registered(side.handle, region, ROOM * LENGTHS.len() as u64 - 8, 4096);
+    let region_bytes = ROOM * LENGTHS.len() as u64;
+    for offset in [region_bytes - 8, region_bytes, 4, u64::MAX - 7, u64::MAX] {
+        let refused = side.endpoint.hand_over_registered(side.handle, region, offset, 4096);
+        assert_eq!(refused, Err(WriteError::OutOfRegion { bytes: 4096, offset, region_bytes }));
+    }
+    let refused = side.endpoint.hand_over_registered(side.handle, region, 0, 4088);
+    assert_eq!(refused, Err(WriteError::OtherLength { begun: 4096, given: 4088 }));
+    assert_eq!(side.endpoint.hand_over_registered(side.handle, region, 0, 4096), Ok(false));
 }

@@ -1,6 +1,7 @@
 //! Connections on fabrics.
 
 mod bed;
+mod cancel;
 mod efa;
 mod hosted;
 mod in_place;

@@ -1,6 +1,8 @@
 //! On simulated NICs, with completions in any order.
 
-use stentor_channel::{Cause, Config, ConfigError, Endpoint, EndpointConfig, EndpointError, OpenError, Scheme};
+use stentor_channel::{
+    Cause, Config, ConfigError, Endpoint, EndpointConfig, EndpointError, OpenError, Scheme, WriteError,
+};
 use stentor_fabric::{Disorder, Disorders, ProcessId, Purpose};
 use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, SimFabric, World};
 
@@ -45,13 +47,14 @@ pub(crate) const LENGTHS: [usize; 12] = [0, 1, 8, 64, 65, 256, 257, 1000, 5, 0, 
 
 /// At once, not when the first part of it may be sent: the peer is not there.
 #[test]
-#[should_panic(expected = "the message that was begun")]
 fn a_message_of_another_length_than_it_was_begun_with_is_not_handed_over() {
     let world = world(1, Scheme::Eager);
     let mut end = Endpoint::new(world.fabric(ProcessId(0)), small(Scheme::Eager), &[ProcessId(1)]).unwrap();
     let handle = end.open(ProcessId(1), 0).unwrap();
     assert_eq!(end.begin(handle, 100), Ok(0));
-    end.hand_over(handle, &[7; 99]);
+    let refused = Err(WriteError::OtherLength { begun: 100, given: 99 });
+    assert_eq!((end.hand_over(handle, &[7; 99]), end.detach(handle, &[7; 99])), (refused, refused));
+    assert_eq!(end.hand_over(handle, &[7; 100]), Ok(false));
 }
 
 /// Who reads after a step that found nothing, and waits then without a step, would leave the peer without credits.
@@ -78,7 +81,7 @@ fn what_is_read_is_given_back_in_the_next_step_and_until_then_it_is_due() {
             if ends[0].left(handles[0]).is_none() {
                 ends[0].begin(handles[0], 300).unwrap();
             }
-            sent += u32::from(ends[0].hand_over(handles[0], &[7; 300]));
+            sent += u32::from(ends[0].hand_over(handles[0], &[7; 300]).unwrap());
             settle(&mut ends);
             let mut message = Vec::new();
             assert!(!ends[1].step() && !ends[1].is_due());

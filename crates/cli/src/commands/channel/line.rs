@@ -218,7 +218,7 @@ impl<F: Hosted> Line<F> {
         if !begun && self.endpoint.begin(self.handle, message.len() as u64).is_err() {
             return false;
         }
-        self.endpoint.hand_over(self.handle, message)
+        self.endpoint.hand_over(self.handle, message).expect("the message that was begun")
     }
 
     /// The next message, if it is there.

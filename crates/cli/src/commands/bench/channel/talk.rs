@@ -67,10 +67,11 @@ impl<F: Fabric> Talk<F> {
     /// Hands over what goes now. Whether that is all.
     #[inline]
     fn hand_over(&mut self, bytes: usize) -> bool {
-        match self.region {
+        let all = match self.region {
             Some(region) => self.endpoint.hand_over_registered(self.handle, region, 0, bytes as u32),
             None => self.endpoint.hand_over(self.handle, &self.writing[..bytes]),
-        }
+        };
+        all.expect("the message that was begun, in its region")
     }
 
     /// Messages of so many bytes.
