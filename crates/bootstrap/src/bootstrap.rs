@@ -179,6 +179,13 @@ impl Bootstrap {
         bootstrap.chain(self.sets.socket())
     }
 
+    /// How many of [`sockets`](Self::sockets) there ever were: there is none that was not there before while this stays the
+    /// same. `None`: a switch is used, whose socket is made anew at any time.
+    #[must_use]
+    pub fn sockets_made(&self) -> Option<u64> {
+        self.sets.socket().is_none().then_some(self.control.begun)
+    }
+
     /// What peers have granted.
     #[inline]
     #[must_use]

@@ -71,6 +71,8 @@ pub(crate) struct Control {
     addresses: Vec<Option<SocketAddr>>,
     listener: TcpListener,
     newcomers: Vec<Newcomer>,
+    /// Connections that were ever begun.
+    pub(crate) begun: u64,
     pub(crate) peers: Vec<Peer>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) refusals: VecDeque<String>,
@@ -88,7 +90,7 @@ impl Control {
         let peers = (0..addresses.len()).map(|_| Peer::default()).collect();
         let newcomers = Vec::new();
         let (events, refusals) = (VecDeque::new(), VecDeque::new());
-        Control { me, address, one_life, key, addresses, listener, newcomers, peers, events, refusals }
+        Control { me, address, one_life, key, addresses, listener, newcomers, begun: 0, peers, events, refusals }
     }
 
     /// Whether a peer that could be there is not.
@@ -142,6 +144,7 @@ impl Control {
 
     fn greet(&mut self, stream: TcpStream, expected: Option<ProcessId>) {
         let Ok(handshake) = Handshake::new(stream, &self.me, expected.is_some()) else { return };
+        self.begun += 1;
         self.newcomers.push(Newcomer { handshake, expected });
     }
 

@@ -25,7 +25,18 @@ impl WaitMode {
     /// The default: hardly spin, yield for some hundred microseconds, then sleep. With more processes than cores every
     /// idle round that only spins is taken from the peer that this process waits for.
     pub const ADAPTIVE: WaitMode = WaitMode { spins: 2, yields: 200, sleep: true };
+
+    /// Returns the mode of a loop that has had nothing but routine work (heartbeats, timers) for so long. A mode that sleeps
+    /// neither spins nor yields after [`REST_AFTER`]: what comes next pays a wake-up, and an idle process costs hardly
+    /// anything. A mode that never sleeps stays what it is.
+    #[must_use]
+    pub fn after(self, quiet: Duration) -> WaitMode {
+        if self.sleep && quiet >= REST_AFTER { WaitMode { spins: 0, yields: 0, sleep: true } } else { self }
+    }
 }
+
+/// A loop that had no work for so long rests: see [`WaitMode::after`].
+pub const REST_AFTER: Duration = Duration::from_secs(1);
 
 impl Default for WaitMode {
     fn default() -> Self {
@@ -57,7 +68,10 @@ pub enum Idle {
 /// round spins.
 #[derive(Clone, Debug)]
 pub struct Backoff {
+    /// The mode at this time.
     mode: WaitMode,
+    /// The mode while there is work.
+    awake: WaitMode,
     idle: u32,
     armed: bool,
     crowded: bool,
@@ -68,7 +82,14 @@ impl Backoff {
     /// Starts active.
     #[must_use]
     pub fn new(mode: WaitMode) -> Self {
-        Backoff { mode, idle: 0, armed: false, crowded: false, yields: 0 }
+        Backoff { mode, awake: mode, idle: 0, armed: false, crowded: false, yields: 0 }
+    }
+
+    /// Says for how long the loop has had nothing but routine work, which changes its mode; see [`WaitMode::after`]. A loop
+    /// that never calls this never rests.
+    #[inline]
+    pub fn quiet_for(&mut self, quiet: Duration) {
+        self.mode = self.awake.after(quiet);
     }
 
     /// Call after every round of the loop. `worked`: whether the round did anything. Returns at once after work;
@@ -152,6 +173,35 @@ mod tests {
         assert_eq!(idle_rounds(&mut backoff, 4), expected[..4]);
         assert_eq!(backoff.after(true), poll, "work between arming and sleeping");
         assert_eq!(idle_rounds(&mut backoff, 4), expected[..4]);
+    }
+
+    /// Rounds that a loop polls before it arms and sleeps, when its only work is a heartbeat.
+    fn polls_per_heartbeat(quiet: Duration) -> usize {
+        let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
+        let mut polls = 0;
+        for _ in 0..10 {
+            backoff.quiet_for(quiet);
+            assert_eq!(backoff.after(true), Idle::Poll);
+            loop {
+                match backoff.after(false) {
+                    Idle::Poll => polls += 1,
+                    Idle::Arm => {}
+                    Idle::Sleep => break,
+                }
+            }
+        }
+        polls / 10
+    }
+
+    #[test]
+    fn a_loop_that_had_only_heartbeats_for_a_second_sleeps_at_once() {
+        assert_eq!(polls_per_heartbeat(REST_AFTER), 0);
+        let before = polls_per_heartbeat(REST_AFTER.saturating_sub(Duration::from_nanos(1)));
+        assert!(before >= 200, "{before}");
+        for mode in [WaitMode::POLL, WaitMode::YIELD] {
+            assert_eq!(mode.after(Duration::MAX), mode);
+        }
+        assert_eq!(WaitMode::BLOCK.after(Duration::MAX), WaitMode::ADAPTIVE.after(REST_AFTER));
     }
 
     #[test]

@@ -94,7 +94,7 @@ mod send_queue;
 mod set;
 mod slot;
 
-pub use backoff::{Backoff, Idle, WaitMode};
+pub use backoff::{Backoff, Idle, REST_AFTER, WaitMode};
 pub use capabilities::Capabilities;
 pub use completion::{Completion, Event, Opcode, Status};
 pub use contract::{Fabric, Wake};

@@ -50,7 +50,11 @@ pub struct RoceFabric {
     regions: Vec<Own>,
     region_names: HashMap<(ProcessId, Purpose), RegionId>,
     epoll: OwnedFd,
+    /// How many sockets there were ever when they were added to the epoll instance.
+    watched: Option<u64>,
     last_pump: Instant,
+    /// The control plane was looked at in the sleep that has just ended: the next look at its events need not do it again.
+    has_pumped: bool,
     fd_used: Cell<bool>,
 }
 
@@ -97,7 +101,9 @@ impl RoceFabric {
             regions: Vec::new(),
             region_names: HashMap::new(),
             epoll,
+            watched: None,
             last_pump: Instant::now(),
+            has_pumped: false,
             fd_used: Cell::new(false),
         };
         fabric.watch().map_err(|error| StartError::System { what: "watch a socket", source: error.into() })?;
@@ -305,7 +311,9 @@ impl Fabric for RoceFabric {
     }
 
     fn next_event(&mut self) -> Option<Event> {
-        self.pump_control();
+        if !std::mem::take(&mut self.has_pumped) {
+            self.pump_control();
+        }
         self.bootstrap.next_event()
     }
 

@@ -25,8 +25,14 @@ impl RoceFabric {
                 Err(error) => Err(error),
             }
         };
+        let made = self.bootstrap.sockets_made();
+        if made.is_some() && made == self.watched {
+            return Ok(());
+        }
         add(self.net.pump.port().descriptor())?;
-        self.bootstrap.sockets().try_for_each(add)
+        self.bootstrap.sockets().try_for_each(add)?;
+        self.watched = made;
+        Ok(())
     }
 
     pub(super) fn sleep(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
@@ -35,6 +41,7 @@ impl RoceFabric {
             self.drive();
             if self.last_pump.elapsed() >= PUMP_PAUSE {
                 self.pump_control();
+                self.has_pumped = true;
             }
             if let Some(failure) = self.net.failure.take() {
                 return Err(WaitError::System(failure));

@@ -88,6 +88,8 @@ pub struct Member<F: Fabric> {
     /// Bytes that lie aside and in letters.
     rare_bytes: u64,
     quiet: Quiet,
+    /// Whether the last round did more than the routine: heartbeats, and ticks from which nothing followed.
+    had_work: bool,
     /// Where clients' messages come as copies of the network.
     sets: Joined,
     /// Clients are asked not to wait for this member.
@@ -167,6 +169,7 @@ impl<F: Fabric> Member<F> {
             memory,
             rare_bytes: 0,
             quiet: Quiet::default(),
+            had_work: true,
             sets,
             aside: false,
         })
@@ -202,6 +205,31 @@ impl<F: Fabric> Member<F> {
     /// Sets the time between two ticks, at which what makes no progress is looked at; 2 ms if it is not set.
     pub fn set_tick(&mut self, tick: Duration) {
         self.recovery.set_tick(tick);
+    }
+
+    /// Whether the last [`step`](Member::step) did more than the routine of an idle member, which is to look at the others'
+    /// heartbeats and to let time pass.
+    #[inline]
+    #[must_use]
+    pub fn had_work(&self) -> bool {
+        self.had_work
+    }
+
+    /// When the next tick is, in the time of [`step`](Member::step): before that nothing is due.
+    #[must_use]
+    pub fn next_tick(&self) -> Duration {
+        self.recovery.next_tick()
+    }
+
+    /// Sets the time between two ticks of a member that [rests](Member::rest), if it is longer; 5 ms if it is not set.
+    pub fn set_rest_tick(&mut self, tick: Duration) {
+        self.recovery.set_rest_tick(tick);
+    }
+
+    /// Lets the member rest, because it had no [work](Member::had_work) for a while, or ends that: its ticks are fewer. Returns
+    /// the time between two of them.
+    pub fn rest(&mut self, rests: bool) -> Duration {
+        self.recovery.rest(rests)
     }
 
     /// Sets for how long a client may be away before it is given up, if it left a gap that others have waited behind for as
@@ -283,17 +311,21 @@ impl<F: Fabric> Member<F> {
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
         let skips = self.quiet.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);
+        self.had_work = false;
         if skips && !ticks || self.replica.is_superseded() {
             return false;
         }
         let mut worked = false;
+        let letters = self.outputs.counts.writes(Step::Letter);
         if ticks || !self.quiet.hears_nothing() {
-            worked |= self.poll_completions();
+            let completed = self.poll_completions();
             self.outputs.counts.write(Step::Letter, self.links.speak(&mut self.fabric));
             worked |= self.take_bodies(app);
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
             worked |= self.recover(now, app);
+            self.had_work |= worked || self.outputs.counts.writes(Step::Letter) != letters;
+            worked |= completed;
         }
         // First what others wait for.
         let left_over = self.send_outboxes();

@@ -210,6 +210,7 @@ impl Plan {
         };
         let mut member = make(fabric, replica, self.limits(), self.config.salt(), incarnation())?;
         member.set_client_timeout(self.config.client_timeout());
+        member.set_rest_tick(self.config.election_times().rest_tick());
         Ok(member)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use stentor_fabric::{Backoff, Fabric, ProcessId, WaitError, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, REST_AFTER, WaitError, WaitMode};
 use stentor_multicast::{Application, Client, Member};
 use thiserror::Error;
 
@@ -11,6 +11,8 @@ use thiserror::Error;
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// The same of a member, which looks after what makes no progress and is looked at by others.
 const LONGEST_MEMBER_SLEEP: Duration = Duration::from_millis(2);
+/// The shortest sleep of a member that rests, when a tick is due.
+const SHORTEST_REST: Duration = Duration::from_micros(100);
 /// How often a busy process looks after its connections.
 const HOUSEKEEPING: Duration = Duration::from_millis(2);
 /// Rounds between two looks at the clock, unless the process slept.
@@ -55,12 +57,14 @@ pub struct Housekeeper {
     /// At the last look at the clock.
     now: Instant,
     next: Instant,
+    /// Time between two.
+    interval: Duration,
 }
 
 impl Default for Housekeeper {
     fn default() -> Self {
         let now = Instant::now();
-        Housekeeper { rounds: 0, slept: false, start: now, now, next: now }
+        Housekeeper { rounds: 0, slept: false, start: now, now, next: now, interval: HOUSEKEEPING }
     }
 }
 
@@ -78,6 +82,12 @@ impl Housekeeper {
         self.slept |= slept;
     }
 
+    /// How often it is time.
+    fn set_interval(&mut self, interval: Duration) {
+        self.next = (self.next - self.interval) + interval;
+        self.interval = interval;
+    }
+
     /// Whether it is time.
     #[inline]
     pub fn is_due(&mut self, worked: bool) -> bool {
@@ -90,9 +100,50 @@ impl Housekeeper {
         self.now = now;
         let due = now >= self.next;
         if due {
-            self.next = now + HOUSEKEEPING;
+            self.next = now + self.interval;
         }
         due
+    }
+}
+
+/// Lets a member rest that had no work for a while: it sleeps at once and longer, and its ticks are fewer. The first message
+/// ends that.
+#[derive(Debug, Default)]
+struct Repose {
+    /// When it had work last.
+    worked_at: Duration,
+    /// The longest sleep while it rests.
+    rests: Option<Duration>,
+}
+
+impl Repose {
+    /// After each round. Returns how long the next sleep may be.
+    #[inline]
+    fn after<F: Fabric>(
+        &mut self,
+        member: &mut Member<F>,
+        backoff: &mut Backoff,
+        housekeeper: &mut Housekeeper,
+    ) -> Duration {
+        let now = housekeeper.now();
+        if member.had_work() {
+            self.worked_at = now;
+        }
+        let quiet = now.saturating_sub(self.worked_at);
+        let rests = quiet >= REST_AFTER && !member.replica().is_joining();
+        if rests != self.rests.is_some() {
+            backoff.quiet_for(if rests { quiet } else { Duration::ZERO });
+            let tick = member.rest(rests);
+            housekeeper.set_interval(if rests { tick } else { HOUSEKEEPING });
+            self.rests = rests.then_some(tick);
+        }
+        match self.rests {
+            None => LONGEST_MEMBER_SLEEP,
+            // What wakes it before that is not its own time: the next tick is not put off.
+            Some(longest) => {
+                member.next_tick().saturating_sub(now).clamp(SHORTEST_REST, longest.max(LONGEST_MEMBER_SLEEP))
+            }
+        }
     }
 }
 
@@ -110,6 +161,7 @@ pub fn run_member<F: Fabric>(
 ) -> Result<(), RunError> {
     let mut backoff = Backoff::new(mode);
     let mut housekeeper = Housekeeper::default();
+    let mut repose = Repose::default();
     while !stop.is_stopped() {
         let mut worked = member.step(housekeeper.now(), app);
         if housekeeper.is_due(worked) {
@@ -119,7 +171,8 @@ pub fn run_member<F: Fabric>(
             return Err(RunError::Superseded(member.fabric().me()));
         }
         round(member, housekeeper.now(), worked);
-        housekeeper.note_sleep(backoff.pause(member.fabric_mut(), worked, LONGEST_MEMBER_SLEEP)?);
+        let longest = repose.after(member, &mut backoff, &mut housekeeper);
+        housekeeper.note_sleep(backoff.pause(member.fabric_mut(), worked, longest)?);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! A broken link is a suspicion, not a crash: its peer does not count for flow control until it is back, quorums stay what
 //! they are. What was in flight is lost and is for the state machine to repair.
 
-use stentor_fabric::{Event, Fabric, ProcessId};
+use stentor_fabric::{Event, Fabric, Opcode, ProcessId};
 
 use super::Member;
 use crate::node::app::Application;
@@ -41,10 +41,13 @@ impl<F: Fabric> Member<F> {
         any
     }
 
+    /// Takes completions. Whether there were any; those that are not of heartbeats are work.
     pub(super) fn poll_completions(&mut self) -> bool {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
+            // Only heartbeats are read.
+            self.had_work |= completion.opcode != Opcode::Read;
             if let Some(news) = self.links.completed(&mut self.fabric, &completion) {
                 self.hear(news);
             }

@@ -29,6 +29,8 @@ const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
 const TICK: Duration = Duration::from_millis(2);
+/// The same while a member rests.
+const REST_TICK: Duration = Duration::from_millis(5);
 
 /// What a member keeps for the time when something fails.
 #[derive(Debug)]
@@ -46,6 +48,9 @@ pub(super) struct Recovery {
     pub(super) absence: Absence,
     /// Time between ticks of the state machine.
     tick: Duration,
+    /// The same of a member that rests.
+    rest_tick: Duration,
+    rests: bool,
     /// When the next one is.
     due: Duration,
 }
@@ -60,6 +65,8 @@ impl Default for Recovery {
             foreign: VecDeque::new(),
             absence: Absence::default(),
             tick: TICK,
+            rest_tick: REST_TICK,
+            rests: false,
             due: TICK,
         }
     }
@@ -81,9 +88,33 @@ impl Recovery {
         now >= self.due
     }
 
+    pub(super) fn next_tick(&self) -> Duration {
+        self.due
+    }
+
     pub(super) fn set_tick(&mut self, tick: Duration) {
-        self.due = self.due.saturating_sub(self.tick).saturating_add(tick);
-        self.tick = tick;
+        self.change(|recovery| recovery.tick = tick);
+    }
+
+    pub(super) fn set_rest_tick(&mut self, tick: Duration) {
+        self.change(|recovery| recovery.rest_tick = tick);
+    }
+
+    pub(super) fn rest(&mut self, rests: bool) -> Duration {
+        self.change(|recovery| recovery.rests = rests);
+        self.interval()
+    }
+
+    /// Time between ticks at this time.
+    fn interval(&self) -> Duration {
+        if self.rests { self.tick.max(self.rest_tick) } else { self.tick }
+    }
+
+    /// Changes the time between ticks; the next one counts from the last.
+    fn change(&mut self, change: impl FnOnce(&mut Self)) {
+        let last = self.due.saturating_sub(self.interval());
+        change(self);
+        self.due = last.saturating_add(self.interval());
     }
 }
 
@@ -135,7 +166,7 @@ impl<F: Fabric> Member<F> {
             worked |= self.go_on_fencing(app);
         }
         if self.recovery.ticks(now) {
-            self.recovery.due = now.saturating_add(self.recovery.tick);
+            self.recovery.due = now.saturating_add(self.recovery.interval());
             self.pulses.tick(&mut self.fabric, &mut self.links);
             self.note_absent(now);
             self.tick(app);

@@ -1,0 +1,112 @@
+//! What a cluster costs that has nothing to do: processor time, not wall time, so a busy machine does not count.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use stentor::ClusterConfig;
+use stentor::runtime::{Keeper, Member, Plan, Stop, WaitMode, run_member, stateless};
+use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_roce::{RoceConfig, RoceFabric};
+
+const CLUSTER: &str = r#"
+cluster = "CLUSTER"
+fabric = "shm"
+[election]
+kind = "heartbeat"
+[limits]
+message_bytes = 4096
+window = 64
+clients = 1
+[[group]]
+id = "g1"
+process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address = "127.0.0.1:7102" }, { id = "g1.3", address = "127.0.0.1:7103" } ]
+"#;
+const MEMBERS: u16 = 3;
+/// Members may begin to rest until this.
+const SETTLED: Duration = Duration::from_secs(3);
+/// For so long they are measured.
+const MEASURED: Duration = Duration::from_secs(4);
+
+fn plan(name: &str) -> Plan {
+    let text = CLUSTER.replace("CLUSTER", name);
+    Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible")
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let path = "/proc/thread-self/schedstat";
+    let text = std::fs::read_to_string(path).expect("the kernel counts a thread's time (CONFIG_SCHED_INFO)");
+    let first = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
+    Duration::from_nanos(first.unwrap_or_else(|| panic!("{path}: {text:?}")))
+}
+
+/// What one member used.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    /// Of one processor, in thousandths.
+    permille: f64,
+    /// How long the heartbeats of the others stood still, at most.
+    silence: Duration,
+}
+
+/// Runs one member that does nothing; the last to be measured stops all of them.
+fn idle<F: Fabric>(plan: &Plan, me: ProcessId, mut member: Member<F>, stop: &Stop) -> Used {
+    let mut keeper = Keeper::heartbeat(plan, me).expect("possible");
+    let (mut from, mut to, mut silence) = (None, None, Duration::ZERO);
+    let round = |member: &mut Member<F>, now: Duration, _: bool| {
+        keeper.round(now, member);
+        if now >= SETTLED && to.is_none() {
+            let (begun, _) = *from.get_or_insert_with(|| (now, processor_time()));
+            let others = (0..MEMBERS).map(ProcessId).filter(|other| *other != me);
+            let ages = others.filter_map(|other| keeper.heard(other)).map(|heard| now.saturating_sub(heard));
+            silence = ages.fold(silence, Duration::max);
+            if now - begun >= MEASURED {
+                to = Some((now, processor_time()));
+            }
+        } else if now >= SETTLED + MEASURED + Duration::from_secs(1) {
+            stop.stop();
+        }
+    };
+    run_member(&mut member, WaitMode::ADAPTIVE, stop, &mut stateless(|_| ()), round).expect("runs");
+    let (Some((begun, before)), Some((ended, after))) = (from, to) else { panic!("{me} was not measured") };
+    Used { permille: (after - before).as_secs_f64() / (ended - begun).as_secs_f64() * 1000.0, silence }
+}
+
+/// The median of three members is at most a hundredth of a processor each, and nobody's heartbeat is late.
+fn assert_cheap<F: Fabric>(plan: &Plan, make: impl Fn(ProcessId) -> Member<F> + Sync) {
+    let stop = Stop::default();
+    let mut used: Vec<Used> = thread::scope(|scope| {
+        let (stop, make) = (&stop, &make);
+        let members: Vec<_> =
+            (0..MEMBERS).map(ProcessId).map(|me| scope.spawn(move || idle(plan, me, make(me), stop))).collect();
+        members.into_iter().map(|member| member.join().expect("a member")).collect()
+    });
+    used.sort_by(|a, b| a.permille.total_cmp(&b.permille));
+    println!("{used:?}");
+    assert!(used[1].permille <= 10.0, "thousandths of a processor: {used:?}");
+    let patience = plan.config().election_times().min;
+    assert!(used.iter().all(|used| used.silence < patience), "a heartbeat was late: {used:?}");
+}
+
+#[test]
+fn idle_members_on_shared_memory_cost_hardly_anything() {
+    let directory: PathBuf = std::env::temp_dir().join(format!("stentor-idle-{}", std::process::id()));
+    let plan = plan("idle-shm");
+    assert_cheap(&plan, |me| plan.member(me, directory.clone()).expect("starts"));
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
+fn idle_members_on_roce_cost_hardly_anything() {
+    let plan = plan("idle-roce");
+    let second = 64 + (std::process::id() % 128) as u8;
+    let address = |n: u16| Some(SocketAddr::new(Ipv4Addr::new(127, second, 77, n as u8 + 1).into(), 4791));
+    assert_cheap(&plan, |me| {
+        let mut config = RoceConfig::new(plan.config().cluster(), me, (0..=MEMBERS).map(address).collect());
+        config.key = b"a key of this test".to_vec();
+        config.fingerprint = plan.config().fingerprint();
+        plan.member_on(RoceFabric::start(config).expect("starts"), me).expect("starts")
+    });
+}
