@@ -260,31 +260,22 @@ impl Cluster {
         self.labels.get(label.0 as usize).map_or("", String::as_str)
     }
 
-    /// Name of a process.
-    ///
-    /// # Panics
-    /// If it is not in the table.
+    /// Name of a process; empty if it is not in the table.
     #[must_use]
     pub fn process_name(&self, process: Process) -> &str {
-        &self.processes[process.index()].name
+        self.processes.get(process.index()).map_or("", |info| &info.name)
     }
 
-    /// Id of a group.
-    ///
-    /// # Panics
-    /// If it is not in the table.
+    /// Id of a group; empty if it is not in the table.
     #[must_use]
     pub fn group_id(&self, group: Group) -> &str {
-        &self.groups[group.index()].id
+        self.groups.get(group.index()).map_or("", |info| &info.id)
     }
 
-    /// Members of a group, in the order of the cluster line.
-    ///
-    /// # Panics
-    /// If it is not in the table.
+    /// Members of a group, in the order of the cluster line; none if it is not in the table.
     #[must_use]
     pub fn members(&self, group: Group) -> &[Process] {
-        &self.groups[group.index()].members
+        self.groups.get(group.index()).map_or(&[], |info| &info.members)
     }
 
     /// The group that a process is a member of; `None` for clients.

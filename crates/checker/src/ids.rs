@@ -69,12 +69,11 @@ impl GroupSet {
     /// No group.
     pub const EMPTY: GroupSet = GroupSet([0; MAX_GROUPS / 64]);
 
-    /// Adds a group.
-    ///
-    /// # Panics
-    /// If the group is [`MAX_GROUPS`] or more.
+    /// Adds a group below [`MAX_GROUPS`]; others are never members.
     pub fn insert(&mut self, group: Group) {
-        self.0[group.index() / 64] |= 1 << (group.0 % 64);
+        if let Some(word) = self.0.get_mut(group.index() / 64) {
+            *word |= 1 << (group.0 % 64);
+        }
     }
 
     /// Whether the group is in the set.

@@ -68,18 +68,15 @@ pub struct Flapping {
 }
 
 impl Flapping {
-    /// Among these members, for `me`, with a change about every `period`.
-    ///
-    /// # Panics
-    /// Without members, or if `period` is zero.
+    /// Among these members, or `me` alone if there are none, for `me`, with a change about every `period`, which is a
+    /// nanosecond at least.
     #[must_use]
     pub fn new(seed: u64, me: ProcessId, members: &[ProcessId], period: Duration) -> Self {
-        assert!(!members.is_empty() && !period.is_zero(), "a flapping election needs members and a period");
         Flapping {
             me,
-            members: members.to_vec(),
+            members: if members.is_empty() { vec![me] } else { members.to_vec() },
             state: seed ^ (u64::from(me.0) << 48),
-            period,
+            period: period.max(Duration::from_nanos(1)),
             next: Duration::ZERO,
             settle: None,
             epoch: 0,

@@ -127,13 +127,13 @@ impl GroupSet {
     /// Groups that fit.
     pub const CAPACITY: usize = 256;
 
-    /// Adds a group.
-    ///
-    /// # Panics
-    /// If its index is [`CAPACITY`](GroupSet::CAPACITY) or more; a [`Topology`](crate::Topology) has none such.
+    /// Adds a group below [`CAPACITY`](GroupSet::CAPACITY); others are never members, and no
+    /// [`Topology`](crate::Topology) has one.
     #[inline]
     pub fn insert(&mut self, group: GroupId) {
-        self.0[usize::from(group.0) / 64] |= 1 << (group.0 % 64);
+        if let Some(word) = self.0.get_mut(usize::from(group.0) / 64) {
+            *word |= 1 << (group.0 % 64);
+        }
     }
 
     /// Whether every group of this set is in the other.

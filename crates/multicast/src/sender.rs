@@ -57,18 +57,21 @@ impl Sender {
     /// [admitted](Sender::admit).
     pub fn resume_slots(&mut self, group: GroupId, slots: u64) {
         let group = usize::from(group.0);
-        (self.next[group], self.freed[group]) = (slots, slots);
-        self.members[group].fill((slots, false));
+        if let Some(members) = self.members.get_mut(group) {
+            (self.next[group], self.freed[group]) = (slots, slots);
+            members.fill((slots, false));
+        }
     }
 
     /// Whether the next message may go to these groups.
     ///
     /// # Errors
-    /// [`WindowFull`], naming the first group that has no room.
+    /// [`WindowFull`], naming the first group that has no room, or is none.
     #[inline]
     pub fn check(&self, to: &[GroupId]) -> Result<(), WindowFull> {
         for group in to {
-            if self.next[usize::from(group.0)] >= self.freed(*group) + u64::from(self.window) {
+            let next = self.next.get(usize::from(group.0)).copied().unwrap_or(u64::MAX);
+            if next >= self.freed(*group) + u64::from(self.window) {
                 return Err(WindowFull { group: group.0, window: self.window });
             }
         }
@@ -82,7 +85,8 @@ impl Sender {
         self.sequence += 1;
         destinations.clear();
         for &group in to {
-            let next = &mut self.next[usize::from(group.0)];
+            // What check() would have refused has no slot.
+            let Some(next) = self.next.get_mut(usize::from(group.0)) else { continue };
             destinations.push(Destination { group, slot: *next });
             *next += 1;
         }
@@ -95,16 +99,21 @@ impl Sender {
         self.sequence + 1
     }
 
-    /// The slot of the next message to a group.
+    /// The slot of the next message to a group; 0 if there is no such group.
     #[must_use]
     pub fn next(&self, group: GroupId) -> u64 {
-        self.next[usize::from(group.0)]
+        self.next.get(usize::from(group.0)).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn member(&mut self, group: GroupId, member: usize) -> Option<&mut (u64, bool)> {
+        self.members.get_mut(usize::from(group.0))?.get_mut(member)
     }
 
     /// A member has freed all slots below `slots`.
     #[inline]
     pub fn on_freed(&mut self, group: GroupId, member: usize, slots: u64) {
-        let (known, _) = &mut self.members[usize::from(group.0)][member];
+        let Some((known, _)) = self.member(group, member) else { return };
         if slots > *known {
             *known = slots;
             self.settle(group);
@@ -115,7 +124,7 @@ impl Sender {
     #[inline]
     #[must_use]
     pub fn freed(&self, group: GroupId) -> u64 {
-        self.freed[usize::from(group.0)]
+        self.freed.get(usize::from(group.0)).copied().unwrap_or(0)
     }
 
     #[inline]
@@ -134,14 +143,15 @@ impl Sender {
     #[must_use]
     pub fn has_majority(&self, group: GroupId) -> bool {
         let group = usize::from(group.0);
-        self.members[group].iter().filter(|(_, counts)| *counts).count() >= self.majorities[group]
+        let Some(members) = self.members.get(group) else { return false };
+        members.iter().filter(|(_, counts)| *counts).count() >= self.majorities[group]
     }
 
     /// A member that has freed all slots below `slots` counts for flow control (again), unless that would occupy what is
     /// free. Returns whether it counts.
     pub fn admit(&mut self, group: GroupId, member: usize, slots: u64) -> bool {
         let enough = slots >= self.freed(group);
-        let (known, counts) = &mut self.members[usize::from(group.0)][member];
+        let Some((known, counts)) = self.member(group, member) else { return false };
         if enough {
             (*known, *counts) = (slots, true);
         }
@@ -154,13 +164,16 @@ impl Sender {
     #[inline]
     #[must_use]
     pub fn counts(&self, group: GroupId, member: usize) -> bool {
-        self.members[usize::from(group.0)][member].1
+        let members = self.members.get(usize::from(group.0));
+        members.and_then(|members| members.get(member)).is_some_and(|(_, counts)| *counts)
     }
 
     /// A member no longer counts for flow control.
     pub fn expel(&mut self, group: GroupId, member: usize) {
-        self.members[usize::from(group.0)][member].1 = false;
-        self.settle(group);
+        if let Some((_, counts)) = self.member(group, member) {
+            *counts = false;
+            self.settle(group);
+        }
     }
 }
 

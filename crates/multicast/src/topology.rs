@@ -115,40 +115,31 @@ impl Topology {
         usize::from(group.0) < self.sizes.len()
     }
 
-    /// Members of a group.
-    ///
-    /// # Panics
-    /// If there is no such group.
+    /// Members of a group; 0 if there is no such group.
     #[inline]
     #[must_use]
     pub fn size(&self, group: GroupId) -> usize {
-        usize::from(self.sizes[usize::from(group.0)])
+        self.sizes.get(usize::from(group.0)).copied().map_or(0, usize::from)
     }
 
-    /// ⌊n/2⌋+1 of the configured group, always.
-    ///
-    /// # Panics
-    /// If there is no such group.
+    /// ⌊n/2⌋+1 of the configured group, always. One more than there are members, if there is no such group.
     #[inline]
     #[must_use]
     pub fn majority(&self, group: GroupId) -> u32 {
-        u32::from(self.sizes[usize::from(group.0)]) / 2 + 1
+        self.size(group) as u32 / 2 + 1
     }
 
-    /// The processes of a group, in order.
-    ///
-    /// # Panics
-    /// If there is no such group.
+    /// The processes of a group, in order; none if there is no such group.
     #[inline]
     pub fn members(&self, group: GroupId) -> impl Iterator<Item = ProcessId> + use<> {
-        let first = self.firsts[usize::from(group.0)];
-        (first..first + u16::from(self.sizes[usize::from(group.0)])).map(ProcessId)
+        let first = self.firsts.get(usize::from(group.0)).copied().unwrap_or(0);
+        (first..first + self.size(group) as u16).map(ProcessId)
     }
 
-    /// The process of a client place.
+    /// The process of a client place. One that is not in the cluster, if there is no such place.
     #[must_use]
     pub fn client_process(&self, client: ClientId) -> ProcessId {
-        ProcessId(self.members + client.0)
+        ProcessId(self.members.saturating_add(client.0))
     }
 
     /// Where a process stands; `None` if it is not in the cluster.
@@ -167,17 +158,16 @@ impl Topology {
     #[inline]
     #[must_use]
     pub fn member_bit(&self, group: GroupId, process: ProcessId) -> Option<u64> {
-        let index = process.0.checked_sub(self.firsts[usize::from(group.0)])?;
-        (index < u16::from(self.sizes[usize::from(group.0)])).then(|| 1 << index)
+        let index = process.0.checked_sub(*self.firsts.get(usize::from(group.0))?)?;
+        (usize::from(index) < self.size(group)).then(|| 1 << index)
     }
 
-    /// The ballot that a group starts in: the first one, led by its first member.
-    ///
-    /// # Panics
-    /// If there is no such group.
+    /// The ballot that a group starts in: the first one, led by its first member. The default one, in which no group ever is,
+    /// if there is no such group.
     #[must_use]
     pub fn first_ballot(&self, group: GroupId) -> Ballot {
-        Ballot::new(1, ProcessId(self.firsts[usize::from(group.0)]))
+        let first = self.firsts.get(usize::from(group.0));
+        first.map_or(Ballot::default(), |first| Ballot::new(1, ProcessId(*first)))
     }
 }
 

@@ -33,8 +33,8 @@ impl Broadcast {
             me,
             next: 0,
             head: 0,
-            written: vec![0; config.processes],
-            freed: vec![0; config.processes],
+            written: vec![0; config.everybody().len()],
+            freed: vec![0; config.everybody().len()],
             late: ProcessSet::EMPTY,
             members: config.everybody(),
             blocked_since: None,
@@ -96,28 +96,29 @@ impl Broadcast {
 
     /// Everything below `upto` was written to a process.
     pub fn written(&mut self, process: ProcessId, upto: u64) {
-        let written = &mut self.written[process.index()];
-        *written = (*written).max(upto.min(self.next));
+        if let Some(written) = self.written.get_mut(process.index()) {
+            *written = (*written).max(upto.min(self.next));
+        }
     }
 
     /// A process has freed everything below `upto`. It may lie: then it gets what it deserves.
     pub fn freed(&mut self, process: ProcessId, upto: u64) {
-        let freed = &mut self.freed[process.index()];
+        let Some(freed) = self.freed.get_mut(process.index()) else { return };
         if upto > *freed && upto <= self.next {
             *freed = upto;
         }
     }
 
-    /// Up to where a process has freed.
+    /// Up to where a process has freed; 0 if there is no such process.
     #[must_use]
     pub fn freed_by(&self, process: ProcessId) -> u64 {
-        self.freed[process.index()]
+        self.freed.get(process.index()).copied().unwrap_or(0)
     }
 
-    /// Up to where everything was written to a process.
+    /// Up to where everything was written to a process; 0 if there is no such process.
     #[must_use]
     pub fn written_at(&self, process: ProcessId) -> u64 {
-        self.written[process.index()]
+        self.written.get(process.index()).copied().unwrap_or(0)
     }
 
     /// The next own index that is due here: it reached a majority.

@@ -138,9 +138,16 @@ impl Config {
         if !(2..=ProcessSet::CAPACITY).contains(&n) {
             return Err(ConfigError::Processes(n));
         }
+        let (twice, thrice) = (f.saturating_mul(2), f.saturating_mul(3));
         let (enough, need, least) = match self.mode {
-            Mode::Quorum(FaultModel::LyingHosts) => (n > 3 * f, format!("n ≥ 3f+1 = {}", 3 * f + 1), 3 * f + 1),
-            Mode::Quorum(FaultModel::LyingSender) => (n > 2 * f + 1, format!("n−1 ≥ 2f+1 = {}", 2 * f + 1), 2 * f + 2),
+            Mode::Quorum(FaultModel::LyingHosts) => {
+                let least = thrice.saturating_add(1);
+                (n >= least, format!("n ≥ 3f+1 = {least}"), least)
+            }
+            Mode::Quorum(FaultModel::LyingSender) => {
+                let need = twice.saturating_add(1);
+                (n > need, format!("n−1 ≥ 2f+1 = {need}"), need.saturating_add(1))
+            }
             Mode::All => (true, String::new(), 2),
         };
         if !enough {
@@ -179,9 +186,9 @@ impl Config {
         let n = self.processes;
         match self.mode {
             Mode::Quorum(FaultModel::LyingHosts) if planted!(self.plant, PlainMajority) => n / 2 + 1,
-            Mode::Quorum(FaultModel::LyingHosts) => (n + self.faults + 1).div_ceil(2),
+            Mode::Quorum(FaultModel::LyingHosts) => n.saturating_add(self.faults).saturating_add(1).div_ceil(2),
             Mode::Quorum(FaultModel::LyingSender) if planted!(self.plant, SenderHostCounts) => n / 2 + 1,
-            Mode::Quorum(FaultModel::LyingSender) => (n - 1) / 2 + 1,
+            Mode::Quorum(FaultModel::LyingSender) => n.saturating_sub(1) / 2 + 1,
             Mode::All => n,
         }
     }
@@ -191,8 +198,8 @@ impl Config {
     #[must_use]
     pub fn must_credit(&self) -> usize {
         match self.mode {
-            Mode::All => self.processes - 1,
-            Mode::Quorum(_) => self.processes - 1 - self.faults,
+            Mode::All => self.processes.saturating_sub(1),
+            Mode::Quorum(_) => self.processes.saturating_sub(1).saturating_sub(self.faults),
         }
     }
 

@@ -15,15 +15,11 @@ impl ProcessSet {
     /// The most processes that there can be.
     pub const CAPACITY: usize = 64;
 
-    /// Processes 0 to `n - 1`.
-    ///
-    /// # Panics
-    /// If `n` is above [`ProcessSet::CAPACITY`].
+    /// Processes 0 to `n - 1`, as far as they are below [`ProcessSet::CAPACITY`].
     #[inline]
     #[must_use]
     pub const fn first(n: usize) -> Self {
-        assert!(n <= Self::CAPACITY, "sets hold processes below 64");
-        ProcessSet(!u64::MAX.unbounded_shl(n as u32))
+        if n >= Self::CAPACITY { ProcessSet(u64::MAX) } else { ProcessSet(!u64::MAX.unbounded_shl(n as u32)) }
     }
 
     /// Adds a process below 64; others are never members.

@@ -14,6 +14,12 @@ pub struct Encoder {
     labels: Vec<Box<[u8]>>,
 }
 
+/// A quoted name.
+#[inline]
+fn name_of(names: &[Box<[u8]>], index: usize) -> &[u8] {
+    names.get(index).map_or(b"\"\"", |name| name)
+}
+
 impl Encoder {
     /// For events whose names are in `cluster` now: intern labels first.
     #[must_use]
@@ -27,10 +33,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the line of one event, with its line feed.
-    ///
-    /// # Panics
-    /// If the event names a process, group or label that the cluster did not have.
+    /// Appends the line of one event, with its line feed. A process, group or label that the cluster did not have gets an
+    /// empty name, which no reader takes.
     pub fn encode(&self, event: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"t\":");
         number(event.t, out);
@@ -138,7 +142,7 @@ impl Encoder {
             if index > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(&self.groups[group.index()]);
+            out.extend_from_slice(name_of(&self.groups, group.index()));
         }
         out.push(b']');
         field(b"len", u64::from(multicast.len), out);
@@ -152,7 +156,7 @@ impl Encoder {
         out.extend_from_slice(b",\"ts\":[");
         number(deliver.ts.time, out);
         out.push(b',');
-        out.extend_from_slice(&self.groups[deliver.ts.group.index()]);
+        out.extend_from_slice(name_of(&self.groups, deliver.ts.group.index()));
         out.push(b']');
         hash(deliver.hash, out);
         if let Some(len) = deliver.len {
@@ -172,7 +176,7 @@ impl Encoder {
     }
 
     fn process(&self, process: Process, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.processes[process.index()]);
+        out.extend_from_slice(name_of(&self.processes, process.index()));
     }
 
     fn stream(&self, sender: Process, out: &mut Vec<u8>) {
@@ -190,14 +194,14 @@ impl Encoder {
 
     fn group_field(&self, group: Group, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"g\":");
-        out.extend_from_slice(&self.groups[group.index()]);
+        out.extend_from_slice(name_of(&self.groups, group.index()));
     }
 
     fn label_field(&self, name: &[u8], label: Label, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"");
         out.extend_from_slice(name);
         out.extend_from_slice(b"\":");
-        out.extend_from_slice(&self.labels[label.0 as usize]);
+        out.extend_from_slice(name_of(&self.labels, label.0 as usize));
     }
 }
 

@@ -26,6 +26,9 @@ pub enum Fault {
     /// Nothing in it.
     #[error("the history is empty: its first line is the cluster")]
     Empty,
+    /// No file at all.
+    #[error("no history was given: name at least one file")]
+    NothingGiven,
     /// Not a JSON object, or a field of the wrong kind.
     #[error("not an event: {reason} (column {column})")]
     Garbage {

@@ -15,9 +15,6 @@ use crate::report::Report;
 ///
 /// # Errors
 /// See [`HistoryError`].
-///
-/// # Panics
-/// If no file is given.
 pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report, HistoryError> {
     let open = |path: &P| {
         let file = path.as_ref().display().to_string();
@@ -33,9 +30,6 @@ pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report
 ///
 /// # Errors
 /// See [`HistoryError`].
-///
-/// # Panics
-/// If no input is given.
 pub fn check_inputs<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     complete: bool,
@@ -47,9 +41,6 @@ pub fn check_inputs<R: BufRead>(
 ///
 /// # Errors
 /// See [`HistoryError`]; also if one of `faulty` is no process.
-///
-/// # Panics
-/// If no input is given.
 pub fn check_inputs_knowing<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     complete: bool,
@@ -86,7 +77,9 @@ fn check_all<R: BufRead>(
         }
         complete |= reader.is_complete();
     }
-    let (file, mut checker) = first.expect("at least one history is given");
+    let Some((file, mut checker)) = first else {
+        return Err(HistoryError { file: "(no history)".to_owned(), line: 0, fault: Fault::NothingGiven });
+    };
     if let Some(unknown) = faulty.iter().find(|name| !checker.cluster_mut().add_faulty(name)) {
         return Err(HistoryError { file, line: 1, fault: Fault::UnknownProcess(unknown.clone()) });
     }

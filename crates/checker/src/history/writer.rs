@@ -34,9 +34,6 @@ impl<W: Write> HistoryWriter<W> {
     ///
     /// # Errors
     /// What the output says.
-    ///
-    /// # Panics
-    /// If the event names a process, group or label that the cluster did not have.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         self.encoder.encode(event, &mut self.buffer);
         if self.buffer.len() >= BATCH_BYTES { self.hand_over() } else { Ok(()) }

@@ -386,13 +386,11 @@ impl Replica {
         self.others().filter(move |process| asking & bit(process) != 0)
     }
 
-    /// The largest ballot of a group that this member has heard of.
-    ///
-    /// # Panics
-    /// If there is no such group.
+    /// The largest ballot of a group that this member has heard of; the default one, in which no group ever is, if there is
+    /// no such group.
     #[must_use]
     pub fn known(&self, group: GroupId) -> Ballot {
-        self.known[usize::from(group.0)]
+        self.known.get(usize::from(group.0)).copied().unwrap_or_default()
     }
 
     /// Whether this member leads its group, and a majority has its state.
@@ -442,14 +440,11 @@ impl Replica {
         self.clock
     }
 
-    /// The first slot of a client that is not delivered here yet.
-    ///
-    /// # Panics
-    /// If there is no such client place.
+    /// The first slot of a client that is not delivered here yet; 0 if there is no such client place.
     #[inline]
     #[must_use]
     pub fn first_held(&self, client: ClientId) -> u64 {
-        self.windows[usize::from(client.0)].first_undelivered()
+        self.windows.get(usize::from(client.0)).map_or(0, Window::first_undelivered)
     }
 
     /// A message arrived whole, from its client or forwarded. One that is held or delivered already changes nothing.

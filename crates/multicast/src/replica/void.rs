@@ -89,13 +89,11 @@ impl Replica {
         self.windows.get(usize::from(client.0)).is_some_and(|window| window.over)
     }
 
-    /// Behind the last slot that is held here and not delivered, whatever is missing before it.
-    ///
-    /// # Panics
-    /// If there is no such client place.
+    /// Behind the last slot that is held here and not delivered, whatever is missing before it; 0 if there is no such client
+    /// place.
     #[must_use]
     pub fn end_of_held(&self, client: ClientId) -> u64 {
-        self.windows[usize::from(client.0)].end_of_held()
+        self.windows.get(usize::from(client.0)).map_or(0, |window| window.end_of_held())
     }
 
     /// Asks the group for what is in the first unassigned slot, if that stands in the way; makes it void when a majority

@@ -269,10 +269,10 @@ impl<F: Fabric> Node<F> {
         self.end.registered
     }
 
-    /// Up to where a sender's stream has outcomes here.
+    /// Up to where a sender's stream has outcomes here; 0 for this process itself, and if there is no such process.
     #[must_use]
     pub fn head(&self, sender: ProcessId) -> u64 {
-        self.streams[sender.index()].as_ref().map_or(0, |stream| stream.replay.head())
+        self.streams.get(sender.index()).and_then(Option::as_ref).map_or(0, |stream| stream.replay.head())
     }
 
     /// Connections that came and went. Makes system calls on some fabrics: call it while connecting, when idle and every

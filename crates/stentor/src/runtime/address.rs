@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 /// Why nobody can be reached.
@@ -24,6 +25,14 @@ pub enum AddressError {
         process: String,
         /// Its address.
         address: String,
+    },
+    /// No such process, so it has no address.
+    #[error("{process} is not one of the {processes} processes of the configuration: take one of those")]
+    NoProcess {
+        /// The process that was asked for.
+        process: ProcessId,
+        /// How many there are.
+        processes: usize,
     },
     /// IPv4 here and IPv6 there.
     #[error(

@@ -26,9 +26,6 @@ impl Plan {
     ///
     /// # Errors
     /// As [`ofi`](Self::ofi).
-    ///
-    /// # Panics
-    /// If there is no such process.
     pub fn neb_ofi(&self, neb: &NebConfig, me: ProcessId, seat: &Seat) -> Result<RestrictedOfi, StartError> {
         let addresses = self.neb_addresses(neb, me, seat.bind)?;
         let name = format!("{}.neb", self.config().cluster());

@@ -46,9 +46,6 @@ impl Plan {
     ///
     /// # Errors
     /// As [`roce`](Self::roce).
-    ///
-    /// # Panics
-    /// If there is no such process.
     pub fn neb_roce(&self, neb: &NebConfig, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
         let addresses = self.neb_addresses(neb, me, seat.bind)?;
         let (most, longest) = (neb.config().memory_bytes(), neb.config().payload_bytes as u32);
@@ -79,7 +76,10 @@ impl Plan {
         let mut addresses = resolve_all(self.config().groups().iter().flat_map(|group| group.members()))?;
         let first = addresses[0].expect("members have addresses");
         addresses.resize(self.topology().processes(), None);
-        let own = &mut addresses[me.index()];
+        let processes = addresses.len();
+        let Some(own) = addresses.get_mut(me.index()) else {
+            return Err(AddressError::NoProcess { process: me, processes });
+        };
         match (self.topology().place(me), bind, &own) {
             (_, Some(bind), Some(known)) => *own = Some(SocketAddr::new(bind, known.port())),
             (_, Some(bind), None) => *own = Some(SocketAddr::new(bind, 0)),
@@ -99,8 +99,12 @@ impl Plan {
         me: ProcessId,
         bind: Option<IpAddr>,
     ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
-        let mut addresses = resolve_all(self.config().groups()[neb.group()].members())?;
-        let own = addresses[me.index()].as_mut().expect("members have addresses");
+        let group = self.config().groups().get(neb.group());
+        let mut addresses = resolve_all(group.into_iter().flat_map(|group| group.members()))?;
+        let processes = addresses.len();
+        let Some(own) = addresses.get_mut(me.index()).and_then(Option::as_mut) else {
+            return Err(AddressError::NoProcess { process: me, processes });
+        };
         own.set_ip(bind.unwrap_or(own.ip()));
         one_family(self.config(), me, &addresses)?;
         Ok(addresses)

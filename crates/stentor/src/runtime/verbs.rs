@@ -24,9 +24,6 @@ impl Plan {
     ///
     /// # Errors
     /// As [`verbs`](Self::verbs).
-    ///
-    /// # Panics
-    /// If there is no such process.
     pub fn neb_verbs(&self, neb: &NebConfig, me: ProcessId, seat: &Seat) -> Result<VerbsFabric, StartError> {
         let addresses = self.neb_addresses(neb, me, seat.bind)?;
         let name = format!("{}.neb", self.config().cluster());
