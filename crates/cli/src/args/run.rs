@@ -19,7 +19,7 @@ pub(crate) enum Wait {
     Yield,
     /// Sleep soon
     Block,
-    /// Poll a little, yield a little, then sleep
+    /// Poll a little, yield a little, then sleep; a member without messages for a second sleeps at once
     Adaptive,
 }
 
