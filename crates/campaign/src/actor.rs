@@ -46,6 +46,7 @@ pub(crate) struct Load {
     pub(crate) longest: usize,
     pub(crate) pause_ns: u64,
     pub(crate) burst: u64,
+    large: bool,
     /// The next message, drawn but not sent.
     pub(crate) next: Option<Message>,
     pub(crate) not_before_ns: u64,
@@ -68,6 +69,7 @@ impl Load {
             longest: scenario.limits.message_bytes,
             pause_ns: scenario.pause_ns,
             burst: scenario.burst,
+            large: scenario.large,
             next: None,
             not_before_ns: 0,
             expected: 0,
@@ -88,6 +90,7 @@ impl Load {
             to.remove(drop);
         }
         let bytes = match chance.between(0, 9) {
+            _ if self.large => chance.between(self.longest as u64 / 2, self.longest as u64),
             0 => 0,
             1 => chance.between(0, self.longest as u64),
             _ => chance.between(1, 64),

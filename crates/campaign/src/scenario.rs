@@ -28,6 +28,8 @@ pub struct Scenario {
     pub pause_ns: u64,
     /// Messages that a client sends without a pause, as far as there is room.
     pub burst: u64,
+    /// All messages are about as long as they may be; else one in ten is.
+    pub large: bool,
     /// After this a client that is away may be given up, ns; `None`: never. Then every place is taken again, and no client is
     /// told that it lost its place.
     pub client_timeout_ns: Option<u64>,
@@ -73,6 +75,7 @@ impl Scenario {
     #[must_use]
     pub fn claims_under(profile: Profile) -> Vec<&'static str> {
         const NETWORK: usize = 6;
+        const OF_RINGS: [&str; 3] = ["bodies_held_already", "space_credits", "ring_waits"];
         const OF_FAILURES: [&str; 7] = [
             "revocations",
             "writes_in_flight_at_revocation",
@@ -83,6 +86,7 @@ impl Scenario {
             "clients_superseded",
         ];
         match profile {
+            Profile::Rings => [&Scenario::claims()[..NETWORK], &OF_RINGS, &profile.claims()].concat(),
             Profile::Calm => Scenario::claims().to_vec(),
             Profile::All => [&Scenario::claims()[..NETWORK], &OF_FAILURES, &profile.claims()].concat(),
             _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
@@ -96,6 +100,9 @@ impl Scenario {
     pub fn draw_under(seed: u64, profile: Profile) -> Self {
         if profile == Profile::Calm {
             return Scenario::draw(seed);
+        }
+        if profile == Profile::Rings {
+            return Scenario::draw_rings(seed);
         }
         let mut chance = Chance::new(seed, 400);
         let mut groups: Vec<usize> = vec![chance.pick(&[3, 3, 5])];
@@ -117,9 +124,37 @@ impl Scenario {
             mix: FaultMix::NONE,
             pause_ns: 2 * Nemesis::UNTIL_NS / messages,
             burst: 1,
+            large: false,
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
         }
         .crowded(seed, profile)
+    }
+
+    /// Draws clusters whose rings hold a few records, against windows that hold more, and clients that fill them.
+    fn draw_rings(seed: u64) -> Self {
+        let mut chance = Chance::new(seed, 404);
+        let mut groups: Vec<usize> = vec![chance.pick(&[3, 3, 5])];
+        groups.extend((0..chance.between(0, 1)).map(|_| chance.pick(&[1, 2, 3])));
+        let (burst, bursts) = (chance.pick(&[4, 8, 16]), chance.between(6, 12));
+        Scenario {
+            groups,
+            clients: chance.between(1, 3) as u16,
+            messages: burst * bursts,
+            limits: Limits {
+                message_bytes: chance.pick(&[512, 1536, 4096]),
+                window: chance.pick(&[16, 32]),
+                // Rounded up to two of the longest.
+                body_ring_bytes: chance.pick(&[0, 4096]),
+                control_ring_bytes: 4096,
+            },
+            variant: chance.pick(&[Variant::V2, Variant::V2, Variant::V2, Variant::V1]),
+            network: NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() },
+            mix: FaultMix::NONE,
+            pause_ns: 2 * Nemesis::UNTIL_NS / bursts,
+            burst,
+            large: true,
+            client_timeout_ns: None,
+        }
     }
 
     /// With sets, or without.
@@ -180,6 +215,7 @@ impl Scenario {
             mix,
             pause_ns: chance.pick(&[0, 0, 2_000, 20_000]),
             burst: 1,
+            large: false,
             client_timeout_ns: None,
         }
     }

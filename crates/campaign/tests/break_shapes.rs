@@ -13,6 +13,7 @@ fn scenario(groups: &[usize], limits: Limits, network: NetworkModel) -> Scenario
         mix: calm,
         variant: Variant::V2,
         burst: 1,
+        large: false,
         pause_ns: 0,
         ..Scenario::draw(0)
     }

@@ -77,6 +77,8 @@ plants! {
     UnsettledStart, "unsettled-start", "M9";
     /// What a broken set may not have copied is not written again.
     BrokenSetForgotten, "broken-set-forgotten", "M9";
+    /// A member credits no ring space for a body that it held already when the client's own write of it came.
+    HeldBodiesUncredited, "held-bodies-uncredited", "M9";
 }
 
 impl Plant {

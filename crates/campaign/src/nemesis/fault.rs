@@ -49,6 +49,15 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// Nothing gets from a client to one member; the other way is open.
+    CutMember {
+        /// Which place.
+        client: ClientId,
+        /// To whom.
+        member: ProcessId,
+        /// How long.
+        for_ns: u64,
+    },
     /// Nothing gets from `from` to `to`; the other way is open. `None` stands for everybody else.
     Cut {
         /// Senders.
@@ -152,6 +161,14 @@ counts! {
     clients_superseded,
     /// Clients from which nothing got to one of the groups.
     clients_cut_off,
+    /// Members to which nothing got from one client for a while.
+    late_links,
+    /// Bodies that a member held already, from another member, when the client's own write of them landed.
+    bodies_held_already,
+    /// Credits that freed ring space and no slot.
+    space_credits,
+    /// Messages that a client put off because a ring was full.
+    ring_waits,
     /// Leaders to which nothing came: they write on, and nobody can tell them to stop.
     deaf_leaders,
     /// Leaders from which nothing got out.

@@ -39,6 +39,8 @@ const SUPERSEDED_NS: u64 = 50_000;
 const STREAM: u64 = 500;
 /// That of the cuts between clients and groups: a stream of its own, so that the other plans stay as they were.
 const STREAM_OF_CUTS: u64 = 501;
+/// That of the cuts between a client and one member.
+const STREAM_OF_LATE_LINKS: u64 = 502;
 
 /// What the nemesis does at some time.
 #[derive(Clone, Debug)]
@@ -110,6 +112,7 @@ impl Nemesis {
     pub fn new(seed: u64, profile: Profile, topology: &Arc<Topology>, world: &World) -> Self {
         let mut chance = Chance::new(seed, STREAM);
         let mut plan = plan::draw(&mut chance, profile, topology);
+        plan.extend(plan::late_links(&mut Chance::new(seed, STREAM_OF_LATE_LINKS), profile, topology));
         plan.extend(plan::cut_client(&mut Chance::new(seed, STREAM_OF_CUTS), profile, topology));
         let reigns: Vec<Reign> = topology.group_ids().map(|group| Reign::new(topology, group)).collect();
         let election = |member: u16| match topology.place(ProcessId(member)) {
@@ -279,6 +282,12 @@ impl Nemesis {
                 }
             }
             Fault::CutClient { client, group, for_ns } => self.cut_client(now, client, group, for_ns),
+            Fault::CutMember { client, member, for_ns } => {
+                self.counts.late_links += 1;
+                self.note(now, format_args!("nothing gets from client {} to {member} for {for_ns} ns", client.0));
+                let from = self.topology.client_process(client);
+                self.world.inject(now, SimFault::Cut { from, to: member, for_ns });
+            }
             Fault::Cut { from, to, for_ns } => self.cut(now, from, to, for_ns),
             Fault::Isolate { who, for_ns } => {
                 let who = self.resolve(who);

@@ -118,6 +118,25 @@ pub(super) fn cut_client(chance: &mut Chance, profile: Profile, topology: &Topol
     Some(Planned { at_ns, fault: Fault::CutClient { client, group, for_ns } })
 }
 
+/// Links from a client to one member that are cut for a while, of profile [`Profile::Rings`]: most for longer than a member
+/// waits before it asks others for what it lacks, and for less than a queue pair bears.
+pub(super) fn late_links(chance: &mut Chance, profile: Profile, topology: &Topology) -> Vec<Planned> {
+    if profile != Profile::Rings {
+        return Vec::new();
+    }
+    let members: Vec<ProcessId> = (0..topology.all_members() as u16).map(ProcessId).collect();
+    let count = chance.between(12, 24);
+    let cut = |_| {
+        let client = ClientId(chance.between(0, topology.clients() as u64 - 1) as u16);
+        let member = chance.pick(&members);
+        let for_ns =
+            if chance.between(0, 5) == 0 { chance.between(200_000, 900_000) } else { chance.between(90_000, 190_000) };
+        let at_ns = chance.between(FROM_NS, UNTIL_NS - for_ns);
+        Planned { at_ns, fault: Fault::CutMember { client, member, for_ns } }
+    };
+    (0..count).map(cut).collect()
+}
+
 impl Drawing<'_> {
     fn group(&mut self) -> GroupId {
         let again = self.last.filter(|_| self.chance.between(0, 3) > 0);

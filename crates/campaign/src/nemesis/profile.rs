@@ -17,6 +17,9 @@ pub enum Profile {
     Clients,
     /// All of it.
     All,
+    /// Rings of a few records and large messages. Links from clients to members are cut again and again, mostly for less
+    /// time than it takes to break a queue pair: bodies come through another member before the client's own write lands.
+    Rings,
 }
 
 /// How often each kind of fault is drawn, relative to the others.
@@ -71,8 +74,8 @@ const PARTITION: Weights = Weights {
 
 impl Profile {
     /// All, in the order in which they are told.
-    pub const ALL: [Profile; 5] =
-        [Profile::Calm, Profile::Failover, Profile::Partition, Profile::Clients, Profile::All];
+    pub const ALL: [Profile; 6] =
+        [Profile::Calm, Profile::Failover, Profile::Partition, Profile::Clients, Profile::All, Profile::Rings];
 
     /// Its name.
     #[must_use]
@@ -83,6 +86,7 @@ impl Profile {
             Profile::Partition => "partition",
             Profile::Clients => "clients",
             Profile::All => "all",
+            Profile::Rings => "rings",
         }
     }
 
@@ -100,6 +104,7 @@ impl Profile {
             Profile::Clients => {
                 Weights { client_crash: 8, stall_leader: 1, stall_anybody: 1, suspect: 1, ..Weights::default() }
             }
+            Profile::Rings => Weights { cut_link: 2, stall_anybody: 1, ..Weights::default() },
             Profile::All => Weights {
                 client_crash: 8,
                 stall_anybody: 2,
@@ -139,6 +144,7 @@ impl Profile {
             Profile::Clients => {
                 vec!["client_crashes", "clients_gone", "clients_cut_off", "false_suspicions", "slow_leaders"]
             }
+            Profile::Rings => vec!["late_links", "cut_links", "stalled_followers"],
             Profile::All => {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()

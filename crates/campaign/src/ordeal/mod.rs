@@ -14,7 +14,7 @@ use stentor_multicast::{ClientId, Counts, NodeError, Place, Plant, Topology};
 use crate::actor::Load;
 use crate::chance::Chance;
 use crate::history::History;
-use crate::nemesis::{Nemesis, Profile};
+use crate::nemesis::{Nemesis, NemesisCounts, Profile};
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::scenario::Scenario;
@@ -63,12 +63,18 @@ struct Totals {
     rejected: u64,
     writes: u64,
     messages: u64,
+    held_already: u64,
+    space_credits: u64,
+    ring_waits: u64,
 }
 
 impl Totals {
     fn add(&mut self, counts: &Counts) {
         self.rejected += counts.rejected;
         self.writes += counts.protocol_writes();
+        self.held_already += counts.held_already;
+        self.space_credits += counts.space_credits;
+        self.ring_waits += counts.ring_waits;
     }
 }
 
@@ -245,7 +251,12 @@ impl Ordeal {
             rejected: self.totals.rejected,
             writes: self.totals.writes,
             profile,
-            nemesis: shared.nemesis.borrow().counts(),
+            nemesis: NemesisCounts {
+                bodies_held_already: self.totals.held_already,
+                space_credits: self.totals.space_credits,
+                ring_waits: self.totals.ring_waits,
+                ..shared.nemesis.borrow().counts()
+            },
             sets: shared.world.set_counts(),
             recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
             log,

@@ -423,7 +423,9 @@ impl<F: Fabric> Client<F> {
             let clear = self.fan.as_ref().is_none_or(|fan| ring.is_clear(&fan.past(&self.fabric), bytes));
             !(clear && ring.ready(&mut self.fabric, &self.links, bytes))
         };
-        to.iter().find(full).map_or(Ok(()), |group| Err(SubmitError::Busy { group: group.0 }))
+        let Some(group) = to.iter().find(full) else { return Ok(()) };
+        self.counts.ring_waits += 1;
+        Err(SubmitError::Busy { group: group.0 })
     }
 
     /// Takes over where an earlier process of this place ended. Whoever the first message is for, all groups must have

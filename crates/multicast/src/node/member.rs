@@ -30,7 +30,7 @@ use super::outbound::{Outbound, scratch};
 use super::posting::Quiet;
 use super::pulse::Pulses;
 use super::store::Store;
-use crate::{Ballot, ClientId, GroupId, Limits, MemoryUse, Place, Replica, ReplicaConfig, Topology, Variant};
+use crate::{Ballot, ClientId, GroupId, Limits, MemoryUse, Place, Plant, Replica, ReplicaConfig, Topology, Variant};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
 const RECORDS_PER_STEP: usize = 64;
@@ -84,6 +84,7 @@ pub struct Member<F: Fabric> {
     topology: Arc<Topology>,
     batch: bool,
     window: u32,
+    plant: Plant,
     memory: MemoryUse,
     /// Bytes that lie aside and in letters.
     rare_bytes: u64,
@@ -119,7 +120,7 @@ impl<F: Fabric> Member<F> {
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let config = ReplicaConfig { window: limits.window, ..config };
         let seals = Seals::new(salt, config.plant.fabric());
-        let (batch, window) = (config.variant != Variant::V1, config.window);
+        let (batch, window, plant) = (config.variant != Variant::V1, config.window, config.plant);
         let replica = Replica::new(config);
         let mains = topology.all_members() - 1 + topology.clients();
         let links = Links::new(&mut fabric, mains, seals, incarnation)?;
@@ -166,6 +167,7 @@ impl<F: Fabric> Member<F> {
             topology,
             batch,
             window,
+            plant,
             memory,
             rare_bytes: 0,
             quiet: Quiet::default(),

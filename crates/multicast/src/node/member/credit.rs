@@ -120,11 +120,13 @@ impl<F: Fabric> Member<F> {
         let body = &mut bodies[at];
         let held = body.held_slots.max(end);
         let slots = (freed - body.credited_slots) * 4 >= u64::from(*window);
-        let cells = body.ring.reader.uncredited(body.freed_position) * 4 >= body.ring.reader.geometry().lap_cells();
+        // Space alone counts, too: no delivery follows what was held already, or was refused.
+        let uncredited = body.ring.reader.uncredited(body.freed_position);
+        let small = freed > body.credited_slots || uncredited > 0;
+        let cells = uncredited * 4 >= body.ring.reader.geometry().lap_cells();
         // Nor in an era that is over here: it is told so, and takes another one.
         let outlived = body.era.is_some_and(|era| era < replica.over_below(client));
         let settled = body.settling && body.drained && held == body.freed_slots && !outlived;
-        let small = freed > body.credited_slots;
         if !(slots || cells || settled || outputs.notify[at] || (idle && small)) {
             return body.settling || small;
         }
@@ -136,6 +138,7 @@ impl<F: Fabric> Member<F> {
         if (body.settling && !body.drained) || !body.ring.credit.ready(fabric, links) {
             return true;
         }
+        outputs.counts.space_credits += u64::from(freed == body.credited_slots && uncredited > 0);
         let position = body.ring.reader.credit(body.freed_position);
         let held = Held::new(held, replica.counts_in()).to_word(body.freed_slots);
         // Whoever comes next multicasts in an era that is not closed, also where nothing of those before came; and who is

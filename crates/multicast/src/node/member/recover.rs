@@ -416,6 +416,8 @@ impl<F: Fabric> Member<F> {
         self.stores[at].put_aside(slot, &header, words.to_vec());
         self.with_replica(app, &[], |replica, out| replica.on_message(client, &header, out)).ok()?;
         self.note_held(client, header.sequence, false);
+        // What was in its place may have been the last thing in the ring that was not free.
+        self.outputs.touch(client);
         self.count_rare_bytes();
         Some(())
     }

@@ -9,6 +9,7 @@ use crate::node::app::Application;
 use crate::node::effects::Out;
 use crate::node::greeting::Greeting;
 use crate::node::open::Peer;
+use crate::plant::planted;
 use crate::{ClientId, Header, Item, ids};
 
 impl<F: Fabric> Member<F> {
@@ -112,6 +113,11 @@ impl<F: Fabric> Member<F> {
             // Held already, or delivered.
             Ok(None) => {
                 self.note_held(client, sequence, sync);
+                self.outputs.counts.held_already += 1;
+                // Its place is free as soon as what lies before it is. No delivery follows that would say so.
+                if !planted!(self.plant, HeldBodiesUncredited) {
+                    self.outputs.touch(client);
+                }
                 return Some(());
             }
             Err(_) => return None,
