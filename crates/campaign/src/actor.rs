@@ -90,7 +90,7 @@ impl Load {
             to.remove(drop);
         }
         let bytes = match chance.between(0, 9) {
-            _ if self.large => chance.between(self.longest as u64 / 2, self.longest as u64),
+            _ if self.large && chance.between(0, 3) > 0 => chance.between(self.longest as u64 / 2, self.longest as u64),
             0 => 0,
             1 => chance.between(0, self.longest as u64),
             _ => chance.between(1, 64),

@@ -28,7 +28,7 @@ pub struct Scenario {
     pub pause_ns: u64,
     /// Messages that a client sends without a pause, as far as there is room.
     pub burst: u64,
-    /// All messages are about as long as they may be; else one in ten is.
+    /// Three of four messages are at least half as long as they may be; else one in ten is of any length.
     pub large: bool,
     /// After this a client that is away may be given up, ns; `None`: never. Then every place is taken again, and no client is
     /// told that it lost its place.

@@ -1,4 +1,4 @@
-//! Planted bugs that show only when clients die or are cut off, found by their names under all failures.
+//! Planted bugs that show only when clients die or are cut off, found by their names under a profile of failures.
 #![cfg(feature = "plants")]
 
 use stentor_campaign::{Campaign, Plant, Profile, Sets};
@@ -6,12 +6,17 @@ use stentor_campaign::{Campaign, Plant, Profile, Sets};
 /// The seeds are those that show it first; a campaign from 0 finds it there.
 #[test]
 fn what_is_planted_in_the_rings_of_clients_is_found() {
-    for (name, seed) in [("era-not-closed", 141), ("void-of-the-living", 6)] {
+    let planted = [
+        ("era-not-closed", 141, Profile::All),
+        ("void-of-the-living", 6, Profile::All),
+        ("held-bodies-uncredited", 0, Profile::Rings),
+    ];
+    for (name, seed, profile) in planted {
         let plant = Plant::named(name).expect("a planted bug");
-        let seeds = seed - 3..seed + 1;
+        let seeds = u64::saturating_sub(seed, 3)..seed + 1;
         let campaign = Campaign {
             seeds,
-            profile: Profile::All,
+            profile,
             sets: Sets::Never,
             plant,
             until: Some(plant.breaks()),

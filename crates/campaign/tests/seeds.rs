@@ -19,11 +19,19 @@ fn the_first_seeds_hold_every_property() {
 
 #[test]
 fn they_hold_under_every_profile_of_failures() {
-    for profile in [Profile::Failover, Profile::Partition, Profile::Clients, Profile::All] {
+    for profile in [Profile::Failover, Profile::Partition, Profile::Clients, Profile::All, Profile::Rings] {
         let report = hold(0..12, profile, Sets::Drawn);
         assert!(report.nemesis.named().iter().any(|(_, count)| *count > 0), "{profile}: nothing failed");
         assert!(report.most_recovery_steps > 0 && report.most_recovery_steps < RECOVERY_STEPS, "{profile}");
     }
+}
+
+/// Enough seeds to tell that what the profile is about happened: bodies that were held already, credits for space alone,
+/// clients that waited for rings.
+#[test]
+fn clients_do_not_stand_still_before_rings_of_a_few_records() {
+    let report = hold(0..100, Profile::Rings, Sets::Drawn);
+    assert_eq!(report.unseen_claims(Profile::Rings, Sets::Never), Vec::<&str>::new());
 }
 
 /// Each violated something once, and took another way then.

@@ -18,7 +18,9 @@ const SEEDS: u64 = 1000;
 const MOST_SECONDS: f64 = 60.0;
 /// Planted bugs in what is written by sets, which one run in four has: searched where all have.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
-/// Seeds of the campaign under all failures.
+/// Planted bugs that show where rings are small and bodies late.
+const OF_RINGS: [&str; 1] = ["held-bodies-uncredited"];
+/// Seeds of the campaign under all failures, and of the one with small rings.
 const FAILURE_SEEDS: u64 = 300;
 /// Seeds of the broadcast's campaign without planted bugs.
 const NEB_SEEDS: u64 = 300;
@@ -100,8 +102,20 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The same under all failures, each of which must have happened.
+/// The same with rings of a few records and late bodies, each of which must have happened.
+fn campaign_rings(context: &Context) -> Result<()> {
+    let seeds = format!("0..{FAILURE_SEEDS}");
+    let arguments = ["sim", "multicast", "--profile", "rings", "--seeds", &seeds, "--json"];
+    let (good, found): (_, Campaign) = stentor(context, &[], &arguments)?;
+    sound(&found, FAILURE_SEEDS)?;
+    ensure!(good, "the campaign found nothing but failed");
+    println!("rings: {} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
+    Ok(())
+}
+
+/// The same under all failures, each of which must have happened; and with small rings.
 pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
+    campaign_rings(context)?;
     let seeds = format!("0..{FAILURE_SEEDS}");
     let arguments = ["sim", "multicast", "--profile", "all", "--seeds", &seeds, "--json"];
     let (good, found): (_, Campaign) = stentor(context, &[], &arguments)?;
@@ -160,6 +174,8 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
             let mut arguments = vec!["sim", protocol, "--seeds", &seeds, "--plant", &name, "--json"];
             if OF_SETS.contains(&name.as_str()) {
                 arguments.extend(["--sets", "always"]);
+            } else if OF_RINGS.contains(&name.as_str()) {
+                arguments.extend(["--profile", "rings"]);
             } else if protocol == "neb" {
                 // Where one run in four has sets, the rarest ones take more seeds.
                 arguments.extend(["--sets", "never"]);

@@ -14,6 +14,7 @@ mod neb_history;
 mod neb_remove;
 mod ofi;
 mod pingpong;
+mod rings;
 mod roce;
 mod sim;
 mod support;

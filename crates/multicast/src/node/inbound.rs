@@ -1,4 +1,29 @@
 //! A ring that a peer writes here, and the credit that goes back.
+//!
+//! # States of ring space
+//! At the reader a record's space is *written* → *consumed* (the reader advanced past it) → *freed* (its bytes are needed
+//! no more) → *credited* (the position after it was written to the peer's credit cell). At the writer it is *in use* until
+//! the smallest credit of all started targets, or of a majority of them where the ring keeps its records, is behind it.
+//!
+//! | ring | a record is freed | the credit goes |
+//! |---|---|---|
+//! | control | when it is consumed, also if it is refused | when a quarter of the ring is freed |
+//! | stream | when its last item is processed, also if it is refused; until then it is not consumed | the same |
+//! | body, message taken | when all messages of the mirror up to it are delivered, or void for good | with a quarter of the window or ring, when the client waits, or when nothing else is to be done |
+//! | body, message refused, held already or delivered | when no undelivered message lies in the mirror before it | the same |
+//!
+//! # Invariants
+//! - Every record that the reader advanced past is freed as soon as its bytes are needed no more, and the freed position
+//!   reaches the writer without any further event. So whatever frees space of a body ring touches its client
+//!   (`Outputs::touch`): a delivery, a void slot, an installed state, a refused record, one that was held already, a
+//!   forwarded body that takes another one's place. What lies behind an undelivered message is freed with its delivery.
+//! - A quarter of a ring that is not credited keeps no writer waiting: a lap has room for three of the longest records
+//!   but a cell, so there is room for one in what is left of it once all is freed. The tail that a lap skips belongs to
+//!   the record before it, and is freed with it.
+//! - A credit that is lost with its connection is not owed: the next start names the position from which both ends count,
+//!   and a new generation. Credits of an earlier generation count nothing.
+//! - A credit that is due and finds no place in a send queue goes in a later round: a client stays touched; a control or
+//!   stream ring is looked at when its peer is heard, and every 64 rounds in any case.
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
