@@ -14,14 +14,7 @@ fn what_is_planted_in_the_rings_of_clients_is_found() {
     for (name, seed, profile) in planted {
         let plant = Plant::named(name).expect("a planted bug");
         let seeds = u64::saturating_sub(seed, 3)..seed + 1;
-        let campaign = Campaign {
-            seeds,
-            profile,
-            sets: Sets::Never,
-            plant,
-            until: Some(plant.breaks()),
-            threads: 1,
-        };
+        let campaign = Campaign { seeds, profile, sets: Sets::Never, plant, until: Some(plant.breaks()), threads: 1 };
         let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
         assert!(report.violations > 0 && report.first.is_some(), "{name}: {report:?}");
     }
