@@ -107,6 +107,12 @@ pub(crate) struct Node {
     /// Stop when standard input ends, as well as on SIGINT and SIGTERM
     #[arg(long)]
     pub(crate) until_eof: bool,
+    /// Lose packets when `stentor chaos` asks for it, with fabric = "roce": for tests, never for a cluster that is needed
+    #[arg(long)]
+    pub(crate) faults: bool,
+    /// Be killed when this process, which must have started this one, ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) follow: Option<i32>,
 }
 
 #[derive(Args, Debug)]

@@ -93,7 +93,7 @@ impl<'a> Cluster<'a> {
             Heard::Nobody => Ok(Heard::Nobody),
             Heard::Silence => Ok(Heard::Silence),
             Heard::Answer(Answer::Standing(standing)) => Ok(Heard::Answer(standing)),
-            Heard::Answer(Answer::Moving) => Err(self.refused(process, "it answered another question")),
+            Heard::Answer(Answer::Moving | Answer::Done) => Err(self.refused(process, "it answered another question")),
             Heard::Answer(Answer::Refused(why)) => Err(self.refused(process, &why)),
         }
     }
@@ -150,7 +150,9 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         match cluster.ask(from, &Question::Move { to: args.to.clone() })? {
             Some(Answer::Moving) => {}
             Some(Answer::Refused(why)) => return Err(cluster.refused(from, &why)),
-            Some(Answer::Standing(_)) => return Err(cluster.refused(from, "it answered another question")),
+            Some(Answer::Standing(_) | Answer::Done) => {
+                return Err(cluster.refused(from, "it answered another question"));
+            }
             None => return Err(cluster.refused(from, "it is gone")),
         }
     }

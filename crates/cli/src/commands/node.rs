@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stentor::config::FabricKind;
-use stentor::runtime::{Hosted, Member, Plan, RunError, Seat, Stop, run_member};
+use stentor::runtime::{Hosted, Member, Plan, RoceSeat, RunError, Seat, Stop, run_member};
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::Place;
 
@@ -30,12 +30,13 @@ use talk::Talk;
 
 pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure> {
     let meeting = &args.meeting;
+    args.follow.map_or(Ok(()), live::follow)?;
     let plan = live::plan(&meeting.config)?;
     let me = plan.process(&args.id).map_err(|error| unstarted(error, &meeting.config))?;
     let failed = |error| unstarted(error, &meeting.config);
     let OnRoce { bind, network } = &meeting.roce;
     if plan.config().fabric() == FabricKind::Roce {
-        let seat = live::roce_seat(&meeting.config, *bind, network);
+        let seat = RoceSeat { faults: args.faults, ..live::roce_seat(&meeting.config, *bind, network) };
         let fabric = plan.roce(me, &seat).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
         let place = beside(args, &plan, me, output);

@@ -5,6 +5,7 @@
 //! A thread takes the questions; the node's loop answers them between two rounds.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -41,6 +42,14 @@ pub(crate) enum Question {
     Move {
         /// Its name.
         to: String,
+    },
+    /// To make its network bad, or good again; only a node with `--faults` does.
+    Faults {
+        /// Packets that are lost, in a million.
+        drop_ppm: u32,
+        /// From and to whom every packet is lost.
+        from: Vec<IpAddr>,
+        to: Vec<IpAddr>,
     },
 }
 
@@ -79,6 +88,8 @@ pub(crate) enum Answer {
     Standing(Standing),
     /// It is on its way.
     Moving,
+    /// The network is as bad as it was asked to be.
+    Done,
     /// Why not.
     Refused(String),
 }

@@ -14,7 +14,7 @@ pub(crate) use failure::unstarted;
 pub(crate) use latency::{Latency, Micros};
 pub(crate) use lines::{Input, Line, Lines};
 pub(crate) use place::{Joined, Joining, absent};
-pub(crate) use signals::{Interrupt, stop_at_end_of_input};
+pub(crate) use signals::{Interrupt, follow, stop_at_end_of_input};
 
 use std::fmt::Display;
 use std::fs::File;

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stentor::runtime::Stop;
 
@@ -34,6 +35,24 @@ impl Interrupt {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.came() { Err(Failure::run("interrupted", "by a signal", "start it again")) } else { Ok(()) }
     }
+}
+
+/// From here on the system kills this process, even a stopped one, when the thread of `parent` that started it ends.
+///
+/// # Errors
+/// When that process is not the parent any more, or the system refuses.
+pub(crate) fn follow(parent: i32) -> Result<(), Failure> {
+    let place = format_args!("--follow {parent}").to_string();
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Failure::run(std::io::Error::from(error), &place, "start the node without --follow"))?;
+    if getppid().map(Pid::as_raw_pid) != Some(parent) {
+        return Err(Failure::run(
+            "the process that started this one is gone",
+            place,
+            "start the node without --follow",
+        ));
+    }
+    Ok(())
 }
 
 /// Stops when standard input ends: when whoever holds the other end closes it, or is gone by whatever cause.

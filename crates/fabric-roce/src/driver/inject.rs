@@ -1,6 +1,7 @@
 //! A bad network on purpose: loss, repetition, reordering, damage, delay.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use stentor_wire::Envelope;
 
@@ -27,6 +28,17 @@ impl Chances {
     pub fn is_any(&self) -> bool {
         *self != Chances::default()
     }
+}
+
+/// Faults of a network that change while it is used.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Faults {
+    /// The chance from 0 to 1 that a packet is lost, in both directions.
+    pub drop: f64,
+    /// Every packet that comes from one of these addresses is lost.
+    pub from: Vec<IpAddr>,
+    /// Every packet that goes to one of these addresses is lost.
+    pub to: Vec<IpAddr>,
 }
 
 /// A packet that is held.
@@ -61,6 +73,11 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
     #[must_use]
     pub fn new(chances: Chances, seed: u64) -> Self {
         Injector { chances, state: seed, waiting: VecDeque::new(), counts: [0; 4] }
+    }
+
+    /// Changes the chance that a packet is lost.
+    pub fn set_drop(&mut self, chance: f64) {
+        self.chances.drop = chance;
     }
 
     fn random(&mut self) -> u64 {

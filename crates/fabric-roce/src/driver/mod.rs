@@ -10,7 +10,7 @@ mod sender;
 mod sys;
 
 pub use gate::{Inlet, Leaving, Outlet, gate};
-pub use inject::{Chances, Injector};
+pub use inject::{Chances, Faults, Injector};
 pub use pcap::Pcap;
 pub use port::{Mode, Port, PortCounters, PortError, source_address};
 pub use pump::Pump;

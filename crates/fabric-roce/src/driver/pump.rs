@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use stentor_wire::{Envelope, IpRepr, icrc};
 
-use super::inject::{Chances, Injector, Parcel};
+use super::inject::{Chances, Faults, Injector, Parcel};
 use super::pcap::Pcap;
 use super::port::{Budget, Port};
 use crate::endpoint::{Arrival, Check, Endpoint, Outbox};
@@ -32,6 +32,8 @@ pub struct Pump {
     pcap: Option<Pcap>,
     /// What a bad network does to what goes and to what comes.
     injectors: Option<Box<[Injector<Parcel>; 2]>>,
+    /// Of whom and to whom nothing gets through.
+    faults: Faults,
     /// What came out of a bad network and found no room.
     due: VecDeque<Parcel>,
 }
@@ -41,7 +43,7 @@ impl Pump {
     #[must_use]
     pub fn new(port: Port) -> Pump {
         let (out, due) = (Outbox::new(OUTBOX), VecDeque::new());
-        Pump { port, out, gone: 0, begin: Instant::now(), pcap: None, injectors: None, due }
+        Pump { port, out, gone: 0, begin: Instant::now(), pcap: None, injectors: None, faults: Faults::default(), due }
     }
 
     /// Writes everything that goes or comes to a capture.
@@ -59,6 +61,16 @@ impl Pump {
         let other = seed ^ 0x5eed_5eed;
         self.injectors =
             chances.is_any().then(|| Box::new([Injector::new(chances, seed), Injector::new(chances, other)]));
+    }
+
+    /// Makes the network bad from now on, or good again. Packets must not go in runs.
+    pub fn set_faults(&mut self, faults: Faults, seed: u64) {
+        let both = self.injectors.get_or_insert_with(|| {
+            let injector = |seed| Injector::new(Chances::default(), seed);
+            Box::new([injector(seed), injector(seed ^ 0x5eed_5eed)])
+        });
+        both.iter_mut().for_each(|injector| injector.set_drop(faults.drop));
+        self.faults = faults;
     }
 
     /// Lost, repeated, reordered, damaged so far.
@@ -96,13 +108,14 @@ impl Pump {
         let (mut any, mut budget) = (false, INTAKE);
         while !budget.is_spent() {
             let now = self.now();
-            let Pump { port, pcap, injectors, .. } = self;
+            let Pump { port, pcap, injectors, faults, .. } = self;
             let count = port.receive_within(&mut budget, |arrival| {
                 if let Some(pcap) = pcap {
                     pcap.write(&seen(arrival), arrival.transport);
                 }
                 match injectors {
                     None => endpoint.receive(now, arrival),
+                    Some(both) if faults.from.contains(&arrival.envelope.ip.source()) => both[1].counts[0] += 1,
                     Some(both) => both[1].push(now, parcel(arrival)),
                 }
             })?;
@@ -141,6 +154,10 @@ impl Pump {
                 None => {}
                 Some(both) => {
                     for (envelope, bytes) in self.out.packets() {
+                        if self.faults.to.contains(&envelope.ip.destination()) {
+                            both[0].counts[0] += 1;
+                            continue;
+                        }
                         let (envelope, transport) = (*envelope, bytes.to_vec());
                         both[0].push(now, Parcel { envelope, transport, check: Check::Whole });
                     }

@@ -28,7 +28,7 @@ use stentor_fabric::{
 };
 use stentor_wire::PATH_MTUS;
 
-use crate::driver::{Pcap, Port, PortCounters, Pump};
+use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
 use crate::endpoint::{Counters, Endpoint};
 pub use config::{RoceConfig, StartError};
 use net::Net;
@@ -70,7 +70,7 @@ impl RoceFabric {
         let no_address = stentor_bootstrap::StartError::NoAddress(config.me, config.addresses.len());
         let address = config.addresses.get(config.me.index()).copied().flatten().ok_or(no_address)?;
         let mut port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
-        if config.runs && !config.chances.is_any() {
+        if config.runs && !config.chances.is_any() && !config.faults {
             port.enable_runs();
         }
         let mut pump = Pump::new(port);
@@ -136,6 +136,16 @@ impl RoceFabric {
     /// The next thing about the switch that a person should know: that it can be used, or why not. Told once.
     pub fn next_switch_note(&mut self) -> Option<String> {
         self.bootstrap.next_switch_note()
+    }
+
+    /// Makes the network bad from now on, or good again. Returns false, and does nothing, where the configuration does not
+    /// allow it.
+    pub fn set_faults(&mut self, faults: &Faults) -> bool {
+        let Net { config, pump, .. } = &mut self.net;
+        if config.faults {
+            pump.set_faults(faults.clone(), config.seed);
+        }
+        config.faults
     }
 
     /// Packets that the injectors lost, repeated, reordered and damaged.

@@ -286,6 +286,25 @@ impl<F: Fabric> Client<F> {
         self.unsynced.delivered_up_to()
     }
 
+    /// Returns the slot that the next message to this group gets there.
+    #[must_use]
+    pub fn next_slot(&self, group: GroupId) -> u64 {
+        self.sender.next(group)
+    }
+
+    /// Returns the number of this client's slots at `group` whose messages a majority of its members says it has delivered:
+    /// less than before when a member loses its connection.
+    #[must_use]
+    pub fn delivered_by_majority(&self, group: GroupId) -> u64 {
+        let mut freed = [0_u64; Topology::MAX_MEMBERS];
+        let told = self.rings[usize::from(group.0)].targets.iter().filter_map(|target| target.told);
+        for (freed, told) in freed.iter_mut().zip(told) {
+            *freed = told.freed;
+        }
+        freed.sort_unstable_by(|a, b| b.cmp(a));
+        freed[self.topology.majority(group) as usize - 1]
+    }
+
     /// Multicasts a message to groups, in rising order. `notify`: members tell at once when they delivered it, not only
     /// when a quarter of the window is free.
     ///

@@ -3,6 +3,7 @@
 use stentor_fabric::{Fabric, ProcessId, Restricted};
 use stentor_fabric_ofi::OfiFabric;
 use stentor_fabric_roce::RoceFabric;
+use stentor_fabric_roce::driver::Faults;
 use stentor_fabric_shm::ShmFabric;
 use stentor_fabric_verbs::VerbsFabric;
 
@@ -36,6 +37,12 @@ pub trait Hosted: Fabric {
     /// What a person should know beside the contract, and what went wrong there: each told once.
     fn next_trouble(&mut self) -> Option<String> {
         None
+    }
+
+    /// Makes the network bad from now on, or good again. Returns false, and does nothing, where that is impossible or was not
+    /// allowed when the process was started.
+    fn set_faults(&mut self, _: &Faults) -> bool {
+        false
     }
 
     /// Writes out what is held back, at the end. Why what was asked for beside the messages is not whole, if it is not.
@@ -99,6 +106,10 @@ impl Hosted for RoceFabric {
 
     fn finish(&mut self) -> Option<String> {
         self.finish_capture().err()
+    }
+
+    fn set_faults(&mut self, faults: &Faults) -> bool {
+        self.set_faults(faults)
     }
 }
 

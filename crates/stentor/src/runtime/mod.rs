@@ -26,6 +26,7 @@ pub use seat::Seat;
 pub use stentor_fabric::WaitMode;
 pub use stentor_fabric_ofi::OfiFabric;
 pub use stentor_fabric_roce::RoceFabric;
+pub use stentor_fabric_roce::driver::Faults;
 pub use stentor_fabric_shm::ShmFabric;
 pub use stentor_fabric_verbs::VerbsFabric;
 pub use stentor_multicast::{

@@ -26,6 +26,8 @@ pub struct RoceSeat {
     pub chances: Chances,
     /// The seed of its badness.
     pub seed: u64,
+    /// Whether the network may be made bad while the process runs.
+    pub faults: bool,
 }
 
 impl Plan {
@@ -54,6 +56,17 @@ impl Plan {
         let switch = self.neb_switch();
         let process = RoceConfig { one_life: true, switch, ..RoceConfig::new(&name, me, addresses) };
         seat.start(self.config(), most, longest, process)
+    }
+}
+
+impl Plan {
+    /// The address where a process is unless it is started at another one.
+    ///
+    /// # Errors
+    /// [`AddressError`], if the configuration names one that means nothing here.
+    pub fn address(&self, process: ProcessId) -> Result<IpAddr, AddressError> {
+        let addresses = self.addresses(process, None)?;
+        Ok(addresses[process.index()].expect("a process knows its own address").ip())
     }
 }
 
@@ -129,6 +142,7 @@ impl RoceSeat {
             pcap: self.pcap.clone(),
             chances: self.chances,
             seed: self.seed.wrapping_add(u64::from(process.me.0)),
+            faults: self.faults,
             ..process
         })?)
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use stentor::runtime::{Hosted, Member, Plan};
+use stentor::runtime::{Faults, Hosted, Member, Plan};
 use stentor_election::HandOverError;
 
 use super::keeping::Keeping;
@@ -14,6 +14,9 @@ use crate::live::{Answer, Control, Question, Standing};
 const LOOK: Duration = Duration::from_millis(1);
 /// Undelivered messages that are told by name.
 const TOLD: usize = 4;
+
+/// What chances are counted in.
+const MILLION: u32 = 1_000_000;
 
 /// Answers between two rounds of the node's loop.
 pub(super) struct Operator<'a> {
@@ -38,7 +41,7 @@ impl<'a> Operator<'a> {
 
     /// Answers what was asked. Cheap when it is not yet time.
     #[inline]
-    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &Member<F>, keeper: &mut Keeping) {
+    pub(super) fn round<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, keeper: &mut Keeping) {
         if now < self.next {
             return;
         }
@@ -47,6 +50,10 @@ impl<'a> Operator<'a> {
             let answer = match &asked.question {
                 Question::Show => Answer::Standing(self.standing(now, member, keeper)),
                 Question::Move { to } => self.hand_over(member, keeper, to),
+                Question::Faults { drop_ppm, from, to } => {
+                    let drop = f64::from(*drop_ppm) / f64::from(MILLION);
+                    disturb(member, &Faults { drop, from: from.clone(), to: to.clone() })
+                }
             };
             asked.answer(answer);
         }
@@ -92,4 +99,11 @@ impl<'a> Operator<'a> {
             Err(error) => refuse(&error),
         }
     }
+}
+
+fn disturb<F: Hosted>(member: &mut Member<F>, faults: &Faults) -> Answer {
+    if member.fabric_mut().set_faults(faults) {
+        return Answer::Done;
+    }
+    Answer::Refused("only a node on `roce` that was started with --faults loses packets when it is asked to".to_owned())
 }
