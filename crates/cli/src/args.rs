@@ -2,6 +2,7 @@
 
 mod bench;
 mod channel;
+mod chaos;
 mod leader;
 mod ofi;
 mod roce;
@@ -19,6 +20,7 @@ pub(crate) use bench::{
     MeasuredFabric, NebMode, Pinning, Protocol, Victims, Waiting,
 };
 pub(crate) use channel::{ChannelCat, ChannelCommand, ChannelFabric};
+pub(crate) use chaos::{Chaos, ChaosPlant, Fault};
 pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Where};
 pub(crate) use ofi::OnOfi;
 pub(crate) use roce::{BadNetwork, Network, Networks, Pingpong, RoceCommand, SeededNetworks, Taking};
@@ -47,6 +49,11 @@ const EXIT_CODES: &str = "Exit codes: 0 good, 1 a property or a run failed, 2 ba
 pub(crate) enum Command {
     /// Start groups of real processes, multicast a text line by line, check all that happened
     Demo(Demo),
+    /// Torture a cluster of real processes on this host: kill, stop, cut off and restart its members under load, and judge
+    ///
+    /// Never more than a minority of a group is down at a time. A message that makes no progress for 5 s while each of its
+    /// groups has a connected majority is a failure, as is a property that does not hold in the histories.
+    Chaos(Chaos),
     /// Run one member of a group: deliveries go to standard output, one JSON document per line
     ///
     /// The first delivery that cannot be printed ends it, and a reader that is slow slows its group. With --json it prints

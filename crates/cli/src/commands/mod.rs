@@ -3,6 +3,7 @@
 mod bench;
 mod cast;
 mod channel;
+mod chaos;
 mod check;
 mod completions;
 mod config_check;
@@ -49,6 +50,7 @@ pub(crate) fn run() -> ExitCode {
 fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
     match command {
         Command::Demo(args) => demo::run(args, output),
+        Command::Chaos(args) => chaos::run(args, output),
         Command::Node(args) => node::run(args, output),
         Command::Cast(args) => cast::run(args, output),
         Command::Leader(command) => leader::run(command, output),

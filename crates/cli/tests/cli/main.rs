@@ -3,6 +3,7 @@
 mod bench;
 mod captures;
 mod channel;
+mod chaos;
 mod check;
 mod cluster;
 mod config;

@@ -1,0 +1,88 @@
+//! `stentor chaos`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::ofi::OnOfi;
+use super::run::{DemoFabric, Wait};
+
+/// What is done to a member.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
+pub(crate) enum Fault {
+    /// SIGKILL, and a start after 0 to 2 s
+    Kill,
+    /// SIGSTOP, and SIGCONT
+    Stop,
+    /// All packets to or from a member are lost, of one process or of all (roce)
+    Cut,
+    /// Some packets to and from a member are lost (roce)
+    Loss,
+    /// `leader move`
+    Move,
+    /// SIGTERM, and a start once the process has ended
+    Restart,
+}
+
+/// What the command gets wrong on purpose, so that a test sees it noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ChaosPlant {
+    /// Stop a majority of the first group, and believe that it runs
+    Hang,
+    /// Change what a member says it delivered
+    History,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Chaos {
+    /// The cluster to torture; all its addresses must be of this host, and it must not run [default: one made for this run]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["fabric", "groups", "replicas", "provider", "as_efa"])]
+    pub(crate) config: Option<PathBuf>,
+    /// What the processes talk over
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub(crate) fabric: DemoFabric,
+    /// Number of groups
+    #[arg(long, value_name = "G", default_value_t = 2)]
+    pub(crate) groups: usize,
+    /// Processes in each group
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) replicas: usize,
+    /// Clients, all of which live as long as the run
+    #[arg(long, value_name = "C", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) clients: u16,
+    /// How long faults go on
+    #[arg(long, value_name = "M", default_value_t = 1.0, value_parser = minutes)]
+    pub(crate) minutes: f64,
+    /// Fixes which faults follow each other, how long each lasts, and what is multicast to whom. It does not fix the run:
+    /// faults come at times of the clock, and the system decides what else happens then [default: from the clock; it is printed]
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Messages per second of all clients together, at most
+    #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) rate: u32,
+    /// The faults [default: all that the fabric allows]
+    #[arg(long, value_name = "FAULT,…", value_delimiter = ',')]
+    pub(crate) faults: Vec<Fault>,
+    /// What the processes do when there is nothing to do
+    #[arg(long, value_name = "MODE", default_value = "adaptive")]
+    pub(crate) wait: Wait,
+    /// Where the configuration, the histories and what the processes say go; it must be empty or absent, and it stays
+    /// [default: a new one for temporary files]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Keep the directory also when everything was good
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Get something wrong on purpose
+    #[arg(long, value_name = "WHAT", hide = true)]
+    pub(crate) plant: Option<ChaosPlant>,
+    #[command(flatten, next_help_heading = "With --fabric ofi")]
+    pub(crate) ofi: OnOfi,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(minutes) if minutes > 0.0 && minutes <= 1440.0 => Ok(minutes),
+        _ => Err("give a number of minutes, more than 0 and at most 1440".to_owned()),
+    }
+}

@@ -1,0 +1,175 @@
+//! The members' states, and which groups have a connected majority. Pure: times are arguments, milliseconds.
+
+/// A member's state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Its first process has not its group's state yet.
+    Starting,
+    Ready,
+    /// By SIGSTOP.
+    Stopped,
+    /// SIGTERM was sent.
+    Ending,
+    /// It has no process.
+    Killed,
+    /// A later process of it has not its group's state yet.
+    Restarting,
+    /// It was continued, or is not cut any more, and did not answer since.
+    Returning,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            State::Starting => "starting",
+            State::Ready => "ready",
+            State::Stopped => "stopped",
+            State::Ending => "ending",
+            State::Killed => "killed",
+            State::Restarting => "restarting",
+            State::Returning => "returning",
+        }
+    }
+
+    /// Whether it is expected to become ready by itself.
+    pub(super) fn is_coming(self) -> bool {
+        matches!(self, State::Starting | State::Restarting | State::Returning)
+    }
+}
+
+/// One member.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) group: usize,
+    pub(super) state: State,
+    /// Since when it is in that state.
+    pub(super) since: u64,
+    /// All packets from or to somebody are lost.
+    pub(super) cut: bool,
+    /// Some packets are lost.
+    pub(super) lossy: bool,
+}
+
+impl Member {
+    /// Whether it is ready and connected.
+    pub(super) fn is_sound(&self) -> bool {
+        self.state == State::Ready && !self.cut
+    }
+}
+
+/// All of them, by process, and their groups.
+#[derive(Clone, Debug)]
+pub(super) struct Board {
+    members: Vec<Member>,
+    sizes: Vec<usize>,
+    /// Since when each group has a majority of sound members.
+    good: Vec<Option<u64>>,
+}
+
+impl Board {
+    /// All members are starting.
+    pub(super) fn new(sizes: &[usize]) -> Self {
+        let member = |group| Member { group, state: State::Starting, since: 0, cut: false, lossy: false };
+        let members = sizes.iter().enumerate().flat_map(|(group, size)| (0..*size).map(move |_| member(group)));
+        Board { members: members.collect(), sizes: sizes.to_vec(), good: vec![None; sizes.len()] }
+    }
+
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    pub(super) fn groups(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// The members of a group.
+    pub(super) fn of(&self, group: usize) -> std::ops::Range<usize> {
+        let first = self.sizes[..group].iter().sum();
+        first..first + self.sizes[group]
+    }
+
+    pub(super) fn set(&mut self, now: u64, member: usize, state: State) {
+        let it = &mut self.members[member];
+        (it.state, it.since) = (state, now);
+        if !matches!(state, State::Ready | State::Stopped | State::Returning) {
+            // A new process has no faults of the network.
+            (it.cut, it.lossy) = (false, false);
+        }
+        self.update(now);
+    }
+
+    pub(super) fn set_cut(&mut self, now: u64, member: usize, cut: bool) {
+        self.members[member].cut = cut;
+        self.update(now);
+    }
+
+    pub(super) fn set_lossy(&mut self, member: usize, lossy: bool) {
+        self.members[member].lossy = lossy;
+    }
+
+    fn update(&mut self, now: u64) {
+        for group in 0..self.sizes.len() {
+            let good = self.unsound(group) <= minority(self.sizes[group]);
+            self.good[group] = if good { self.good[group].or(Some(now)) } else { None };
+        }
+    }
+
+    fn unsound(&self, group: usize) -> usize {
+        self.of(group).filter(|member| !self.members[*member].is_sound()).count()
+    }
+
+    /// Since when each group has a majority of sound members.
+    pub(super) fn good(&self) -> &[Option<u64>] {
+        &self.good
+    }
+
+    /// Whether this member is sound and its group can do without it, too.
+    pub(super) fn can_spare(&self, member: usize) -> bool {
+        let group = self.members[member].group;
+        self.members[member].is_sound() && self.unsound(group) < minority(self.sizes[group])
+    }
+
+    /// Whether all are sound.
+    pub(super) fn is_whole(&self) -> bool {
+        self.members.iter().all(Member::is_sound)
+    }
+}
+
+/// How many of a group's members may fail.
+pub(super) fn minority(size: usize) -> usize {
+    size.saturating_sub(1) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_good_while_a_majority_is_ready_and_not_cut() {
+        let mut board = Board::new(&[3, 1]);
+        assert_eq!(board.good(), [None, None]);
+        board.set(5, 0, State::Ready);
+        board.set(6, 1, State::Ready);
+        board.set(7, 3, State::Ready);
+        assert_eq!(board.good(), [Some(6), Some(7)]);
+        assert!(!board.can_spare(0), "the third has not come yet");
+        board.set(8, 2, State::Ready);
+        assert_eq!(board.good(), [Some(6), Some(7)]);
+        assert!(board.can_spare(0) && !board.can_spare(3));
+        board.set(9, 0, State::Stopped);
+        assert!(!board.can_spare(1), "one is stopped");
+        board.set_cut(10, 1, true);
+        assert_eq!(board.good(), [None, Some(7)]);
+        board.set_cut(20, 1, false);
+        assert_eq!(board.good(), [Some(20), Some(7)], "the clock begins again");
+    }
+
+    #[test]
+    fn a_new_process_has_no_faults_of_the_network() {
+        let mut board = Board::new(&[3]);
+        board.set_cut(1, 0, true);
+        board.set_lossy(0, true);
+        board.set(2, 0, State::Killed);
+        assert!(!board.members()[0].cut && !board.members()[0].lossy);
+    }
+}

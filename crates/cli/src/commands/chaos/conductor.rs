@@ -1,0 +1,565 @@
+//! The conductor: plays the faults, keeps the board, looks for hangs, and brings everything to rest in the end.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use stentor::runtime::{ClientId, Plan, Recorder, now_ns};
+use stentor_fabric::ProcessId;
+
+use super::board::{Board, State};
+use super::clock::Looks;
+use super::desk::{Desk, Where};
+use super::fleet::Fleet;
+use super::hang::{LIMIT_MS, is_hang, stands_still};
+use super::load::Loads;
+use super::schedule::{self, Order, Schedule, Step};
+use super::{PLACE, Script};
+use crate::args::{ChaosPlant, Fault};
+use crate::failure::Failure;
+use crate::live::{Interrupt, Question, Standing, meeting_name, new_history};
+
+/// Between two looks.
+const TICK: Duration = Duration::from_millis(5);
+/// How long all members and clients may take to come.
+const BEGIN_MS: u64 = 60_000;
+/// How long a member may take to be ready, and everybody to come to rest.
+const RETURN_MS: u64 = 30_000;
+/// How long a member may take to end.
+const END_MS: u64 = 20_000;
+/// How long everybody is given to come to rest when the run is interrupted or has failed.
+const HURRY_MS: u64 = 10_000;
+/// Members record what they write on behalf of messages in lives that begin before this: it is most of a history.
+const OPERATIONS_MS: u64 = 60_000;
+/// Between two lines about how it goes, on a terminal and elsewhere.
+const LINE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// How long a planted stop waits for traffic, ms.
+const PLANT_MS: u64 = 1000;
+
+/// What a fault ends with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Resume,
+    Start,
+    Mend,
+    MendLoss,
+}
+
+/// Something that should not be.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Trouble {
+    /// `message`, `member`, `rest` or `process`.
+    pub(super) kind: &'static str,
+    pub(super) what: String,
+    pub(super) groups: Vec<String>,
+    /// Each member: its state, what it says of itself, and its last words on standard error.
+    pub(super) members: Vec<Witness>,
+}
+
+/// A member, when there was trouble.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Witness {
+    id: String,
+    state: &'static str,
+    cut: bool,
+    lossy: bool,
+    /// `null`: it does not answer.
+    standing: Option<Standing>,
+    said: Vec<String>,
+}
+
+impl Witness {
+    /// In one line.
+    pub(super) fn line(&self) -> String {
+        let Witness { id, state, cut, lossy, standing, said } = self;
+        let cut = if *cut { ", cut" } else { "" };
+        let lossy = if *lossy { ", lossy" } else { "" };
+        let stands = standing.as_ref().map_or_else(
+            || "does not answer".to_owned(),
+            |it| {
+                let joining = if it.joining { ", joining" } else { "" };
+                let leads = if it.leads { "leads" } else { "does not lead" };
+                format!(
+                    "{leads}{joining}, epoch {} of {}, delivered {}, {} undelivered",
+                    it.epoch, it.leader, it.delivered, it.undelivered
+                )
+            },
+        );
+        format!("{id} ({state}{cut}{lossy}): {stands}; last said: {}", said.last().map_or("nothing", String::as_str))
+    }
+}
+
+/// What happened.
+#[derive(Default)]
+pub(super) struct Played {
+    pub(super) faults: BTreeMap<&'static str, u64>,
+    pub(super) refused_moves: u64,
+    pub(super) multicast: u64,
+    pub(super) longest_gap_ms: u64,
+    pub(super) longest_return_ms: u64,
+    pub(super) trouble: Option<Trouble>,
+    pub(super) interrupted: bool,
+    pub(super) complete: bool,
+    /// How long faults went on.
+    pub(super) fault_seconds: f64,
+}
+
+/// A step that waits for its time and its precondition.
+struct Next {
+    step: Step,
+    at: u64,
+}
+
+pub(super) struct Conductor<'a> {
+    script: &'a Script<'a>,
+    plan: &'a Plan,
+    loads: &'a Loads<'a>,
+    interrupt: &'a Interrupt,
+    fleet: Fleet<'a>,
+    board: Board,
+    desks: Vec<Desk>,
+    /// By member: the last question before it changed; answers to later ones are news.
+    asked: Vec<u64>,
+    /// By member: what ends, and when.
+    ends: Vec<Vec<(u64, End)>>,
+    recorder: Recorder<File>,
+    looks: Looks,
+    schedule: Schedule,
+    played: Played,
+    line: Instant,
+}
+
+impl<'a> Conductor<'a> {
+    /// Starts the members and waits until they and the clients are there.
+    pub(super) fn begin(
+        script: &'a Script<'a>,
+        loads: &'a Loads<'a>,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self, Failure> {
+        let (plan, scene) = (script.scene.plan(), script.scene);
+        let names: Vec<_> =
+            (0..plan.topology().all_members() as u16).map(|n| plan.name(ProcessId(n)).to_owned()).collect();
+        let sizes: Vec<_> = plan.topology().group_ids().map(|group| plan.topology().members(group).count()).collect();
+        let path = scene.history("conductor", 1);
+        // It says only of others that they crashed, and that it is over; no process has its name.
+        let recorder = Recorder::new(plan, plan.topology().client_process(ClientId(0)), new_history(&path)?);
+        let desk =
+            |n| Desk::open(Where { sockets: scene.sockets(), meeting: meeting_name(plan), process: ProcessId(n) });
+        let mut conductor = Conductor {
+            script,
+            plan,
+            loads,
+            interrupt,
+            fleet: Fleet::start(scene, script.args, &names)?,
+            board: Board::new(&sizes),
+            desks: (0..names.len() as u16).map(desk).collect::<Result<_, _>>()?,
+            asked: vec![0; names.len()],
+            ends: vec![Vec::new(); names.len()],
+            recorder: recorder.map_err(|error| Failure::cannot_write(&path, &error))?,
+            looks: Looks::begin(),
+            schedule: Schedule::new(script.seed, &script.faults, script.bounds),
+            played: Played::default(),
+            line: Instant::now(),
+        };
+        while !(conductor.board.is_whole() && loads.are_in()) {
+            let now = conductor.look()?;
+            if interrupt.came() {
+                return Err(Failure::run("interrupted before all were there", PLACE, "start it again"));
+            }
+            if now > BEGIN_MS {
+                let what = format_args!("not everybody is there after {} s: {}", BEGIN_MS / 1000, conductor.states());
+                return Err(Failure::run(
+                    what,
+                    scene.path().display(),
+                    "give it more processors, or report this as a bug",
+                ));
+            }
+        }
+        Ok(conductor)
+    }
+
+    /// Faults until the time is over, then rest.
+    pub(super) fn play(mut self) -> Result<Played, Failure> {
+        let from = self.loads.clock().now();
+        let length = (self.script.args.minutes * 60_000.0) as u64;
+        let step = self.schedule.draw();
+        let mut next = Next { at: from + step.pause_ms, step };
+        while self.loads.clock().now() < from + length && self.played.trouble.is_none() && !self.interrupt.came() {
+            let ended = self.round(&mut next, from);
+            self.note(ended);
+        }
+        self.played.fault_seconds = (self.loads.clock().now() - from) as f64 / 1000.0;
+        self.played.interrupted = self.interrupt.came();
+        self.rest()?;
+        self.played.multicast = self.loads.multicast();
+        let moves = self.desks.iter().map(Desk::moves).collect::<Vec<_>>();
+        self.played.refused_moves = moves.iter().map(|(_, refused, _)| refused).sum();
+        self.played.faults.insert(schedule::name(Fault::Move), moves.iter().map(|(moved, ..)| moved).sum());
+        self.loads.end()?;
+        let killed = self.fleet.end_all(Duration::from_millis(END_MS));
+        if !killed.is_empty() && self.played.trouble.is_none() {
+            let what = format!("did not end within {} s of SIGTERM: {}", END_MS / 1000, killed.join(", "));
+            self.played.trouble = Some(Trouble { kind: "process", what, groups: Vec::new(), members: Vec::new() });
+        }
+        let path = self.script.scene.path();
+        let complete = if self.played.complete { self.recorder.complete() } else { Ok(()) };
+        let written = complete.and_then(|()| self.recorder.flush());
+        written.map_err(|error| Failure::cannot_write(path, &error))?;
+        if let Some(trouble) = &self.played.trouble {
+            let text = serde_json::to_string_pretty(trouble).expect("it has string keys");
+            super::scene::write(&path.join("trouble.json"), &(text + "\n"))?;
+        }
+        Ok(self.played)
+    }
+
+    fn round(&mut self, next: &mut Next, from: u64) -> Result<(), Failure> {
+        let now = self.look()?;
+        if self.script.args.plant == Some(ChaosPlant::Hang) {
+            if now > from + PLANT_MS && self.played.faults.is_empty() {
+                self.plant()?;
+            }
+        } else if now >= next.at
+            && let Some(order) = next.step.meant(&self.board, &self.leaders())
+        {
+            self.apply(now, order)?;
+            let step = self.schedule.draw();
+            *next = Next { at: now + step.pause_ms, step };
+        }
+        self.line();
+        Ok(())
+    }
+
+    /// What went wrong is trouble; the rest of the run is to judge what there is.
+    fn note(&mut self, ended: Result<(), Failure>) {
+        if let Err(failure) = ended
+            && self.played.trouble.is_none()
+        {
+            let members = self.witnesses();
+            self.played.trouble = Some(Trouble { kind: "process", what: failure.what, groups: Vec::new(), members });
+        }
+    }
+
+    /// Stops a majority of the first group, and does not write it on the board.
+    fn plant(&mut self) -> Result<(), Failure> {
+        self.played.faults.insert(schedule::name(Fault::Stop), 1);
+        self.board.of(0).skip(1).try_for_each(|member| self.fleet.stop(member))
+    }
+
+    /// One look at everything. Returns the time.
+    fn look(&mut self) -> Result<u64, Failure> {
+        std::thread::sleep(TICK);
+        let now = self.looks.look(self.loads.clock());
+        self.loads.check()?;
+        let board = &self.board;
+        let gone = self.fleet.find_gone(|member| board.members()[member].state == State::Ending)?;
+        if let Some((member, failure)) = gone {
+            self.crashed(member)?;
+            self.board.set(now, member, State::Killed);
+            return Err(failure);
+        }
+        self.end_faults(now)?;
+        self.welcome(now);
+        self.find_hangs(now);
+        Ok(now)
+    }
+
+    /// Faults whose time is over.
+    fn end_faults(&mut self, now: u64) -> Result<(), Failure> {
+        for member in 0..self.ends.len() {
+            if self.board.members()[member].state == State::Ending && self.fleet.has_ended(member)? {
+                self.crashed(member)?;
+                self.board.set(now, member, State::Killed);
+                // Its time is counted from here.
+                self.ends[member].iter_mut().for_each(|(at, _)| *at += now);
+            }
+            if self.board.members()[member].state == State::Ending {
+                continue;
+            }
+            let over: Vec<_> = self.ends[member].extract_if(.., |(at, _)| *at <= now).collect();
+            over.into_iter().try_for_each(|(_, end)| self.end_fault(now, member, end))?;
+        }
+        Ok(())
+    }
+
+    fn end_fault(&mut self, now: u64, member: usize, end: End) -> Result<(), Failure> {
+        match end {
+            End::Resume => {
+                self.fleet.resume(member)?;
+                self.board.set(now, member, State::Returning);
+            }
+            End::Start => {
+                self.desks[member].renew();
+                self.fleet.restart(member, now < OPERATIONS_MS)?;
+                self.board.set(now, member, State::Restarting);
+            }
+            End::Mend => {
+                self.board.set_cut(now, member, false);
+                self.board.set(now, member, State::Returning);
+                self.disturb(member, 0, Vec::new(), Vec::new());
+            }
+            End::MendLoss => {
+                self.board.set_lossy(member, false);
+                self.disturb(member, 0, Vec::new(), Vec::new());
+            }
+        }
+        self.asked[member] = self.desks[member].asked();
+        Ok(())
+    }
+
+    /// Members that say that they have their group's state, on which all clients count.
+    fn welcome(&mut self, now: u64) {
+        for member in 0..self.desks.len() {
+            let it = &self.board.members()[member];
+            if !it.state.is_coming() {
+                continue;
+            }
+            let (first, since) = (it.state == State::Starting, it.since);
+            let said = self.desks[member].standing(self.fleet.pid(member), self.asked[member]);
+            // Clients come when all members are there.
+            let counts = first || self.loads.count_on(member);
+            if said.is_some_and(|said| !said.joining) && self.desks[member].is_done() && counts {
+                if !first {
+                    self.played.longest_return_ms = self.played.longest_return_ms.max(now - since);
+                }
+                self.board.set(now, member, State::Ready);
+            }
+        }
+    }
+
+    fn find_hangs(&mut self, now: u64) {
+        if self.played.trouble.is_some() {
+            return;
+        }
+        for (client, waiting) in self.loads.waiting() {
+            let still = stands_still(now, &waiting, self.board.good());
+            self.played.longest_gap_ms = self.played.longest_gap_ms.max(still.unwrap_or(0));
+            if is_hang(still) {
+                let name = self.plan.name(self.plan.topology().client_process(client));
+                let groups: Vec<_> = waiting.to.iter().map(|group| self.group(*group)).collect();
+                let message = waiting.sequence.map_or_else(
+                    || format!("`{name}` finds no room for its next message"),
+                    |sequence| format!("message {sequence} of `{name}` is not delivered by majorities"),
+                );
+                let to = groups.join(", ");
+                let what = format!("{message}, to {to}, for {LIMIT_MS} ms in which each had a connected majority");
+                self.trouble("message", what, groups);
+                return;
+            }
+        }
+        let most = |state: State| match state {
+            State::Ending => Some(END_MS),
+            State::Restarting | State::Returning => Some(RETURN_MS),
+            _ => None,
+        };
+        let late = (0..).zip(self.board.members()).find_map(|(member, it): (usize, _)| {
+            let late = most(it.state).is_some_and(|most| now.saturating_sub(it.since) > most);
+            late.then(|| (member, it.state.name(), (now - it.since) / 1000, it.group))
+        });
+        if let Some((member, state, seconds, group)) = late {
+            let what = format!("`{}` is {state} for {seconds} s", self.plan.name(ProcessId(member as u16)));
+            let groups = vec![self.group(group)];
+            self.trouble("member", what, groups);
+        }
+    }
+
+    fn trouble(&mut self, kind: &'static str, what: String, groups: Vec<String>) {
+        let members = self.witnesses();
+        self.played.trouble = Some(Trouble { kind, what, groups, members });
+    }
+
+    /// Every member, as it says by now.
+    fn witnesses(&self) -> Vec<Witness> {
+        let members = (0..).zip(self.board.members());
+        let witness = |(member, it): (usize, &super::board::Member)| {
+            Witness {
+                id: self.plan.name(ProcessId(member as u16)).to_owned(),
+                state: it.state.name(),
+                cut: it.cut,
+                lossy: it.lossy,
+                // Of the last second only.
+                standing: self.desks[member].fresh(self.fleet.pid(member)),
+                said: self.fleet.last_words(member),
+            }
+        };
+        members.map(witness).collect()
+    }
+
+    fn group(&self, group: usize) -> String {
+        self.plan.config().groups()[group].id().to_owned()
+    }
+
+    fn states(&self) -> String {
+        let name = |member: usize| self.plan.name(ProcessId(member as u16));
+        let all = self.board.members().iter().enumerate();
+        all.map(|(member, it)| format!("{} {}", name(member), it.state.name())).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Who leads each group: of those who say so, the one in the highest epoch.
+    fn leaders(&self) -> Vec<Option<usize>> {
+        let said = |member: usize| Some((self.desks[member].fresh(self.fleet.pid(member))?, member));
+        let leader = |group| {
+            let leads = self.board.of(group).filter_map(said).filter(|(standing, _)| standing.leads);
+            leads.max_by_key(|(standing, _)| standing.epoch).map(|(_, member)| member)
+        };
+        (0..self.board.groups()).map(leader).collect()
+    }
+
+    fn apply(&mut self, now: u64, Order { step, member }: Order) -> Result<(), Failure> {
+        let mut end = |end| self.ends[member].push((now + step.ms, end));
+        match step.fault {
+            Fault::Kill => {
+                end(End::Start);
+                self.ends[member].retain(|(_, end)| *end == End::Start);
+                self.fleet.kill(member)?;
+                self.crashed(member)?;
+                self.board.set(now, member, State::Killed);
+            }
+            Fault::Restart => {
+                // From when it has ended.
+                self.ends[member] = vec![(step.ms, End::Start)];
+                self.fleet.end(member)?;
+                self.board.set(now, member, State::Ending);
+            }
+            Fault::Stop => {
+                end(End::Resume);
+                self.fleet.stop(member)?;
+                self.board.set(now, member, State::Stopped);
+            }
+            Fault::Cut => {
+                end(End::Mend);
+                self.ends[member].retain(|(_, end)| *end != End::MendLoss);
+                self.board.set_lossy(member, false);
+                self.board.set_cut(now, member, true);
+                self.cut(member, step.cut)?;
+            }
+            Fault::Loss => {
+                end(End::MendLoss);
+                self.board.set_lossy(member, true);
+                self.disturb(member, step.loss_ppm, Vec::new(), Vec::new());
+            }
+            Fault::Move => {
+                let leader = self.leaders()[self.board.members()[member].group];
+                let to = self.plan.name(ProcessId(member as u16));
+                leader.into_iter().for_each(|leader| self.desks[leader].hand_over(to));
+                // It counts when the leader says yes.
+                return Ok(());
+            }
+        }
+        *self.played.faults.entry(schedule::name(step.fault)).or_default() += 1;
+        Ok(())
+    }
+
+    fn cut(&mut self, member: usize, cut: schedule::Cut) -> Result<(), Failure> {
+        let clients = (0..self.script.args.clients).map(|client| self.plan.topology().client_process(ClientId(client)));
+        let members = (0..self.desks.len() as u16).map(ProcessId).filter(|other| other.index() != member);
+        let others: Vec<_> = members.chain(clients).collect();
+        let chosen = match cut.other {
+            Some(word) => vec![others[(word % others.len() as u64) as usize]],
+            None => others,
+        };
+        let address = |process| self.plan.address(process);
+        let addresses = chosen.into_iter().map(address).collect::<Result<Vec<_>, _>>();
+        let addresses = addresses.map_err(|error| Failure::usage(error, PLACE, "correct the configuration"))?;
+        let (from, to) = if cut.inward { (addresses, Vec::new()) } else { (Vec::new(), addresses) };
+        self.disturb(member, 0, from, to);
+        Ok(())
+    }
+
+    fn disturb(&mut self, member: usize, drop_ppm: u32, from: Vec<std::net::IpAddr>, to: Vec<std::net::IpAddr>) {
+        self.desks[member].want(Question::Faults { drop_ppm, from, to });
+    }
+
+    /// The member's memory is lost, whatever ended its process.
+    fn crashed(&mut self, member: usize) -> Result<(), Failure> {
+        let (process, life) = (ProcessId(member as u16), self.fleet.life(member));
+        let path = self.script.scene.history(self.plan.name(process), life);
+        if !path.exists() {
+            // It was killed before it began a history.
+            return Ok(());
+        }
+        let written = self.recorder.crash(now_ns(), process, life.into()).and_then(|()| self.recorder.flush());
+        written.map_err(|error| Failure::cannot_write(&path, &error))
+    }
+
+    /// No more faults: everybody comes back, everything is delivered, all members of a group are as far as each other.
+    fn rest(&mut self) -> Result<(), Failure> {
+        let now = self.loads.clock().now();
+        for member in 0..self.ends.len() {
+            let ending = self.board.members()[member].state == State::Ending;
+            self.ends[member].iter_mut().for_each(|(at, _)| *at = if ending { 0 } else { now });
+        }
+        self.loads.drain();
+        let failed = self.played.trouble.is_some();
+        let patience = if failed || self.played.interrupted { HURRY_MS } else { RETURN_MS };
+        loop {
+            let ended = self.look().map(drop);
+            let fatal = ended.is_err();
+            self.note(ended);
+            let now = self.loads.clock().now() - now;
+            if self.board.is_whole() && self.loads.outstanding() == 0 && now > 500 && self.is_level() {
+                self.played.complete = true;
+                return Ok(());
+            }
+            if fatal || (!failed && self.played.trouble.is_some()) {
+                return Ok(());
+            }
+            if now > patience {
+                if !failed && !self.played.interrupted {
+                    let left = self.loads.outstanding();
+                    let what = format!(
+                        "not at rest {} s after the last fault: {left} messages are not delivered everywhere; {}",
+                        patience / 1000,
+                        self.states()
+                    );
+                    let groups = (0..self.board.groups()).map(|group| self.group(group)).collect();
+                    self.trouble("rest", what, groups);
+                }
+                return Ok(());
+            }
+            self.line();
+        }
+    }
+
+    /// Whether the members of each group have delivered as much as each other.
+    fn is_level(&self) -> bool {
+        let said = |member: usize| self.desks[member].standing(self.fleet.pid(member), 0);
+        (0..self.board.groups()).all(|group| {
+            let mut far = self.board.of(group).map(|member| said(member).map(|standing| standing.delivered));
+            let first = far.next().flatten();
+            first.is_some() && far.all(|other| other == first)
+        })
+    }
+
+    /// Says how it goes, now and then.
+    fn line(&mut self) {
+        let pause = LINE[usize::from(!std::io::stderr().is_terminal())];
+        if self.line.elapsed() < pause || self.script.output.is_json() {
+            return;
+        }
+        self.line = Instant::now();
+        let unsound = self.board.members().iter().enumerate().filter(|(_, it)| !it.is_sound() || it.lossy);
+        let unsound = unsound.map(|(member, it)| {
+            let state = if it.cut {
+                "cut"
+            } else if it.lossy {
+                "lossy"
+            } else {
+                it.state.name()
+            };
+            format!("{} {state}", self.plan.name(ProcessId(member as u16)))
+        });
+        let unsound: Vec<_> = unsound.collect();
+        let faults: Vec<_> = self.played.faults.iter().map(|(name, n)| format!("{n} {name}")).collect();
+        self.script.output.note(&format!(
+            "{:4} s  {} multicast, {} delivered, longest wait {} ms; {}; now: {}",
+            self.loads.clock().now() / 1000,
+            self.loads.multicast(),
+            self.loads.delivered(),
+            self.played.longest_gap_ms,
+            if faults.is_empty() { "no faults yet".to_owned() } else { faults.join(", ") },
+            if unsound.is_empty() { "all sound".to_owned() } else { unsound.join(", ") }
+        ));
+    }
+}

@@ -1,0 +1,50 @@
+//! The hang detector: a pure function of times, milliseconds.
+
+/// Time without progress that is a failure.
+pub(super) const LIMIT_MS: u64 = 5000;
+
+/// The message that a client looks at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Waiting {
+    /// Its number at its client; `None`: it finds no room.
+    pub(super) sequence: Option<u64>,
+    /// Groups, by index.
+    pub(super) to: Vec<usize>,
+    /// Since when it waits.
+    pub(super) since: u64,
+}
+
+/// Returns how long a message makes no progress although all its groups could deliver it: since it waits, or since the last
+/// of its groups has a connected majority. `None`: some group has none.
+pub(super) fn stands_still(now: u64, waiting: &Waiting, good: &[Option<u64>]) -> Option<u64> {
+    let all = waiting.to.iter().map(|group| good[*group]).collect::<Option<Vec<_>>>()?;
+    let since = all.into_iter().chain([waiting.since]).max().expect("it has a beginning");
+    Some(now.saturating_sub(since))
+}
+
+/// Whether that is a failure.
+pub(super) fn is_hang(still: Option<u64>) -> bool {
+    still.is_some_and(|still| still > LIMIT_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn still(now: u64, since: u64, good: &[Option<u64>]) -> Option<u64> {
+        stands_still(now, &Waiting { sequence: Some(1), to: vec![0, 2], since }, good)
+    }
+
+    #[test]
+    fn only_time_counts_in_which_all_groups_could_deliver() {
+        assert_eq!(still(9000, 3000, &[Some(0), None, Some(0)]), Some(6000), "the group between is not meant");
+        assert_eq!(still(9000, 3000, &[Some(0), Some(0), Some(8000)]), Some(1000), "a majority came back at 8000");
+        assert_eq!(still(9000, 3000, &[None, Some(0), Some(0)]), None);
+        assert_eq!(still(100, 3000, &[Some(0), None, Some(0)]), Some(0), "stamps may be a look apart");
+    }
+
+    #[test]
+    fn a_hang_is_more_than_the_limit() {
+        assert!(!is_hang(None) && !is_hang(Some(LIMIT_MS)) && is_hang(Some(LIMIT_MS + 1)));
+    }
+}

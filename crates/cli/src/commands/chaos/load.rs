@@ -1,0 +1,397 @@
+//! The load: clients that multicast messages of all lengths to any groups, and record what they do. Threads of this process.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use stentor::runtime::{
+    Client, ClientId, GroupId, Hosted, Housekeeper, Plan, Recorder, StartError, SubmitError, now_ns,
+};
+use stentor_fabric::{Backoff, ProcessId};
+use stentor_fabric_sim::SimRng;
+
+use super::PLACE;
+use super::clock::RunClock;
+use super::hang::Waiting;
+use super::scene::Scene;
+use crate::args;
+use crate::failure::Failure;
+use crate::live::{Joining, new_history};
+
+/// How long a client may take to get in.
+const JOINING: Duration = Duration::from_secs(60);
+/// Who is later than this does not make up for it.
+const LATE: Duration = Duration::from_millis(20);
+/// Longest sleep when nothing is to be sent.
+const SLEEP: Duration = Duration::from_millis(5);
+/// How often a client tells how it is.
+const TELL: Duration = Duration::from_millis(5);
+/// How often what is recorded goes to the file.
+const WRITE: Duration = Duration::from_secs(1);
+/// Messages of one client that are not delivered by majorities, at most.
+const IN_FLIGHT: usize = 64;
+/// One message in so many is as long as messages may be.
+const LONGEST_OF: u64 = 64;
+
+/// Multicast.
+const SEND: u8 = 0;
+/// Multicast nothing more.
+const DRAIN: u8 = 1;
+/// End.
+const END: u8 = 2;
+
+/// How a client is.
+#[derive(Debug, Default)]
+struct Told {
+    joined: bool,
+    waiting: Option<Waiting>,
+    /// By process: the client counts on this member.
+    counts_on: Vec<bool>,
+    /// Messages that some process that counts has not delivered.
+    outstanding: usize,
+    multicast: u64,
+    failure: Option<Failure>,
+    ended: bool,
+}
+
+/// What clients and conductor share.
+#[derive(Debug)]
+struct Shared {
+    told: Mutex<Told>,
+    phase: Arc<AtomicU8>,
+    delivered: Arc<AtomicU64>,
+    clock: Arc<RunClock>,
+}
+
+impl Shared {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All clients.
+pub(super) struct Loads<'a> {
+    plan: &'a Plan,
+    scene: &'a Scene,
+    args: &'a args::Chaos,
+    seed: u64,
+    clients: Vec<Arc<Shared>>,
+    phase: Arc<AtomicU8>,
+    delivered: Arc<AtomicU64>,
+    clock: Arc<RunClock>,
+}
+
+/// Ends the clients when it goes.
+pub(super) struct EndWith(Arc<AtomicU8>);
+
+impl Drop for EndWith {
+    fn drop(&mut self) {
+        self.0.store(END, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Loads<'a> {
+    pub(super) fn new(plan: &'a Plan, scene: &'a Scene, args: &'a args::Chaos, seed: u64) -> Self {
+        let (phase, delivered, clock) = (Arc::new(AtomicU8::new(SEND)), Arc::default(), Arc::default());
+        let shared = |_| {
+            let told = Mutex::new(Told::default());
+            Arc::new(Shared {
+                told,
+                phase: Arc::clone(&phase),
+                delivered: Arc::clone(&delivered),
+                clock: Arc::clone(&clock),
+            })
+        };
+        Loads { plan, scene, args, seed, clients: (0..args.clients).map(shared).collect(), phase, delivered, clock }
+    }
+
+    /// Starts a thread for each, which joins when the members are there.
+    pub(super) fn start<'scope, 'env, F: Hosted>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        start: &'env (dyn Fn(ClientId) -> Result<Client<F>, StartError> + Sync),
+    ) where
+        'a: 'env,
+    {
+        for (client, shared) in (0..).map(ClientId).zip(&self.clients) {
+            scope.spawn(move || {
+                let ended = self.run(client, shared, start);
+                let mut told = shared.told();
+                told.failure = ended.err();
+                told.ended = true;
+            });
+        }
+    }
+
+    fn run<F: Hosted>(
+        &self,
+        client: ClientId,
+        shared: &Shared,
+        start: &dyn Fn(ClientId) -> Result<Client<F>, StartError>,
+    ) -> Result<(), Failure> {
+        let Loads { plan, scene, args, .. } = *self;
+        let to: Vec<_> = plan.topology().group_ids().collect();
+        let over = || Failure::run("the run is over", PLACE, "start it again");
+        let joining = Joining {
+            plan,
+            config: &scene.config(),
+            start,
+            meet: scene.sockets().display().to_string(),
+            to: &to,
+            wait: args.wait.into(),
+            timeout: JOINING,
+            check: &|| if shared.phase.load(Ordering::Relaxed) == END { Err(over()) } else { Ok(()) },
+        };
+        let joined = joining.join(Some(client), |_| ())?;
+        Load::new(self, shared, joined.client, client)?.run()
+    }
+
+    pub(super) fn clock(&self) -> &RunClock {
+        &self.clock
+    }
+
+    pub(super) fn end_with(&self) -> EndWith {
+        EndWith(Arc::clone(&self.phase))
+    }
+
+    /// Multicasts nothing more.
+    pub(super) fn drain(&self) {
+        self.phase.store(DRAIN, Ordering::Relaxed);
+    }
+
+    /// Ends the clients. Returns once what they recorded is written.
+    pub(super) fn end(&self) -> Result<(), Failure> {
+        self.phase.store(END, Ordering::Relaxed);
+        while !self.clients.iter().all(|client| client.told().ended) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.check()
+    }
+
+    /// Fails if one of them did.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.clients.iter().find_map(|client| client.told().failure.clone()).map_or(Ok(()), Err)
+    }
+
+    pub(super) fn are_in(&self) -> bool {
+        self.clients.iter().all(|client| client.told().joined)
+    }
+
+    /// What each looks at, with its number.
+    pub(super) fn waiting(&self) -> Vec<(ClientId, Waiting)> {
+        let all = (0..).map(ClientId).zip(&self.clients);
+        all.filter_map(|(client, shared)| Some((client, shared.told().waiting.clone()?))).collect()
+    }
+
+    /// Whether all of them count on a member.
+    pub(super) fn count_on(&self, member: usize) -> bool {
+        self.clients.iter().all(|client| client.told().counts_on.get(member) == Some(&true))
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.clients.iter().map(|client| client.told().outstanding).sum()
+    }
+
+    pub(super) fn multicast(&self) -> u64 {
+        self.clients.iter().map(|client| client.told().multicast).sum()
+    }
+
+    /// Messages that majorities delivered.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+}
+
+/// A message that is to be multicast, or was.
+struct Message {
+    waiting: Waiting,
+    /// By destination: where it is in the group's order of this client.
+    slots: Vec<(GroupId, u64)>,
+}
+
+/// One client.
+struct Load<'a, F: Hosted> {
+    plan: &'a Plan,
+    shared: &'a Shared,
+    client: Client<F>,
+    recorder: Recorder<File>,
+    path: PathBuf,
+    backoff: Backoff,
+    housekeeper: Housekeeper,
+    rng: SimRng,
+    interval: Duration,
+    due: Instant,
+    /// What finds no room.
+    next: Option<(Vec<GroupId>, Vec<u8>, u64)>,
+    /// Not known to be delivered by majorities, the oldest first.
+    sent: std::collections::VecDeque<Message>,
+    /// By group: slots that a majority is known to have delivered; never less than before.
+    delivered: Vec<u64>,
+    told: Instant,
+    written: Instant,
+}
+
+impl<'a, F: Hosted> Load<'a, F> {
+    fn new(loads: &Loads<'a>, shared: &'a Shared, mut client: Client<F>, id: ClientId) -> Result<Self, Failure> {
+        let Loads { plan, scene, args, seed, .. } = loads;
+        let me = plan.topology().client_process(id);
+        let path = scene.history(plan.name(me), 1);
+        let recorder =
+            Recorder::new(plan, me, new_history(&path)?).map_err(|error| Failure::cannot_write(&path, &error))?;
+        client.record_operations();
+        let interval = Duration::from_secs(1) * u32::from(args.clients) / args.rate;
+        shared.told().joined = true;
+        Ok(Load {
+            plan,
+            shared,
+            client,
+            recorder,
+            path,
+            backoff: Backoff::new(args.wait.into()),
+            housekeeper: Housekeeper::default(),
+            rng: SimRng::new(*seed, 1 + u64::from(id.0)),
+            interval,
+            due: Instant::now(),
+            next: None,
+            sent: std::collections::VecDeque::new(),
+            delivered: vec![0; plan.topology().groups()],
+            told: Instant::now(),
+            written: Instant::now(),
+        })
+    }
+
+    fn run(mut self) -> Result<(), Failure> {
+        loop {
+            let phase = self.shared.phase.load(Ordering::Relaxed);
+            if phase == END {
+                let written = self.recorder.flush();
+                return written.map_err(|error| self.unwritten(&error));
+            }
+            self.round(phase == SEND)?;
+        }
+    }
+
+    fn round(&mut self, send: bool) -> Result<(), Failure> {
+        let now = Instant::now();
+        let mut worked = self.client.step();
+        self.take_delivered();
+        // What waited for room is still to go.
+        if (send || self.next.is_some()) && now >= self.due && self.sent.len() < IN_FLIGHT && self.send()? {
+            self.due = (self.due + self.interval).max(now.checked_sub(LATE).unwrap_or(now));
+            worked = true;
+        }
+        if self.housekeeper.is_due(worked) {
+            worked |= self.client.housekeep();
+        }
+        if self.client.is_superseded() {
+            let name = self.plan.name(self.plan.topology().client_process(self.client.id()));
+            let what = format_args!("another process has taken the place of client `{name}`");
+            return Err(Failure::run(what, PLACE, "run it alone on its cluster"));
+        }
+        if now - self.told >= TELL {
+            self.told = now;
+            self.tell();
+        }
+        if now - self.written >= WRITE {
+            self.written = now;
+            self.recorder.flush().map_err(|error| self.unwritten(&error))?;
+        }
+        let longest = self.due.saturating_duration_since(now).clamp(Duration::from_micros(50), SLEEP);
+        let slept = self.backoff.pause(self.client.fabric_mut(), worked, longest);
+        let remedy = "`stentor doctor` says what this machine can do";
+        self.housekeeper.note_sleep(slept.map_err(|error| Failure::run(error, PLACE, remedy))?);
+        Ok(())
+    }
+
+    fn take_delivered(&mut self) {
+        for (group, delivered) in (0..).map(GroupId).zip(&mut self.delivered) {
+            *delivered = self.client.delivered_by_majority(group).max(*delivered);
+        }
+        let is_delivered =
+            |message: &Message| message.slots.iter().all(|(group, slot)| self.delivered[usize::from(group.0)] > *slot);
+        let before = self.sent.len();
+        while self.sent.front().is_some_and(is_delivered) {
+            self.sent.pop_front();
+        }
+        if before > 0
+            && self.sent.is_empty()
+            && let Some((.., since)) = &mut self.next
+        {
+            // Until now it waited behind others.
+            *since = self.shared.clock.now();
+        }
+        self.shared.delivered.fetch_add((before - self.sent.len()) as u64, Ordering::Relaxed);
+    }
+
+    /// Sends a message, unless there is no room.
+    fn send(&mut self) -> Result<bool, Failure> {
+        let (to, payload, since) = match self.next.take() {
+            Some(next) => next,
+            None => self.draw(),
+        };
+        // Before the first write.
+        let t = now_ns();
+        let slots = to.iter().map(|group| (*group, self.client.next_slot(*group))).collect();
+        match self.client.submit(&to, &payload, true) {
+            Ok(submitted) => {
+                let operations = self.client.take_operations();
+                let written = self.recorder.multicast(t, submitted.id, &to, &payload);
+                let written = written.and_then(|()| self.recorder.operations(now_ns(), &operations));
+                written.map_err(|error| self.unwritten(&error))?;
+                let since = self.shared.clock.now();
+                let waiting = Waiting { sequence: Some(submitted.id.sequence), to: indices(&to), since };
+                self.sent.push_back(Message { waiting, slots });
+                Ok(true)
+            }
+            Err(SubmitError::Busy { .. } | SubmitError::NotConnected { .. }) => {
+                self.next = Some((to, payload, since));
+                Ok(false)
+            }
+            Err(error) => Err(Failure::run(error, PLACE, "report this as a bug")),
+        }
+    }
+
+    /// Any groups, at least one; lengths from 0 to the longest, each order of magnitude as often as every other.
+    fn draw(&mut self) -> (Vec<GroupId>, Vec<u8>, u64) {
+        let groups = self.plan.topology().groups() as u64;
+        let first = self.rng.below(groups);
+        let more = self.rng.below(4) < 2;
+        let to = (0..groups).filter(|group| *group == first || (more && self.rng.below(2) == 1));
+        let to = to.map(|group| GroupId(group as u16)).collect();
+        let most = u64::from(self.plan.config().limits().message_bytes);
+        let bits = self.rng.below(u64::from(most.ilog2()) + 1);
+        let length = if self.rng.below(LONGEST_OF) == 0 { most } else { self.rng.below(1 << bits) };
+        let mut payload: Vec<u8> = Vec::with_capacity(length as usize + 8);
+        while payload.len() < length as usize {
+            payload.extend(self.rng.word().to_le_bytes());
+        }
+        payload.truncate(length as usize);
+        (to, payload, self.shared.clock.now())
+    }
+
+    fn tell(&mut self) {
+        let waits = || {
+            let (to, _, since) = self.next.as_ref()?;
+            Some(Waiting { sequence: None, to: indices(to), since: *since })
+        };
+        let waiting = self.sent.front().map(|message| message.waiting.clone()).or_else(waits);
+        let members = self.plan.topology().all_members() as u16;
+        let mut told = self.shared.told();
+        told.waiting = waiting;
+        told.counts_on.clear();
+        told.counts_on.extend((0..members).map(|member| self.client.counts_on(ProcessId(member))));
+        told.outstanding = self.client.outstanding() + usize::from(self.next.is_some());
+        told.multicast = self.client.submitted();
+    }
+
+    fn unwritten(&self, error: &std::io::Error) -> Failure {
+        Failure::cannot_write(&self.path, error)
+    }
+}
+
+fn indices(to: &[GroupId]) -> Vec<usize> {
+    to.iter().map(|group| usize::from(group.0)).collect()
+}

@@ -1,0 +1,193 @@
+//! What a run shows.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use stentor_checker::Report;
+
+use super::Script;
+use super::conductor::{Played, Trouble};
+use crate::commands::check::{in_order, title};
+use crate::output::Human;
+use crate::style::{Style, bytes};
+
+/// The checker's word.
+pub(super) struct Judged {
+    pub(super) report: Report,
+    pub(super) seconds: f64,
+    pub(super) bytes: u64,
+}
+
+/// The document.
+#[derive(Serialize)]
+pub(super) struct Shown {
+    ok: bool,
+    seed: u64,
+    /// Asked for; `seconds` is how long the whole run took, `fault_seconds` how long faults went on.
+    minutes: f64,
+    seconds: f64,
+    fault_seconds: f64,
+    interrupted: bool,
+    fabric: &'static str,
+    groups: usize,
+    replicas: usize,
+    clients: u16,
+    rate: u32,
+    /// By fault.
+    faults: BTreeMap<&'static str, u64>,
+    refused_moves: u64,
+    messages: u64,
+    deliveries: u64,
+    /// The longest that a message waited although all its groups had a connected majority.
+    longest_gap_ms: u64,
+    /// The longest that a member took from its start, or the end of a fault, until it was ready.
+    longest_return_ms: u64,
+    /// By name: `ok`, `violated` or `not_checked`.
+    properties: BTreeMap<&'static str, &'static str>,
+    counter_example: Option<String>,
+    trouble: Option<Trouble>,
+    history_bytes: u64,
+    check_seconds: f64,
+    /// Where everything is, if it was kept.
+    history: Option<PathBuf>,
+    /// The same faults again.
+    repeat: String,
+}
+
+/// Without any process that came back nothing can be told about it; and of what leaders did nothing, when none changed.
+const OF_FAILURES: [&str; 2] = ["M10", "M11"];
+/// What a run that did not come to rest cannot tell.
+const OF_THE_END: [&str; 3] = ["M2", "M3", "M9"];
+
+fn is_good(property: &str, verdict: &str, crashes: bool, complete: bool) -> bool {
+    let excused = (!crashes && OF_FAILURES.contains(&property)) || (!complete && OF_THE_END.contains(&property));
+    verdict == "ok" || (verdict == "not_checked" && excused)
+}
+
+impl Shown {
+    pub(super) fn new(script: &Script<'_>, played: &Played, judged: &Judged, seconds: f64) -> Self {
+        let (args, plan) = (script.args, script.scene.plan());
+        let properties: BTreeMap<_, _> =
+            judged.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        let crashes = judged.report.counts.crashes > 0;
+        let good = |(name, verdict): (&&str, &&str)| is_good(name, verdict, crashes, played.complete);
+        let mut faults: BTreeMap<_, _> = script.faults.iter().map(|fault| (super::schedule::name(*fault), 0)).collect();
+        faults.extend(&played.faults);
+        Shown {
+            ok: played.trouble.is_none()
+                && !properties.is_empty()
+                && properties.iter().all(good)
+                && judged.report.counts.deliveries > 0
+                && (played.complete || played.interrupted),
+            seed: script.seed,
+            minutes: args.minutes,
+            seconds,
+            fault_seconds: played.fault_seconds,
+            interrupted: played.interrupted,
+            fabric: plan.config().fabric().name(),
+            groups: plan.topology().groups(),
+            replicas: plan.config().groups().iter().map(|group| group.members().len()).max().unwrap_or(0),
+            clients: args.clients,
+            rate: args.rate,
+            faults,
+            refused_moves: played.refused_moves,
+            messages: played.multicast,
+            deliveries: judged.report.counts.deliveries,
+            longest_gap_ms: played.longest_gap_ms,
+            longest_return_ms: played.longest_return_ms,
+            properties,
+            counter_example: judged.report.counter_example.clone(),
+            trouble: played.trouble.clone(),
+            history_bytes: judged.bytes,
+            check_seconds: judged.seconds,
+            history: None,
+            repeat: repeat(script),
+        }
+    }
+
+    pub(super) fn kept(self, history: Option<PathBuf>) -> Self {
+        Shown { history, ..self }
+    }
+
+    pub(super) fn ok(&self) -> bool {
+        self.ok
+    }
+}
+
+/// The command that plays the same faults.
+fn repeat(script: &Script<'_>) -> String {
+    let args = script.args;
+    let mut line = "stentor chaos".to_owned();
+    let _ = match &args.config {
+        Some(path) => write!(line, " --config {}", path.display()),
+        None => {
+            let fabric = script.scene.plan().config().fabric().name();
+            write!(line, " --fabric {fabric} --groups {} --replicas {}", args.groups, args.replicas)
+        }
+    };
+    let faults: Vec<_> = script.faults.iter().map(|fault| super::schedule::name(*fault)).collect();
+    let (clients, rate, minutes) = (args.clients, args.rate, args.minutes);
+    line + &format!(
+        " --clients {clients} --rate {rate} --faults {} --minutes {minutes} --seed {}",
+        faults.join(","),
+        script.seed
+    )
+}
+
+impl Human for Shown {
+    fn human(&self, style: Style) -> String {
+        let Shown { groups, replicas, clients, fabric, messages, deliveries, .. } = self;
+        let faults: Vec<_> = self.faults.iter().map(|(name, n)| format!("{n} {name}")).collect();
+        let interrupted = if self.interrupted { ", interrupted" } else { "" };
+        let mut text = format!(
+            "{groups} groups of {replicas}, and {clients} clients, on {fabric}: {:.0} s of faults{interrupted}\n\
+             faults      {}; {} moves refused\n\
+             messages    {messages}, {deliveries} deliveries; the longest wait {} ms, the longest return {} ms\n\
+             histories   {}, checked in {:.1} s\n\n",
+            self.fault_seconds,
+            faults.join(", "),
+            self.refused_moves,
+            self.longest_gap_ms,
+            self.longest_return_ms,
+            bytes(self.history_bytes),
+            self.check_seconds
+        );
+        for (property, verdict) in in_order(&self.properties) {
+            let verdict = match verdict {
+                "ok" => style.good("ok"),
+                "violated" => style.bad("violated"),
+                other => style.fair(other.replace('_', " ")),
+            };
+            let _ = writeln!(text, "{property:3} {:22} {verdict}", title(property));
+        }
+        if let Some(trouble) = &self.trouble {
+            let _ = writeln!(text, "\n{} {}", style.bad("failed"), trouble.what);
+            for member in &trouble.members {
+                let _ = writeln!(text, "  {}", member.line());
+            }
+        }
+        if let Some(example) = &self.counter_example {
+            let _ = writeln!(text, "\n{} {example}", style.bad("counter-example"));
+        }
+        if let Some(history) = &self.history {
+            let _ = writeln!(text, "\neverything is in {0}; again: stentor check {0}/*.jsonl", history.display());
+        }
+        let _ = writeln!(text, "\nthe same faults: {}", self.repeat);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_checked_is_good_only_where_nothing_could_be() {
+        assert!(is_good("M1", "ok", true, true) && !is_good("M1", "violated", true, true));
+        assert!(!is_good("M7", "not_checked", true, true));
+        assert!(is_good("M11", "not_checked", false, true) && !is_good("M11", "not_checked", true, true));
+        assert!(is_good("M9", "not_checked", true, false) && !is_good("M9", "not_checked", true, true));
+    }
+}

@@ -1,0 +1,282 @@
+//! Which fault comes next: drawn from a seed, and held back until its precondition holds. Pure.
+
+use stentor::config::FabricKind;
+use stentor::runtime::Plan;
+use stentor_fabric_sim::SimRng;
+
+use super::PLACE;
+use super::board::{Board, State, minority};
+use crate::args::{self, Fault};
+use crate::failure::Failure;
+
+/// All faults.
+pub(super) const ALL: [Fault; 6] = [Fault::Kill, Fault::Stop, Fault::Cut, Fault::Loss, Fault::Move, Fault::Restart];
+/// Between two faults, ms: at least, and how much more at most.
+const PAUSE_MS: (u64, u64) = (200, 1300);
+/// How long a member has no process, ms, unless it is started again at once.
+const DOWN_MS: u64 = 2000;
+/// How long a stop, and a cut or a loss, lasts, ms.
+const STOP_MS: (u64, u64) = (20, 2000);
+const CUT_MS: (u64, u64) = (200, 3000);
+/// Packets that are lost, in a million.
+const LOSS_PPM: (u64, u64) = (5_000, 50_000);
+/// Bytes of a control ring that a message of the load takes at most: cells of its stream and of acknowledgements.
+const CONTROL_BYTES: u64 = 4 * 64;
+
+/// A fault's name, on the command line and in reports.
+pub(super) fn name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Kill => "kill",
+        Fault::Stop => "stop",
+        Fault::Cut => "cut",
+        Fault::Loss => "loss",
+        Fault::Move => "move",
+        Fault::Restart => "restart",
+    }
+}
+
+/// How long faults may last at most, so that what waits for the member fills no window and no ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Bounds {
+    pub(super) stop_ms: u64,
+    pub(super) cut_ms: u64,
+}
+
+impl Bounds {
+    pub(super) fn of(plan: &Plan, clients: u16, rate: u32) -> Self {
+        let limits = plan.config().limits();
+        let each = u64::from(rate).div_ceil(clients.into()).max(1);
+        // The load's messages are shorter than that in the mean.
+        let bytes = u64::from(limits.message_bytes) / 8 + 128;
+        let fills_ms = [
+            u64::from(limits.window) * 1000 / each,
+            (u64::from(limits.body_ring_kib) << 10) * 1000 / (bytes * each),
+            (u64::from(limits.ring_kib) << 10) * 1000 / (CONTROL_BYTES * u64::from(rate)),
+        ];
+        let half = fills_ms.into_iter().min().unwrap_or(0) / 2;
+        Bounds { stop_ms: half.min(STOP_MS.1), cut_ms: half.min(CUT_MS.1) }
+    }
+}
+
+/// The faults that are asked for.
+///
+/// # Errors
+/// Of those asked for, one that is not possible; or none is.
+pub(super) fn allowed(args: &args::Chaos, plan: &Plan, bounds: &Bounds) -> Result<Vec<Fault>, Failure> {
+    let largest = plan.config().groups().iter().map(|group| group.members().len()).max().unwrap_or(0);
+    let roce = plan.config().fabric() == FabricKind::Roce;
+    let why_not = |fault: Fault| match fault {
+        Fault::Cut | Fault::Loss if !roce => Some("it is possible on fabric `roce` only"),
+        Fault::Move if largest < 2 => Some("no group has two members"),
+        Fault::Kill | Fault::Stop | Fault::Cut | Fault::Restart if minority(largest) == 0 => {
+            Some("no group has three members, so none has a majority without one")
+        }
+        Fault::Stop if bounds.stop_ms < STOP_MS.0 => {
+            Some("the windows or rings fill at once at this rate: lower --rate")
+        }
+        Fault::Cut | Fault::Loss if bounds.cut_ms < CUT_MS.0 => {
+            Some("the windows or rings fill at once at this rate: lower --rate")
+        }
+        _ => None,
+    };
+    if let Some((fault, why)) = args.faults.iter().find_map(|fault| Some((*fault, why_not(*fault)?))) {
+        let what = format_args!("no fault `{}` here: {why}", name(fault));
+        return Err(Failure::usage(what, PLACE, "leave it out of --faults, or change the cluster"));
+    }
+    let asked = |fault: &Fault| args.faults.is_empty() || args.faults.contains(fault);
+    let faults: Vec<_> = ALL.into_iter().filter(|fault| asked(fault) && why_not(*fault).is_none()).collect();
+    if faults.is_empty() {
+        return Err(Failure::usage("no fault is possible in this cluster", PLACE, "give its groups three members"));
+    }
+    Ok(faults)
+}
+
+/// Whose packets are cut off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Cut {
+    /// Packets that come to the member; otherwise those that go.
+    pub(super) inward: bool,
+    /// A number for one of the other processes; `None`: all.
+    pub(super) other: Option<u64>,
+}
+
+/// A fault as it is drawn: nothing about the cluster's state is in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Step {
+    pub(super) fault: Fault,
+    /// After the last one, ms.
+    pub(super) pause_ms: u64,
+    group: u64,
+    member: u64,
+    /// It is meant for the leader.
+    leader: bool,
+    pub(super) ms: u64,
+    pub(super) loss_ppm: u32,
+    pub(super) cut: Cut,
+}
+
+/// A fault and the member that it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Order {
+    pub(super) step: Step,
+    pub(super) member: usize,
+}
+
+/// The faults of one seed, one after the other.
+pub(super) struct Schedule {
+    rng: SimRng,
+    faults: Vec<Fault>,
+    bounds: Bounds,
+}
+
+impl Schedule {
+    pub(super) fn new(seed: u64, faults: &[Fault], bounds: Bounds) -> Self {
+        Schedule { rng: SimRng::new(seed, 0), faults: faults.to_vec(), bounds }
+    }
+
+    /// The next one. Each draws as many numbers as every other, so that a list of other bounds leaves the order as it is.
+    pub(super) fn draw(&mut self) -> Step {
+        let words: [u64; 9] = std::array::from_fn(|_| self.rng.word());
+        let below = |word: u64, bound: u64| ((u128::from(word) * u128::from(bound)) >> 64) as u64;
+        let between = |word, (least, most): (u64, u64)| least + below(word, most.max(least) - least + 1);
+        let fault = self.faults[below(words[0], self.faults.len() as u64) as usize];
+        let ms = match fault {
+            Fault::Stop => between(words[4], (STOP_MS.0, self.bounds.stop_ms)),
+            Fault::Cut | Fault::Loss => between(words[4], (CUT_MS.0, self.bounds.cut_ms)),
+            // One in four at once.
+            _ => between(words[4], (0, DOWN_MS + DOWN_MS / 3)).saturating_sub(DOWN_MS / 3),
+        };
+        Step {
+            fault,
+            pause_ms: between(words[1], (PAUSE_MS.0, PAUSE_MS.0 + PAUSE_MS.1)),
+            group: words[2],
+            member: words[3],
+            leader: words[5] >> 63 == 1,
+            ms,
+            loss_ppm: between(words[6], LOSS_PPM) as u32,
+            cut: Cut { inward: words[7] >> 63 == 1, other: (words[8] >> 63 == 1).then_some(words[8] << 1) },
+        }
+    }
+}
+
+impl Step {
+    /// The member that this is for, if its precondition holds now. `leaders` by group, as members say.
+    pub(super) fn meant(&self, board: &Board, leaders: &[Option<usize>]) -> Option<Order> {
+        let least = if self.fault == Fault::Move { 2 } else { 3 };
+        let fits = |group: &usize| self.fault == Fault::Loss || board.of(*group).len() >= least;
+        let groups: Vec<_> = (0..board.groups()).filter(fits).collect();
+        let group = *groups.get((self.group % groups.len().max(1) as u64) as usize)?;
+        let members = board.of(group);
+        let any = members.start + (self.member % members.len() as u64) as usize;
+        let member = match self.fault {
+            Fault::Move => {
+                let leader = leaders[group].filter(|leader| board.members()[*leader].is_sound())?;
+                let others: Vec<_> = members.filter(|member| *member != leader).collect();
+                let to = others[(self.member % others.len() as u64) as usize];
+                board.members()[to].is_sound().then_some(to)
+            }
+            Fault::Loss => {
+                let it = &board.members()[any];
+                (it.state == State::Ready && !it.lossy).then_some(any)
+            }
+            _ => {
+                let member = if self.leader { leaders[group]? } else { any };
+                board.can_spare(member).then_some(member)
+            }
+        }?;
+        Some(Order { step: *self, member })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { stop_ms: 1000, cut_ms: 2000 };
+
+    /// Plays a schedule without processes: what is down comes back after a drawn time, a fault that waits blocks the next.
+    /// Returns how often each fault came.
+    fn play(seed: u64, sizes: &[usize], draws: usize) -> BTreeMap<Fault, u64> {
+        let mut schedule = Schedule::new(seed, &ALL, BOUNDS);
+        let mut world = SimRng::new(seed, 1);
+        let mut board = Board::new(sizes);
+        let members: usize = sizes.iter().sum();
+        (0..members).for_each(|member| board.set(0, member, State::Ready));
+        let (mut now, mut counts) = (1, BTreeMap::new());
+        let mut ends: Vec<(u64, usize, Fault)> = Vec::new();
+        let mut step = schedule.draw();
+        while counts.values().sum::<u64>() < draws as u64 {
+            now += 1 + world.below(50);
+            for (_, member, fault) in ends.extract_if(.., |(end, ..)| *end <= now) {
+                match fault {
+                    Fault::Loss => board.set_lossy(member, false),
+                    Fault::Cut => board.set_cut(now, member, false),
+                    _ => board.set(now, member, State::Ready),
+                }
+            }
+            let leaders: Vec<_> = (0..sizes.len())
+                .map(|group| Some(board.of(group).start + world.below(sizes[group] as u64) as usize))
+                .collect();
+            if let Some(Order { step: played, member }) = step.meant(&board, &leaders) {
+                *counts.entry(played.fault).or_default() += 1;
+                match played.fault {
+                    Fault::Kill | Fault::Restart => board.set(now, member, State::Killed),
+                    Fault::Stop => board.set(now, member, State::Stopped),
+                    Fault::Cut => board.set_cut(now, member, true),
+                    Fault::Loss => board.set_lossy(member, true),
+                    Fault::Move => assert_ne!(Some(member), leaders[board.members()[member].group]),
+                }
+                ends.push((now + played.ms + world.below(3000), member, played.fault));
+                step = schedule.draw();
+            }
+            for (group, size) in sizes.iter().enumerate() {
+                let unsound = board.of(group).filter(|member| !board.members()[*member].is_sound()).count();
+                assert!(unsound <= (size - 1) / 2, "{unsound} of {size} at {now}");
+                assert!(board.good()[group].is_some());
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn the_budget_is_never_exceeded_and_every_fault_is_drawn() {
+        for sizes in [&[3, 3][..], &[5], &[1, 2, 3, 4, 5]] {
+            let counts = play(7, sizes, 10_000);
+            assert!(ALL.iter().all(|fault| counts.get(fault).is_some_and(|n| *n > 1000)), "{sizes:?}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn two_of_five_are_down_at_the_same_time() {
+        let mut board = Board::new(&[5]);
+        (0..5).for_each(|member| board.set(0, member, State::Ready));
+        board.set(1, 0, State::Killed);
+        assert!(board.can_spare(1));
+        board.set(2, 1, State::Restarting);
+        assert!(
+            (2..5).all(|member| !board.can_spare(member)),
+            "who was started again counts as down until it is ready"
+        );
+    }
+
+    #[test]
+    fn the_seed_fixes_the_faults_and_their_times() {
+        let steps = |seed| {
+            let mut schedule = Schedule::new(seed, &ALL, BOUNDS);
+            (0..100).map(|_| schedule.draw()).collect::<Vec<_>>()
+        };
+        assert_eq!(steps(3), steps(3));
+        assert_ne!(steps(3), steps(4));
+        let within = |step: &Step| match step.fault {
+            Fault::Stop => (20..=1000).contains(&step.ms),
+            Fault::Cut | Fault::Loss => (200..=2000).contains(&step.ms),
+            _ => step.ms <= 2000,
+        };
+        assert!(steps(3).iter().all(|step| within(step) && (200..=1500).contains(&step.pause_ms)));
+        let at_once =
+            steps(3).iter().filter(|step| matches!(step.fault, Fault::Kill | Fault::Restart) && step.ms == 0).count();
+        assert!(at_once > 3, "{at_once}");
+    }
+}

@@ -1,0 +1,186 @@
+//! `stentor chaos`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+
+use crate::support::{Ran, Scratch, ran, run, stentor};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs it, with what it leaves in a directory of its own.
+fn chaos(scratch: &Scratch, more: &[&str]) -> Ran {
+    let directory = scratch.path("run");
+    let mut command = stentor();
+    command.args(["chaos", "--json", "--seed", "5", "--directory", directory.to_str().unwrap()]).args(more);
+    ran(&command.output().unwrap())
+}
+
+fn verdicts(document: &Value) -> Vec<(&String, &str)> {
+    let properties = document["properties"].as_object().unwrap();
+    properties.iter().map(|(name, verdict)| (name, verdict.as_str().unwrap())).collect()
+}
+
+fn survives(more: &[&str], faults: &[&str]) {
+    let scratch = Scratch::new();
+    let ran = chaos(&scratch, &[more, &["--minutes", "0.3"]].concat());
+    let document = ran.document("chaos");
+    assert_eq!(ran.code, 0, "{document:#}\n{}", ran.stderr);
+    assert!(verdicts(&document).iter().all(|(_, verdict)| *verdict == "ok"), "{document:#}");
+    assert_eq!(document["trouble"], Value::Null);
+    let counts = document["faults"].as_object().unwrap();
+    assert_eq!(counts.keys().collect::<Vec<_>>(), faults);
+    assert!(counts.values().map(|n| n.as_u64().unwrap()).sum::<u64>() >= 5, "{document:#}");
+    assert!(document["deliveries"].as_u64() > document["messages"].as_u64(), "{document:#}");
+}
+
+#[test]
+fn a_cluster_on_shm_survives() {
+    survives(&["--fabric", "shm"], &["kill", "move", "restart", "stop"]);
+}
+
+#[test]
+fn a_cluster_on_roce_survives() {
+    survives(&["--fabric", "roce"], &["cut", "kill", "loss", "move", "restart", "stop"]);
+}
+
+/// The majority of a group is stopped and the command believes that it runs: it must see that nothing goes on, say what it
+/// sees, and end all processes, those that are stopped, too.
+#[test]
+fn a_hang_is_seen_and_told() {
+    let scratch = Scratch::new();
+    let ran = chaos(&scratch, &["--minutes", "1", "--plant", "hang"]);
+    let document = ran.document("chaos");
+    assert_eq!(ran.code, 1, "{document:#}");
+    assert_eq!((&document["ok"], &document["trouble"]["kind"]), (&false.into(), &"message".into()));
+    let told = document["trouble"]["what"].as_str().unwrap();
+    assert!(told.contains("g1") && told.contains("5000 ms in which each had a connected majority"), "{told}");
+    let silent =
+        document["trouble"]["members"].as_array().unwrap().iter().filter(|member| member["standing"].is_null());
+    let silent: Vec<_> = silent.map(|member| member["id"].as_str().unwrap()).collect();
+    assert_eq!(silent, ["g1.2", "g1.3"], "{document:#}");
+    let kept = PathBuf::from(document["history"].as_str().unwrap());
+    assert!(kept.join("trouble.json").exists() && kept.join("g1.1.1.jsonl").exists());
+}
+
+#[test]
+fn a_broken_history_is_a_failure() {
+    let scratch = Scratch::new();
+    let ran = chaos(&scratch, &["--minutes", "0.05", "--plant", "history"]);
+    let document = ran.document("chaos");
+    assert_eq!(ran.code, 1, "{document:#}");
+    assert_eq!((&document["ok"], &document["trouble"]), (&false.into(), &Value::Null));
+    assert_eq!(document["properties"]["M1"], "violated");
+    assert!(document["counter_example"].as_str().unwrap().contains("g1.1"), "{document:#}");
+}
+
+/// Of the members that a run started: their processes.
+fn pids(directory: &Path) -> Vec<i32> {
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(" node ") && line.contains(directory.to_str().unwrap()) {
+            pids.push(pid);
+        }
+    }
+    pids
+}
+
+/// Starts a long run, waits until faults came, sends a signal and waits for the end.
+fn signalled(scratch: &Scratch, signal: Signal) -> (Option<i32>, String, Vec<i32>) {
+    let directory = scratch.path("run");
+    let mut command = stentor();
+    command.args(["chaos", "--json", "--minutes", "9", "--seed", "5", "--faults", "stop", "--directory"]);
+    let mut child = command.arg(&directory).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let since = Instant::now();
+    let mut members = Vec::new();
+    while members.len() < 6 || since.elapsed() < Duration::from_secs(3) {
+        assert!(since.elapsed() < PATIENCE, "the members do not come");
+        std::thread::sleep(Duration::from_millis(50));
+        members = pids(&directory);
+    }
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let since = Instant::now();
+    while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let status = child.try_wait().unwrap().expect("it ends");
+    let output = child.wait_with_output().unwrap();
+    (status.code(), String::from_utf8(output.stdout).unwrap(), members)
+}
+
+fn are_gone(members: &[i32]) {
+    let alive = |pid: &i32| test_kill_process(Pid::from_raw(*pid).unwrap()).is_ok();
+    let since = Instant::now();
+    while members.iter().any(alive) {
+        assert!(
+            since.elapsed() < PATIENCE,
+            "{:?} live on",
+            members.iter().filter(|pid| alive(pid)).collect::<Vec<_>>()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_it_with_a_verdict() {
+    let scratch = Scratch::new();
+    let (code, stdout, members) = signalled(&scratch, Signal::INT);
+    let document = Ran { code: code.unwrap(), stdout, stderr: String::new() }.document("chaos");
+    assert_eq!(
+        (code, &document["interrupted"], &document["ok"]),
+        (Some(0), &true.into(), &true.into()),
+        "{document:#}"
+    );
+    assert!(document["deliveries"].as_u64().unwrap() > 0);
+    are_gone(&members);
+}
+
+#[test]
+fn members_die_with_it_also_those_that_are_stopped() {
+    let scratch = Scratch::new();
+    let (code, _, members) = signalled(&scratch, Signal::KILL);
+    assert_eq!(code, None);
+    are_gone(&members);
+}
+
+#[test]
+fn a_configuration_of_ones_own() {
+    let scratch = Scratch::new();
+    let (config, directory) = (scratch.path("cluster.toml"), scratch.path("run"));
+    let (file, directory) = (config.to_str().unwrap(), directory.to_str().unwrap());
+    assert_eq!(run(["config", "init", "-o", file, "--groups", "1"]).code, 0);
+    let more = ["chaos", "--config", file, "--clients", "2", "--minutes", "0.05", "--json", "--directory", directory];
+    let ran = run(more);
+    let document = ran.document("chaos");
+    assert_eq!((ran.code, &document["groups"]), (0, &1.into()), "{document:#}");
+    assert!(document["repeat"].as_str().unwrap().contains(file), "{document:#}");
+    let text = more.iter().filter(|word| **word != "--json");
+    run(text).refused(&["not empty", directory]);
+    run(["chaos", "--config", file, "--clients", "17"]).refused(&["places for 16", file]);
+    assert_eq!(run(["chaos", "--config", file, "--groups", "2"]).code, 2, "a configuration has its groups");
+    run(["chaos", "--config", file, "--faults", "cut"]).refused(&["no fault `cut` here", "`roce` only"]);
+}
+
+#[test]
+fn what_is_not_possible_is_refused() {
+    run(["chaos", "--replicas", "1"]).refused(&["no fault is possible", "three members"]);
+    run(["chaos", "--replicas", "2", "--faults", "kill"]).refused(&["no fault `kill` here", "three members"]);
+    run(["chaos", "--groups", "101", "--replicas", "1"]).refused(&["101 members", "at most 100"]);
+    run(["chaos", "--groups", "0"]).refused(&["--groups and --replicas"]);
+    run(["chaos", "--provider", "tcp"]).refused(&["provider `tcp`"]);
+    let scratch = Scratch::new();
+    let config = scratch.path("cluster.toml");
+    let file = config.to_str().unwrap();
+    assert_eq!(run(["config", "init", "-o", file, "--fabric", "roce"]).code, 0);
+    let text = fs::read_to_string(&config).unwrap().replace("127.1.1.2:", "192.0.2.7:");
+    fs::write(&config, text).unwrap();
+    run(["chaos", "--config", file]).refused(&["`g1.2` is at 192.0.2.7", "no address of this host", file]);
+}
