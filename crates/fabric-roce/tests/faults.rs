@@ -1,0 +1,109 @@
+//! A network whose faults change while it is used: what is cut off does not come, and comes once it is mended.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use stentor_fabric::memory::Ordering;
+use stentor_fabric::{
+    Access, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan, Service,
+};
+use stentor_fabric_roce::driver::Faults;
+use stentor_fabric_roce::{RoceConfig, RoceFabric};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Far more than a packet takes on loopback, far less than a queue pair tries again before it breaks.
+const MOMENT: Duration = Duration::from_millis(30);
+const WRITER: ProcessId = ProcessId(0);
+const OWNER: ProcessId = ProcessId(1);
+const PURPOSE: Purpose = Purpose(1);
+
+/// Two processes; the first writes into a region of the second.
+struct Bed {
+    both: [RoceFabric; 2],
+    qp: QpId,
+    region: RegionId,
+    addresses: [Ipv4Addr; 2],
+}
+
+impl Bed {
+    fn new(net: u8, faults: bool) -> Bed {
+        let second = 64 + (std::process::id() % 128) as u8;
+        let addresses = [1, 2].map(|last| Ipv4Addr::new(127, second, net, last));
+        let mut both = [WRITER, OWNER].map(|me| {
+            let at = addresses.map(|ip| Some(SocketAddr::new(ip.into(), 4791))).to_vec();
+            let mut config = RoceConfig::new("faults", me, at);
+            (config.key, config.faults) = (b"a key of this test".to_vec(), faults);
+            RoceFabric::start(config).expect("starts")
+        });
+        let region = RegionSpec { purpose: PURPOSE, writer: WRITER, bytes: 64 };
+        let region = both[1].register(region).expect("memory");
+        both[1].grant(region, WRITER, Access::Write).expect("granted");
+        let config = QpConfig::reliable(64, 0);
+        let qp = both[0].connect(OWNER, Service(7), config).expect("made");
+        let other = both[1].connect(WRITER, Service(7), config).expect("made");
+        let mut bed = Bed { both, qp, region, addresses };
+        let since = Instant::now();
+        while bed.both[0].state(qp) != QpState::Ready || bed.both[1].state(other) != QpState::Ready {
+            assert!(since.elapsed() < PATIENCE, "they do not meet");
+            bed.drive();
+        }
+        bed
+    }
+
+    fn drive(&mut self) {
+        for fabric in &mut self.both {
+            fabric.drive();
+            while fabric.next_event().is_some() {}
+        }
+    }
+
+    fn write(&mut self, value: u64) {
+        let region = self.both[0].resolve(OWNER, PURPOSE).expect("granted");
+        let target = RemoteSpan { region, offset: 0 };
+        self.both[0].write_inline(self.qp, value, &value.to_le_bytes(), target, false).expect("posted");
+    }
+
+    /// Whether a value is there by the time that `patience` is over.
+    fn comes(&mut self, value: u64, patience: Duration) -> bool {
+        let since = Instant::now();
+        while since.elapsed() < patience {
+            self.drive();
+            if self.both[1].memory(self.region)[0].load(Ordering::Acquire) == value {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[test]
+fn what_is_cut_off_or_lost_comes_when_the_network_is_mended() {
+    let mut bed = Bed::new(41, true);
+    bed.write(1);
+    assert!(bed.comes(1, PATIENCE), "nothing is wrong yet");
+    let [writer, owner] = bed.addresses.map(Into::into);
+    let deaf = (1, Faults { from: vec![writer], ..Faults::default() });
+    let mute = (0, Faults { to: vec![owner], ..Faults::default() });
+    let lossy = (0, Faults { drop: 1.0, ..Faults::default() });
+    for (value, (process, faults)) in (2..).zip([deaf, mute, lossy]) {
+        assert!(bed.both[process].set_faults(&faults));
+        let before = bed.both[process].injected()[0];
+        bed.write(value);
+        assert!(!bed.comes(value, MOMENT), "{faults:?}");
+        assert!(bed.both[process].injected()[0] > before, "{faults:?}");
+        assert!(bed.both[process].set_faults(&Faults::default()));
+        assert!(bed.comes(value, PATIENCE), "{faults:?}");
+    }
+    // Another direction, or another address, is none of its business.
+    assert!(bed.both[1].set_faults(&Faults { from: vec![owner], ..Faults::default() }));
+    bed.write(9);
+    assert!(bed.comes(9, PATIENCE));
+}
+
+#[test]
+fn a_process_that_does_not_allow_it_takes_no_such_order() {
+    let mut bed = Bed::new(42, false);
+    assert!(!bed.both[0].set_faults(&Faults { drop: 1.0, ..Faults::default() }));
+    bed.write(1);
+    assert!(bed.comes(1, PATIENCE));
+}
