@@ -5,6 +5,7 @@ mod args;
 mod bindings;
 mod campaign;
 mod cargo;
+mod chaos;
 mod compare;
 mod failover;
 mod instructions;

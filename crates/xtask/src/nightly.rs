@@ -13,6 +13,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
     Step { name: "campaign-failures", what: "100 000 simulated runs under all failures", run: campaign_failures },
     Step { name: "failover", what: "200 kills of real processes under load, each started again", run: failover },
+    Step {
+        name: "chaos-long",
+        what: "`stentor chaos` for half an hour on shm and on roce, with groups of three and of five",
+        run: crate::chaos::long,
+    },
     Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
     Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
     Step {

@@ -11,7 +11,7 @@ use crate::runner::{Outcome, Step};
 use crate::source::rust_files;
 use crate::workspace::{Package, Workspace};
 use crate::{
-    bindings, campaign, failover, layers, lengths, licences, loom, ofi, programs, purity, roce, unsafety, verbs,
+    bindings, campaign, chaos, failover, layers, lengths, licences, loom, ofi, programs, purity, roce, unsafety, verbs,
     zookeeper,
 };
 
@@ -74,6 +74,11 @@ pub(crate) const TEST: &[Step] = &[
         name: "failover-full",
         what: "leaders killed while windows and rings are full, with the default limits: every property",
         run: failover::full,
+    },
+    Step {
+        name: "chaos",
+        what: "half a minute of kills, stops, cuts, losses, moves and restarts on shm and on roce: every property, no hang",
+        run: chaos::step,
     },
     Step {
         name: "zookeeper",
