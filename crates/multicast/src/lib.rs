@@ -41,7 +41,7 @@ pub use node::{
 #[doc(hidden)]
 pub use node::{Received, forged_hello};
 pub use plant::Plant;
-pub use replica::{Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
+pub use replica::{CatchUps, Delivery, Effects, Rejected, Replica, ReplicaConfig, Variant};
 pub use sender::{Sender, WindowFull};
 pub use state::{ClientState, Entry, State};
 pub use topology::{Place, Topology, TopologyError};

@@ -71,6 +71,9 @@ plants! {
     VoidOfTheLiving, "void-of-the-living", "superseded";
     /// What a client that died multicast after what is given up is assigned.
     EraNotClosed, "era-not-closed", "M6";
+    /// A member takes a state that its leader's stream has overtaken in place of what it has processed since, and asks for
+    /// nothing when entries of the stream are missing.
+    StateSetBack, "state-set-back", "M9";
     /// A place in a ring is written again although the set's write that carried its last record is not done.
     PlaceReusedUnderSet, "place-reused-under-set", "M9";
     /// A member is started again although late copies of a broken set may land there.
@@ -109,6 +112,7 @@ impl Plant {
                 | Plant::VoidAtOnce
                 | Plant::EraNotClosed
                 | Plant::VoidOfTheLiving
+                | Plant::StateSetBack
                 | Plant::UnsettledStart
         )
     }

@@ -1,4 +1,21 @@
 //! A leader's state comes to a member: complete, with every body, or not at all.
+//!
+//! # Invariants
+//! - *Of one ballot a member never has less than before.* A leader sends its state more than once, and the stream goes on
+//!   meanwhile; a state is a letter, in pieces, and comes later than entries that were appended after it was taken. So a
+//!   state of the installed ballot whose counter is not larger than the own one changes no assignment and no counter. It
+//!   may be ahead all the same, in what is *delivered*: decisions come in acknowledgements, which this member may have
+//!   missed. Of such a state it takes what the leader had delivered, with the application's state (`jump`), and nothing else.
+//!
+//!   If it took the assignments as well, the entries between the two counters would be forgotten. (1) This member has
+//!   acknowledged them, and their message may be delivered because of that. With the leader gone, the others' promises
+//!   need not contain it: the order breaks. (2) The stream does not bring them again, because a reader of a ring never goes
+//!   back (`node/inbound.rs`); the next entry waits behind a gap for ever.
+//!
+//!   What is left out is not needed. In one ballot the leader's stream is the same for everybody, so what is processed here
+//!   contains the state's assignments. And what the leader had delivered is the beginning of what this member delivers
+//!   (M5), so counting it as delivered changes no order; entries behind it stay as they are, and are delivered or asked
+//!   for like any other.
 
 use stentor_fabric::ProcessId;
 
@@ -82,10 +99,8 @@ impl Replica {
 
     /// The application took over the state that this one's process had: what that process delivered is delivered here.
     pub(super) fn jump<E: Effects>(&mut self, state: &State, effects: &mut E) {
-        if state.delivered < self.delivered {
-            return;
-        }
-        // Also when nothing was delivered: slots that are void are passed without that.
+        // Also when nothing was delivered, or less than here: slots that are void are passed without that, and what was
+        // delivered there is the beginning of what was delivered here.
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {
             window.jump(client, self.group);
         }
@@ -147,6 +162,10 @@ impl Replica {
             return;
         }
         let again = ballot == self.ballot && self.joining.is_none();
+        if again && counter <= self.counter && !planted!(self.config.plant, StateSetBack) {
+            self.pass_delivered(state, snapshot, effects);
+            return;
+        }
         if again && counter <= self.counter && !self.is_behind(state) {
             effects.letter(leader, &Letter::Installed { ballot });
             return;
@@ -165,6 +184,23 @@ impl Replica {
         self.stage = Stage::Installing(Box::new(Pending { ballot, counter, state }));
         self.age = 0;
         self.go_on_installing(true, effects);
+    }
+
+    /// A state of the installed ballot that is no farther than what is processed here: see the top of this file.
+    fn pass_delivered<E: Effects>(&mut self, state: &State, snapshot: bool, effects: &mut E) {
+        let (ballot, leader) = (self.ballot, self.ballot.leader());
+        if self.is_behind(state) {
+            if snapshot {
+                self.catch_ups.overtaken += 1;
+                self.jump(state, effects);
+            }
+            if self.is_behind(state) {
+                effects.letter(leader, &Letter::Behind { ballot });
+                return;
+            }
+        }
+        effects.letter(leader, &Letter::Installed { ballot });
+        self.deliver_due(effects);
     }
 
     /// Installs what is pending if nothing is missing; else asks for it, if told to.

@@ -56,6 +56,7 @@ impl Replica {
             Letter::Ask(subject) => self.on_ask(from, *subject, effects),
             Letter::Decided { subject, ballot, times } if *ballot <= self.ballot => {
                 self.on_decided(*subject, Some(times), effects);
+                self.note_unusable(from, *subject, times);
             }
             Letter::Decided { .. } => {}
             Letter::Forgotten(subject) if group == self.group => self.on_outrun(*subject, effects),
@@ -213,6 +214,17 @@ impl Replica {
         let same = times.is_none_or(|times| message.times().words() == times);
         if message.vector && same && self.learn(subject.client, slot) {
             self.settle(subject.client, effects);
+        }
+    }
+
+    /// The leader has said that a message is decided. If that was of no use here, because the entry with this vector is not
+    /// processed, asking again is of none either.
+    fn note_unusable(&mut self, from: ProcessId, subject: Subject, times: &[u64]) {
+        let Some(slot) = self.find(subject).filter(|_| from == self.ballot.leader()) else { return };
+        let message = self.windows[usize::from(subject.client.0)].slot(slot);
+        let processed = message.vector && message.times().words() == times;
+        if !processed && !message.delivered && !message.void {
+            self.note_starved();
         }
     }
 

@@ -19,6 +19,8 @@
 //! # Invariants
 //! - What a member has promised and what it has synced with never become smaller. One step promises a ballot and takes the
 //!   snapshot that the promise carries.
+//! - What a member has processed of one ballot never becomes less: `(ballot, counter)` only rises. Its acknowledgements lean
+//!   on that, and so does its stream, whose entries are read once (`install.rs`).
 //! - A new leader's state contains every message that a majority acknowledged in an earlier ballot, with all its times.
 //! - The clock is at least every time in every vector that this member has appended or processed.
 //! - A member has heard of the ballots of all times in vectors that it has appended or processed: followers are told in the
@@ -37,6 +39,7 @@ mod outbid;
 mod recover;
 mod repair;
 mod slot;
+mod starved;
 mod stream;
 mod vector;
 mod void;
@@ -60,6 +63,7 @@ use lives::{Asking, Lives};
 use order::Order;
 use outbid::Standing;
 use recover::Candidacy;
+use starved::Starved;
 use window::Window;
 
 /// Which version of the notes' protocol.
@@ -233,6 +237,15 @@ enum Stage {
     Installing(Box<Pending>),
 }
 
+/// Ways in which a member caught up with its leader that are rare. A simulation counts them, to tell whether it comes there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CatchUps {
+    /// States of the installed ballot that were not as far as what was processed here, but ahead in what was delivered.
+    pub overtaken: u64,
+    /// Requests for the leader's state because the stream did not bring what the leader has.
+    pub starved: u64,
+}
+
 /// One member of a group.
 #[derive(Clone, Debug)]
 pub struct Replica {
@@ -276,6 +289,8 @@ pub struct Replica {
     delivered: u64,
     /// Ticks since letters were repeated.
     age: u8,
+    starved: Starved,
+    catch_ups: CatchUps,
     /// Clock raise that a planted bug put off.
     put_off: u64,
 }
@@ -332,6 +347,8 @@ impl Replica {
             order: Order::with_capacity(topology.clients() * config.window as usize),
             delivered: 0,
             age: 0,
+            starved: Starved::default(),
+            catch_ups: CatchUps::default(),
             put_off: 0,
             config,
         };
@@ -434,6 +451,12 @@ impl Replica {
         self.delivered
     }
 
+    /// How often this member caught up in a rare way.
+    #[must_use]
+    pub fn catch_ups(&self) -> CatchUps {
+        self.catch_ups
+    }
+
     /// The logical clock.
     #[must_use]
     pub fn clock(&self) -> u64 {
@@ -529,7 +552,7 @@ impl Replica {
         let ballots =
             (self.joining, self.fresh, self.promised, self.ballot, self.stream_ballot, &self.known, &self.said);
         let roles = (&self.lives, self.superseded, &self.stage, &self.joiners, &self.admitted, self.installed);
-        let roles = (roles, self.standing);
+        let roles = (roles, self.standing, self.starved);
         (ballots, roles, self.clock, self.counter, &self.windows, self.delivered, self.age, self.put_off)
     }
 }

@@ -15,6 +15,7 @@ impl Replica {
         if self.superseded {
             return;
         }
+        self.grow_starved(effects);
         self.age = self.age.saturating_add(1);
         if self.age >= self.config.patience {
             self.age = 0;
@@ -168,8 +169,10 @@ impl Replica {
         }
     }
 
-    /// The head of the leader's stream waits, for a while already; if it is for its body, that is asked for.
+    /// The head of the leader's stream waits, for a while already; if it is for its body, that is asked for. If it is for
+    /// entries before it, see `starved.rs`.
     pub fn on_stalled<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) {
+        self.note_gap(item);
         let leader = self.promised.leader();
         let next = item.counter <= self.counter + 1;
         if next && leader != self.config.me && self.promised == self.ballot && !self.is_joining() {

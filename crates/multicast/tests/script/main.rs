@@ -8,6 +8,7 @@ mod lives;
 mod message;
 mod outbid;
 mod process;
+mod starved;
 mod state;
 mod stream;
 mod timestamp;

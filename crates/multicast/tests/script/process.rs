@@ -223,6 +223,17 @@ impl Process {
         self.step(|replica, recorder| replica.on_letter(ProcessId(from), letter, recorder))
     }
 
+    /// An entry that would have to wait is at the head of the stream, and time passes; what is done in these ticks.
+    pub(crate) fn stalled(&mut self, head: Head, counter: u64, ticks: u32) -> Vec<Effect> {
+        let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
+        let mut recorder = Recorder::default();
+        for _ in 0..ticks {
+            self.replica.on_stalled(&StreamItem { head, counter, entry }, &mut recorder);
+            self.replica.on_tick(&mut recorder);
+        }
+        recorder.0
+    }
+
     /// Whether an entry about this message would have to wait.
     pub(crate) fn waits(&self, head: Head, counter: u64) -> bool {
         let entry = StreamEntry::Assign { position: 0, ballot: self.replica.ballot(), time: 1 };
