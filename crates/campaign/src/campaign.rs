@@ -192,13 +192,13 @@ impl Campaign {
             let run = run_seed(seed, self.profile, self.sets, self.plant)?;
             Ok(Ran {
                 properties: run.violated().collect(),
+                more: run.counts(),
                 counter_example: run.report.counter_example,
                 messages: run.messages,
                 deliveries: run.deliveries,
                 steps: run.steps,
                 writes: run.writes,
                 faults: run.faults,
-                more: run.sets.named(),
                 nemesis: run.nemesis,
                 recovery_steps: run.recovery_steps,
             })

@@ -9,6 +9,7 @@
 
 mod actor;
 mod campaign;
+mod catch_ups;
 mod chance;
 pub mod channel;
 mod counts;

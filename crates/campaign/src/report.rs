@@ -2,7 +2,9 @@
 
 use stentor_checker::Report;
 use stentor_fabric_sim::{FaultCounts, SetCounts};
+use stentor_multicast::CatchUps;
 
+use crate::catch_ups;
 use crate::nemesis::{NemesisCounts, Profile};
 
 /// What came of a run.
@@ -38,11 +40,19 @@ pub struct RunReport {
     pub superseded_for_nothing: bool,
     /// What the network did with sets, if the run has any.
     pub sets: SetCounts,
+    /// How members caught up with their leaders in rare ways.
+    pub catch_ups: CatchUps,
     /// What the nemesis did, in words.
     pub log: Vec<String>,
 }
 
 impl RunReport {
+    /// What else was counted, by name, in a fixed order.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        [self.sets.named(), catch_ups::named(self.catch_ups)].concat()
+    }
+
     /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ;
     /// `superseded` if a client lost its place to nobody; and
     /// `rejected` if members refused input although nobody failed. Who fell behind refuses what is beyond its window.

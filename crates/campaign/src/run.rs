@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{SimConfig, World};
-use stentor_multicast::{Client, Counts, Member, NodeError, Place, Plant, ReplicaConfig, Topology};
+use stentor_multicast::{CatchUps, Client, Counts, Member, NodeError, Place, Plant, ReplicaConfig, Topology};
 
 use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
 use crate::history::History;
@@ -194,6 +194,7 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (Run
         sets,
         wrong_states: 0,
         superseded_for_nothing: false,
+        catch_ups: CatchUps::default(),
         log: Vec::new(),
     };
     (run, trace)

@@ -3,6 +3,7 @@
 use stentor_fabric_sim::{FaultMix, FaultPlan, NetworkModel};
 use stentor_multicast::{Limits, Variant};
 
+use crate::catch_ups;
 use crate::chance::Chance;
 use crate::nemesis::{Nemesis, Profile};
 use crate::sets::{self, Sets};
@@ -89,6 +90,7 @@ impl Scenario {
             Profile::Rings => [&Scenario::claims()[..NETWORK], &OF_RINGS, &profile.claims()].concat(),
             Profile::Calm => Scenario::claims().to_vec(),
             Profile::All => [&Scenario::claims()[..NETWORK], &OF_FAILURES, &profile.claims()].concat(),
+            Profile::Rejoins => [&Scenario::claims()[..NETWORK], &catch_ups::CLAIMS, &profile.claims()].concat(),
             _ => [&Scenario::claims()[..NETWORK], &profile.claims()].concat(),
         }
     }
@@ -128,6 +130,7 @@ impl Scenario {
             client_timeout_ns: chance.pick(&[None, Some(CLIENT_TIMEOUT_NS), Some(CLIENT_TIMEOUT_NS)]),
         }
         .crowded(seed, profile)
+        .rejoining(seed, profile)
     }
 
     /// Draws clusters whose rings hold a few records, against windows that hold more, and clients that fill them.
@@ -180,6 +183,19 @@ impl Scenario {
         let (burst, bursts) = (chance.pick(&[64, 128]), chance.between(3, 6));
         let limits = Limits { message_bytes: 256, window: 128, body_ring_bytes: 32 << 10, ..self.limits };
         Scenario { messages: burst * bursts, limits, pause_ns: 2 * Nemesis::UNTIL_NS / bursts, burst, ..self }
+    }
+
+    /// Where members come back under load, every group may lose somebody, and clients send a window of messages at once,
+    /// again and again: a leader's state is large against the ring that it comes through, so its stream overtakes it.
+    fn rejoining(self, seed: u64, profile: Profile) -> Self {
+        if profile != Profile::Rejoins {
+            return self;
+        }
+        let mut chance = Chance::new(seed, 404);
+        let groups: Vec<usize> = self.groups.iter().map(|_| chance.pick(&[3, 3, 5])).collect();
+        let (burst, bursts, pause_ns) = (32, chance.between(16, 24), chance.pick(&[100_000, 200_000]));
+        let limits = Limits { message_bytes: 256, window: 32, body_ring_bytes: 32 << 10, ..self.limits };
+        Scenario { groups, messages: burst * bursts, limits, pause_ns, burst, ..self }
     }
 
     /// Draws a cluster of 3 or 4 groups, at least 200 messages to mixed destinations, every ordering fault of the

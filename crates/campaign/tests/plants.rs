@@ -1,4 +1,4 @@
-//! Planted bugs that show only when clients die or are cut off, found by their names under a profile of failures.
+//! Planted bugs that show only under failures, found by their names.
 #![cfg(feature = "plants")]
 
 use stentor_campaign::{Campaign, Plant, Profile, Sets};
@@ -6,16 +6,34 @@ use stentor_campaign::{Campaign, Plant, Profile, Sets};
 /// The seeds are those that show it first; a campaign from 0 finds it there.
 #[test]
 fn what_is_planted_in_the_rings_of_clients_is_found() {
-    let planted = [
+    for (name, seed, profile) in [
         ("era-not-closed", 141, Profile::All),
         ("void-of-the-living", 6, Profile::All),
         ("held-bodies-uncredited", 0, Profile::Rings),
-    ];
-    for (name, seed, profile) in planted {
-        let plant = Plant::named(name).expect("a planted bug");
-        let seeds = u64::saturating_sub(seed, 3)..seed + 1;
-        let campaign = Campaign { seeds, profile, sets: Sets::Never, plant, until: Some(plant.breaks()), threads: 1 };
-        let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
-        assert!(report.violations > 0 && report.first.is_some(), "{name}: {report:?}");
+    ] {
+        find(name, seed, profile, Sets::Never);
     }
+}
+
+/// The cure is seen by the seeds that broke without it, too.
+#[test]
+fn what_is_planted_where_members_come_back_under_load_is_found() {
+    find("state-set-back", 26, Profile::Rejoins, Sets::Drawn);
+    for seed in [7_312_983, 7_323_939] {
+        find("state-set-back", seed, Profile::All, Sets::Drawn);
+    }
+}
+
+fn find(name: &str, seed: u64, profile: Profile, sets: Sets) {
+    let plant = Plant::named(name).expect("a planted bug");
+    let campaign = Campaign {
+        seeds: u64::saturating_sub(seed, 3)..seed + 1,
+        profile,
+        sets,
+        plant,
+        until: Some(plant.breaks()),
+        threads: 1,
+    };
+    let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
+    assert!(report.violations > 0 && report.first.is_some(), "{name}: {report:?}");
 }

@@ -19,7 +19,9 @@ fn the_first_seeds_hold_every_property() {
 
 #[test]
 fn they_hold_under_every_profile_of_failures() {
-    for profile in [Profile::Failover, Profile::Partition, Profile::Clients, Profile::All, Profile::Rings] {
+    let profiles =
+        [Profile::Failover, Profile::Partition, Profile::Clients, Profile::All, Profile::Rings, Profile::Rejoins];
+    for profile in profiles {
         let report = hold(0..12, profile, Sets::Drawn);
         assert!(report.nemesis.named().iter().any(|(_, count)| *count > 0), "{profile}: nothing failed");
         assert!(report.most_recovery_steps > 0 && report.most_recovery_steps < RECOVERY_STEPS, "{profile}");
@@ -48,6 +50,7 @@ fn seeds_that_broke_under_all_failures_hold() {
     let an_era_unknown_to_who_forgot = [3394, 61_898];
     let written_over_before_a_greeting_was_looked_at = [96_191];
     let a_full_stream_that_stood_still = [24];
+    let states_that_the_stream_had_overtaken = [7_312_983, 7_323_939];
     let seeds = [
         &entries_behind_a_gap[..],
         &a_place_taken_over_too_early,
@@ -60,6 +63,7 @@ fn seeds_that_broke_under_all_failures_hold() {
         &an_era_unknown_to_who_forgot,
         &written_over_before_a_greeting_was_looked_at,
         &a_full_stream_that_stood_still,
+        &states_that_the_stream_had_overtaken,
     ];
     for seed in seeds.concat() {
         hold(seed..seed + 1, Profile::All, Sets::Never);

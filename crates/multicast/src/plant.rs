@@ -112,6 +112,7 @@ impl Plant {
                 | Plant::VoidAtOnce
                 | Plant::EraNotClosed
                 | Plant::VoidOfTheLiving
+                | Plant::HeldBodiesUncredited
                 | Plant::StateSetBack
                 | Plant::UnsettledStart
         )

@@ -44,7 +44,7 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step {
         name: "campaign-failures",
-        what: "300 simulated seeds with crashes, rejoin, partitions, elections that lie, dying clients; 300 with small rings",
+        what: "300 simulated seeds with all failures; 300 with small rings; 100 with rejoins under load",
         run: campaign::campaign_failures,
     },
     Step {

@@ -20,6 +20,9 @@ pub enum Profile {
     /// Rings of a few records and large messages. Links from clients to members are cut again and again, mostly for less
     /// time than it takes to break a queue pair: bodies come through another member before the client's own write lands.
     Rings,
+    /// Members crash and come back while clients fill their windows: the leader's states come later than what its stream
+    /// brings.
+    Rejoins,
 }
 
 /// How often each kind of fault is drawn, relative to the others.
@@ -74,8 +77,15 @@ const PARTITION: Weights = Weights {
 
 impl Profile {
     /// All, in the order in which they are told.
-    pub const ALL: [Profile; 6] =
-        [Profile::Calm, Profile::Failover, Profile::Partition, Profile::Clients, Profile::All, Profile::Rings];
+    pub const ALL: [Profile; 7] = [
+        Profile::Calm,
+        Profile::Failover,
+        Profile::Partition,
+        Profile::Clients,
+        Profile::All,
+        Profile::Rings,
+        Profile::Rejoins,
+    ];
 
     /// Its name.
     #[must_use]
@@ -87,6 +97,7 @@ impl Profile {
             Profile::Clients => "clients",
             Profile::All => "all",
             Profile::Rings => "rings",
+            Profile::Rejoins => "rejoins",
         }
     }
 
@@ -114,6 +125,15 @@ impl Profile {
                 cut_link: PARTITION.cut_link,
                 isolate: PARTITION.isolate,
                 ..FAILOVER
+            },
+            Profile::Rejoins => Weights {
+                crash_anybody: 6,
+                crash_at_post: 4,
+                client_crash: 3,
+                cut_link: 3,
+                isolate: 3,
+                suspect: 2,
+                ..Weights::default()
             },
         }
     }
@@ -148,6 +168,16 @@ impl Profile {
             Profile::All => {
                 [&FAILOVER[..], &PARTITION, &["client_crashes", "clients_gone", "clients_cut_off", "stalled_followers"]]
                     .concat()
+            }
+            Profile::Rejoins => {
+                vec![
+                    "follower_crashes",
+                    "member_restarts",
+                    "rejoins_under_load",
+                    "cut_links",
+                    "isolations",
+                    "clients_cut_off",
+                ]
             }
         }
     }

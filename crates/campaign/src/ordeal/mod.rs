@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_sim::{Due, SimConfig, World};
-use stentor_multicast::{ClientId, Counts, NodeError, Place, Plant, Topology};
+use stentor_multicast::{CatchUps, ClientId, Counts, NodeError, Place, Plant, Topology};
 
 use crate::actor::Load;
+use crate::catch_ups;
 use crate::chance::Chance;
 use crate::history::History;
 use crate::nemesis::{Nemesis, NemesisCounts, Profile};
@@ -66,6 +67,7 @@ struct Totals {
     held_already: u64,
     space_credits: u64,
     ring_waits: u64,
+    catch_ups: CatchUps,
 }
 
 impl Totals {
@@ -212,7 +214,10 @@ impl Ordeal {
     /// Adds up what a process counted.
     fn count(&mut self, process: ProcessId) {
         match &self.actors[process.index()] {
-            Some(Actor::Member(actor)) => self.totals.add(actor.member.counts()),
+            Some(Actor::Member(actor)) => {
+                self.totals.add(actor.member.counts());
+                catch_ups::add(&mut self.totals.catch_ups, actor.member.replica().catch_ups());
+            }
             Some(Actor::Client(actor)) => {
                 self.totals.add(actor.client.counts());
                 self.totals.messages += actor.client.submitted();
@@ -248,6 +253,7 @@ impl Ordeal {
             steps: self.steps,
             virtual_ns: now,
             faults: shared.world.fault_counts(),
+            catch_ups: self.totals.catch_ups,
             rejected: self.totals.rejected,
             writes: self.totals.writes,
             profile,

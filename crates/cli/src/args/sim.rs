@@ -33,7 +33,7 @@ pub(crate) struct SimNeb {
 
 #[derive(Args, Debug)]
 pub(crate) struct SimMulticast {
-    /// What fails besides: calm (nothing), failover, partition, clients or all
+    /// What fails besides: calm (nothing), failover, partition, clients, all, or rejoins (members that come back under load)
     #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
     pub(crate) profile: Profile,
     /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never

@@ -64,6 +64,7 @@ fn one(seed: u64, trace: Option<&Path>, (profile, sets): (Profile, Sets), plant:
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
     Ran {
+        counts: run.counts(),
         seed,
         violated: run.violated().collect(),
         report: run.report,
@@ -77,6 +78,5 @@ fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {
         claims: Scenario::claims_under(run.profile),
         nemesis: run.nemesis,
         happened: run.log,
-        counts: run.sets.named(),
     }
 }
