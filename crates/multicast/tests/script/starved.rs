@@ -106,6 +106,8 @@ fn an_overtaken_state_without_the_applications_is_asked_for_with_it() {
     let mut follower = follower_with_two();
     let effects = follower.letter(0, &install(overtaken(), false)).expect("sound");
     assert_eq!(effects, [Effect::Letter { to: 0, letter: Letter::Behind { ballot: led_by(0) } }]);
+    follower.message(0, 3, &[(0, 2)]).expect_err("no room yet");
+    assert!(!follower.waits(head(2, 1, 2), 5), "meanwhile the stream goes on");
     assert_eq!(promise(&mut follower).counter, 4);
 }
 
