@@ -73,6 +73,8 @@ pub enum LineError {
     Listen {
         /// Where.
         at: SocketAddr,
+        /// Another socket has that port.
+        in_use: bool,
         /// What the system said.
         reason: String,
     },
@@ -307,7 +309,10 @@ impl LineListener {
     /// # Errors
     /// [`LineError::Listen`] and [`LineError::Name`].
     pub fn bind(config: LineConfig, at: SocketAddr) -> Result<LineListener, LineError> {
-        let failed = |error: io::Error| LineError::Listen { at, reason: error.to_string() };
+        let failed = |error: io::Error| {
+            let in_use = error.kind() == io::ErrorKind::AddrInUse;
+            LineError::Listen { at, in_use, reason: error.to_string() }
+        };
         let listener = TcpListener::bind(at).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         Ok(LineListener { config, listener })

@@ -18,6 +18,11 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "`stentor chaos` for half an hour on shm and on roce, with groups of three and of five",
         run: crate::chaos::long,
     },
+    Step {
+        name: "demo-failover",
+        what: "20 demonstrations: at most 100 ms from the kill of the leader to the next delivery, in the median",
+        run: crate::campaign::demo_failover,
+    },
     Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
     Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
     Step {

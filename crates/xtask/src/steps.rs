@@ -64,7 +64,11 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
-    Step { name: "demo", what: "real processes, a real text, every property", run: campaign::demo },
+    Step {
+        name: "demo",
+        what: "real processes, a real text, every property; fail-over within 1 s",
+        run: campaign::demo,
+    },
     Step {
         name: "failover",
         what: "20 kills of real processes under load, each started again: every property; simulated fail-over in 1 ms",

@@ -19,6 +19,8 @@ use report::{Moved, Shown};
 
 /// Between two looks whether the other leads.
 const LOOK: Duration = Duration::from_millis(2);
+/// How long what is refused at present is asked again.
+const SOON: Duration = Duration::from_secs(2);
 
 pub(super) fn run(command: &LeaderCommand, output: Output) -> Result<Verdict, Failure> {
     match command {
@@ -94,7 +96,7 @@ impl<'a> Cluster<'a> {
             Heard::Silence => Ok(Heard::Silence),
             Heard::Answer(Answer::Standing(standing)) => Ok(Heard::Answer(standing)),
             Heard::Answer(Answer::Moving | Answer::Done) => Err(self.refused(process, "it answered another question")),
-            Heard::Answer(Answer::Refused(why)) => Err(self.refused(process, &why)),
+            Heard::Answer(Answer::Refused(why) | Answer::NotYet(why)) => Err(self.refused(process, &why)),
         }
     }
 
@@ -144,18 +146,8 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         let what = format_args!("`{}` is a client", args.to);
         return Err(Failure::usage(what, "--to", "name a member of a group"));
     };
-    let (from, before) = leader(&cluster, group)?;
     let since = Instant::now();
-    if from != to {
-        match cluster.ask(from, &Question::Move { to: args.to.clone() })? {
-            Some(Answer::Moving) => {}
-            Some(Answer::Refused(why)) => return Err(cluster.refused(from, &why)),
-            Some(Answer::Standing(_) | Answer::Done) => {
-                return Err(cluster.refused(from, "it answered another question"));
-            }
-            None => return Err(cluster.refused(from, "it is gone")),
-        }
-    }
+    let (from, before) = nominate(&cluster, group, to, args, &interrupt)?;
     let epoch = loop {
         match cluster.standing(to)? {
             Some(standing) if standing.leads && (from == to || standing.epoch > before.epoch) => break standing.epoch,
@@ -183,6 +175,34 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
     };
     output.report(&moved)?;
     Ok(Verdict::Good)
+}
+
+/// Asks the leader to hand over; returns who that was. What is refused only at present is asked again for a moment: a
+/// leader of a group that began just now is named soon, and a member that is being taken in is ready soon.
+fn nominate(
+    cluster: &Cluster<'_>,
+    group: GroupId,
+    to: ProcessId,
+    args: &LeaderMove,
+    interrupt: &Interrupt,
+) -> Result<(ProcessId, Standing), Failure> {
+    let until = Instant::now() + SOON.min(Duration::from_secs(args.timeout));
+    loop {
+        let (from, before) = leader(cluster, group)?;
+        if from == to {
+            return Ok((from, before));
+        }
+        match cluster.ask(from, &Question::Move { to: args.to.clone() })? {
+            Some(Answer::Moving) => return Ok((from, before)),
+            Some(Answer::NotYet(_)) if Instant::now() < until => interrupt.check()?,
+            Some(Answer::Refused(why) | Answer::NotYet(why)) => return Err(cluster.refused(from, &why)),
+            Some(Answer::Standing(_) | Answer::Done) => {
+                return Err(cluster.refused(from, "it answered another question"));
+            }
+            None => return Err(cluster.refused(from, "it is gone")),
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// Of those who say that they lead, the one in the highest ballot: another may not have heard of it yet.

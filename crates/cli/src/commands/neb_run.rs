@@ -11,7 +11,7 @@ use stentor::config::{FabricKind, NebConfig};
 use stentor::runtime::{Hosted, Plan, Seat, ShmFabric, clock_name, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
-use stentor_fabric_shm::{Place, ShmConfig};
+use stentor_fabric_shm::{Place, ShmConfig, StartError};
 use stentor_neb::{Authority, Mode, Node, Notice};
 
 use super::neb_history::NebHistory;
@@ -68,29 +68,33 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     };
     let me = ProcessId(me as u16);
     let authority = authority(config, neb, me, args.secret.as_deref())?;
+    let say = |text: &str| output.note(&format!("{}: {text}", args.id));
     let OnRoce { bind, network } = &args.roce;
     if config.fabric() == FabricKind::Roce {
         let seat = live::roce_seat(&args.config, *bind, network);
-        let fabric = plan.neb_roce(neb, me, &seat).map_err(|error| live::unstarted(error, &args.config))?;
+        let fabric = live::patiently(|| plan.neb_roce(neb, me, &seat), say)
+            .map_err(|error| live::unstarted(error, &args.config))?;
         let place = beside(args, &plan, me, output);
         return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     if config.fabric() == FabricKind::Verbs {
         live::refuse_traffic(network, args.config.display())?;
         let seat = Seat::beside(&args.config, *bind);
-        let fabric = plan.neb_verbs(neb, me, &seat).map_err(|error| live::unstarted(error, &args.config))?;
+        let fabric = live::patiently(|| plan.neb_verbs(neb, me, &seat), say)
+            .map_err(|error| live::unstarted(error, &args.config))?;
         let place = beside(args, &plan, me, output);
         return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     if config.fabric() == FabricKind::Ofi {
         live::refuse_traffic(network, args.config.display())?;
         let seat = Seat::beside(&args.config, *bind);
-        let fabric = plan.neb_ofi(neb, me, &seat).map_err(|error| live::unstarted(error, &args.config))?;
+        let fabric = live::patiently(|| plan.neb_ofi(neb, me, &seat), say)
+            .map_err(|error| live::unstarted(error, &args.config))?;
         let place = beside(args, &plan, me, output);
         return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     live::refuse_network(*bind, network, args.config.display())?;
-    let fabric = shm(config, neb, me, args)?;
+    let fabric = live::patiently(|| shm(config, neb, me, args), say).map_err(|error| failed(&error))?;
     let path = fabric.beside();
     serve(args, config, neb, fabric, authority, Some(path), output)
 }
@@ -190,7 +194,7 @@ fn failed(error: &dyn std::fmt::Display) -> Failure {
     Failure::run(error, "stentor neb run", "`stentor doctor` says what this machine can do")
 }
 
-fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) -> Result<ShmFabric, Failure> {
+fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) -> Result<ShmFabric, StartError> {
     let sized = neb.config();
     // As `meeting_name` says.
     let name = format!("{}.neb", config.cluster());
@@ -202,7 +206,7 @@ fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) ->
         one_life: true,
         ..ShmConfig::new(&name, me, &args.id, sized.processes as u16)
     };
-    ShmFabric::start(shm).map_err(|error| failed(&error))
+    ShmFabric::start(shm)
 }
 
 /// A process at work.

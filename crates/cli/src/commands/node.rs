@@ -34,30 +34,32 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let plan = live::plan(&meeting.config)?;
     let me = plan.process(&args.id).map_err(|error| unstarted(error, &meeting.config))?;
     let failed = |error| unstarted(error, &meeting.config);
+    let say = |text: &str| output.note(&format!("{}: {text}", args.id));
     let OnRoce { bind, network } = &meeting.roce;
     if plan.config().fabric() == FabricKind::Roce {
         let seat = RoceSeat { faults: args.faults, ..live::roce_seat(&meeting.config, *bind, network) };
-        let fabric = plan.roce(me, &seat).map_err(failed)?;
+        let fabric = live::patiently(|| plan.roce(me, &seat), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
         let place = beside(args, &plan, me, output);
         return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
     }
     if plan.config().fabric() == FabricKind::Verbs {
         live::refuse_traffic(network, meeting.config.display())?;
-        let fabric = plan.verbs(me, &Seat::beside(&meeting.config, *bind)).map_err(failed)?;
+        let fabric = live::patiently(|| plan.verbs(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
         let place = beside(args, &plan, me, output);
         return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
     }
     if plan.config().fabric() == FabricKind::Ofi {
         live::refuse_traffic(network, meeting.config.display())?;
-        let fabric = plan.ofi(me, &Seat::beside(&meeting.config, *bind)).map_err(failed)?;
+        let fabric = live::patiently(|| plan.ofi(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
         let place = beside(args, &plan, me, output);
         return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
     }
     live::refuse_network(*bind, network, meeting.config.display())?;
-    let member = plan.joining(me, live::directory(meeting.directory.as_ref())).map_err(failed)?;
+    let directory = live::directory(meeting.directory.as_ref());
+    let member = live::patiently(|| plan.joining(me, directory.clone()), say).map_err(failed)?;
     let path = member.fabric().beside();
     live(args, &plan, me, member, Some(path), output)
 }
@@ -173,7 +175,8 @@ fn serve<F: Hosted>(
             told.talk.idle(member);
         }
         sink.round(worked);
-        if interrupt.came() || sink.is_broken() {
+        let hands_over = |heir| told.talk.say(&format!("told to stop: hands over to {}", told.talk.name_of(heir)));
+        if sink.is_broken() || (interrupt.came() && keeper.leave(now, member, hands_over)) {
             stop.stop();
         }
     };

@@ -90,6 +90,8 @@ pub(crate) enum Answer {
     Moving,
     /// The network is as bad as it was asked to be.
     Done,
+    /// Why not at present; it may be otherwise in a moment.
+    NotYet(String),
     /// Why not.
     Refused(String),
 }

@@ -5,6 +5,7 @@ mod control;
 mod failure;
 mod latency;
 mod lines;
+mod patient;
 mod place;
 mod signals;
 
@@ -13,6 +14,7 @@ pub(crate) use control::{Answer, Asks, Control, Question, Standing, ask};
 pub(crate) use failure::unstarted;
 pub(crate) use latency::{Latency, Micros};
 pub(crate) use lines::{Input, Line, Lines};
+pub(crate) use patient::{Busy, patiently};
 pub(crate) use place::{Joined, Joining, absent};
 pub(crate) use signals::{Interrupt, follow, stop_at_end_of_input};
 

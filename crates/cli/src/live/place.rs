@@ -9,7 +9,7 @@ use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_roce::driver::PortError;
 use stentor_fabric_shm::StartError as ShmError;
 
-use super::unstarted;
+use super::{Busy, patiently, unstarted};
 use crate::failure::Failure;
 
 /// How long messages of an earlier process of a place may take to finish.
@@ -57,6 +57,15 @@ fn is_taken(error: &StartError) -> bool {
     }
 }
 
+/// Why a client did not start; `None`: another process is in its place, so the next place is tried at once.
+struct Unstarted(Option<StartError>);
+
+impl Busy for Unstarted {
+    fn busy(&self) -> Option<String> {
+        self.0.as_ref()?.busy()
+    }
+}
+
 impl<F: Hosted> Joining<'_, F> {
     /// Takes the place that is asked for, or the first that is free; `note` hears of those that were skipped.
     pub(crate) fn join(&self, asked: Option<ClientId>, mut note: impl FnMut(&str)) -> Result<Joined<F>, Failure> {
@@ -67,7 +76,7 @@ impl<F: Hosted> Joining<'_, F> {
         };
         for place in places.map(ClientId) {
             let name = self.plan.name(self.plan.topology().client_process(place));
-            match self.take(place, until) {
+            match self.take(place, until, &mut note) {
                 Ok(joined) => return Ok(joined),
                 Err(Refused::Taken) => {}
                 Err(Refused::Unfinished) => {
@@ -87,12 +96,16 @@ impl<F: Hosted> Joining<'_, F> {
         })
     }
 
-    fn take(&self, place: ClientId, until: Instant) -> Result<Joined<F>, Refused> {
-        let mut client = match (self.start)(place) {
-            Ok(client) => client,
-            Err(error) if is_taken(&error) => return Err(Refused::Taken),
-            Err(error) => return Err(Refused::Failed(unstarted(error, self.config))),
+    fn take(&self, place: ClientId, until: Instant, note: &mut impl FnMut(&str)) -> Result<Joined<F>, Refused> {
+        let start = || match (self.start)(place) {
+            Ok(client) => Ok(client),
+            Err(error) if is_taken(&error) => Err(Unstarted(None)),
+            Err(error) => Err(Unstarted(Some(error))),
         };
+        let mut client = patiently(start, note).map_err(|Unstarted(error)| match error {
+            None => Refused::Taken,
+            Some(error) => Refused::Failed(unstarted(error, self.config)),
+        })?;
         let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
         let (mut unfinished_since, mut displaced_since) = (None, None);
         while !client.is_connected(self.to) {

@@ -64,7 +64,7 @@ fn a_leader_that_is_killed_is_replaced_and_comes_back() {
     }
     assert!(document["leader_changes"].as_u64().unwrap() > 0, "{document:#}");
     assert!(document["killed"].as_str().is_some_and(|name| name.starts_with("g1.")), "{document:#}");
-    for time in ["outage_ms", "rejoin_ms"] {
+    for time in ["failover_ms", "outage_ms", "rejoin_ms"] {
         assert!(document[time].as_f64().is_some_and(|ms| ms > 0.0), "{time}: {document:#}");
     }
 }

@@ -4,6 +4,17 @@
 //! closes the gap: it campaigns while the election names its process and that process does not lead, and never
 //! otherwise. A leader that resigns because it reaches no majority keeps its ballot: if it is named again before another
 //! member has campaigned, it leads on without a campaign. Whatever the election says, safety is the ballots' concern.
+//!
+//! # States of a member
+//! - *Joining*: it has no state of its group. It does not stand.
+//! - *Has the state*, and its election has named nobody yet. Somebody may lead of whom the election has not heard: the
+//!   first leader of a group, or the one that took this member in. It does not stand, so that it cannot depose that
+//!   leader, until it leads itself, the leader of its ballot was lost, or one patience has passed.
+//! - *Stands*: from the first leader on that the election has named. To stand deposes nobody: an election replaces only
+//!   a leader that it doubts. So a member can take over as soon as it has the state and knows who leads. It stands until
+//!   it joins anew or leaves.
+//! - *Named* by the election: it campaigns until it *leads*.
+//! - *Leaving*: it stands no longer. If it leads, it hands over first, for at most [`HANDING_OVER`].
 
 use std::time::Duration;
 
@@ -17,6 +28,10 @@ use crate::config::ElectionTimes;
 
 /// The longest time between two campaigns, in first ones.
 const LONGEST_BACKOFF: u32 = 16;
+/// How long a leader that leaves waits until another one leads.
+const HANDING_OVER: Duration = Duration::from_millis(500);
+/// The word, after those of the heartbeat, in which a member publishes how much it has delivered.
+const DELIVERED: usize = Beat::WORDS;
 
 /// Another member of the group.
 #[derive(Debug)]
@@ -24,6 +39,14 @@ struct Other {
     process: ProcessId,
     /// At the last look.
     connected: bool,
+    /// It was connected since this process began.
+    connected_once: bool,
+    /// It was connected, and is not any more.
+    lost: bool,
+    /// Its process was there at the last look.
+    seen: bool,
+    /// How much it had delivered, as it said last.
+    delivered: u64,
     /// Its last heartbeat, and when that was first read.
     beat: Option<([u64; 2], Duration)>,
 }
@@ -46,8 +69,21 @@ pub struct Keeper<E> {
     campaign_at: Duration,
     /// Since when this process has its group's state.
     since: Option<Duration>,
+    /// The election has a leader.
+    led: bool,
+    /// It has stood since it has the state.
+    stands: bool,
     /// Whether it stands for leader, as an election was told last that is told only of changes.
     stood: Option<bool>,
+    leaving: Option<Leaving>,
+}
+
+/// This process is about to end.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    since: Duration,
+    /// Who is to lead then.
+    heir: Option<ProcessId>,
 }
 
 impl Keeper<Heartbeat> {
@@ -78,11 +114,12 @@ impl Keeper<Heartbeat> {
             return;
         }
         self.next = now + self.interval;
-        for Other { process, connected, beat: last } in &mut self.others {
+        for Other { process, connected, beat: last, delivered, .. } in &mut self.others {
             let Some(pulse) = member.pulse(*process) else { continue };
             // A leader writes its stream on other links than those on which beats are read.
             self.election.link(*process, member.is_connected_to(*process));
             if let Some(words) = pulse.words {
+                *delivered = words[DELIVERED];
                 let beat = Beat::from_words(std::array::from_fn(|word| words[word]));
                 let count = [beat.incarnation, beat.counter];
                 if last.is_none_or(|(before, _)| before != count) {
@@ -101,7 +138,22 @@ impl Keeper<Heartbeat> {
         member.set_aside(self.election.is_cut_off());
         let mut words = [0; Pulse::WORDS];
         words[..Beat::WORDS].copy_from_slice(&self.election.beat().to_words());
+        words[DELIVERED] = member.replica().delivered();
         member.publish(&words);
+    }
+
+    /// Looks whether processes of other members are there. One that was and is not any more has died, as the system says:
+    /// that is believed at once. Cheap when it is not yet time for a [`round`](Keeper::round); call it before that.
+    pub fn watch(&mut self, now: Duration, sees: impl Fn(ProcessId) -> bool) {
+        if now < self.next {
+            return;
+        }
+        for Other { process, seen, .. } in &mut self.others {
+            let is_seen = sees(*process);
+            if std::mem::replace(seen, is_seen) && !is_seen {
+                self.election.died(*process);
+            }
+        }
     }
 }
 
@@ -109,7 +161,15 @@ impl<E: Election> Keeper<E> {
     /// For the member `me` of a group of `members`, looking every `interval`. A campaign that has not succeeded after
     /// `patience` is begun again, each time after twice as long.
     pub fn new(election: E, me: ProcessId, members: &[ProcessId], interval: Duration, patience: Duration) -> Self {
-        let other = |process: &ProcessId| Other { process: *process, connected: false, beat: None };
+        let other = |process: &ProcessId| Other {
+            process: *process,
+            connected: false,
+            connected_once: false,
+            lost: false,
+            seen: false,
+            delivered: 0,
+            beat: None,
+        };
         let others = members.iter().filter(|process| **process != me).map(other).collect();
         Keeper {
             election,
@@ -122,7 +182,10 @@ impl<E: Election> Keeper<E> {
             named: false,
             campaign_at: Duration::ZERO,
             since: None,
+            led: false,
+            stands: false,
             stood: None,
+            leaving: None,
         }
     }
 
@@ -159,14 +222,65 @@ impl<E: Election> Keeper<E> {
         self.poll(now, member);
     }
 
-    /// Not without the group's state; and who has just got it leaves the lead to who has it, if there is somebody.
+    /// Whether this member would lead; see the states above.
     fn stands<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
-        if member.replica().is_joining() {
-            self.since = None;
+        let replica = member.replica();
+        for other in &mut self.others {
+            let connected = member.is_connected_to(other.process);
+            other.lost = other.connected_once && !connected;
+            other.connected_once |= connected;
+        }
+        if replica.is_joining() {
+            (self.since, self.stands) = (None, false);
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        member.replica().is_leader() || now.saturating_sub(since) >= self.patience
+        let waited = now.saturating_sub(since) >= self.patience;
+        self.stands |= replica.is_leader() || self.led || self.is_lost(replica.ballot().leader()) || waited;
+        self.stands && self.leaving.is_none()
+    }
+
+    /// Whether another member was connected, and is not any more.
+    fn is_lost(&self, process: ProcessId) -> bool {
+        self.others.iter().any(|other| other.process == process && other.lost)
+    }
+
+    /// Prepares the end of this process: it stands no longer, and if it leads it hands over to the connected member that
+    /// has delivered most. Returns whether the process may end: it does not lead, nobody takes over, or [`HANDING_OVER`]
+    /// has passed. Call it after each [`round`](Keeper::round) until then.
+    pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
+        let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
+        let replica = member.replica();
+        if now.saturating_sub(leaving.since) >= HANDING_OVER {
+            return true;
+        }
+        if !replica.is_leader() {
+            // Another one leads here only once this member has its state.
+            return leaving.heir.is_none() || replica.ballot().leader() != self.me;
+        }
+        if leaving.heir.is_some_and(|heir| member.is_connected_to(heir)) {
+            return false;
+        }
+        let mut heirs: Vec<&Other> = self.others.iter().filter(|other| member.is_connected_to(other.process)).collect();
+        heirs.sort_by_key(|other| std::cmp::Reverse(other.delivered));
+        let election = &mut self.election;
+        // The election may not have named this leader yet; then it does so in a moment.
+        let mut early = false;
+        leaving.heir = heirs.iter().map(|other| other.process).find(|heir| match election.hand_over(*heir) {
+            Ok(()) => true,
+            Err(error) => {
+                early |= error == HandOverError::NotLeader;
+                false
+            }
+        });
+        self.leaving = Some(leaving);
+        leaving.heir.is_none() && !early
+    }
+
+    /// To whom this process hands over before it ends.
+    #[must_use]
+    pub fn heir(&self) -> Option<ProcessId> {
+        self.leaving?.heir
     }
 
     /// Hands the leadership to another member, without waiting for a timeout: the election names it, and it campaigns.
@@ -180,6 +294,7 @@ impl<E: Election> Keeper<E> {
     /// Lets the election decide, and campaigns if it names this process and the member does not lead.
     pub fn poll<F: Fabric>(&mut self, now: Duration, member: &mut Member<F>) {
         while let Some(change) = self.election.poll(now) {
+            self.led = matches!(change, Change::Leader { .. });
             let named = matches!(change, Change::Leader { process, .. } if process == self.me);
             if named && !self.named {
                 (self.campaign_at, self.backoff) = (now, self.patience);

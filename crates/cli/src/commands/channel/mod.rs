@@ -79,12 +79,12 @@ fn cat(args: &ChannelCat, output: Output) -> Result<Verdict, Failure> {
     match args.fabric {
         ChannelFabric::Shm => {
             refuse_network(args.roce.bind, &args.roce.network, "--fabric shm")?;
-            task.perform(place::shm(args)?, args, interrupt, output)
+            task.perform(place::shm(args, output)?, args, interrupt, output)
         }
-        ChannelFabric::Roce => task.perform(place::roce(args)?, args, interrupt, output),
+        ChannelFabric::Roce => task.perform(place::roce(args, output)?, args, interrupt, output),
         ChannelFabric::Ofi => {
             refuse_traffic(&args.roce.network, "--fabric ofi")?;
-            task.perform(place::ofi(args)?, args, interrupt, output)
+            task.perform(place::ofi(args, output)?, args, interrupt, output)
         }
     }
 }

@@ -13,7 +13,8 @@ use stentor_fabric_shm::{ShmConfig, StartError as ShmError};
 
 use crate::args::ChannelCat;
 use crate::failure::Failure;
-use crate::live::{directory, unstarted};
+use crate::live::{directory, patiently, unstarted};
+use crate::output::Output;
 
 /// The cluster of a transfer between hosts; clusters of others have other names.
 const CLUSTER: &str = "channel-cat";
@@ -31,7 +32,7 @@ fn me(args: &ChannelCat) -> ProcessId {
 }
 
 /// This side on shared memory.
-pub(super) fn shm(args: &ChannelCat) -> Result<ShmFabric, Failure> {
+pub(super) fn shm(args: &ChannelCat, output: Output) -> Result<ShmFabric, Failure> {
     let me = me(args);
     // Whatever the place is called: letters that a file's name may have.
     let plain = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
@@ -43,7 +44,8 @@ pub(super) fn shm(args: &ChannelCat) -> Result<ShmFabric, Failure> {
         message_bytes: FABRIC_BYTES,
         ..ShmConfig::new(&cluster, me, name, 2)
     };
-    ShmFabric::start(config).map_err(|error| match error {
+    let start = || ShmFabric::start(config.clone());
+    patiently(start, |text| output.note(text)).map_err(|error| match error {
         ShmError::AlreadyRunning { pid, .. } => Failure::usage(
             format_args!("there is a {name} already, pid {pid}"),
             &args.place,
@@ -55,7 +57,7 @@ pub(super) fn shm(args: &ChannelCat) -> Result<ShmFabric, Failure> {
 }
 
 /// This side on RoCEv2.
-pub(super) fn roce(args: &ChannelCat) -> Result<RoceFabric, Failure> {
+pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Failure> {
     let listener = resolve(&args.place)?;
     let own = if args.listen { vec![listener] } else { senders(args, listener)? };
     let key = key(args, listener.ip(), own[0].ip())?;
@@ -71,7 +73,13 @@ pub(super) fn roce(args: &ChannelCat) -> Result<RoceFabric, Failure> {
             seed: traffic.seed.wrapping_add(me(args).0.into()),
             ..RoceConfig::new(CLUSTER, me(args), addresses)
         };
-        result = match RoceFabric::start(config) {
+        // A sender has other addresses to try.
+        let started = if args.listen {
+            patiently(|| RoceFabric::start(config.clone()), |text| output.note(text))
+        } else {
+            RoceFabric::start(config)
+        };
+        result = match started {
             Ok(fabric) => return Ok(fabric),
             // Another transfer has it; the next one may be free.
             Err(error @ RoceError::Port(PortError::Taken { .. })) => {
@@ -84,7 +92,7 @@ pub(super) fn roce(args: &ChannelCat) -> Result<RoceFabric, Failure> {
 }
 
 /// This side on libfabric.
-pub(super) fn ofi(args: &ChannelCat) -> Result<RestrictedOfi, Failure> {
+pub(super) fn ofi(args: &ChannelCat, output: Output) -> Result<RestrictedOfi, Failure> {
     let listener = resolve(&args.place)?;
     let addresses = if args.listen {
         vec![Some(listener), None]
@@ -103,7 +111,9 @@ pub(super) fn ofi(args: &ChannelCat) -> Result<RestrictedOfi, Failure> {
         message_bytes: OFI_BYTES,
         ..OfiConfig::new(CLUSTER, me, addresses)
     };
-    let fabric = OfiFabric::start(config).map_err(|error| unstarted(StartError::Ofi(error), Path::new(&args.place)))?;
+    let start = || OfiFabric::start(config.clone()).map_err(StartError::Ofi);
+    let fabric =
+        patiently(start, |text| output.note(text)).map_err(|error| unstarted(error, Path::new(&args.place)))?;
     Ok(args.ofi.restrict(fabric))
 }
 

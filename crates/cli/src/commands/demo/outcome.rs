@@ -6,6 +6,7 @@ use std::io::BufReader;
 use stentor::runtime::Plan;
 use stentor_checker::history::Reader;
 use stentor_checker::{Event, EventKind, Process};
+use stentor_fabric::ProcessId;
 
 use super::load::Sent;
 use super::stage::Stage;
@@ -17,6 +18,8 @@ use crate::live::Latency;
 struct Times {
     multicast: Option<u64>,
     last_delivery: Option<u64>,
+    /// Its first delivery in the first group, whose leader is killed.
+    first_there: Option<u64>,
 }
 
 /// What was read.
@@ -27,6 +30,9 @@ pub(super) struct Outcome {
     pub(super) leader_changes: u64,
     /// From the kill to the next leader's first delivery, and from the restart until the process was back, ns.
     pub(super) outage: Option<(u64, u64)>,
+    /// From the kill to the first delivery, in the group that lost its leader, of a message that was multicast after the
+    /// kill, ns.
+    pub(super) failover: Option<u64>,
     /// From the multicast to the last delivery, one message at a time.
     pub(super) latency: Latency,
     /// The windowed messages, from the first multicast to the last delivery; if there are none, those that were alone.
@@ -50,6 +56,9 @@ impl Outcome {
     pub(super) fn read(plan: &Plan, stage: &Stage, sent: &Sent) -> Result<Self, Failure> {
         let mut times = vec![Times::default(); sent.messages as usize + 1];
         let mut deliveries = vec![0; plan.topology().processes()];
+        let first_group = plan.topology().group_ids().next().map(|group| plan.topology().members(group));
+        let first_group: Vec<_> = first_group.into_iter().flatten().map(ProcessId::index).collect();
+        let in_first_group = |process: Process| first_group.contains(&process.index());
         let mut reigns = Vec::new();
         let mut takeover = Takeover::default();
         for path in stage.histories(plan, sent.crash.map(|crash| crash.process)) {
@@ -67,7 +76,7 @@ impl Outcome {
                     EventKind::Deliver(deliver) => {
                         deliveries[process.index()] += 1;
                         let times = times.get_mut(deliver.m.sequence as usize);
-                        times.into_iter().for_each(|times| times.last_delivery = times.last_delivery.max(Some(t)));
+                        times.into_iter().for_each(|times| times.delivered(t, in_first_group(process)));
                         takeover.delivered(t);
                     }
                     EventKind::Epoch { group, ballot, leader, .. } if t <= sent.ended => {
@@ -80,12 +89,13 @@ impl Outcome {
             }
         }
         let latency = latency(&times, sent);
+        let failover = sent.crash.and_then(|crash| failover(&times, crash.killed));
         let outage = sent.crash.zip(takeover.first);
         let outage = outage.map(|(crash, first)| (first - crash.killed, crash.back.saturating_sub(crash.restarted)));
         reigns.sort_unstable();
         let other = |pair: &&[(usize, u64, Process)]| pair[0].0 == pair[1].0 && pair[0].2 != pair[1].2;
         let leader_changes = reigns.windows(2).filter(other).count() as u64;
-        Ok(Outcome { deliveries, leader_changes, outage, latency, rate: rate(&times, sent) })
+        Ok(Outcome { deliveries, leader_changes, outage, failover, latency, rate: rate(&times, sent) })
     }
 }
 
@@ -105,10 +115,25 @@ impl Takeover {
     }
 }
 
+impl Times {
+    fn delivered(&mut self, t: u64, in_first_group: bool) {
+        self.last_delivery = self.last_delivery.max(Some(t));
+        if in_first_group && self.first_there.is_none_or(|first| t < first) {
+            self.first_there = Some(t);
+        }
+    }
+}
+
+/// From the kill to the first delivery in the first group of what was multicast after it.
+fn failover(times: &[Times], killed: u64) -> Option<u64> {
+    let after = times.iter().filter(|times| times.multicast.is_some_and(|t| t > killed));
+    after.filter_map(|times| times.first_there).min().map(|first| first.saturating_sub(killed))
+}
+
 fn latency(times: &[Times], sent: &Sent) -> Latency {
     let mut latency = Latency::new();
     for sequence in sent.alone.clone() {
-        let Times { multicast, last_delivery } = times[sequence as usize];
+        let Times { multicast, last_delivery, .. } = times[sequence as usize];
         if let (Some(from), Some(to)) = (multicast, last_delivery) {
             latency.record(to.saturating_sub(from));
         }
@@ -122,4 +147,24 @@ fn rate(times: &[Times], sent: &Sent) -> Rate {
     let begin = times.iter().filter_map(|times| times.multicast).min().unwrap_or(0);
     let end = times.iter().filter_map(|times| times.last_delivery).max().unwrap_or(begin);
     Rate { messages: times.len() as u64, seconds: end.saturating_sub(begin) as f64 / 1e9 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failover_ends_with_the_delivery_of_what_was_multicast_after_the_kill() {
+        let mut times = [Times::default(); 3];
+        (times[0].multicast, times[1].multicast, times[2].multicast) = (Some(90), Some(110), Some(120));
+        assert_eq!(failover(&times, 100), None);
+        // What was under way before the kill says nothing, nor does another group.
+        times[0].delivered(105, true);
+        times[1].delivered(107, false);
+        times[1].delivered(190, true);
+        times[1].delivered(180, true);
+        times[2].delivered(185, true);
+        assert_eq!(failover(&times, 100), Some(80));
+        assert_eq!(times[1].last_delivery, Some(190));
+    }
 }

@@ -39,6 +39,8 @@ pub(super) struct Shown {
     killed: Option<String>,
     /// From the kill to the next leader's first delivery, ms.
     outage_ms: Option<f64>,
+    /// From the kill to the first delivery, in the group that lost its leader, of a message multicast after the kill, ms.
+    failover_ms: Option<f64>,
     /// From the restart until the process had what the others have, ms.
     rejoin_ms: Option<f64>,
     history: PathBuf,
@@ -117,6 +119,7 @@ impl Shown {
             leader_changes: outcome.leader_changes,
             killed: sent.crash.map(|crash| plan.name(crash.process).to_owned()),
             outage_ms: outcome.outage.map(|(outage, _)| outage as f64 / 1e6),
+            failover_ms: outcome.failover.map(|failover| failover as f64 / 1e6),
             rejoin_ms: outcome.outage.map(|(_, rejoin)| rejoin as f64 / 1e6),
             history: stage.path().to_owned(),
             input: text.source().to_owned(),
@@ -202,11 +205,11 @@ impl Human for Shown {
         text += &columns(&rows.collect::<Vec<_>>());
         text += &self.figures(style);
         let changes = self.leader_changes;
-        let _ = match (&self.killed, self.outage_ms, self.rejoin_ms) {
-            (Some(killed), Some(outage), Some(rejoin)) => writeln!(
+        let _ = match (&self.killed, self.failover_ms.or(self.outage_ms), self.rejoin_ms) {
+            (Some(killed), Some(failover), Some(rejoin)) => writeln!(
                 text,
-                "leaders     {changes} changes; {killed} led and was killed half-way: {outage:.0} ms to the next \
-                 leader's first delivery; started again, it was back in {rejoin:.0} ms\n"
+                "leaders     {changes} changes; {killed} led and was killed half-way: fail-over took {failover:.1} ms, \
+                 from the kill to the next delivery; started again, it was back in {rejoin:.0} ms\n"
             ),
             (Some(killed), ..) => writeln!(text, "leaders     {changes} changes; {killed} was killed, nobody led\n"),
             (None, ..) => writeln!(text, "leaders     {changes} changes; nothing is killed\n"),

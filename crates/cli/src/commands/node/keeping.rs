@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stentor::runtime::{Hosted, Keeper, Member, Plan};
-use stentor_election::{HandOverError, Heartbeat};
+use stentor_election::{HandOverError, Heartbeat, Life};
 use stentor_fabric::ProcessId;
 
 use crate::args;
@@ -38,6 +38,7 @@ impl Keeping {
             Keeping::Heartbeat(keeper) => {
                 // It has no servers of which there is anything to tell.
                 let _ = say;
+                keeper.watch(now, |process| member.fabric().sees(process));
                 keeper.round(now, member);
             }
             #[cfg(feature = "zookeeper")]
@@ -50,6 +51,41 @@ impl Keeping {
             Keeping::Heartbeat(keeper) => keeper.hand_over(to),
             #[cfg(feature = "zookeeper")]
             Keeping::Zookeeper(ensemble) => ensemble.keeper.hand_over(to),
+        }
+    }
+
+    /// Prepares the end of this process; see [`Keeper::leave`]. To whom it hands over goes to `say`.
+    pub(super) fn leave<F: Hosted>(&mut self, now: Duration, member: &Member<F>, say: impl FnOnce(ProcessId)) -> bool {
+        let before = self.heir();
+        let may_end = match self {
+            Keeping::Heartbeat(keeper) => keeper.leave(now, member),
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(ensemble) => ensemble.keeper.leave(now, member),
+        };
+        if let Some(heir) = self.heir().filter(|heir| Some(*heir) != before) {
+            say(heir);
+        }
+        may_end
+    }
+
+    fn heir(&self) -> Option<ProcessId> {
+        match self {
+            Keeping::Heartbeat(keeper) => keeper.heir(),
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(ensemble) => ensemble.keeper.heir(),
+        }
+    }
+
+    /// Whether another member was heard and would not lead: it waits for its group's state, or is about to end. An
+    /// election by servers does not say.
+    pub(super) fn waits(&self, process: ProcessId) -> bool {
+        match self {
+            Keeping::Heartbeat(keeper) => {
+                let election = keeper.election();
+                election.life(process) == Some(Life::Alive) && !election.stands(process)
+            }
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(_) => false,
         }
     }
 

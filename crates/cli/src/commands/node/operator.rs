@@ -91,8 +91,12 @@ impl<'a> Operator<'a> {
         match keeper.hand_over(process) {
             Ok(()) => Answer::Moving,
             Err(HandOverError::NotLeader) => {
-                refuse(&"it leads, but the election has not named it yet: ask again in a moment")
+                Answer::NotYet("it leads, but the election has not named it yet: ask again in a moment".to_owned())
             }
+            Err(HandOverError::NotReady { .. }) if keeper.waits(process) => Answer::NotYet(format!(
+                "`{to}` is there, but would not lead: it waits for its group's state, or was told to stop; ask again when \
+                 it is ready"
+            )),
             Err(HandOverError::NotReady { .. }) => {
                 refuse(&format_args!("`{to}` does not answer, or waits for its group's state: ask again when it is up"))
             }

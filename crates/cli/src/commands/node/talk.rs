@@ -138,6 +138,10 @@ impl<'a> Talk<'a> {
         self.say(&format!("epoch {}: {leader} leads", self.ballot.number()));
     }
 
+    pub(super) fn name_of(&self, process: ProcessId) -> &str {
+        self.plan.name(process)
+    }
+
     pub(super) fn say(&self, text: &str) {
         self.output.note(&format!("{}: {text}", self.name));
     }

@@ -33,7 +33,8 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     if chances.is_any() {
         settings.faults = Faults { links: chances, seed: args.network.seed, ..settings.faults };
     }
-    let mut switch = SoftSwitch::open(&settings).map_err(|error| unopened(&error, path))?;
+    let say = |text: &str| output.note(&format!("switch: {text}"));
+    let mut switch = live::patiently(|| SoftSwitch::open(&settings), say).map_err(|error| unopened(&error, path))?;
     let place = Place::take(live::directory(args.directory.as_ref()), &meeting_name(&settings), ME, "switch")
         .map_err(|error| unstarted(error.into(), path))?;
     let control: Control<Question> = Control::listen(&place.beside()).map_err(|error| {
@@ -43,7 +44,7 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     if let Some((at, key)) = &settings.control {
         let directory = path.parent().unwrap_or(Path::new("."));
         let key = key_source(key).read(directory).map_err(|error| unstarted(error.into(), path))?;
-        switch.listen(&settings, *at, &key).map_err(|error| unopened(&error, path))?;
+        live::patiently(|| switch.listen(&settings, *at, &key), say).map_err(|error| unopened(&error, path))?;
     }
     if let Some(file) = &args.network.pcap {
         switch.capture(Pcap::create(file).map_err(|error| uncaptured(file, &error))?);
