@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stentor::ClusterConfig;
 use stentor::runtime::{Keeper, Member, Plan, ShmFabric, stateless};
 use stentor_election::{Change, Heartbeat, Scripted};
-use stentor_fabric::ProcessId;
+use stentor_fabric::{Fabric as _, ProcessId};
 use stentor_multicast::Step;
 
 const CLUSTER: &str = r#"
@@ -45,7 +45,14 @@ struct Group<K> {
 
 impl<K> Group<K> {
     fn new(name: &str, keeper: impl Fn(&Plan, ProcessId) -> K) -> Self {
+        Self::with_times(name, [50, 100], keeper)
+    }
+
+    /// With these timeouts, ms.
+    fn with_times(name: &str, [min, max]: [u32; 2], keeper: impl Fn(&Plan, ProcessId) -> K) -> Self {
         let text = CLUSTER.replace("CLUSTER", name);
+        let text = text.replace("min_ms = 50", &format!("min_ms = {min}"));
+        let text = text.replace("max_ms = 100", &format!("max_ms = {max}"));
         let plan = Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible");
         let directory = Directory(std::env::temp_dir().join(format!("stentor-{name}-{}", std::process::id())));
         let mut group = Group { plan, directory, members: vec![None, None, None], start: Instant::now() };
@@ -128,4 +135,101 @@ fn members_campaign_when_they_are_named_and_never_otherwise() {
         assert_ne!(group.leader(), Some(2), "it is never named");
     }
     assert!(first && group.leader() == Some(1), "{first} {:?}", group.leader());
+}
+
+/// Timeouts so long that nothing here waits for one.
+const LONG: [u32; 2] = [15_000, 30_000];
+
+impl Group<Keeper<Heartbeat>> {
+    fn young(name: &str) -> Self {
+        let mut group = Group::with_times(name, LONG, |plan, me| Keeper::heartbeat(plan, me).expect("sound times"));
+        group.until("the election names who leads", |group| {
+            let leads =
+                |(member, keeper): &(Member<ShmFabric>, Keeper<_>)| member.replica().is_leader() && keeper.is_named();
+            group.members.iter().flatten().any(leads)
+        });
+        group
+    }
+
+    fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) -> Duration {
+        let since = Instant::now();
+        while !done(self) {
+            assert!(since.elapsed() < PATIENCE / 2, "{what}");
+            self.round(|keeper, now, member| keeper.round(now, member));
+        }
+        since.elapsed()
+    }
+}
+
+/// A member with its group's state stands as soon as the election has named a leader: it need not wait for a timeout first.
+#[test]
+fn leader_that_dies_soon_after_the_start_is_replaced_without_a_timeout() {
+    let mut group = Group::young("keeper-young");
+    // Time to read each other's words, a hundredth of the timeout.
+    let since = Instant::now();
+    group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
+    let old = group.leader().expect("it leads");
+    group.members[old] = None;
+    let took = group.until("another leads", |group| group.leader().is_some());
+    println!("{took:?} from the death to the next leader");
+}
+
+/// A member that comes back takes part in elections at once, and deposes nobody.
+#[test]
+fn member_that_is_taken_in_leaves_the_leader_and_can_succeed_it() {
+    let mut group = Group::young("keeper-back");
+    let leader = group.leader().expect("it leads");
+    let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+    for other in others {
+        group.members[other] = None;
+        group.begin(other, |plan, me| Keeper::heartbeat(plan, me).expect("sound times"));
+        group.until("it is taken in", |group| {
+            group.members[other].as_ref().is_some_and(|(member, _)| !member.replica().is_joining())
+        });
+        let since = Instant::now();
+        group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
+        assert_eq!(group.leader(), Some(leader), "nobody deposes it");
+    }
+    group.members[leader] = None;
+    group.until("one that came back leads", |group| group.leader().is_some());
+}
+
+#[test]
+fn leader_that_leaves_hands_over_first() {
+    let mut group = Group::young("keeper-leaves");
+    let since = Instant::now();
+    group.until("time passes", |_| since.elapsed() > Duration::from_millis(150));
+    let old = group.leader().expect("it leads");
+    let me = ProcessId(old as u16);
+    let (since, mut may_end) = (Instant::now(), false);
+    while !may_end {
+        assert!(since.elapsed() < PATIENCE / 2, "it does not end");
+        group.round(|keeper, now, member| {
+            keeper.round(now, member);
+            may_end |= member.fabric().me() == me && keeper.leave(now, member);
+        });
+    }
+    let (member, keeper) = group.members[old].as_ref().expect("it runs");
+    assert!(
+        keeper.heir().is_some() && Some(member.replica().ballot().leader()) == keeper.heir(),
+        "{:?}",
+        keeper.heir()
+    );
+    group.members[old] = None;
+    assert!(group.leader().is_some(), "another leads before it ends");
+}
+
+#[test]
+fn last_member_ends_without_waiting_for_an_heir() {
+    let mut group = Group::young("keeper-last");
+    let leader = group.leader().expect("it leads");
+    (0..3).filter(|at| *at != leader).for_each(|at| group.members[at] = None);
+    let since = Instant::now();
+    group.until("they are missed", |group| {
+        let (member, _) = group.members[leader].as_ref().expect("it runs");
+        (0..3).all(|at| at == leader || !member.is_connected_to(ProcessId(at as u16)))
+    });
+    let mut may_end = false;
+    group.round(|keeper, now, member| may_end = keeper.leave(now, member));
+    assert!(may_end, "{:?}", since.elapsed());
 }
