@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Scratch, ran, run, stentor};
+use rustix::process::Signal;
+
+use crate::support::{Scratch, ran, run, signal, stentor};
 
 #[test]
 fn a_campaign_of_the_broadcast_tells_what_it_ran() {
@@ -86,10 +88,6 @@ fn children(of: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-fn signal(name: &str, process: u32) {
-    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
-}
-
 #[test]
 fn a_process_that_is_stopped_holds_the_others_back_and_nothing_is_lost() {
     const MESSAGES: u64 = 6000;
@@ -106,12 +104,12 @@ fn a_process_that_is_stopped_holds_the_others_back_and_nothing_is_lost() {
     }
     // The first that was started is p0.
     let victim = children(demo.id())[0];
-    signal("-STOP", victim);
+    signal(victim, Signal::STOP);
     std::thread::sleep(Duration::from_millis(1_000));
     let after = lines(&other);
     std::thread::sleep(Duration::from_millis(1_500));
     let later = lines(&other);
-    signal("-CONT", victim);
+    signal(victim, Signal::CONT);
     let document = ran(&demo.wait_with_output().unwrap()).document("demo-neb");
     assert_eq!(document["ok"], true, "{document:#}");
     assert_eq!(document["broadcasts"], MESSAGES, "{document:#}");
@@ -176,7 +174,7 @@ fn four_processes_broadcast_what_they_read_as_the_configuration_says() {
         }
     }
     for child in &mut children {
-        signal("-TERM", child.id());
+        signal(child.id(), Signal::TERM);
     }
     assert!(children.into_iter().all(|mut child| child.wait().unwrap().success()));
 }
@@ -208,7 +206,7 @@ fn a_process_that_was_killed_and_started_again_is_not_let_in_and_the_others_go_o
     line("after", &mut children[0]);
     children.push(again);
     for child in &mut children {
-        signal("-TERM", child.id());
+        signal(child.id(), Signal::TERM);
         assert!(child.wait().unwrap().success());
     }
 }
@@ -261,7 +259,7 @@ fn a_line_that_is_too_long_and_a_process_with_other_keys_are_refused_by_name() {
         assert!(refusal.contains(part), "`{part}` is not in: {refusal}");
     }
     for child in &mut children {
-        signal("-TERM", child.id());
+        signal(child.id(), Signal::TERM);
         assert!(child.wait().unwrap().success());
     }
 
@@ -273,7 +271,7 @@ fn a_line_that_is_too_long_and_a_process_with_other_keys_are_refused_by_name() {
         assert!(ran.stderr.contains(part), "`{part}` is not in: {}", ran.stderr);
     }
     for child in &mut children {
-        signal("-TERM", child.id());
+        signal(child.id(), Signal::TERM);
         assert!(child.wait().unwrap().success());
     }
 }

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Scratch, ran, run, stentor};
+use crate::support::{Scratch, ran, run, signal, stentor};
 
 /// Broadcasts of each process: more than a window, so that rings are used again.
 const EACH: usize = 10;
@@ -29,7 +30,7 @@ fn process(scratch: &Scratch, file: &Path, n: usize, history: &Path) -> Command 
 }
 
 fn end(child: Child) {
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    signal(child.id(), Signal::TERM);
     let ran = ran(&child.wait_with_output().unwrap());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }

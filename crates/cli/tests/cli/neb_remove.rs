@@ -6,9 +6,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Ran, Scratch, ran, run, stentor};
+use crate::support::{Ran, Scratch, ran, run, signal, stentor};
 
 /// A process that runs, and what it has told.
 struct Process {
@@ -63,9 +64,8 @@ impl Broadcast {
         ran(&self.remove_command(ids).output().unwrap())
     }
 
-    fn signal(&self, process: usize, name: &str) {
-        let id = self.processes[process].child.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    fn signal(&self, process: usize, what: Signal) {
+        signal(self.processes[process].child.id(), what);
     }
 
     fn kill(&mut self, process: usize) {
@@ -76,7 +76,7 @@ impl Broadcast {
     /// What the processes recorded, once they have ended; of who was killed, what it came to write.
     fn check(mut self, remain: &[usize]) -> Value {
         for process in remain {
-            self.signal(*process, "-TERM");
+            self.signal(*process, Signal::TERM);
             assert!(self.processes[*process].child.wait().unwrap().success());
         }
         // Who was killed may have been writing a line.
@@ -219,9 +219,9 @@ fn what_cannot_be_agreed_on_is_refused_and_nothing_changes() {
         1,
         &["`g1.4`, which would remain, cannot be reached", "all that remain must agree"],
     );
-    broadcast.signal(1, "-STOP");
+    broadcast.signal(1, Signal::STOP);
     refused(broadcast.remove("g1.4"), 1, &["`g1.2`, which would remain, does not answer"]);
-    broadcast.signal(1, "-CONT");
+    broadcast.signal(1, Signal::CONT);
     broadcast.kill(2);
     refused(broadcast.remove("g1.4"), 1, &["`g1.3`, which would remain, cannot be reached"]);
     assert!(!broadcast.processes[0].has_told("removed"), "nothing has changed");

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Ran, Scratch, ran, run, stentor};
+use crate::support::{Ran, Scratch, ran, run, signal, stentor};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -99,8 +100,7 @@ fn a_demonstration_ends_when_its_switch_does() {
             assert!(since.elapsed() < Duration::from_secs(10), "no switch is started");
             std::thread::sleep(Duration::from_millis(1));
         };
-        let kill = std::process::Command::new("kill").args(["-KILL", &switch.to_string()]).status().unwrap();
-        assert!(kill.success());
+        signal(switch.unsigned_abs(), Signal::KILL);
         let (since, ran) = (Instant::now(), ran(&demo.wait_with_output().unwrap()));
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
         assert!(ran.stderr.contains("the switch failed (signal: 9"), "{}", ran.stderr);
@@ -404,7 +404,7 @@ fn a_broadcast_by_hand_delivers_everywhere_and_its_histories_hold() {
         assert!(all.iter().all(|other| *other == all[0]), "{all:#?}");
         for child in &mut nodes.children {
             let pid = rustix::process::Pid::from_child(child);
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            rustix::process::kill_process(pid, Signal::TERM).unwrap();
             assert!(child.wait().unwrap().success());
         }
         let histories = names.map(|name| nodes.scratch.path(&format!("{name}.jsonl")).to_str().unwrap().to_owned());

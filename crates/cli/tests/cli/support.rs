@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// A directory of its own, gone at the end.
@@ -43,6 +44,12 @@ pub(crate) fn stentor() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stentor"));
     command.env_remove("NO_COLOR").env_remove("XDG_RUNTIME_DIR").env("TERM", "xterm");
     command
+}
+
+/// Sends a signal to a process that a test has started.
+pub(crate) fn signal(process: u32, signal: Signal) {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw).expect("a process id");
+    kill_process(pid, signal).expect("a process that can be signalled");
 }
 
 /// How a run ended.

@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::candidate::{Candidate, config};
 
 const WHAT: &str = "STENTOR_ELECTION_CANDIDATE";
@@ -65,17 +67,12 @@ impl Process {
         }
     }
 
-    fn signal(&self, signal: &str) {
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(done.is_ok_and(|status| status.success()), "kill {signal}");
-    }
-
     pub(crate) fn stop(&self) {
-        self.signal("-STOP");
+        kill_process(Pid::from_child(&self.child), Signal::STOP).expect("a running candidate");
     }
 
     pub(crate) fn go_on(&self) {
-        self.signal("-CONT");
+        kill_process(Pid::from_child(&self.child), Signal::CONT).expect("a stopped candidate");
     }
 
     pub(crate) fn kill(&mut self) {

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// Where the Debian package has its Java archives.
 const JARS: &str = "/usr/share/java";
 /// The server, and what it needs to run.
@@ -127,9 +129,8 @@ impl Zookeeper {
 
     /// It keeps its connections and answers nothing.
     pub(crate) fn stop(&self) {
-        let id = self.child.as_ref().map(|child| child.id().to_string()).expect("a running server");
-        let stopped = Command::new("kill").args(["-STOP", &id]).status();
-        assert!(stopped.is_ok_and(|status| status.success()), "kill -STOP {id}");
+        let server = self.child.as_ref().expect("a running server");
+        kill_process(Pid::from_child(server), Signal::STOP).expect("a server that can be stopped");
     }
 
     /// Killed and started again on the same data.
