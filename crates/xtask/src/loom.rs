@@ -1,6 +1,6 @@
 //! Tests under loom, which runs every interleaving of a lock-free algorithm.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::cargo::{Context, run};
 use crate::runner::Outcome;
@@ -10,9 +10,7 @@ use crate::workspace::Workspace;
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let crates: Vec<_> = workspace.members().filter(|p| p.directory().join("tests/loom.rs").exists()).collect();
-    if crates.is_empty() {
-        return Ok(Outcome::NotRun("no crate has a tests/loom.rs".into()));
-    }
+    ensure!(!crates.is_empty(), "no crate has a tests/loom.rs");
     for package in crates {
         let arguments = ["test", "--release", "--target-dir", "target/loom", "--test", "loom", "-p", &package.name];
         let mut command = context.cargo(arguments);

@@ -23,8 +23,19 @@ pub(crate) struct Step {
 pub(crate) enum Outcome {
     /// Everything it looks at is as it should be.
     Passed,
-    /// It could not be run here, and why. Neither passed nor failed.
-    NotRun(String),
+    /// Everything but what this component of a toolchain looks at, which is not installed.
+    PassedWithout(Component),
+    /// It could not be run here without this component of another toolchain. Neither passed nor failed.
+    NotRun(Component),
+}
+
+/// A component of a Rust toolchain, or of another one. Nothing but these may be missing: a step that lacks anything else fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Component {
+    /// What it is called.
+    pub name: &'static str,
+    /// How it is installed.
+    pub remedy: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +70,8 @@ fn good(results: &[(&str, Ended, Duration)]) -> bool {
 fn describe(ended: &Ended) -> String {
     match ended {
         Ended::As(Outcome::Passed) => "ok".into(),
-        Ended::As(Outcome::NotRun(why)) => format!("not run: {why}"),
+        Ended::As(Outcome::PassedWithout(Component { name, .. })) => format!("ok, without {name}"),
+        Ended::As(Outcome::NotRun(Component { name, .. })) => format!("not run: without {name}"),
         Ended::Failed(why) => format!("FAILED: {why}"),
     }
 }
@@ -70,9 +82,14 @@ fn summary(title: &str, results: &[(&str, Ended, Duration)], available: usize, t
         let _ = writeln!(text, "{name:<16} {:>9}  {}", seconds(*took), describe(ended));
     }
     let count = |wanted: fn(&Ended) -> bool| results.iter().filter(|(_, ended, _)| wanted(ended)).count();
-    let passed = count(|ended| matches!(ended, Ended::As(Outcome::Passed)));
+    let passed = count(|ended| matches!(ended, Ended::As(Outcome::Passed | Outcome::PassedWithout(_))));
     let failed = count(|ended| matches!(ended, Ended::Failed(_)));
     let not_run = count(|ended| matches!(ended, Ended::As(Outcome::NotRun(_))));
+    for (name, ended, _) in results {
+        if let Ended::As(Outcome::PassedWithout(component) | Outcome::NotRun(component)) = ended {
+            let _ = writeln!(text, "{name}: {} is not installed: {}", component.name, component.remedy);
+        }
+    }
     let verdict = if good(results) { "ok" } else { "FAILED" };
     let _ = write!(text, "xtask {title}: {verdict}. {passed} passed; {failed} failed; {not_run} not run");
     if results.len() < available {
@@ -96,11 +113,21 @@ mod tests {
 
     #[test]
     fn what_was_not_run_is_neither_passed_nor_failed() {
-        let results = results(&[Ended::As(Outcome::Passed), Ended::As(Outcome::NotRun("no miri".into()))]);
+        let miri = Component { name: "miri", remedy: "get it" };
+        let wasm = Component { name: "wasm", remedy: "fetch it" };
+        let results = [Outcome::Passed, Outcome::NotRun(miri), Outcome::PassedWithout(wasm)].map(Ended::As);
+        let results = self::results(&results);
         assert!(good(&results));
-        let text = summary("test", &results, 3, Duration::from_secs(3));
-        assert!(text.contains("1 passed; 0 failed; 1 not run; 1 not asked for; in 3.0 s"), "{text}");
-        assert!(text.contains("not run: no miri"), "{text}");
+        let text = summary("test", &results, 4, Duration::from_secs(3));
+        assert!(text.contains("2 passed; 0 failed; 1 not run; 1 not asked for; in 3.0 s"), "{text}");
+        for part in [
+            "not run: without miri",
+            "ok, without wasm",
+            "miri is not installed: get it",
+            "wasm is not installed: fetch it",
+        ] {
+            assert!(text.contains(part), "`{part}` is not in {text}");
+        }
     }
 
     #[test]

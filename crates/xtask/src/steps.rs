@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::cargo::{Context, run};
-use crate::runner::{Outcome, Step};
+use crate::runner::{Component, Outcome, Step};
 use crate::source::rust_files;
 use crate::workspace::{Package, Workspace};
 use crate::{
@@ -226,9 +226,14 @@ fn model(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+const MIRI: Component = Component {
+    name: "component miri",
+    remedy: "rustup toolchain install nightly --component miri, and run the step by cargo +nightly xtask test --only miri",
+};
+
 fn miri(context: &Context) -> Result<Outcome> {
     if !context.succeeds(&mut context.cargo(["miri", "--version"])) {
-        return Ok(Outcome::NotRun("component miri is not installed".into()));
+        return Ok(Outcome::NotRun(MIRI));
     }
     // The property tests look for a file of earlier failures, which Miri's isolation forbids.
     let mut command = context.cargo(["miri", "test", "-p", "stentor-fabric", "--lib"]);

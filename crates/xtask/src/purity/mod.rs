@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use crate::cargo::{Context, capture, run};
-use crate::runner::Outcome;
+use crate::runner::{Component, Outcome};
 use crate::source::{Source, Violation, has_root_attribute, judge};
 use crate::workspace::{Package, Workspace};
 
@@ -84,6 +84,8 @@ pub(crate) const PURE: &[Pure] = &[
 ];
 
 const BARE: &str = "wasm32-unknown-unknown";
+const BARE_TARGET: Component =
+    Component { name: "target wasm32-unknown-unknown", remedy: "rustup target add wasm32-unknown-unknown" };
 
 /// Checks all of them.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
@@ -104,8 +106,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         println!("{}: {} files, {} crates linked, {names} names called", pure.name, sources.len(), linked.len());
     }
     judge(&violations)?;
-    bare_build(context)?;
-    Ok(Outcome::Passed)
+    bare_build(context)
 }
 
 fn check_linked(pure: &Pure, linked: &[&str]) -> Vec<Violation> {
@@ -162,16 +163,17 @@ fn library(context: &Context, name: &str) -> Result<String> {
     found.with_context(|| format!("cargo did not say where the library of {name} is"))
 }
 
-/// Builds for a target that has no operating system to call. Says so if it cannot.
-fn bare_build(context: &Context) -> Result<()> {
+/// Builds for a target that has no operating system to call, if it is installed.
+fn bare_build(context: &Context) -> Result<Outcome> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let (known, directory) = capture(Command::new(rustc).args(["--print", "target-libdir", "--target", BARE]))?;
     if !known || !Path::new(directory.trim()).is_dir() {
-        println!("target {BARE} is not installed: judged by dependencies, sources and symbols alone");
-        return Ok(());
+        println!("judged by dependencies, sources and symbols alone");
+        return Ok(Outcome::PassedWithout(BARE_TARGET));
     }
     let packages = PURE.iter().flat_map(|pure| ["-p", pure.name]);
-    run(context.cargo(["build", "--lib", "--target", BARE]).args(packages))
+    run(context.cargo(["build", "--lib", "--target", BARE]).args(packages))?;
+    Ok(Outcome::Passed)
 }
 
 #[cfg(test)]
