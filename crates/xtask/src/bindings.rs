@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::cargo::{Context, capture, run};
+use crate::cargo::{Context, run};
+use crate::needs::Needs;
 use crate::runner::Outcome;
 
 /// One library's.
@@ -15,7 +15,6 @@ struct Library {
     name: &'static str,
     /// What is committed.
     file: &'static str,
-    header: &'static str,
     package_config: &'static str,
 }
 
@@ -23,19 +22,20 @@ const LIBRARIES: [Library; 2] = [
     Library {
         name: "rdma-core",
         file: "crates/fabric-verbs/src/sys/verbs.rs",
-        header: "/usr/include/infiniband/verbs.h",
         package_config: "pkgconfig/libibverbs.pc",
     },
     Library {
         name: "libfabric",
         file: "crates/fabric-ofi/src/sys/libfabric.rs",
-        header: "/usr/include/rdma/fi_domain.h",
         package_config: "pkgconfig/libfabric.pc",
     },
 ];
 
-const INSTALL: [&str; 6] =
-    ["install", "--yes", "--no-install-recommends", "libibverbs-dev", "libfabric-dev", "libclang-dev"];
+/// The headers, and what reads them.
+pub(crate) const NEEDS: Needs = Needs {
+    things: &["infiniband/verbs.h", "rdma/fi_domain.h", "libclang", "stdio.h"],
+    sources: &["crates/xtask/src/bindings.rs", "crates/xtask/src/bin/bindings.rs"],
+};
 /// A program of its own: what generates takes longer to build than all else here.
 const GENERATOR: [&str; 6] = ["-p", "xtask", "--features", "bindings", "--bin", "bindings"];
 
@@ -65,33 +65,8 @@ pub(crate) fn write(context: &Context) -> Result<()> {
 }
 
 fn generate(context: &Context, library: &Library, file: &Path) -> Result<()> {
-    if !Path::new(library.header).is_file() || !has_libclang()? {
-        install(library.header, capture(Command::new("id").arg("-u"))?.1.trim() == "0")?;
-    }
+    NEEDS.ensure()?;
     run(context.cargo(["run", "--quiet"]).args(GENERATOR).args(["--", library.name]).arg(file))
-}
-
-/// Where distributions put it, or where its own variable says.
-fn has_libclang() -> Result<bool> {
-    if std::env::var_os("LIBCLANG_PATH").is_some() {
-        return Ok(true);
-    }
-    let holds = |folder: &Path| {
-        let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        names.into_iter().any(|name| name.to_string_lossy().starts_with("libclang.so"))
-    };
-    let versions = fs::read_dir("/usr/lib")?.flatten().map(|entry| entry.path());
-    let mut llvm =
-        versions.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("llvm")));
-    Ok(holds(Path::new("/usr/lib")) || holds(Path::new("/usr/lib64")) || llvm.any(|path| holds(&path.join("lib"))))
-}
-
-fn install(header: &str, root: bool) -> Result<()> {
-    if !root {
-        bail!("{header} or libclang is missing: apt-get {}", INSTALL.join(" "));
-    }
-    run(Command::new("apt-get").arg("update"))?;
-    run(Command::new("apt-get").args(INSTALL).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
 impl Library {
@@ -142,12 +117,5 @@ mod tests {
                 "{error}"
             );
         }
-    }
-
-    #[test]
-    fn who_may_not_install_is_told_what_to_run() {
-        let error = install("/usr/include/x.h", false).unwrap_err().to_string();
-        let remedy = "apt-get install --yes --no-install-recommends libibverbs-dev libfabric-dev libclang-dev";
-        assert!(error.starts_with("/usr/include/x.h") && error.ends_with(remedy), "{error}");
     }
 }

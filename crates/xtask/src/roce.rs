@@ -7,81 +7,64 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::cargo::{Context, capture, run};
+use crate::guest::Guest;
+use crate::needs::Needs;
 use crate::programs::{self, executable};
 use crate::runner::Outcome;
 
-/// What the guest runs and is built with, as Debian names it.
-const PACKAGES: [&str; 9] = [
-    "rdma-core",
-    "ibverbs-utils",
-    "ibverbs-providers",
-    "libibverbs-dev",
-    "busybox-static",
-    "iproute2",
-    "tshark",
-    "gcc",
-    "valgrind",
-];
-/// A program of each, to see whether they are there.
-const PROGRAMS: [&str; 7] = ["rdma", "ibv_rc_pingpong", "busybox", "ip", "tshark", "gcc", "valgrind"];
+/// What the peer's programs are built with and run by.
+const PEER: Needs = Needs {
+    things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "ibv_rc_pingpong", "rxe.driver"],
+    sources: &[
+        "crates/fabric-roce/tests/peer",
+        "crates/fabric-roce/tests/real_peer.rs",
+        "crates/fabric-roce/examples/beside_kernel",
+        "crates/xtask/src/roce.rs",
+    ],
+};
+const NAMESPACES: Needs = Needs { things: &["ip"], sources: &["crates/cli/tests/namespaces"] };
+const SWITCH: Needs = Needs {
+    things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "rxe.driver", "tshark"],
+    sources: &[
+        "crates/soft-switch/tests/kernel",
+        "crates/soft-switch/tests/kernel.rs",
+        "crates/soft-switch/tests/capture",
+        "crates/cli/tests/guests/sets.sh",
+        "crates/fabric-verbs/tests/sets.rs",
+    ],
+};
+const TSHARK: Needs = Needs {
+    things: &["tshark"],
+    sources: &[
+        "crates/fabric-roce/tests/tshark.rs",
+        "crates/soft-switch/tests/tshark.rs",
+        "crates/soft-switch/tests/capture",
+    ],
+};
+
+/// All of them, for the test that compares lists with calls.
+#[cfg(test)]
+pub(crate) const NEEDS: [&Needs; 4] = [&PEER, &NAMESPACES, &SWITCH, &TSHARK];
+
 /// Seconds for each fuzz target.
 const FUZZ_SECONDS: &str = "15";
 
-pub(crate) fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|dir| dir.join(program).is_file())
-}
-
-/// Installs what is missing, if this is root on a Debian; otherwise says what to install.
-pub(crate) fn programs() -> Result<()> {
-    let missing: Vec<_> = PROGRAMS.into_iter().filter(|program| !has(program)).collect();
-    let header = PathBuf::from("/usr/include/infiniband/verbs.h").is_file();
-    if missing.is_empty() && header {
-        return Ok(());
-    }
-    let remedy = format!("apt-get install --no-install-recommends {}", PACKAGES.join(" "));
-    let (_, user) = capture(Command::new("id").arg("-u"))?;
-    if user.trim() != "0" || !has("apt-get") {
-        bail!("not installed: {} {}; run: {remedy}", missing.join(" "), if header { "" } else { "libibverbs-dev" });
-    }
-    run(Command::new("apt-get").args(["update", "-qq"]))?;
-    let arguments = ["install", "-y", "-qq", "--no-install-recommends"];
-    run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments).args(PACKAGES))?;
-    let missing: Vec<_> = PROGRAMS.into_iter().filter(|program| !has(program)).collect();
-    if missing.is_empty() { Ok(()) } else { bail!("still not there: {}; run: {remedy}", missing.join(" ")) }
-}
-
-/// The kernel with Soft-RoCE: beside the repository, or where `STENTOR_RXE` says.
-pub(crate) fn rxe(context: &Context) -> Result<PathBuf> {
-    let beside = context.root.join("../shared/rxe");
-    let folder = std::env::var_os("STENTOR_RXE").map_or(beside, PathBuf::from);
-    if !folder.join("uml-run").is_file() || !folder.join("linux-uml.xz").is_file() {
-        bail!(
-            "no User-Mode Linux with Soft-RoCE at {}: set STENTOR_RXE to a folder with `uml-run` and `linux-uml.xz` (Linux \
-             with CONFIG_RDMA_RXE, CONFIG_UML_NET_VECTOR and hostfs)",
-            folder.display()
-        );
-    }
-    Ok(folder.canonicalize()?)
-}
-
 /// The stock ping-pong and a program of ours on the kernel's Soft-RoCE, as our peer.
 pub(crate) fn peer(context: &Context) -> Result<Outcome> {
-    programs()?;
-    let rxe = rxe(context)?;
+    let guest = Guest::ready(context, &PEER)?;
     let (stentor, test) = (programs::stentor(context)?, programs::test_program(context, "fabric-roce", "real_peer")?);
     let script = context.root.join("crates/fabric-roce/tests/peer/run.sh");
-    run(Command::new("unshare").arg("-rn").arg(script).arg(&rxe).arg(stentor).arg(test))?;
-    golden(context, &rxe)?;
+    run(guest.command("unshare").arg("-rn").arg(script).arg(guest.folder()).arg(stentor).arg(test))?;
+    golden(context, &guest)?;
     Ok(Outcome::Passed)
 }
 
 /// Captures what the kernel sends to itself for atomics and on unreliable connections, and compares what we send with that.
-fn golden(context: &Context, rxe: &Path) -> Result<()> {
+fn golden(context: &Context, guest: &Guest) -> Result<()> {
     let work = work_folder("golden")?;
     let source = context.root.join("crates/fabric-roce/tests/peer/golden.c");
     run(Command::new("gcc").arg(source).args(["-O1", "-Wall"]).arg("-o").arg(work.join("golden")).arg("-libverbs"))?;
-    in_guest(context, rxe, "crates/fabric-roce/tests/peer/golden.sh", &work, "")?;
+    in_guest(context, guest, "crates/fabric-roce/tests/peer/golden.sh", &work, "")?;
     run(programs::test(context, "fabric-roce", "golden")?.env("STENTOR_GOLDEN", &work))?;
     fs::remove_dir_all(&work)?;
     Ok(())
@@ -96,14 +79,14 @@ pub(crate) fn work_folder(what: &str) -> Result<PathBuf> {
 
 /// Runs a script of the repository, `NAME.sh`, in a guest, which leaves `NAME.log` in its work folder. It is told that
 /// folder as `WORK` and its own as `HERE`.
-pub(crate) fn in_guest(context: &Context, rxe: &Path, path: &str, work: &Path, more: &str) -> Result<()> {
+pub(crate) fn in_guest(context: &Context, guest: &Guest, path: &str, work: &Path, more: &str) -> Result<()> {
     let path = context.root.join(path);
     let peer = path.parent().unwrap_or(Path::new("/"));
     let set = format!("export WORK='{}' HERE='{}' {more}\n", work.display(), peer.display());
     let text = fs::read_to_string(&path)?;
     let script = work.join("script.sh");
     fs::write(&script, set + &text)?;
-    let (good, _) = capture(Command::new(rxe.join("uml-run")).arg(&script).env("UML_TIMEOUT", "300"))?;
+    let (good, _) = capture(guest.boot(&script).env("UML_TIMEOUT", "300"))?;
     let name = path.with_extension("log");
     let log = name.file_name().map(|name| work.join(name)).unwrap_or_default();
     print!("{}", fs::read_to_string(log).unwrap_or_default());
@@ -115,8 +98,7 @@ const ROUNDS: usize = 5;
 
 /// Measures this crate's endpoint and the kernel's Soft-RoCE in one guest.
 pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
-    programs()?;
-    let rxe = rxe(context)?;
+    let guest = Guest::ready(context, &PEER)?;
     let example = ["build", "--release", "-p", "stentor-fabric-roce", "--example", "beside_kernel"];
     let program = executable(&mut context.cargo(example), "fabric-roce", "beside_kernel")?;
     let peer = context.root.join("crates/fabric-roce/tests/peer");
@@ -125,7 +107,7 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
     run(Command::new("gcc").arg(peer.join("shim.c")).args(compile).arg("-o").arg(work.join("shim.so")))?;
     let ran = in_guest(
         context,
-        &rxe,
+        &guest,
         "crates/fabric-roce/tests/peer/beside.sh",
         &work,
         &format!("PROGRAM='{}' ROUNDS={ROUNDS}", program.display()),
@@ -139,7 +121,7 @@ const LINES: &str = "1000";
 
 /// A cluster in three network namespaces: on a good network, on one that loses packets, and with links cut one way and both.
 pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
-    programs()?;
+    NAMESPACES.ensure()?;
     let stentor = programs::stentor(context)?;
     let script = context.root.join("crates/cli/tests/namespaces/run.sh");
     for network in [&[][..], &["--drop-chance", "0.01"]] {
@@ -155,23 +137,22 @@ const COPIED_LINES: &str = "60";
 
 /// The software switch between our endpoint and queue pairs of a guest's kernel; then sets of processes on `verbs`.
 pub(crate) fn switch_guests(context: &Context) -> Result<Outcome> {
-    programs()?;
-    let rxe = rxe(context)?;
+    let guest = Guest::ready(context, &SWITCH)?;
     let test = programs::test_program(context, "soft-switch", "kernel")?;
     let script = context.root.join("crates/soft-switch/tests/kernel/run.sh");
-    run(Command::new("unshare").arg("-rn").arg(script).arg(&rxe).arg(test))?;
+    run(guest.command("unshare").arg("-rn").arg(script).arg(guest.folder()).arg(test))?;
     let test = programs::test_program(context, "fabric-verbs", "sets")?;
     let stentor = programs::stentor(context)?;
     let set = format!("TEST='{}' STENTOR='{}' LINES={COPIED_LINES}", test.display(), stentor.display());
     let work = work_folder("sets")?;
-    in_guest(context, &rxe, "crates/cli/tests/guests/sets.sh", &work, &set)?;
+    in_guest(context, &guest, "crates/cli/tests/guests/sets.sh", &work, &set)?;
     fs::remove_dir_all(&work)?;
     Ok(Outcome::Passed)
 }
 
 /// Wireshark's dissector on a capture of every operation.
 pub(crate) fn tshark(context: &Context) -> Result<Outcome> {
-    programs()?;
+    TSHARK.ensure()?;
     run(context.test(&["tshark"]).args(["--", "--ignored"]))?;
     Ok(Outcome::Passed)
 }

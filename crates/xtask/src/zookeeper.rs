@@ -1,23 +1,21 @@
 //! The election's tests against a real ZooKeeper, which comes as a Debian package.
 
-use std::path::Path;
-use std::process::Command;
+use anyhow::Result;
 
-use anyhow::{Result, bail};
-
-use crate::cargo::{Context, capture, run};
+use crate::cargo::{Context, run};
+use crate::needs::Needs;
 use crate::runner::Outcome;
 
-const JAR: &str = "/usr/share/java/zookeeper.jar";
-const INSTALL: [&str; 4] = ["install", "--yes", "zookeeper", "default-jre-headless"];
+pub(crate) const NEEDS: Needs = Needs {
+    things: &["zookeeper.jar", "java"],
+    sources: &["crates/election-zookeeper/tests/server", "crates/cli/tests/zookeeper"],
+};
 /// Its tests, and the command with it and the tests of that.
 const FEATURES: [&str; 2] = ["--features", "stentor-election-zookeeper/server-tests,stentor-cli/zookeeper-tests"];
 
 /// Installs the package where that is possible, and runs the tests: each starts and ends servers of its own.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
-    if !Path::new(JAR).exists() {
-        install(is_root()?)?;
-    }
+    NEEDS.ensure()?;
     let mut clippy = context.cargo(["clippy", "--workspace", "--all-targets"]);
     run(clippy.args(FEATURES).args(["--", "-D", "warnings"]))?;
     // The servers mostly wait, so more of them run than there are cores. One test makes the client panic: in two lines.
@@ -27,27 +25,4 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     // Six members, two clients and a server at a time are enough for two cores.
     run(context.test(&["zookeeper"]).args(FEATURES).args(["--", "--nocapture", "--test-threads", "1"]))?;
     Ok(Outcome::Passed)
-}
-
-fn is_root() -> Result<bool> {
-    Ok(capture(Command::new("id").arg("-u"))?.1.trim() == "0")
-}
-
-fn install(root: bool) -> Result<()> {
-    if !root {
-        bail!("{JAR} is missing: apt-get {}", INSTALL.join(" "));
-    }
-    run(Command::new("apt-get").arg("update"))?;
-    run(Command::new("apt-get").args(INSTALL).env("DEBIAN_FRONTEND", "noninteractive"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_may_not_install_is_told_what_to_run() {
-        let error = install(false).unwrap_err().to_string();
-        assert!(error.ends_with("apt-get install --yes zookeeper default-jre-headless"), "{error}");
-    }
 }

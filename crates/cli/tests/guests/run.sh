@@ -4,9 +4,10 @@
 # guest loses its power, and later it is started again. Everybody must deliver everything, who lost the power what came after his
 # return, and the histories are checked.
 #
-#   unshare -rnpf --mount-proc --kill-child run.sh RXE_FOLDER STENTOR FABRIC GUESTS CUT LINES cut|off [switch]
+#   UML_KERNEL=KERNEL unshare -rnpf --mount-proc --kill-child run.sh RXE_FOLDER STENTOR FABRIC GUESTS CUT LINES cut|off [switch]
 #
-#   RXE_FOLDER  has uml-run and its kernel
+#   UML_KERNEL  the guest kernel
+#   RXE_FOLDER  has uml-run: crates/xtask/guest
 #   STENTOR     the command
 #   FABRIC      verbs or roce
 #   GUESTS      2 or 3: members 1 to 3 of each group are in guests 1, 1, 2 or 1, 2, 3; the client is in guest 1 or 2

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Real RDMA as the peer: a guest kernel with Soft-RoCE on the other end of a tap device, in a network namespace of its own.
 #
-# Usage: unshare -rn run.sh RXE_FOLDER STENTOR REAL_PEER_TEST
-#   RXE_FOLDER      has uml-run and its kernel
+# Usage: UML_KERNEL=KERNEL unshare -rn run.sh RXE_FOLDER STENTOR REAL_PEER_TEST
+#   UML_KERNEL      the guest kernel
+#   RXE_FOLDER      has uml-run: crates/xtask/guest
 #   STENTOR         the command
 #   REAL_PEER_TEST  the compiled tests/real_peer.rs
 set -eu

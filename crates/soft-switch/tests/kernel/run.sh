@@ -2,8 +2,9 @@
 # The software switch between a host in user space and eight of a real RDMA stack: queue pairs of a guest kernel's Soft-RoCE on
 # the other end of a tap device, in a network namespace of its own.
 #
-# Usage: unshare -rn run.sh RXE_FOLDER KERNEL_TEST
-#   RXE_FOLDER   has uml-run and its kernel
+# Usage: UML_KERNEL=KERNEL unshare -rn run.sh RXE_FOLDER KERNEL_TEST
+#   UML_KERNEL   the guest kernel
+#   RXE_FOLDER   has uml-run: crates/xtask/guest
 #   KERNEL_TEST  the compiled tests/kernel.rs
 set -eu
 rxe=$1 test=$2

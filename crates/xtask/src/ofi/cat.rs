@@ -88,7 +88,7 @@ fn report(side: Child) -> Result<Value> {
 
 /// Ten gibibytes from a pipe into a pipe: every byte is compared, the hash is `sha256sum`'s, and neither side grows.
 pub(crate) fn long(context: &Context) -> Result<Outcome> {
-    super::programs()?;
+    super::NEEDS.ensure()?;
     let program = programs::stentor(context)?;
     through(&program, LONG)?;
     Ok(Outcome::Passed)

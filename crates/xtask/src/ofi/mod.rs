@@ -3,25 +3,29 @@
 mod cat;
 mod speed;
 
-use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 use crate::campaign::{Demo, shown_but, stentor};
-use crate::cargo::{Context, capture, run};
+use crate::cargo::{Context, run};
+use crate::needs::Needs;
 use crate::programs;
-use crate::roce::has;
 use crate::runner::Outcome;
 pub(crate) use cat::long;
 pub(crate) use speed::step as speed;
 
-/// The library, `fi_info` and `fi_pingpong`, and what makes devices for tests, as Debian names them.
-const PACKAGES: [&str; 3] = ["libfabric1", "libfabric-bin", "iproute2"];
-/// Programs of them.
-const PROGRAMS: [&str; 3] = ["fi_info", "fi_pingpong", "ip"];
-const INSTALL: [&str; 4] = ["install", "-y", "-qq", "--no-install-recommends"];
+/// The library, its programs, and what makes devices for tests.
+pub(crate) const NEEDS: Needs = Needs {
+    things: &["libfabric.so.1", "fi_info", "fi_pingpong", "ip"],
+    sources: &[
+        "crates/fabric-ofi/tests",
+        "crates/channel/tests/fabric/ofi.rs",
+        "crates/cli/tests/cli/ofi.rs",
+        "crates/cli/src/commands/bench/channel/pingpong.rs",
+        "crates/xtask/src/ofi",
+    ],
+};
 /// Tests that need the library, and of other crates' the part that does.
 const TESTS: [(&str, &str, &[&str]); 7] = [
     ("fabric-ofi", "conformance", &["--nocapture"]),
@@ -41,27 +45,9 @@ const DEMOS: [(&str, Option<&str>); 5] = [
     ("udp;ofi_rxd", Some("--as-efa=efa-direct")),
 ];
 
-/// Installs what is missing, if this is root on a Debian; otherwise says what to install.
-pub(crate) fn programs() -> Result<()> {
-    let folders = [format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH), "/usr/lib64".into(), "/usr/lib".into()];
-    let library = folders.iter().any(|folder| Path::new(folder).join("libfabric.so.1").exists());
-    let all = || PROGRAMS.into_iter().all(has);
-    if library && all() {
-        return Ok(());
-    }
-    let remedy = format!("apt-get install --no-install-recommends {}", PACKAGES.join(" "));
-    let (_, user) = capture(Command::new("id").arg("-u"))?;
-    if user.trim() != "0" || !has("apt-get") {
-        bail!("libfabric.so.1 is not installed, or one of {PROGRAMS:?}; run: {remedy}");
-    }
-    run(Command::new("apt-get").args(["update", "-qq"]))?;
-    run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(INSTALL).args(PACKAGES))?;
-    if all() { Ok(()) } else { bail!("still not all there of {PROGRAMS:?}; run: {remedy}") }
-}
-
 /// Runs the tests that need the library, the demonstrations, and a file of a gibibyte from one process to another.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
-    programs()?;
+    NEEDS.ensure()?;
     for (folder, name, part) in TESTS {
         let command = || {
             programs::test(context, folder, name).map(|mut command| {

@@ -32,7 +32,7 @@ struct Judged {
 
 /// Measures: nothing else should run on two processors.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
-    super::programs()?;
+    super::NEEDS.ensure()?;
     let stentor = programs::stentor(context)?;
     let mut missed = 0;
     for provider in PROVIDERS {

@@ -11,11 +11,31 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::cargo::{Context, run};
+use crate::guest::Guest;
+use crate::needs::Needs;
 use crate::programs;
 use crate::roce;
 use crate::runner::Outcome;
 
 pub(crate) use speed::step as speed;
+
+const TESTED: Needs = Needs {
+    things: &["ip", "tc", "rdma", "busybox", "rxe.driver", "valgrind"],
+    sources: &["crates/fabric-verbs/tests", "crates/cli/tests/guests/doctor.sh", "crates/xtask/src/verbs/mod.rs"],
+};
+const DEMOS: Needs = Needs {
+    things: &["ip", "rdma", "busybox", "rxe.driver"],
+    sources: &[
+        "crates/cli/tests/guests/demos.sh",
+        "crates/cli/tests/guests/run.sh",
+        "crates/cli/tests/guests/guest.sh",
+        "crates/fabric-verbs/tests/device.sh",
+    ],
+};
+
+/// All of them, for the test that compares lists with calls.
+#[cfg(test)]
+pub(crate) const NEEDS: [&Needs; 3] = [&TESTED, &DEMOS, &speed::NEEDS];
 
 /// What the guest's one device is: see `device.sh`.
 const TAKEN: &str = "it would take rxe0 port 1, GID 1 RoCE v2 10.0.0.1 on d0";
@@ -68,8 +88,7 @@ fn sees_planted(context: &Context, test: &Path) -> Result<()> {
 
 /// Runs the tests that need a device in guests that have one, each test in a guest of its own.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
-    roce::programs()?;
-    let rxe = roce::rxe(context)?;
+    let guest = Guest::ready(context, &TESTED)?;
     let work = roce::work_folder("verbs")?;
     for (name, script) in TESTS {
         let test = programs::test_program(context, "fabric-verbs", name)?;
@@ -80,12 +99,12 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
         let set = format!("TEST='{}' UNDER='{under}'", test.display());
         let start = Instant::now();
         let script = format!("crates/fabric-verbs/tests/{script}");
-        let ran = roce::in_guest(context, &rxe, &script, &work, &set);
+        let ran = roce::in_guest(context, &guest, &script, &work, &set);
         println!("{name}: the guest took {:.1} s", start.elapsed().as_secs_f64());
         ran?;
     }
     let set = format!("STENTOR='{}'", programs::stentor(context)?.display());
-    roce::in_guest(context, &rxe, "crates/cli/tests/guests/doctor.sh", &work, &set)?;
+    roce::in_guest(context, &guest, "crates/cli/tests/guests/doctor.sh", &work, &set)?;
     doctor(&work)?;
     fs::remove_dir_all(&work)?;
     Ok(Outcome::Passed)
@@ -99,17 +118,16 @@ const MESSAGES: &str = "150";
 
 /// The demos in one guest, then multicast over the devices of several guests that a bridge joins.
 pub(crate) fn guests(context: &Context) -> Result<Outcome> {
-    roce::programs()?;
-    let rxe = roce::rxe(context)?;
+    let guest = Guest::ready(context, &DEMOS)?;
     let stentor = programs::stentor(context)?;
     let work = roce::work_folder("demos")?;
     let set = format!("STENTOR='{}'", stentor.display());
-    roce::in_guest(context, &rxe, "crates/cli/tests/guests/demos.sh", &work, &set)?;
+    roce::in_guest(context, &guest, "crates/cli/tests/guests/demos.sh", &work, &set)?;
     fs::remove_dir_all(&work)?;
     let script = context.root.join("crates/cli/tests/guests/run.sh");
     for (guests, cut, how, switch) in CUTS {
-        let mut command = Command::new("unshare");
-        command.args(["-rnpf", "--mount-proc", "--kill-child"]).arg(&script).arg(&rxe).arg(&stentor);
+        let mut command = guest.command("unshare");
+        command.args(["-rnpf", "--mount-proc", "--kill-child"]).arg(&script).arg(guest.folder()).arg(&stentor);
         run(command.args(["verbs", guests, cut, MESSAGES, how, switch]))?;
     }
     Ok(Outcome::Passed)

@@ -8,9 +8,20 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use crate::cargo::{Context, run};
+use crate::guest::Guest;
+use crate::needs::Needs;
 use crate::programs;
 use crate::roce;
 use crate::runner::Outcome;
+
+pub(super) const NEEDS: Needs = Needs {
+    things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "rxe.driver"],
+    sources: &[
+        "crates/cli/tests/guests/speed.sh",
+        "crates/fabric-verbs/tests/device.sh",
+        "crates/xtask/src/verbs/speed.rs",
+    ],
+};
 
 /// Rounds of the comparison with what libibverbs gives to a plain program; messages to and fro, and of each stream, in a round.
 const ROUNDS: usize = 20;
@@ -46,8 +57,7 @@ enum Bar {
 
 /// `stentor bench fabric --fabric verbs` beside a plain program in one guest, in turns.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
-    roce::programs()?;
-    let rxe = roce::rxe(context)?;
+    let guest = Guest::ready(context, &NEEDS)?;
     let stentor = programs::stentor(context)?;
     let work = roce::work_folder("verbs-speed")?;
     let raw = work.join("raw");
@@ -55,7 +65,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     run(Command::new("gcc").arg(source).args(["-O2", "-Wall", "-Werror", "-o"]).arg(&raw).arg("-libverbs"))?;
     let sizes = format!("ROUNDS={ROUNDS} HOPS={HOPS} STREAM={STREAM}");
     let set = format!("RAW='{}' STENTOR='{}' {sizes}", raw.display(), stentor.display());
-    roce::in_guest(context, &rxe, "crates/cli/tests/guests/speed.sh", &work, &set)?;
+    roce::in_guest(context, &guest, "crates/cli/tests/guests/speed.sh", &work, &set)?;
     let judged = COMPARED.iter().map(|compared| compare(&work, compared)).collect::<Result<Vec<_>>>()?;
     fs::remove_dir_all(&work)?;
     if judged.contains(&false) { bail!("not as fast as it should be: see above") } else { Ok(Outcome::Passed) }

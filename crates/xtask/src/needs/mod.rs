@@ -1,0 +1,200 @@
+//! What steps need beyond Rust and the programs of every Debian, and the packages that have it.
+//!
+//! A step names what it needs in a [`Needs`], together with the scripts and tests that it runs. A test compares both: a program
+//! that one of those calls, and that is not in the list, is an error.
+
+#[cfg(test)]
+mod calls;
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::cargo::run;
+
+/// A program, header or library that not every Debian has.
+struct Thing {
+    name: &'static str,
+    found: Found,
+    /// The Debian package that has it.
+    package: &'static str,
+}
+
+/// How a thing is found.
+enum Found {
+    /// As a program of its name, in `PATH` or among those of the administrator.
+    Program,
+    /// As one of these files.
+    File(&'static [&'static str]),
+    /// As a file of its name in a folder for libraries.
+    Library,
+    /// As a file that begins with its name in a folder for libraries, or in one of LLVM's; or where its own variable says.
+    Clang,
+}
+
+const fn program(name: &'static str, package: &'static str) -> Thing {
+    Thing { name, found: Found::Program, package }
+}
+
+const fn file(name: &'static str, files: &'static [&'static str], package: &'static str) -> Thing {
+    Thing { name, found: Found::File(files), package }
+}
+
+/// Where Debian's package has the sources of the guest kernel.
+pub(crate) const KERNEL_SOURCE: &str = "/usr/src/linux-source-6.1.tar.xz";
+
+/// All of them.
+const THINGS: &[Thing] = &[
+    program("gcc", "gcc"),
+    file("stdio.h", &["/usr/include/stdio.h"], "libc6-dev"),
+    program("ip", "iproute2"),
+    program("tc", "iproute2"),
+    program("rdma", "iproute2"),
+    program("busybox", "busybox-static"),
+    program("ibv_rc_pingpong", "ibverbs-utils"),
+    file("rxe.driver", &["/etc/libibverbs.d/rxe.driver"], "ibverbs-providers"),
+    file("infiniband/verbs.h", &["/usr/include/infiniband/verbs.h"], "libibverbs-dev"),
+    program("tshark", "tshark"),
+    program("valgrind", "valgrind"),
+    program("fi_info", "libfabric-bin"),
+    program("fi_pingpong", "libfabric-bin"),
+    Thing { name: "libfabric.so.1", found: Found::Library, package: "libfabric1" },
+    file("rdma/fi_domain.h", &["/usr/include/rdma/fi_domain.h"], "libfabric-dev"),
+    Thing { name: "libclang", found: Found::Clang, package: "libclang-dev" },
+    program("java", "default-jre-headless"),
+    file("zookeeper.jar", &["/usr/share/java/zookeeper.jar"], "zookeeper"),
+    program("flex", "flex"),
+    program("bison", "bison"),
+    program("bc", "bc"),
+    program("make", "make"),
+    program("xz", "xz-utils"),
+    file("linux-source-6.1", &[KERNEL_SOURCE], "linux-source-6.1"),
+];
+
+/// What a step needs.
+#[derive(Debug)]
+pub(crate) struct Needs {
+    /// Names of things.
+    pub things: &'static [&'static str],
+    /// Files, and folders with everything in them, that call programs when the step runs: paths from the repository root.
+    #[cfg_attr(not(test), allow(dead_code))]
+    pub sources: &'static [&'static str],
+}
+
+impl Needs {
+    /// Installs what is missing if this is root on a Debian. Otherwise fails, and says what to run.
+    pub(crate) fn ensure(&self) -> Result<()> {
+        ensure(self.things)
+    }
+}
+
+/// The same for things by name.
+pub(crate) fn ensure(names: &[&str]) -> Result<()> {
+    let absent = missing(names);
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let (what, packages) = (listed(&absent), packages(&absent));
+    println!("not installed: {what}");
+    if !rustix::process::geteuid().is_root() || !has("apt-get") {
+        bail!("not installed: {what}; run as root: {}", remedy(&packages));
+    }
+    run(Command::new("apt-get").args(["update", "-qq"]))?;
+    let mut install = Command::new("apt-get");
+    run(install.args(INSTALL).arg("-qq").args(&packages).env("DEBIAN_FRONTEND", "noninteractive"))?;
+    let absent = missing(names);
+    if absent.is_empty() {
+        return Ok(());
+    }
+    bail!("still not there after {}: {}", remedy(&packages), listed(&absent));
+}
+
+const INSTALL: [&str; 3] = ["install", "--yes", "--no-install-recommends"];
+
+/// The line that installs packages.
+fn remedy(packages: &[&str]) -> String {
+    format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "))
+}
+
+fn missing(names: &[&str]) -> Vec<&'static Thing> {
+    names.iter().map(|name| thing(name)).filter(|thing| !thing.is_there()).collect()
+}
+
+/// # Panics
+///
+/// Panics if there is no such thing: a list of a step names one that the table lacks.
+fn thing(name: &str) -> &'static Thing {
+    THINGS.iter().find(|thing| thing.name == name).unwrap_or_else(|| panic!("{name} is not in the table of things"))
+}
+
+fn listed(things: &[&Thing]) -> String {
+    things.iter().map(|thing| thing.name).collect::<Vec<_>>().join(", ")
+}
+
+fn packages(things: &[&Thing]) -> Vec<&'static str> {
+    let mut packages = Vec::new();
+    for thing in things {
+        if !packages.contains(&thing.package) {
+            packages.push(thing.package);
+        }
+    }
+    packages
+}
+
+/// Whether a program is there.
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|dir| dir.join(program).is_file())
+}
+
+impl Thing {
+    fn is_there(&self) -> bool {
+        let triplet = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+        let libraries = [triplet.as_str(), "/usr/lib64", "/usr/lib"];
+        match self.found {
+            Found::Program => has(self.name),
+            Found::File(files) => files.iter().any(|file| Path::new(file).is_file()),
+            Found::Library => libraries.iter().any(|folder| Path::new(folder).join(self.name).exists()),
+            Found::Clang => {
+                let llvm =
+                    entries("/usr/lib").into_iter().filter(|path| begins(path, "llvm")).map(|path| path.join("lib"));
+                let mut folders = libraries.iter().map(|folder| Path::new(folder).to_owned()).chain(llvm);
+                std::env::var_os("LIBCLANG_PATH").is_some()
+                    || folders.any(|folder| entries(folder).iter().any(|path| begins(path, "libclang.so")))
+            }
+        }
+    }
+}
+
+fn entries(folder: impl AsRef<Path>) -> Vec<std::path::PathBuf> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn begins(path: &Path, with: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(with))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_run_names_each_missing_package_once() {
+        let things: Vec<_> = ["ip", "rdma", "busybox", "infiniband/verbs.h"].map(thing).into();
+        let line = remedy(&packages(&things));
+        let wanted =
+            "apt-get update && apt-get install --yes --no-install-recommends iproute2 busybox-static libibverbs-dev";
+        assert_eq!(line, wanted);
+        assert_eq!(listed(&things), "ip, rdma, busybox, infiniband/verbs.h");
+    }
+
+    #[test]
+    fn what_is_not_there_is_missing() {
+        assert!(has("sh") && !has("no-such-program-anywhere"));
+        let gone = Thing { name: "x", found: Found::File(&["/nowhere/x"]), package: "x" };
+        assert!(!gone.is_there());
+        assert!(!program("no-such-program-anywhere", "x").is_there() && program("sh", "dash").is_there());
+        assert!(!Thing { name: "libnowhere.so.1", found: Found::Library, package: "x" }.is_there());
+    }
+}
