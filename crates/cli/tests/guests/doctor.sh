@@ -6,9 +6,11 @@ cd "$WORK"
 exec >doctor.log 2>&1
 . "$HERE/../../../fabric-verbs/tests/device.sh"
 "$STENTOR" doctor --json >all.json
-# Nobody finds a program where only its owner may look; exit code 1 is for what has nothing to do with devices.
+# Root without capabilities. Another user may not look into the guest's file system where the host's root folder is root's alone.
+# Exit code 1 is for what has nothing to do with devices.
 cp "$STENTOR" /run/stentor
-nobody="setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all"
+nobody="setpriv --inh-caps=-all --bounding-set=-all"
+chown 65534:65534 /dev/infiniband/uverbs0
 chmod 600 /dev/infiniband/uverbs0
 $nobody /run/stentor doctor --json >closed.json || [ $? = 1 ]
 chmod 666 /dev/infiniband/uverbs0
