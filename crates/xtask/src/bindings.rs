@@ -41,6 +41,7 @@ const GENERATOR: [&str; 6] = ["-p", "xtask", "--features", "bindings", "--bin", 
 
 /// Generates the bindings and compares them with the committed ones.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    NEEDS.ensure()?;
     run(context.cargo(["clippy"]).args(GENERATOR).args(["--", "-D", "warnings"]))?;
     for library in &LIBRARIES {
         let fresh = std::env::temp_dir().join(format!("stentor-bindings-{}.rs", std::process::id()));

@@ -22,6 +22,8 @@ const EVERYWHERE: &[&str] = &[
     "awk",
     "bash",
     "cat",
+    "chmod",
+    "chown",
     "cmp",
     "cp",
     "cut",
@@ -59,9 +61,9 @@ const EVERYWHERE: &[&str] = &[
 const BINUTILS: &[&str] = &["strip"];
 /// Built into the shells.
 const BUILT_IN: &[&str] = &[
-    "break", "case", "cd", "chmod", "continue", "declare", "done", "echo", "esac", "exit", "export", "false", "fi",
-    "for", "in", "kill", "local", "printf", "pwd", "read", "return", "set", "shift", "test", "trap", "true", "ulimit",
-    "umask", "unset", "wait",
+    "break", "case", "cd", "continue", "declare", "done", "echo", "esac", "exit", "export", "false", "fi", "for", "in",
+    "kill", "local", "printf", "pwd", "read", "return", "set", "shift", "test", "trap", "true", "ulimit", "umask",
+    "unset", "wait",
 ];
 /// Words after which a command begins.
 const BEFORE: &[&str] = &["do", "then", "else", "elif", "if", "while", "until", "exec", "time"];

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod calls;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -96,10 +97,10 @@ pub(crate) fn ensure(names: &[&str]) -> Result<()> {
         return Ok(());
     }
     let (what, packages) = (listed(&absent), packages(&absent));
-    println!("not installed: {what}");
     if !rustix::process::geteuid().is_root() || !has("apt-get") {
         bail!("not installed: {what}; run as root: {}", remedy(&packages));
     }
+    println!("not installed: {what}");
     run(Command::new("apt-get").args(["update", "-qq"]))?;
     let mut install = Command::new("apt-get");
     run(install.args(INSTALL).arg("-qq").args(&packages).env("DEBIAN_FRONTEND", "noninteractive"))?;
@@ -118,7 +119,8 @@ fn remedy(packages: &[&str]) -> String {
 }
 
 fn missing(names: &[&str]) -> Vec<&'static Thing> {
-    names.iter().map(|name| thing(name)).filter(|thing| !thing.is_there()).collect()
+    let names: BTreeSet<_> = names.iter().collect();
+    names.into_iter().map(|name| thing(name)).filter(|thing| !thing.is_there()).collect()
 }
 
 /// # Panics
