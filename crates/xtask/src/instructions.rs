@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cargo::{Context, capture, run};
-use crate::roce::has;
+use crate::needs::Needs;
 use crate::runner::Outcome;
 
+/// What the counts need.
+pub(crate) const NEEDS: Needs = Needs { things: &["valgrind"], sources: &[] };
 /// The baseline, from the repository root.
 const BASELINE: &str = "crates/instructions/baseline.toml";
 /// The most by which a count may differ from the baseline, either way.
@@ -107,7 +109,7 @@ fn compare(baseline: &Baseline, now: &Baseline) -> (String, Vec<String>) {
 
 /// Counts every path. The programs are built first, which takes minutes the first time.
 fn count(context: &Context) -> Result<BTreeMap<String, f64>> {
-    valgrind()?;
+    NEEDS.ensure()?;
     let runner = runner(context)?;
     let bench = ["bench", "--package", "stentor-instructions", "--features", "callgrind", "--bench", "paths"];
     let mut command = context.cargo(bench);
@@ -167,20 +169,6 @@ fn locked(lock: &str, name: &str) -> Option<String> {
     let packages = lock.get("package")?.as_array()?;
     let found = packages.iter().find(|package| package.get("name").and_then(toml::Value::as_str) == Some(name))?;
     Some(found.get("version")?.as_str()?.to_owned())
-}
-
-/// Installs valgrind if it is missing and this is root on a Debian; otherwise says what to install.
-fn valgrind() -> Result<()> {
-    if has("valgrind") {
-        return Ok(());
-    }
-    let (_, user) = capture(Command::new("id").arg("-u"))?;
-    if user.trim() != "0" || !has("apt-get") {
-        bail!("not installed: valgrind; run: apt-get install --no-install-recommends valgrind");
-    }
-    run(Command::new("apt-get").args(["update", "-qq"]))?;
-    let arguments = ["install", "-y", "-qq", "--no-install-recommends", "valgrind"];
-    run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments))
 }
 
 /// What counts depend on besides the code.

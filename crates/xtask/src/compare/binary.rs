@@ -23,6 +23,7 @@ pub(super) fn base(context: &Context, word: &str) -> Result<PathBuf> {
     if let Some(path) = as_file(word) {
         return Ok(path);
     }
+    super::NEEDS.ensure()?;
     let commit = commit(context, word)?;
     let folder = context.root.join("target/compare");
     let kept = folder.join(format!("stentor-{commit}"));

@@ -17,10 +17,13 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::cargo::Context;
+use crate::needs::Needs;
 use median::{Median, median};
 pub(crate) use options::Options;
 use rows::{Key, Run};
 
+/// What a comparison with a revision needs.
+pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["crates/xtask/src/compare"] };
 /// The greatest half width of an interval that is narrow.
 const NARROW: f64 = 0.015;
 /// A row is slower if its whole interval lies above this ratio.

@@ -12,7 +12,13 @@ use crate::source::{Source, each_level, group, is_ident, is_punct};
 
 /// Every list.
 fn lists() -> Vec<&'static Needs> {
-    let one = [&crate::zookeeper::NEEDS, &crate::bindings::NEEDS, &crate::ofi::NEEDS];
+    let one = [
+        &crate::zookeeper::NEEDS,
+        &crate::bindings::NEEDS,
+        &crate::ofi::NEEDS,
+        &crate::instructions::NEEDS,
+        &crate::compare::NEEDS,
+    ];
     one.into_iter().chain(crate::roce::NEEDS).chain(crate::verbs::NEEDS).chain(crate::guest::NEEDS).collect()
 }
 
@@ -31,7 +37,9 @@ const EVERYWHERE: &[&str] = &[
     "dirname",
     "grep",
     "head",
+    "install",
     "mkdir",
+    "mkfifo",
     "mktemp",
     "mount",
     "mv",
@@ -46,6 +54,7 @@ const EVERYWHERE: &[&str] = &[
     "sh",
     "sha256sum",
     "sleep",
+    "sort",
     "sync",
     "tail",
     "tar",

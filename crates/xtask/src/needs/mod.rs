@@ -58,6 +58,7 @@ const THINGS: &[Thing] = &[
     file("infiniband/verbs.h", &["/usr/include/infiniband/verbs.h"], "libibverbs-dev"),
     program("tshark", "tshark"),
     program("valgrind", "valgrind"),
+    program("git", "git"),
     program("fi_info", "libfabric-bin"),
     program("fi_pingpong", "libfabric-bin"),
     Thing { name: "libfabric.so.1", found: Found::Library, package: "libfabric1" },
