@@ -479,3 +479,30 @@ fn moves_that_cannot_be_are_refused() {
     assert_eq!(ask(&running, &["leader", "show"]).code, 1);
     assert!(!running.path("run").exists(), "nothing is left behind");
 }
+
+/// Right after the start the leadership moves on the first request, and a leader that is told to stop hands over first: the
+/// shortest silence that is suspicious, a second, is never waited for.
+#[test]
+fn young_group_moves_its_leader_and_a_leader_that_is_stopped_hands_over() {
+    let names = ["g1.1", "g1.2", "g1.3"];
+    let mut running = Running::with(&names, 1, 3, SMALL);
+    for name in names {
+        running.until(name, "err", |text| text.contains("all members are connected"));
+    }
+    let leader = led(&running).pop().expect("somebody leads");
+    let other = names.into_iter().find(|name| *name != leader).unwrap();
+    let moved = run(["leader", "move", "--to", other].map(str::to_owned).into_iter().chain(running.meeting()));
+    assert_eq!(moved.code, 0, "{}", moved.stderr);
+    for name in [other, "g1.1", "g1.2", "g1.3"] {
+        let stopped = led(&running).pop().filter(|leader| leader != name).unwrap_or_else(|| name.to_owned());
+        assert_eq!(running.signal(&stopped, Signal::TERM), Some(0));
+        let said = running.read(&stopped, "err");
+        let heir = said.lines().rev().find_map(|line| line.split_once("told to stop: hands over to "));
+        let (_, heir) = heir.unwrap_or_else(|| panic!("{stopped} does not hand over: {said}"));
+        // It ended after another one led; no timeout has passed since.
+        assert_eq!(led(&running), [heir], "{said}");
+        running.start(&stopped, &[]);
+        running.until(&stopped, "err", |text| text.contains("all members are connected"));
+    }
+    assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
+}

@@ -589,3 +589,39 @@ fn what_means_nothing_is_refused() {
     assert!(text.contains("fabric  = \"roce\"") && text.contains("127.1.2.3"), "{text}");
     assert_eq!(run(["config".as_ref(), "check".as_ref(), Path::new(&path).as_os_str()]).code, 0);
 }
+
+/// A port that a process which is being torn down still has is waited for, and the wait is told.
+#[test]
+fn start_waits_for_a_port_that_is_given_back() {
+    let mut nodes = Nodes::new(8, "key = \"file:cluster.key\"");
+    let own = network(8).octets();
+    let other = std::net::TcpListener::bind((Ipv4Addr::new(own[0], own[1], own[2], 1), 7101)).unwrap();
+    nodes.start("g1.1");
+    nodes.until("g1.1.err", |text| text.contains(":7101 is still in use") && text.contains("waits up to 5 s"));
+    drop(other);
+    nodes.until("g1.1.err", |text| text.contains("memory, fixed from here on"));
+}
+
+/// A member that is started right after `kill -9` of its predecessor comes up, every time.
+#[test]
+fn members_restart_at_once_after_a_kill() {
+    let mut nodes = Nodes::new(9, "key = \"file:cluster.key\"");
+    ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| nodes.start(name));
+    nodes.until("g1.3.err", |text| text.contains("all members are connected"));
+    for pause in [Duration::ZERO, Duration::from_millis(200)] {
+        for round in 0..20 {
+            let mut last = nodes.children.pop().expect("g1.3");
+            last.kill().unwrap();
+            if !pause.is_zero() {
+                last.wait().unwrap();
+                std::thread::sleep(pause);
+            }
+            nodes.start("g1.3");
+            nodes.until("g1.3.err", |text| {
+                assert!(!text.contains("error:"), "round {round}, {pause:?}: {text}");
+                text.contains("all members are connected")
+            });
+            last.wait().unwrap();
+        }
+    }
+}
