@@ -355,7 +355,11 @@ fn what_is_in_the_way_is_named() {
     let own = network(5).octets();
     let own = Ipv4Addr::new(own[0], own[1], own[2], 1);
     let _other = std::net::TcpListener::bind((own, 7101)).unwrap();
-    run(start.clone()).refused(&[&format!("TCP {own}:7101"), "is used by another program", "sport = :7101"]);
+    // It waits for a while, says so, and ends with what is wrong.
+    let refused = run(start.clone());
+    let in_the_way = ["error: TCP", "is used by another program", "sport = :7101", "still in use"];
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    in_the_way.iter().for_each(|part| assert!(refused.stderr.contains(part), "`{part}`: {}", refused.stderr));
     let bound = |ip: &str| start.clone().into_iter().chain(["--bind", ip].map(str::to_owned));
     run(bound("::1")).refused(&["one is IPv4, the other IPv6"]);
     let capture = nodes.scratch.file("old.pcap", "");
