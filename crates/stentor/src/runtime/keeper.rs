@@ -14,7 +14,7 @@
 //!   a leader that it doubts. So a member can take over as soon as it has the state and knows who leads. It stands until
 //!   it joins anew or leaves.
 //! - *Named* by the election: it campaigns until it *leads*.
-//! - *Leaving*: it stands no longer. If it leads, it hands over first, for at most [`HANDING_OVER`].
+//! - *Leaving*: it stands no longer. If it leads, it hands over first, for at most 500 ms.
 
 use std::time::Duration;
 
@@ -246,8 +246,8 @@ impl<E: Election> Keeper<E> {
     }
 
     /// Prepares the end of this process: it stands no longer, and if it leads it hands over to the connected member that
-    /// has delivered most. Returns whether the process may end: it does not lead, nobody takes over, or [`HANDING_OVER`]
-    /// has passed. Call it after each [`round`](Keeper::round) until then.
+    /// has delivered most. Returns whether the process may end: it does not lead, nobody takes over, or 500 ms
+    /// have passed. Call it after each [`round`](Keeper::round) until then.
     pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
         let replica = member.replica();
