@@ -1,8 +1,8 @@
 //! M11 rejoin: a crashed process that comes back gets its group's state and continues the same delivery order, no gap, no
 //! repeat.
 //!
-//! A process that comes back says after which delivery it resumes (`recover`, `from`); one that says nothing resumes where
-//! it was. Then:
+//! A process that comes back says after which delivery it resumes (`recover`, `from`; 0 if its group's state held none); one
+//! that says nothing resumes where it was. A first life that resumes after delivery 0 is a beginning. Then:
 //! - *no gap*: its deliveries are numbered from there on, without a hole;
 //! - *no repeat*: nobody in its group has one of these messages under another number, and so none of them was in the state
 //!   that it got;
@@ -65,7 +65,9 @@ fn returns<'a>(view: &View<'a>, group: Group) -> impl Iterator<Item = Return<'a>
     let members = view.cluster.members(group).iter().copied();
     members.flat_map(move |process| {
         let lives = log.lives.get(process.index()).map_or(&[][..], Vec::as_slice);
-        let back = move |index: &usize| *index > 0 || lives[*index].recovered.is_some();
+        // A first life that resumes after nothing is a beginning.
+        let resumes = |life: &Life| life.recovered.is_some_and(|recovered| recovered.from > 0);
+        let back = move |index: &usize| *index > 0 || resumes(&lives[*index]);
         (0..lives.len()).filter(back).map(move |index| Return {
             process,
             life: &lives[index],

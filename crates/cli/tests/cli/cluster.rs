@@ -158,6 +158,13 @@ fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
         assert_eq!(running.signal(name, Signal::TERM), Some(0));
         assert!(running.read(name, "err").contains("stopped after 202 deliveries"));
     }
+    for name in names {
+        // A later life of the process would repeat these deliveries: each life says where it begins.
+        let recorded = running.read(name, "jsonl");
+        let first = recorded.find(r#""e":"deliver""#).unwrap();
+        assert_eq!(recorded[..first].matches(r#""e":"recover","from":0"#).count(), 1, "{name}");
+        assert_eq!(recorded.matches(r#""e":"recover""#).count(), 1, "{name}");
+    }
     let files = names.iter().chain(&["c0"]).map(|name| running.path(&format!("{name}.jsonl")));
     let judged = run([PathBuf::from("check"), "--complete".into(), "--json".into()].into_iter().chain(files));
     let document = judged.document("check");

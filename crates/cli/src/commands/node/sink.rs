@@ -67,6 +67,8 @@ pub(super) struct Sink {
     deliveries: u64,
     /// Deliveries that another member's state stands for.
     skipped: u64,
+    /// The history says after which delivery this life begins.
+    begun: bool,
     idle: u32,
     failed: Option<Failure>,
     /// Nobody reads standard output any more.
@@ -100,6 +102,7 @@ impl Sink {
             written: Instant::now(),
             deliveries: 0,
             skipped: 0,
+            begun: false,
             idle: 0,
             failed: None,
             abandoned: false,
@@ -109,6 +112,11 @@ impl Sink {
 
     pub(super) fn deliver(&mut self, delivered: &Delivered<'_>) {
         self.deliveries += 1;
+        if !std::mem::replace(&mut self.begun, true) {
+            // Nothing was restored: the state that took this process in holds no delivery, as it does when its leader had
+            // made none. An earlier life may have made some all the same, and this one repeats them.
+            self.record(|recorder| recorder.recover(now_ns(), delivered.number - 1));
+        }
         self.record(|recorder| recorder.deliver(now_ns(), delivered));
         if self.prints {
             self.line(delivered);
@@ -186,6 +194,7 @@ impl Sink {
 
     /// This process goes on after so many deliveries.
     fn restore(&mut self, number: u64) {
+        self.begun = true;
         self.record(|recorder| recorder.recover(now_ns(), number));
         self.record(Recorder::flush);
         let skipped = number.saturating_sub(self.deliveries + self.skipped);
