@@ -186,7 +186,8 @@ impl Follower {
             seen.leads[self.me.index()] = named;
         }
         self.shared.seen.borrow_mut().resigned += u64::from(!resigned_before && self.election.has_resigned());
-        if self.member.replica().is_leader() {
+        let replica = self.member.replica();
+        if replica.is_leader() && replica.ballot() == replica.known(replica.group()) {
             self.backoff_ns = TIMEOUT_MAX_NS;
             self.campaign_at_ns = self.campaign_at_ns.max(now_ns + INTERVAL_NS);
         } else if self.named && now_ns >= self.campaign_at_ns && self.member.campaign().is_ok() {

@@ -301,7 +301,10 @@ impl<E: Election> Keeper<E> {
             }
             self.named = named;
         }
-        if member.replica().is_leader() {
+        let replica = member.replica();
+        // A leader that was cut off may not know that another ballot took its group: it campaigns when it is named again.
+        let leads = replica.is_leader() && replica.ballot() == replica.known(replica.group());
+        if leads {
             self.backoff = self.patience;
             // Whoever overthrows it may have had a reason; then it is not disputed at once.
             self.campaign_at = self.campaign_at.max(now + self.interval);
