@@ -293,11 +293,12 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Returns the number of this client's slots at `group` whose messages a majority of its members says it has delivered:
-    /// less than before when a member loses its connection.
+    /// less than before when a member loses its connection; 0 if there is no such group.
     #[must_use]
     pub fn delivered_by_majority(&self, group: GroupId) -> u64 {
+        let Some(ring) = self.rings.get(usize::from(group.0)) else { return 0 };
         let mut freed = [0_u64; Topology::MAX_MEMBERS];
-        let told = self.rings[usize::from(group.0)].targets.iter().filter_map(|target| target.told);
+        let told = ring.targets.iter().filter_map(|target| target.told);
         for (freed, told) in freed.iter_mut().zip(told) {
             *freed = told.freed;
         }

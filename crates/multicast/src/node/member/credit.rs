@@ -74,7 +74,7 @@ impl<F: Fabric> Member<F> {
     }
 
     /// Frees what is delivered.
-    fn free_delivered(&mut self, client: ClientId) -> u64 {
+    pub(super) fn free_delivered(&mut self, client: ClientId) -> u64 {
         let at = usize::from(client.0);
         let (body, store) = (&mut self.bodies[at], &mut self.stores[at]);
         let freed = self.replica.first_held(client);

@@ -90,7 +90,11 @@ impl<F: Fabric> Member<F> {
         // Also if nothing of it comes, the next one hears of its era.
         body.last_sequence = body.last_sequence.max(first);
         (body.era, body.begun) = (greeting.era(), begun);
-        self.stores[at].move_aside(body.freed_slots);
+        // What was taken just now may have freed slots: those behind the window that begins there move aside, too.
+        let freed = self.free_delivered(client);
+        self.stores[at].move_aside(freed);
+        debug_assert!(self.stores[at].is_mirror_empty(), "the ring starts anew");
+        let body = &mut self.bodies[at];
         let process = self.topology.client_process(client);
         body.ring.restart(incarnation, start, self.seals.of(process, incarnation));
         body.freed_position = body.ring.reader.position();
