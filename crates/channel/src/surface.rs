@@ -68,6 +68,8 @@ struct State<F: Fabric> {
     turns: u32,
     /// What is woken after this turn; empty between turns, its room is kept.
     woken: Vec<Waker>,
+    /// Wakers that others took the place of; dropped after the next turn.
+    replaced: Vec<Waker>,
 }
 
 /// An endpoint whose connections are [`Channel`]s. Clones are the same one.
@@ -109,7 +111,7 @@ impl<F: Fabric> State<F> {
 impl<F: Fabric> Hub<F> {
     /// Takes over an endpoint.
     pub fn new(endpoint: Endpoint<F>) -> Self {
-        let state = State { endpoint, ends: BTreeMap::new(), turns: 0, woken: Vec::new() };
+        let state = State { endpoint, ends: BTreeMap::new(), turns: 0, woken: Vec::new(), replaced: Vec::new() };
         Hub { state: Rc::new(RefCell::new(state)) }
     }
 
@@ -129,10 +131,12 @@ impl<F: Fabric> Hub<F> {
     pub fn turn(&self) -> bool {
         let mut state = self.state.borrow_mut();
         let worked = state.turn();
-        if !state.woken.is_empty() {
+        if !(state.woken.is_empty() && state.replaced.is_empty()) {
             let mut woken = std::mem::take(&mut state.woken);
+            let replaced = std::mem::take(&mut state.replaced);
             drop(state);
             // A waker may run its task, or drop it, and a task uses or owns channels.
+            drop(replaced);
             woken.drain(..).for_each(Waker::wake);
             self.state.borrow_mut().woken = woken;
         }
@@ -194,9 +198,11 @@ impl<F: Fabric> State<F> {
     /// Not yet: the task is woken at the next turn in which something happens. One task waits for each call of a connection:
     /// the last one that polled.
     fn pending<T>(&mut self, handle: Handle, call: Call, context: &Context<'_>) -> Poll<T> {
-        match &mut self.end(handle).waiting[call as usize] {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
+        let waiting = &mut self.end(handle).waiting[call as usize];
+        if !waiting.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            // To drop a waker may drop a task that owns channels: not while the hub is borrowed.
+            let replaced = waiting.replace(context.waker().clone());
+            self.replaced.extend(replaced);
         }
         Poll::Pending
     }
@@ -303,9 +309,13 @@ impl<F: Fabric> Channel<F> {
 
 impl<F: Fabric> Drop for Channel<F> {
     fn drop(&mut self) {
-        let mut state = self.state.borrow_mut();
-        state.endpoint.abort(self.handle);
-        state.ends.remove(&self.handle);
+        let removed = {
+            let mut state = self.state.borrow_mut();
+            state.endpoint.abort(self.handle);
+            state.ends.remove(&self.handle)
+        };
+        // Its wakers may be the last that hold tasks with channels: not while the hub is borrowed.
+        drop(removed);
     }
 }
 
