@@ -251,10 +251,12 @@ mod tests {
     use super::*;
     use crate::nemesis::NemesisCounts;
     use stentor_fabric_sim::FaultCounts;
+    use stentor_multicast::CatchUps;
 
     #[test]
     fn every_claim_is_counted_and_one_that_never_happened_is_missed() {
-        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named()].concat();
+        let catch_ups = catch_ups::named(CatchUps::default());
+        let nothing = [FaultCounts::default().named(), NemesisCounts::default().named(), catch_ups].concat();
         for profile in Profile::ALL {
             let claims = Scenario::claims_under(profile);
             assert!(claims.iter().all(|claim| nothing.iter().any(|(name, _)| name == claim)), "{profile}");
