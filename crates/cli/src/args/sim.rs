@@ -33,7 +33,8 @@ pub(crate) struct SimNeb {
 
 #[derive(Args, Debug)]
 pub(crate) struct SimMulticast {
-    /// What fails besides: calm (nothing), failover, partition, clients, all, or rejoins (members that come back under load)
+    /// What fails besides: calm (nothing), failover, partition, clients, all, rings (small rings, late bodies), or rejoins
+    /// (members that come back under load)
     #[arg(long, value_name = "NAME", default_value_t, value_parser = profile)]
     pub(crate) profile: Profile,
     /// Which runs write by sets, whose copies the network makes: drawn (one in four), always or never
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn profiles_have_names() {
         assert_eq!(profile("all"), Ok(Profile::All));
-        assert!(profile("none").unwrap_err().contains("calm, failover, partition, clients, all"));
+        assert!(profile("none").unwrap_err().contains("calm, failover, partition, clients, all, rings, rejoins"));
     }
 
     #[test]

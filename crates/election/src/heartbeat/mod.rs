@@ -233,8 +233,9 @@ impl Heartbeat {
         }
     }
 
-    /// The system reports that the process of a member is gone: the kernel closed what only its end closes. Always
-    /// believed, whatever was wrong before.
+    /// Reports that a member's process is gone: on shared memory because the kernel says so, between hosts because its control
+    /// connection ended. Always believed, whatever was wrong before. Between hosts the connection also ends after 10 s without
+    /// an acknowledgement, so this can be wrong; some beats then restore trust.
     pub fn died(&mut self, process: ProcessId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.detector.died();

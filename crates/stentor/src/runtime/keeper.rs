@@ -3,7 +3,8 @@
 //! The election says whom the group takes for its leader; the member's ballots say who is. The keeper at each member
 //! closes the gap: it campaigns while the election names its process and that process does not lead, and never
 //! otherwise. A leader that resigns because it reaches no majority keeps its ballot: if it is named again before another
-//! member has campaigned, it leads on without a campaign. Whatever the election says, safety is the ballots' concern.
+//! member has campaigned, it leads on without a campaign. A leader that knows of a larger ballot of its group campaigns like
+//! any other member that is named. Whatever the election says, safety is the ballots' concern.
 //!
 //! # States of a member
 //! - *Joining*: it has no state of its group. It does not stand.

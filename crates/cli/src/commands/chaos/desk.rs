@@ -135,7 +135,7 @@ fn serve(place: &Where, sheet: &Mutex<Sheet>, orders: &Receiver<Question>) {
                     Ok(Some(Answer::Moving)) => sheet.moved += 1,
                     other => {
                         let why = match other {
-                            Ok(Some(Answer::Refused(why))) => why,
+                            Ok(Some(Answer::Refused(why) | Answer::NotYet(why))) => why,
                             Ok(_) => "nobody answers".to_owned(),
                             Err(error) => error.to_string(),
                         };

@@ -205,7 +205,7 @@ impl Human for Shown {
         text += &columns(&rows.collect::<Vec<_>>());
         text += &self.figures(style);
         let changes = self.leader_changes;
-        let _ = match (&self.killed, self.failover_ms.or(self.outage_ms), self.rejoin_ms) {
+        let _ = match (&self.killed, self.failover_ms, self.rejoin_ms) {
             (Some(killed), Some(failover), Some(rejoin)) => writeln!(
                 text,
                 "leaders     {changes} changes; {killed} led and was killed half-way: fail-over took {failover:.1} ms, \
