@@ -155,7 +155,9 @@ fn serve<F: Hosted>(
     let operations = args.meeting.operations;
     let sink = RefCell::new(sink);
     let mut led = None;
-    let round = |member: &mut Member<F>, now, worked: bool| {
+    let round = |member: &mut Member<F>, now, _: bool| {
+        // Heartbeats alone are no reason to keep lines back: a member that rests does nothing else in any round.
+        let worked = member.had_work();
         keeper.round(now, member, |text| told.talk.say(text));
         let mut sink = sink.borrow_mut();
         let replica = member.replica();

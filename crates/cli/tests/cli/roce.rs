@@ -568,8 +568,12 @@ fn who_has_no_key_or_another_one_gets_nothing() {
     let mut good = Nodes::new(2, "key = \"file:cluster.key\"");
     ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| good.start(name));
     good.until("g1.1.err", |text| text.contains("all members are connected"));
-    // The address is in use.
-    run(config(&good)).refused(&["is taken by another process", "--bind"]);
+    // The address is in use, and stays so.
+    let refused = run(config(&good));
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    for part in ["still in use", "waits up to 5 s", "is taken by another process", "--bind"] {
+        assert!(refused.stderr.contains(part), "`{part}`: {}", refused.stderr);
+    }
     let other = Nodes::new(2, "key = \"file:cluster.key\"");
     fs::write(other.scratch.path("cluster.key"), "another key that is long enough").unwrap();
     let own = network(2).octets();
@@ -597,8 +601,8 @@ fn what_means_nothing_is_refused() {
 /// A port that a process which is being torn down still has is waited for, and the wait is told.
 #[test]
 fn start_waits_for_a_port_that_is_given_back() {
-    let mut nodes = Nodes::new(8, "key = \"file:cluster.key\"");
-    let own = network(8).octets();
+    let mut nodes = Nodes::new(10, "key = \"file:cluster.key\"");
+    let own = network(10).octets();
     let other = std::net::TcpListener::bind((Ipv4Addr::new(own[0], own[1], own[2], 1), 7101)).unwrap();
     nodes.start("g1.1");
     nodes.until("g1.1.err", |text| text.contains(":7101 is still in use") && text.contains("waits up to 5 s"));
