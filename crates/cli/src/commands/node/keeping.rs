@@ -14,7 +14,7 @@ use super::ensemble::Ensemble;
 
 /// A keeper, by its election.
 pub(super) enum Keeping {
-    Heartbeat(Keeper<Heartbeat>),
+    Heartbeat(Box<Keeper<Heartbeat>>),
     #[cfg(feature = "zookeeper")]
     Zookeeper(Ensemble),
 }
@@ -29,7 +29,7 @@ impl Keeping {
             let place = args.meeting.config.display();
             Failure::usage(error, place, "change timeout_min_ms and timeout_max_ms in [election]")
         })?;
-        Ok(Keeping::Heartbeat(keeper))
+        Ok(Keeping::Heartbeat(Box::new(keeper)))
     }
 
     /// After each of the member's steps. What there is to tell goes to `say`.
