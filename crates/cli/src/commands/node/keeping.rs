@@ -16,14 +16,14 @@ use super::ensemble::Ensemble;
 pub(super) enum Keeping {
     Heartbeat(Box<Keeper<Heartbeat>>),
     #[cfg(feature = "zookeeper")]
-    Zookeeper(Ensemble),
+    Zookeeper(Box<Ensemble>),
 }
 
 impl Keeping {
     pub(super) fn new(plan: &Plan, me: ProcessId, args: &args::Node) -> Result<Self, Failure> {
         #[cfg(feature = "zookeeper")]
         if !args.zookeeper.is_empty() {
-            return Ok(Keeping::Zookeeper(Ensemble::new(plan, me, &args.zookeeper)?));
+            return Ok(Keeping::Zookeeper(Box::new(Ensemble::new(plan, me, &args.zookeeper)?)));
         }
         let keeper = Keeper::heartbeat(plan, me).map_err(|error| {
             let place = args.meeting.config.display();
