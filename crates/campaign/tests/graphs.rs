@@ -1,6 +1,6 @@
 //! Partial connectivity in the whole protocol: hub, chain, ring and one-way graphs of three and five members.
 
-use stentor_campaign::graphs::{Graph, GraphRun, TIMEOUT_MAX_NS, run};
+use stentor_campaign::graphs::{Graph, GraphRun, SETTLES_NS, TIMEOUT_MAX_NS, run, run_changing};
 use stentor_election::Plant;
 
 /// The graphs by name.
@@ -79,6 +79,21 @@ fn all_graphs_of_three_and_drawn_ones_of_five_end_with_a_leader_that_delivers() 
         led += u64::from(came.leader.is_some());
     }
     assert!((20..48).contains(&led), "{led} of 48 ended with a leader");
+}
+
+/// The first leader is cut off and resigns, but its replica still believes to lead. The second member leads the third in a
+/// larger ballot, and is cut off before the first one hears of that ballot. When the first and the third member reach each
+/// other again, the election names the first one. It has to campaign, or neither of them delivers anything.
+#[test]
+fn leader_that_missed_a_ballot_campaigns_when_it_is_named_again() {
+    let graphs = [(0, Graph::of_edges(3, &[(1, 2)])), (SETTLES_NS, Graph::of_edges(3, &[(0, 2)]))];
+    for seed in 1..=8 {
+        let came = run_changing(seed, &graphs, 0, Plant::None).expect("a possible group");
+        let what = format!("seed {seed}: {came:?}");
+        assert_eq!(came.broken, Vec::<String>::new(), "{what}");
+        assert_eq!(came.leader, Some(0), "{what}");
+        assert!(came.campaigns > 0, "{what}");
+    }
 }
 
 #[cfg(feature = "plants")]

@@ -10,6 +10,8 @@
 //! - if nobody is, nobody takes itself for the leader;
 //! - after the links are back everything is delivered everywhere, and every property of the multicast holds.
 //!
+//! [`run_changing`] changes the graph at given times before the last graph is judged.
+//!
 //! Lost packets in one direction take away both: the answer to a request does not come back. So a one-way cut is an edge
 //! less, too, although what is written before the queue pair breaks may land.
 
@@ -205,6 +207,26 @@ impl Caller {
 /// # Panics
 /// If the members of the graph are no possible group.
 pub fn run(seed: u64, graph: &Graph, leader: usize, plant: stentor_election::Plant) -> Result<GraphRun, NodeError> {
+    run_changing(seed, &[(0, graph.clone())], leader, plant)
+}
+
+/// Runs graphs that follow each other: `leader` leads when the links of the first graph are cut. Each graph has the time,
+/// in ns after the first cut, from which it holds; the times ascend. Only the last graph is judged, from the time on from
+/// which it holds.
+///
+/// # Errors
+/// [`NodeError`], if a node cannot start.
+///
+/// # Panics
+/// If there is no graph, if the graphs differ in their members, or if these are no possible group.
+pub fn run_changing(
+    seed: u64,
+    graphs: &[(u64, Graph)],
+    leader: usize,
+    plant: stentor_election::Plant,
+) -> Result<GraphRun, NodeError> {
+    let ((_, graph), before) = graphs.split_last().expect("a graph");
+    assert!(before.iter().all(|(_, other)| other.members == graph.members), "the graphs have the same members");
     let topology = Arc::new(Topology::new(&[graph.members], 1).expect("a possible group"));
     let network = NetworkModel { retry_ns: 200_000, ..NetworkModel::adversarial() };
     let world = World::new(SimConfig::new(topology.processes(), seed, network));
@@ -228,7 +250,7 @@ pub fn run(seed: u64, graph: &Graph, leader: usize, plant: stentor_election::Pla
     let client = Client::new(fabric, Arc::clone(&topology), ClientId(0), limits, salt, Plant::None, 1)?;
     let caller = Caller { client, me, due_ns: 0, stopped: Rc::clone(&stopped), shared: Rc::clone(&shared) };
     actors.push(Some(Process::Client(Box::new(caller))));
-    let mut judge = Judge { shared, topology, graph, actors, came: GraphRun::default() };
+    let mut judge = Judge { shared, topology, graphs, graph, actors, came: GraphRun::default() };
     judge.go(leader, &stopped);
     Ok(judge.finish())
 }
@@ -236,6 +258,9 @@ pub fn run(seed: u64, graph: &Graph, leader: usize, plant: stentor_election::Pla
 struct Judge<'a> {
     shared: Rc<Shared>,
     topology: Arc<Topology>,
+    /// The graphs with the times from which they hold, ns after the first cut.
+    graphs: &'a [(u64, Graph)],
+    /// The last graph, which is judged.
     graph: &'a Graph,
     actors: Vec<Option<Process>>,
     came: GraphRun,
@@ -268,9 +293,7 @@ impl Judge<'_> {
         if !self.take_over(leader) {
             return;
         }
-        for &(from, to) in &self.graph.cut {
-            self.shared.world.cut_one_way(ProcessId(from), ProcessId(to));
-        }
+        self.change_graphs();
         let cut_at = self.shared.world.now_ns();
         let before = self.counts();
         self.for_ns(SETTLES_NS);
@@ -285,12 +308,31 @@ impl Judge<'_> {
         (self.came.resigned, self.came.campaigns) = (after.0 - before.0, after.1 - before.1);
         self.judge_leader(leader);
         self.judge_deliveries(settled_at);
-        for &(from, to) in &self.graph.cut {
-            self.shared.world.heal_one_way(ProcessId(from), ProcessId(to));
-        }
+        self.heal(self.graph);
         self.for_ns(SETTLES_NS);
         stopped.set(true);
         self.end();
+    }
+
+    /// Cuts and heals links until those of the last graph are cut.
+    fn change_graphs(&mut self) {
+        let began = self.shared.world.now_ns();
+        let mut last: Option<&Graph> = None;
+        for (at, graph) in self.graphs {
+            self.for_ns((began + at).saturating_sub(self.shared.world.now_ns()));
+            if let Some(last) = last.replace(graph) {
+                self.heal(last);
+            }
+            for &(from, to) in &graph.cut {
+                self.shared.world.cut_one_way(ProcessId(from), ProcessId(to));
+            }
+        }
+    }
+
+    fn heal(&self, graph: &Graph) {
+        for &(from, to) in &graph.cut {
+            self.shared.world.heal_one_way(ProcessId(from), ProcessId(to));
+        }
     }
 
     fn counts(&self) -> (u64, u64) {
@@ -326,7 +368,8 @@ impl Judge<'_> {
                 if !self.member(one).leads_in_protocol() {
                     self.broken(format!("member {one} is named, and does not lead"));
                 }
-                if able.contains(&first) && one != first {
+                // A leader that an earlier graph cut off may have been followed by another one.
+                if self.graphs.len() == 1 && able.contains(&first) && one != first {
                     self.broken(format!("member {first} was followed by a majority, and {one} leads"));
                 }
             }
