@@ -101,12 +101,31 @@ impl Seal {
         self.open_seen(seen, shared, private).map(|bytes| (seen, bytes))
     }
 
+    /// Like [`open`](Seal::open). Returns the number of words of `private` that were written, too: more than none also if the
+    /// record is not wholly there.
+    #[inline]
+    pub(crate) fn open_counting(&self, lap: u64, shared: &[Word], private: &mut [u64]) -> (Option<usize>, usize) {
+        let seen = shared.get(1).map_or(0, |word| word.load(Ordering::Acquire));
+        if seen != lap && !(self.plant.seal_without_lap() && seen != 0) {
+            return (None, 0);
+        }
+        let mut written = 0;
+        let opened = self.open_and_count(seen, shared, private, &mut written);
+        (opened, written)
+    }
+
     fn open_seen(&self, lap: u64, shared: &[Word], private: &mut [u64]) -> Option<usize> {
+        self.open_and_count(lap, shared, private, &mut 0)
+    }
+
+    #[inline]
+    fn open_and_count(&self, lap: u64, shared: &[Word], private: &mut [u64], written: &mut usize) -> Option<usize> {
         let bytes = (shared.get(2)?.load(Ordering::Relaxed) >> 32) as usize;
         let words = record_words(bytes);
         if words > shared.len() || words > private.len() {
             return None;
         }
+        *written = words;
         copy_out(&shared[..words], &mut private[..words]);
         let header = u64::from(self.writer) | (bytes as u64) << 32;
         let sound = private[1] == lap && private[2] == header && private[0] == self.checksum(private, bytes);

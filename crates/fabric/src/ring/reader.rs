@@ -12,6 +12,8 @@ pub struct Record {
     pub bytes: usize,
     /// Word offset of the record from the ring's beginning, for readers that keep a mirror.
     pub word: usize,
+    /// Position of the record.
+    pub start: u64,
     /// Position after the record.
     pub end: u64,
 }
@@ -23,13 +25,15 @@ pub struct RingReader {
     seal: Seal,
     cursor: Cursor,
     credited: u64,
+    /// A mirror was written up to here at most, by records that were opened and by those that were not whole.
+    touched: u64,
 }
 
 impl RingReader {
     /// An empty ring.
     #[must_use]
     pub fn new(geometry: Geometry, seal: Seal) -> Self {
-        RingReader { geometry, seal, cursor: Cursor::new(&geometry, 0), credited: 0 }
+        RingReader { geometry, seal, cursor: Cursor::new(&geometry, 0), credited: 0, touched: 0 }
     }
 
     /// Where the next record is expected.
@@ -80,11 +84,22 @@ impl RingReader {
     /// is not taken, and nothing that lies in the mirror is touched. A writer that keeps to its credit writes none; one that
     /// starts this ring again by what others have freed may.
     #[inline]
-    pub fn peek_mirrored(&self, region: &[Word], mirror: &mut [u64], freed: u64) -> Option<Record> {
+    pub fn peek_mirrored(&mut self, region: &[Word], mirror: &mut [u64], freed: u64) -> Option<Record> {
+        if !self.looks_ready(region) {
+            return None;
+        }
         let word = self.word();
         let room = (freed + self.geometry.lap_cells()).saturating_sub(self.position()) as usize * LINE_WORDS;
         let end = mirror.len().min(word + room);
-        self.looks_ready(region).then(|| self.open(region, &mut mirror[word..end])).flatten()
+        let (opened, written) = self.seal.open_counting(self.cursor.lap(), self.here(region), &mut mirror[word..end]);
+        self.touched = self.touched.max(self.position() + written.div_ceil(LINE_WORDS) as u64);
+        self.record(opened?)
+    }
+
+    /// Returns the position up to which [`peek_mirrored`](RingReader::peek_mirrored) may have written its mirror.
+    #[must_use]
+    pub fn touched(&self) -> u64 {
+        self.touched.max(self.position())
     }
 
     fn word(&self) -> usize {
@@ -92,14 +107,26 @@ impl RingReader {
     }
 
     fn open(&self, region: &[Word], private: &mut [u64]) -> Option<Record> {
+        let bytes = self.seal.open(self.cursor.lap(), self.here(region), private)?;
+        self.record(bytes)
+    }
+
+    /// The ring from the next record on.
+    #[inline]
+    fn here<'a>(&self, region: &'a [Word]) -> &'a [Word] {
         let first = (self.cursor.byte_offset(&self.geometry) as usize) / WORD;
         let ring_end = (self.geometry.offset + self.geometry.bytes()) as usize / WORD;
-        let bytes = self.seal.open(self.cursor.lap(), &region[first..ring_end], private)?;
+        &region[first..ring_end]
+    }
+
+    /// The record of so many bytes at the cursor; `None` if no writer of this ring makes one as long.
+    #[inline]
+    fn record(&self, bytes: usize) -> Option<Record> {
         if bytes > self.geometry.max_payload() {
             return None;
         }
         let end = self.cursor.after(&self.geometry, record_cells(bytes) as u64);
-        Some(Record { bytes, word: self.word(), end })
+        Some(Record { bytes, word: self.word(), start: self.position(), end })
     }
 
     /// Goes on to the record after this one.
@@ -112,7 +139,7 @@ impl RingReader {
     pub fn restart(&mut self, position: u64, seal: Seal) {
         self.cursor = Cursor::new(&self.geometry, position);
         self.seal = seal;
-        self.credited = position;
+        (self.credited, self.touched) = (position, position);
     }
 
     /// Goes on at a later position, without a credit: what lies between was read before it was known where the ring starts.

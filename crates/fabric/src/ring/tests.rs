@@ -83,6 +83,28 @@ fn what_lies_in_a_mirror_and_is_not_freed_is_not_written_over() {
     assert_eq!(mirror[2 * LINE_WORDS..], before[2 * LINE_WORDS..]);
 }
 
+/// What is delivered can be forwarded from the mirror until something was written over it. A full ring writes nothing.
+#[test]
+fn a_mirror_counts_as_written_only_as_far_as_records_were_looked_at() {
+    let mut pair = pair(4, 80);
+    let mut mirror = vec![0; 8 * LINE_WORDS];
+    assert!(pair.write(&[1; 10]));
+    let record = pair.reader.peek_mirrored(&pair.memory, &mut mirror, 0).expect("a record of two lines");
+    pair.reader.advance(&record);
+    assert_eq!((record.start, record.end), (0, 2));
+    assert!(pair.reader.peek_mirrored(&pair.memory, &mut mirror, 2).is_none(), "nothing is there");
+    assert_eq!(pair.reader.touched(), 2);
+    // A torn record is copied before it is found out.
+    assert!(pair.write(&[2; 10]));
+    let last = (64 + 3 * 64) / WORD;
+    let torn = pair.memory[last].load(Ordering::Relaxed);
+    pair.memory[last].store(torn ^ 1, Ordering::Relaxed);
+    assert!(pair.reader.peek_mirrored(&pair.memory, &mut mirror, 2).is_none());
+    assert_eq!((pair.reader.position(), pair.reader.touched()), (2, 4));
+    pair.reader.restart(9, Seal::new(ProcessId(1), 99));
+    assert_eq!(pair.reader.touched(), 9);
+}
+
 #[test]
 fn a_credit_that_goes_back_or_beyond_what_was_written_changes_nothing() {
     let mut pair = pair(4, 40);

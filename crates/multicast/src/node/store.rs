@@ -1,6 +1,5 @@
 //! A client's messages at a member: private copies, by slot.
 
-use stentor_fabric::seal::record_cells;
 use zerocopy::IntoBytes;
 
 use crate::Header;
@@ -16,7 +15,8 @@ struct Stored {
     header: usize,
     /// Bytes of payload.
     bytes: usize,
-    /// Ring position after it.
+    /// Ring positions of it and after it.
+    start: u64,
     end: u64,
     /// The client waits for the delivery.
     notify: bool,
@@ -61,12 +61,13 @@ impl Store {
         slot: u64,
         (groups, bytes, notify): (usize, usize, bool),
         word: usize,
-        end: u64,
+        (start, end): (u64, u64),
     ) {
         self.remove(slot);
         let at = self.at(slot);
         let header = Header::words(groups);
-        self.by_slot[at] = Stored { tag: slot + 1, word, header, bytes, end, notify, aside: false, released: false };
+        self.by_slot[at] =
+            Stored { tag: slot + 1, word, header, bytes, start, end, notify, aside: false, released: false };
         self.mirrored += 1;
     }
 
@@ -79,8 +80,17 @@ impl Store {
         let at = self.at(slot);
         let (header_words, bytes) = (Header::words(header.groups()), header.payload_bytes);
         let (tag, notify) = (slot + 1, header.notify);
-        self.by_slot[at] =
-            Stored { tag, word: 0, header: header_words, bytes, end: 0, notify, aside: true, released: false };
+        self.by_slot[at] = Stored {
+            tag,
+            word: 0,
+            header: header_words,
+            bytes,
+            start: 0,
+            end: 0,
+            notify,
+            aside: true,
+            released: false,
+        };
         self.aside_bytes += words.len() as u64 * 8;
         self.aside[at] = words;
     }
@@ -103,7 +113,7 @@ impl Store {
             let words = self.words_of(&stored, at).to_vec();
             self.aside_bytes += words.len() as u64 * 8;
             self.aside[at] = words;
-            self.by_slot[at] = Stored { word: 0, end: 0, aside: true, ..stored };
+            self.by_slot[at] = Stored { word: 0, start: 0, end: 0, aside: true, ..stored };
             self.mirrored -= 1;
         }
     }
@@ -114,12 +124,11 @@ impl Store {
     }
 
     /// Header and payload of the message in a slot, if they are here still: those of a delivered message until the ring
-    /// comes round, which it has if the mirror may be written up to `reach`.
+    /// comes round, which it has if the mirror was written beyond a lap from its start, up to `reach`.
     pub(super) fn record(&self, slot: u64, reach: u64, lap_cells: u64) -> Option<&[u64]> {
         let at = self.at(slot);
         let stored = &self.by_slot[at];
-        let words = stored.header + stored.bytes.div_ceil(8);
-        let intact = !stored.released || reach + record_cells(words * 8) as u64 <= stored.end + lap_cells;
+        let intact = !stored.released || reach <= stored.start + lap_cells;
         (stored.tag == slot + 1 && intact).then(|| self.words_of(stored, at))
     }
 
@@ -184,5 +193,22 @@ impl Store {
     /// Bytes that lie aside.
     pub(super) fn aside_bytes(&self) -> u64 {
         self.aside_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a ring of 5 cells, the last of which only overhangs, a record in the fourth cell ends where the next lap begins.
+    #[test]
+    fn a_delivered_message_is_kept_until_its_own_cell_is_written_again() {
+        const LAP: u64 = 5;
+        let mut store = Store::new(LAP * 64, 4);
+        store.put_mirrored(0, (1, 8, false), 3 * 8 + 3, (3, 5));
+        assert!(store.record(0, 8, LAP).is_some());
+        assert_eq!(store.release(0), Some(5));
+        assert!(store.record(0, 3 + LAP, LAP).is_some(), "written up to its cell");
+        assert!(store.record(0, 4 + LAP, LAP).is_none(), "its cell is written");
     }
 }

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use stentor_fabric::seal::record_cells;
 use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
@@ -377,10 +376,7 @@ impl<F: Fabric> Member<F> {
     fn send_body(&mut self, to: ProcessId, (client, slot): (ClientId, u64), spare: bool, words: &mut Vec<u64>) {
         let at = usize::from(client.0);
         let reader = &self.bodies[at].ring.reader;
-        // A record that is looked at is in the mirror before it is known to be whole.
-        let geometry = reader.geometry();
-        let reach = reader.position() + record_cells(geometry.max_payload()) as u64;
-        let Some(record) = self.stores[at].record(slot, reach, geometry.lap_cells()) else {
+        let Some(record) = self.stores[at].record(slot, reader.touched(), reader.geometry().lap_cells()) else {
             // Delivered here and given up: who needs it needs the application's state.
             if let Some(sequence) = self.replica.sequence_of(client, slot).filter(|_| !spare) {
                 let gone = Letter::Gone(crate::Subject { client, sequence });

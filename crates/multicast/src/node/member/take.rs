@@ -127,7 +127,7 @@ impl<F: Fabric> Member<F> {
             Err(_) => return None,
         };
         let sizes = (header.groups(), header.payload_bytes, header.notify);
-        self.stores[at].put_mirrored(slot, sizes, first, record.end);
+        self.stores[at].put_mirrored(slot, sizes, first, (record.start, record.end));
         // Again, because the effects read the stores too.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
         let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
