@@ -68,8 +68,8 @@ pub struct Flapping {
 }
 
 impl Flapping {
-    /// Among these members, or `me` alone if there are none, for `me`, with a change about every `period`, which is a
-    /// nanosecond at least.
+    /// Creates an election among these members for `me`, or of `me` alone if there are none, with a change about every
+    /// `period`, which is a nanosecond at least.
     #[must_use]
     pub fn new(seed: u64, me: ProcessId, members: &[ProcessId], period: Duration) -> Self {
         Flapping {

@@ -35,7 +35,7 @@ impl WaitMode {
     }
 }
 
-/// A loop that had no work for so long rests: see [`WaitMode::after`].
+/// The time without work after which a loop rests; see [`WaitMode::after`].
 pub const REST_AFTER: Duration = Duration::from_secs(1);
 
 impl Default for WaitMode {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(idle_rounds(&mut backoff, 4), expected[..4]);
     }
 
-    /// Rounds that a loop polls before it arms and sleeps, when its only work is a heartbeat.
+    /// Returns the number of rounds that a loop polls before it arms and sleeps, when its only work is a heartbeat.
     fn polls_per_heartbeat(quiet: Duration) -> usize {
         let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
         let mut polls = 0;

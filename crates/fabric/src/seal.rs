@@ -101,8 +101,8 @@ impl Seal {
         self.open_seen(seen, shared, private).map(|bytes| (seen, bytes))
     }
 
-    /// Like [`open`](Seal::open). Returns the number of words of `private` that were written, too: more than none also if the
-    /// record is not wholly there.
+    /// Opens a record like [`open`](Seal::open). Returns the number of words of `private` that were written, too: more
+    /// than none also if the record is not wholly there.
     #[inline]
     pub(crate) fn open_counting(&self, lap: u64, shared: &[Word], private: &mut [u64]) -> (Option<usize>, usize) {
         let seen = shared.get(1).map_or(0, |word| word.load(Ordering::Acquire));

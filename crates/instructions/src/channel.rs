@@ -7,7 +7,7 @@ use stentor_fabric_shm::ShmConfig;
 
 use crate::{Directory, WARM_UP, counted_if};
 
-/// Whose calls are counted.
+/// The end of the connection whose calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Handing the message over, and the steps of the end that writes.

@@ -9,7 +9,7 @@ use stentor_fabric::ProcessId;
 
 use crate::{Directory, WARM_UP, counted_if};
 
-/// Whose steps are counted.
+/// The process whose steps are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The client's submission and its steps.

@@ -63,7 +63,7 @@ impl Sender {
         }
     }
 
-    /// Whether the next message may go to these groups.
+    /// Checks whether the next message may go to these groups.
     ///
     /// # Errors
     /// [`WindowFull`], naming the first group that has no room, or is none.
@@ -99,7 +99,7 @@ impl Sender {
         self.sequence + 1
     }
 
-    /// The slot of the next message to a group; 0 if there is no such group.
+    /// Returns the slot of the next message to a group; 0 if there is no such group.
     #[must_use]
     pub fn next(&self, group: GroupId) -> u64 {
         self.next.get(usize::from(group.0)).copied().unwrap_or(0)

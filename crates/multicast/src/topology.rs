@@ -115,28 +115,28 @@ impl Topology {
         usize::from(group.0) < self.sizes.len()
     }
 
-    /// Members of a group; 0 if there is no such group.
+    /// Returns the number of members of a group; 0 if there is no such group.
     #[inline]
     #[must_use]
     pub fn size(&self, group: GroupId) -> usize {
         self.sizes.get(usize::from(group.0)).copied().map_or(0, usize::from)
     }
 
-    /// ⌊n/2⌋+1 of the configured group, always. One more than there are members, if there is no such group.
+    /// Returns ⌊n/2⌋+1 of the configured group, always. One more than there are members, if there is no such group.
     #[inline]
     #[must_use]
     pub fn majority(&self, group: GroupId) -> u32 {
         self.size(group) as u32 / 2 + 1
     }
 
-    /// The processes of a group, in order; none if there is no such group.
+    /// Returns the processes of a group, in order; none if there is no such group.
     #[inline]
     pub fn members(&self, group: GroupId) -> impl Iterator<Item = ProcessId> + use<> {
         let first = self.firsts.get(usize::from(group.0)).copied().unwrap_or(0);
         (first..first + self.size(group) as u16).map(ProcessId)
     }
 
-    /// The process of a client place. One that is not in the cluster, if there is no such place.
+    /// Returns the process of a client place. One that is not in the cluster, if there is no such place.
     #[must_use]
     pub fn client_process(&self, client: ClientId) -> ProcessId {
         ProcessId(self.members.saturating_add(client.0))
@@ -162,8 +162,8 @@ impl Topology {
         (usize::from(index) < self.size(group)).then(|| 1 << index)
     }
 
-    /// The ballot that a group starts in: the first one, led by its first member. The default one, in which no group ever is,
-    /// if there is no such group.
+    /// Returns the ballot that a group starts in: the first one, led by its first member. The default one, in which no
+    /// group ever is, if there is no such group.
     #[must_use]
     pub fn first_ballot(&self, group: GroupId) -> Ballot {
         let first = self.firsts.get(usize::from(group.0));

@@ -109,13 +109,13 @@ impl Broadcast {
         }
     }
 
-    /// Up to where a process has freed; 0 if there is no such process.
+    /// Returns the position up to which a process has freed; 0 if there is no such process.
     #[must_use]
     pub fn freed_by(&self, process: ProcessId) -> u64 {
         self.freed.get(process.index()).copied().unwrap_or(0)
     }
 
-    /// Up to where everything was written to a process; 0 if there is no such process.
+    /// Returns the position up to which everything was written to a process; 0 if there is no such process.
     #[must_use]
     pub fn written_at(&self, process: ProcessId) -> u64 {
         self.written.get(process.index()).copied().unwrap_or(0)

@@ -15,7 +15,7 @@ impl ProcessSet {
     /// The most processes that there can be.
     pub const CAPACITY: usize = 64;
 
-    /// Processes 0 to `n - 1`, as far as they are below [`ProcessSet::CAPACITY`].
+    /// Returns the set of processes 0 to `n - 1`, as far as they are below [`ProcessSet::CAPACITY`].
     #[inline]
     #[must_use]
     pub const fn first(n: usize) -> Self {

@@ -31,7 +31,7 @@ const LIBRARIES: [Library; 2] = [
     },
 ];
 
-/// The headers, and what reads them.
+/// The needs of the generator: the headers, and the library that reads them.
 pub(crate) const NEEDS: Needs = Needs {
     things: &["infiniband/verbs.h", "rdma/fi_domain.h", "libclang", "stdio.h"],
     sources: &["crates/xtask/src/bindings.rs", "crates/xtask/src/bin/bindings.rs"],

@@ -18,11 +18,12 @@ const SEEDS: u64 = 1000;
 const MOST_SECONDS: f64 = 60.0;
 /// Planted bugs in what is written by sets, which one run in four has: searched where all have.
 const OF_SETS: [&str; 2] = ["place-reused-under-set", "broken-set-forgotten"];
-/// Planted bugs of the multicast that only show under a profile: their names, and the profile.
+/// Mutants of the multicast that only show under a profile: their names, and the profile.
 const UNDER_PROFILES: [(&str, &str); 2] = [("held-bodies-uncredited", "rings"), ("state-set-back", "rejoins")];
-/// Seeds of the campaign under all failures, and of the one with small rings.
+/// The number of seeds of the campaign under all failures, and of the one with small rings.
 const FAILURE_SEEDS: u64 = 300;
-/// Seeds of the campaign in which members come back under load: the fewest that tell which claims are unseen.
+/// The number of seeds of the campaign in which members come back under load: the fewest that tell which claims are
+/// unseen.
 const REJOIN_SEEDS: u64 = 100;
 /// Seeds of the broadcast's campaign without planted bugs.
 const NEB_SEEDS: u64 = 300;
@@ -86,7 +87,7 @@ pub(crate) struct Demo {
     writes_by_step: BTreeMap<String, f64>,
     #[serde(default)]
     items_by_step: BTreeMap<String, f64>,
-    /// From the kill of a leader to the next delivery.
+    /// The time from the kill of a leader to the next delivery.
     #[serde(default)]
     failover_ms: Option<f64>,
 }
@@ -107,7 +108,8 @@ pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The same under all failures, each of which must have happened; with small rings; and with rejoins under load.
+/// Runs the campaign under all failures, each of which must have happened; with small rings; and with rejoins under
+/// load.
 pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
     for (profile, seeds) in [("all", FAILURE_SEEDS), ("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS)] {
         let range = format!("0..{seeds}");
@@ -185,7 +187,7 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// A campaign with a planted bug finds it.
+/// Runs a campaign with a mutant, which must find it.
 fn hunt(context: &Context, protocol: &str, name: &str, arguments: &[&str]) -> Result<()> {
     let (good, found): (_, Campaign) = stentor(context, &["--features", "plants"], arguments)?;
     let violation = found.first_violation.with_context(|| format!("planted bug `{name}` was not found"))?;
@@ -245,7 +247,7 @@ const MOST_FAILOVER_MS: f64 = 1000.0;
 const MEDIAN_FAILOVER_MS: f64 = 100.0;
 const DEMONSTRATIONS: usize = 20;
 
-/// One demonstration, in which a leader is killed right after the start; its fail-over in ms.
+/// Runs one demonstration, in which a leader is killed right after the start, and returns its fail-over in ms.
 fn demonstrate(context: &Context) -> Result<f64> {
     let (good, found): (_, Demo) = stentor(context, &[], &["demo", "--json"])?;
     shown(&found)?;
@@ -256,14 +258,14 @@ fn demonstrate(context: &Context) -> Result<f64> {
     Ok(failover)
 }
 
-/// The main job in one line: real processes, real input, every property.
+/// Runs the demonstration once: real processes, real input, every property.
 pub(crate) fn demo(context: &Context) -> Result<Outcome> {
     let failover = demonstrate(context)?;
     ensure!(failover <= MOST_FAILOVER_MS, "fail-over took {failover:.0} ms, more than {MOST_FAILOVER_MS} ms");
     Ok(Outcome::Passed)
 }
 
-/// The same again and again: how soon another leads.
+/// Runs the demonstration again and again, and judges the median fail-over.
 pub(crate) fn demo_failover(context: &Context) -> Result<Outcome> {
     let all = (0..DEMONSTRATIONS).map(|_| demonstrate(context)).collect::<Result<Vec<_>>>()?;
     let median = median(all).context("nothing was demonstrated")?;
@@ -272,7 +274,7 @@ pub(crate) fn demo_failover(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The middle one, the larger of two.
+/// Returns the median, or the larger of the two in the middle.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()

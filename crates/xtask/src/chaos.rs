@@ -1,4 +1,4 @@
-//! Clusters of real processes that are tortured, with the command itself.
+//! The steps that run `stentor chaos` on clusters of real processes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::campaign::stentor;
 use crate::cargo::Context;
 use crate::runner::Outcome;
 
-/// What `stentor chaos --json` prints, as far as it matters here.
+/// The fields of `stentor chaos --json` that the steps judge.
 #[derive(Debug, Deserialize)]
 struct Chaos {
     ok: bool,
@@ -28,13 +28,13 @@ struct Chaos {
     repeat: String,
 }
 
-/// What each fabric allows.
+/// The faults that each fabric allows.
 const FABRICS: [(&str, &[&str]); 2] =
     [("shm", &["kill", "stop", "move", "restart"]), ("roce", &["kill", "stop", "move", "restart", "cut", "loss"])];
-/// All properties of the multicast.
+/// The number of properties of the multicast.
 const PROPERTIES: usize = 12;
 
-/// Half a minute on each fabric.
+/// Injects faults for half a minute on each fabric.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     for (fabric, faults) in FABRICS {
         torture(context, fabric, faults, 3, 0.5)?;
@@ -42,7 +42,7 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Half an hour on each fabric, with groups of three and of five.
+/// Injects faults for half an hour on each fabric, in groups of three and of five.
 pub(crate) fn long(context: &Context) -> Result<Outcome> {
     for replicas in [3, 5] {
         for (fabric, faults) in FABRICS {

@@ -21,18 +21,18 @@ use crate::needs::{self, KERNEL_SOURCE, Needs};
 const CONFIG: &str = include_str!("../guest/uml.config");
 const BUILD: &str = include_str!("../guest/build");
 
-/// What starting a guest needs, whatever runs in it.
+/// The needs of every guest, whatever runs in it.
 const BOOT: Needs =
     Needs { things: &["busybox", "ip"], sources: &["crates/xtask/guest/uml-run", "crates/xtask/guest/init.sh"] };
-/// What building the kernel needs.
+/// The needs of building the kernel.
 const RECIPE: Needs = Needs {
     things: &["gcc", "stdio.h", "flex", "bison", "bc", "make", "xz", "linux-source-6.1"],
     sources: &["crates/xtask/guest/build"],
 };
-/// What unpacking a kernel needs.
+/// The needs of unpacking a kernel.
 const UNPACK: Needs = Needs { things: &["xz"], sources: &["crates/xtask/src/guest.rs"] };
 
-/// All of them, for the test that compares lists with calls.
+/// All needs of guests, for the test that compares lists with calls.
 #[cfg(test)]
 pub(crate) const NEEDS: [&Needs; 3] = [&BOOT, &RECIPE, &UNPACK];
 
@@ -43,19 +43,20 @@ pub(crate) struct Guest {
     kernel: PathBuf,
 }
 
-/// Where a kernel comes from.
+/// The origin of a kernel.
 #[derive(Debug, PartialEq, Eq)]
 enum Origin {
-    /// As it is.
+    /// A kernel that is used as it is.
     Plain(PathBuf),
-    /// Compressed by xz.
+    /// A kernel compressed by xz.
     Packed(PathBuf),
-    /// Nowhere: it must be built.
+    /// No kernel exists, so it is built from the recipe.
     Recipe,
 }
 
 impl Guest {
-    /// The guest kernel, unpacked or built if it was not yet, with everything installed that the step and the guest need.
+    /// Returns the guest kernel, unpacked or built if necessary, after everything is installed that the step and the
+    /// guest need.
     ///
     /// # Errors
     ///
@@ -86,19 +87,19 @@ impl Guest {
         Ok(Guest { folder: context.root.join("crates/xtask/guest"), kernel })
     }
 
-    /// The folder with `uml-run`.
+    /// Returns the folder with `uml-run`.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A program that starts guests by `uml-run`.
+    /// Returns a command that starts guests by `uml-run`.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("UML_KERNEL", &self.kernel);
         command
     }
 
-    /// A guest that runs a script.
+    /// Returns a command that boots a guest, which runs a script.
     pub(crate) fn boot(&self, script: &Path) -> Command {
         let mut command = Command::new(self.folder.join("uml-run"));
         command.arg(script).env("UML_KERNEL", &self.kernel);
@@ -114,7 +115,7 @@ fn is_bookworm(os_release: &str) -> bool {
     has("ID=debian") && has("VERSION_ID=12")
 }
 
-/// A folder that is named must have a kernel; the one beside the repository may.
+/// Returns the kernel's origin. A named folder must have a kernel; the one beside the repository may.
 fn origin(named: Option<&OsStr>, beside: &Path) -> Result<Origin> {
     let folder = named.map_or(beside, Path::new);
     let (plain, packed) = (folder.join("linux-uml"), folder.join("linux-uml.xz"));
@@ -134,7 +135,7 @@ fn origin(named: Option<&OsStr>, beside: &Path) -> Result<Origin> {
     Ok(Origin::Recipe)
 }
 
-/// A file name for a kernel that is made of these.
+/// Returns a file name for a kernel that is made of these parts.
 fn name(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -152,7 +153,7 @@ fn cache() -> Result<PathBuf> {
         .join("stentor-guest"))
 }
 
-/// Makes a file unless it is there. `make` gets an empty folder and leaves the file there as `linux-uml`.
+/// Makes a file unless it exists. `make` gets an empty folder and leaves the file there as `linux-uml`.
 ///
 /// One process at a time does so, others wait for it. The file appears whole or not at all, and what an earlier process left
 /// half-made is removed.

@@ -19,9 +19,9 @@ use crate::cargo::{Context, capture, run};
 use crate::needs::Needs;
 use crate::runner::Outcome;
 
-/// What the counts need.
+/// The needs of the counts.
 pub(crate) const NEEDS: Needs = Needs { things: &["valgrind"], sources: &[] };
-/// The baseline, from the repository root.
+/// The path of the baseline from the repository root.
 const BASELINE: &str = "crates/instructions/baseline.toml";
 /// The most by which a count may differ from the baseline, either way.
 const TOLERANCE: f64 = 0.03;
@@ -29,17 +29,17 @@ const HEAD: &str = "\
 # Instructions per message of each path. Written by `cargo xtask instructions --record`.
 # Counts depend on what is named first: a comparison says which of it differs.
 ";
-/// What in `/proc/cpuinfo` decides which copy of `memcpy`, of a checksum or of a hash runs.
+/// The processor flags that decide which copy of `memcpy`, of a checksum or of a hash runs.
 const FLAGS: [&str; 9] = ["pclmulqdq", "sse4_2", "avx", "avx2", "avx512f", "bmi2", "erms", "fsrm", "sha_ni"];
 
-/// The counts, and what they were recorded with.
+/// The counts, and the environment in which they were recorded.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Baseline {
     recorded_with: BTreeMap<String, String>,
     instructions_per_message: BTreeMap<String, f64>,
 }
 
-/// Compares with the baseline.
+/// Compares the counts with the baseline.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let path = context.root.join(BASELINE);
     let text = fs::read_to_string(&path).with_context(|| format!("no baseline at {}", path.display()))?;
@@ -163,7 +163,7 @@ fn version_of(program: &Path) -> Option<String> {
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
-/// The version of a package in a lock file.
+/// Returns the version of a package in a lock file.
 fn locked(lock: &str, name: &str) -> Option<String> {
     let lock: toml::Table = toml::from_str(lock).ok()?;
     let packages = lock.get("package")?.as_array()?;
@@ -171,7 +171,7 @@ fn locked(lock: &str, name: &str) -> Option<String> {
     Some(found.get("version")?.as_str()?.to_owned())
 }
 
-/// What counts depend on besides the code.
+/// Returns what counts depend on besides the code.
 fn environment(context: &Context) -> Result<BTreeMap<String, String>> {
     let first = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
     let says = |program: &str, arguments: &[&str]| {

@@ -12,7 +12,7 @@ use crate::needs::Needs;
 use crate::programs::{self, executable};
 use crate::runner::Outcome;
 
-/// What the peer's programs are built with and run by.
+/// The needs of building and running the peer's programs.
 const PEER: Needs = Needs {
     things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "ibv_rc_pingpong", "rxe.driver"],
     sources: &[
@@ -42,7 +42,7 @@ const TSHARK: Needs = Needs {
     ],
 };
 
-/// All of them, for the test that compares lists with calls.
+/// All needs of these steps, for the test that compares lists with calls.
 #[cfg(test)]
 pub(crate) const NEEDS: [&Needs; 4] = [&PEER, &NAMESPACES, &SWITCH, &TSHARK];
 
@@ -119,7 +119,8 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
 /// Lines that are multicast between namespaces.
 const LINES: &str = "1000";
 
-/// A cluster in three network namespaces: on a good network, on one that loses packets, and with links cut one way and both.
+/// Runs a cluster in three network namespaces: on a good network, on one that loses packets, and with links cut one way
+/// and both.
 pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     NAMESPACES.ensure()?;
     let stentor = programs::stentor(context)?;

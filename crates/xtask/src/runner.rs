@@ -23,18 +23,18 @@ pub(crate) struct Step {
 pub(crate) enum Outcome {
     /// Everything it looks at is as it should be.
     Passed,
-    /// Everything but what this component of a toolchain looks at, which is not installed.
+    /// The step passed, but for what this component of a toolchain checks, which is not installed.
     PassedWithout(Component),
-    /// It could not be run here without this component of another toolchain. Neither passed nor failed.
+    /// The step could not run without this component of another toolchain. Neither passed nor failed.
     NotRun(Component),
 }
 
 /// A component of a Rust toolchain, or of another one. Nothing but these may be missing: a step that lacks anything else fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Component {
-    /// What it is called.
+    /// The component's name.
     pub name: &'static str,
-    /// How it is installed.
+    /// The command that installs it.
     pub remedy: &'static str,
 }
 

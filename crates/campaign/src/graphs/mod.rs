@@ -29,34 +29,34 @@ use crate::history::History;
 use crate::progress::Progress;
 use member::Follower;
 
-/// How often members look at each other, ns.
+/// The interval at which members look at each other, ns.
 pub const INTERVAL_NS: u64 = 20_000;
 /// The shortest timeout, ns.
 pub const TIMEOUT_MIN_NS: u64 = 400_000;
 /// The longest timeout, ns.
 pub const TIMEOUT_MAX_NS: u64 = 800_000;
-/// From the cut until one leader is there at the latest, ns.
+/// The time from the cut within which one leader must lead, ns.
 pub const SETTLES_NS: u64 = 12 * TIMEOUT_MAX_NS;
-/// After that nothing changes for so long, ns.
+/// The time after that in which nothing may change, ns.
 pub const QUIET_NS: u64 = 24 * TIMEOUT_MAX_NS;
-/// What was multicast this long before the links come back is delivered by then, ns.
+/// Messages multicast this long before the links come back must be delivered by then, ns.
 const DELIVERED_NS: u64 = 4 * TIMEOUT_MAX_NS;
-/// Until a whole group has a leader, and until everything is delivered in the end, ns.
+/// The time within which a whole group has a leader, and within which everything is delivered at the end, ns.
 const WHOLE_NS: u64 = 40 * TIMEOUT_MAX_NS;
-/// The client multicasts this often, ns.
+/// The time between two multicasts of the client, ns.
 const PACE_NS: u64 = 40_000;
 const STREAM_OF_SALT: u64 = 0x6772_6170_6873;
 
-/// Who reaches whom.
+/// A graph of the pairs of members that reach each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Graph {
     members: usize,
-    /// Pairs (from, to) between which nothing gets from the first to the second.
+    /// Pairs (from, to) whose packets from the first to the second are lost.
     cut: Vec<(u16, u16)>,
 }
 
 impl Graph {
-    /// A group of so many in which only these pairs reach each other.
+    /// Creates a group of `members` in which only these pairs reach each other.
     #[must_use]
     pub fn of_edges(members: usize, edges: &[(u16, u16)]) -> Self {
         let linked = |a: u16, b: u16| edges.contains(&(a, b)) || edges.contains(&(b, a));
@@ -65,27 +65,27 @@ impl Graph {
         Graph { members, cut: cut.filter(|(a, b)| !linked(*a, *b)).collect() }
     }
 
-    /// A group of so many in which nothing gets from the first to the second of these pairs.
+    /// Creates a group of `members` in which nothing gets from the first to the second of these pairs.
     #[must_use]
     pub fn without(members: usize, cut: &[(u16, u16)]) -> Self {
         Graph { members, cut: cut.to_vec() }
     }
 
-    /// Everybody reaches the member `hub` alone.
+    /// Creates a star: every member reaches the member `hub` alone.
     #[must_use]
     pub fn hub(members: usize, hub: u16) -> Self {
         let edges: Vec<_> = (0..members as u16).filter(|n| *n != hub).map(|n| (hub, n)).collect();
         Graph::of_edges(members, &edges)
     }
 
-    /// Everybody reaches those before and behind it.
+    /// Creates a chain: every member reaches the ones before and behind it.
     #[must_use]
     pub fn chain(members: usize) -> Self {
         let edges: Vec<_> = (1..members as u16).map(|n| (n - 1, n)).collect();
         Graph::of_edges(members, &edges)
     }
 
-    /// A chain whose ends reach each other.
+    /// Creates a chain whose ends reach each other.
     #[must_use]
     pub fn ring(members: usize) -> Self {
         let members_ = members as u16;
@@ -93,24 +93,24 @@ impl Graph {
         Graph::of_edges(members, &edges)
     }
 
-    /// Whether packets get through both ways.
+    /// Returns whether packets get through both ways.
     #[must_use]
     pub fn reaches(&self, a: usize, b: usize) -> bool {
         let (a, b) = (a as u16, b as u16);
         !self.cut.contains(&(a, b)) && !self.cut.contains(&(b, a))
     }
 
-    /// Whether a member reaches a majority, itself included.
+    /// Returns whether a member reaches a majority, itself included.
     #[must_use]
     pub fn is_connected_to_majority(&self, member: usize) -> bool {
         (0..self.members).filter(|other| self.reaches(member, *other)).count() > self.members / 2
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GraphRun {
-    /// Who leads after the cut.
+    /// The member that leads after the cut.
     pub leader: Option<usize>,
     /// Leaders that resigned because they reached no majority.
     pub resigned: u64,
@@ -124,7 +124,7 @@ pub struct GraphRun {
     pub aside: u64,
     /// Members that took over another one's state when the links were back.
     pub caught_up: u64,
-    /// What was broken, in words.
+    /// Descriptions of what was violated.
     pub broken: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `stentor chaos`.
+//! Arguments of `stentor chaos`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use super::ofi::OnOfi;
 use super::run::{DemoFabric, Wait};
 
-/// What is done to a member.
+/// A fault that the command injects into a member.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub(crate) enum Fault {
     /// SIGKILL, and a start after 0 to 2 s
@@ -24,7 +24,7 @@ pub(crate) enum Fault {
     Restart,
 }
 
-/// What the command gets wrong on purpose, so that a test sees it noticed.
+/// A mutant of the command itself, by which a test shows that the command notices such a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ChaosPlant {
     /// Stop a majority of the first group, and believe that it runs

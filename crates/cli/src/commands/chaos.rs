@@ -73,10 +73,10 @@ use report::{Judged, Shown};
 use scene::Scene;
 use schedule::Bounds;
 
-/// The command, in errors.
+/// The command's name in errors.
 const PLACE: &str = "stentor chaos";
 
-/// What is played, all of it decided.
+/// The parameters of a run, with every default resolved.
 struct Script<'a> {
     args: &'a args::Chaos,
     scene: &'a Scene,

@@ -19,7 +19,7 @@ use report::{Moved, Shown};
 
 /// Between two looks whether the other leads.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long what is refused at present is asked again.
+/// The time for which a request that is refused at present is repeated.
 const SOON: Duration = Duration::from_secs(2);
 
 pub(super) fn run(command: &LeaderCommand, output: Output) -> Result<Verdict, Failure> {
@@ -177,7 +177,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// Asks the leader to hand over; returns who that was. What is refused only at present is asked again for a moment: a
+/// Asks the leader to hand over and returns its id. What is refused only at present is asked again for a moment: a
 /// leader of a group that began just now is named soon, and a member that is being taken in is ready soon.
 fn nominate(
     cluster: &Cluster<'_>,

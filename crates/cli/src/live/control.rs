@@ -43,11 +43,11 @@ pub(crate) enum Question {
         /// Its name.
         to: String,
     },
-    /// To make its network bad, or good again; only a node with `--faults` does.
+    /// Replaces the network's faults; only a node with `--faults` accepts this.
     Faults {
-        /// Packets that are lost, in a million.
+        /// Lost packets per million.
         drop_ppm: u32,
-        /// From and to whom every packet is lost.
+        /// Addresses from which, and to which, every packet is lost.
         from: Vec<IpAddr>,
         to: Vec<IpAddr>,
     },
@@ -88,9 +88,9 @@ pub(crate) enum Answer {
     Standing(Standing),
     /// It is on its way.
     Moving,
-    /// The network is as bad as it was asked to be.
+    /// The request was carried out.
     Done,
-    /// Why not at present; it may be otherwise in a moment.
+    /// The reason why the request is refused at present; it may succeed in a moment.
     NotYet(String),
     /// Why not.
     Refused(String),

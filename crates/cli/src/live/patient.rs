@@ -1,4 +1,4 @@
-//! Starting where another process was a moment ago.
+//! Starts a process whose port or place another process held a moment ago.
 //!
 //! The kernel gives back what a killed process held, its ports and sockets, when it has torn down the process: that takes
 //! longer the more memory the process has and the busier the machine is. So a start that finds its place in use tries again
@@ -17,18 +17,18 @@ use stentor_fabric_shm::StartError as ShmError;
 use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_soft_switch::{LineError, StartError as SwitchError};
 
-/// How long a start waits for its place.
+/// The time for which a start waits for its port or place.
 const GIVING_BACK: Duration = Duration::from_secs(5);
-/// How long it waits before it says so.
+/// The time after which the wait is reported.
 const UNNOTICED: Duration = Duration::from_millis(300);
-/// Between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 /// In the flags of a process: the kernel is tearing it down (`PF_EXITING`, `linux/sched.h`).
 const EXITING: u64 = 4;
 
-/// An error that another process in this one's place may be the cause of.
+/// An error that another process, which holds this one's port or place, may cause.
 pub(crate) trait Busy {
-    /// What is in use, if that is what is wrong and may pass.
+    /// Returns what is in use, if that is the cause and may pass.
     fn busy(&self) -> Option<String>;
 }
 
@@ -95,12 +95,12 @@ impl Busy for SwitchError {
     }
 }
 
-/// A TCP port in words.
+/// Returns a TCP port in words.
 fn tcp(address: SocketAddr) -> String {
     format!("TCP {address}")
 }
 
-/// Whether a process is gone, or is being torn down.
+/// Returns whether a process is gone or is being torn down.
 fn is_ending(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| says_ending(&stat))
 }
@@ -114,7 +114,8 @@ fn says_ending(stat: &str) -> bool {
     matches!(state, "Z" | "X") || flags & EXITING != 0
 }
 
-/// Starts something; while its place is in use, again for some seconds. `say` hears once what it waits for.
+/// Calls `start` until it succeeds, for some seconds while its port or place is in use. `say` hears once what it waits
+/// for.
 pub(crate) fn patiently<T, E: Busy>(start: impl FnMut() -> Result<T, E>, say: impl FnMut(&str)) -> Result<T, E> {
     patiently_for(GIVING_BACK, start, say)
 }

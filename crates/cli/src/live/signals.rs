@@ -37,7 +37,7 @@ impl Interrupt {
     }
 }
 
-/// From here on the system kills this process, even a stopped one, when the thread of `parent` that started it ends.
+/// Makes the system kill this process, even a stopped one, when the thread of `parent` that started it ends.
 ///
 /// # Errors
 /// When that process is not the parent any more, or the system refuses.

@@ -137,7 +137,7 @@ impl Heartbeat {
         self.config.members.iter().copied().filter(move |process| Some(*process) != void && self.fit(*process))
     }
 
-    /// Whether a member would lead and says that it sees enough to.
+    /// Returns whether a member would lead and says that it sees enough members to do so.
     pub(super) fn fit(&self, process: ProcessId) -> bool {
         if process == self.config.me {
             return self.would_lead() && self.reached() >= self.quorum();
@@ -166,8 +166,9 @@ impl Heartbeat {
         self.candidates().nth((passed % all as u64) as usize)
     }
 
-    /// Whether the claim names a leader that has resigned and is there: it still has its ballot, and if it reaches a
-    /// majority again, nothing has to be recovered. Not one that does not stand: it pauses, or began anew without memory.
+    /// Returns whether the claim names a leader that has resigned and is there: it still has its ballot, and if it
+    /// reaches a majority again, nothing has to be recovered. Not one that does not stand: it pauses, or began anew
+    /// without memory.
     fn may_return(&self) -> bool {
         let Some(claim) = self.claim.filter(|claim| claim.kind == Kind::Settled) else { return false };
         if planted!(self.config.plant, NoPrecedence) {
@@ -191,7 +192,8 @@ impl Heartbeat {
         }
     }
 
-    /// Whether this process doubts the claim and could not learn whether others do: it reaches no majority.
+    /// Returns whether this process doubts the claim and could not learn whether others do, because it reaches no
+    /// majority.
     fn is_lost(&self) -> bool {
         self.doubt != 0 && self.reached() < self.quorum()
     }

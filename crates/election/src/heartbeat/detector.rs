@@ -32,7 +32,7 @@ const MAX_PATIENCE: u32 = 20;
 const CALM: u64 = 64;
 /// Intervals of silence that confirm a broken connection after one that meant nothing; doubled by each further one.
 const CONFIRMING: u64 = 4;
-/// Such doublings at most: however often a connection broke in vain, a death is known after 32 intervals.
+/// The most such doublings: however often a connection broke in vain, a death is known after 32 intervals.
 const MAX_WRONG: u32 = 4;
 
 /// Shortest and longest timeout, and the interval of polls, in nanoseconds.
@@ -60,9 +60,9 @@ pub(crate) struct Detector {
     owed: u32,
     /// Suspected for its silence, so its next beat proves the suspicion wrong.
     silent: bool,
-    /// Its connection broke then, and it has not beaten since.
+    /// The time at which its connection broke, if it has not beaten since.
     broke: Option<u64>,
-    /// How often it beat after its connection had broken, not yet forgiven.
+    /// The number of times that it beat after its connection had broken, less those that are forgiven.
     wrong: u32,
     wrong_since: u64,
 }
@@ -204,7 +204,8 @@ impl Detector {
         self.owed = BEATS_TO_TRUST;
     }
 
-    /// Whether the silence since its connection broke is long enough, as often as that meant nothing before.
+    /// Returns whether the silence since its connection broke is long enough, given how often that meant nothing
+    /// before.
     fn is_confirmed(&self, now: u64, bounds: &Bounds) -> bool {
         let needed = match self.wrong {
             0 => 0,
@@ -213,8 +214,9 @@ impl Detector {
         self.broke.is_some_and(|broke| now.saturating_sub(broke) >= needed)
     }
 
-    /// The connection with it broke. Believed at once the first time; after it beat on in spite of that, once a short
-    /// silence confirms it. How often its silence meant nothing is another matter, and so is the reverse.
+    /// Reports that the connection with the process broke. Believed at once the first time; after it beat on in spite
+    /// of that, once a short silence confirms it. How often its silence meant nothing is another matter, and so is the
+    /// reverse.
     pub(crate) fn unreachable(&mut self, now: u64, bounds: &Bounds) {
         if planted!(bounds.plant, DeafAfterMistake) && (self.patience > 0 || self.wrong > 0) {
             return;
@@ -227,8 +229,8 @@ impl Detector {
         }
     }
 
-    /// The system says that the process is gone. Always believed; if it beats on nevertheless, three beats make it
-    /// trusted again.
+    /// Reports that the system says that the process is gone. Always believed; if it beats on nevertheless, three beats
+    /// make it trusted again.
     pub(crate) fn died(&mut self) {
         if self.life == Life::Alive {
             self.suspect();

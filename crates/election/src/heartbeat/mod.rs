@@ -100,16 +100,16 @@ struct Peer {
     claim: Option<Claim>,
     doubt: u64,
     stands: bool,
-    /// Whom it sees alive.
+    /// The mask of members that it sees alive.
     sees: u64,
-    /// Which bit of such a mask it is.
+    /// Its bit in such a mask.
     bit: u64,
-    /// The owner's links with it work.
+    /// Whether the owner's links with it work.
     linked: bool,
 }
 
 impl Peer {
-    /// Whether it is alive as far as this process can read, over links that work.
+    /// Returns whether it is alive as far as this process can read, over links that work.
     fn is_seen(&self) -> bool {
         self.linked && self.detector.life == Life::Alive
     }
@@ -141,9 +141,9 @@ pub struct Heartbeat {
     /// This process's bit in a mask of members.
     bit: u64,
     reach: Reach,
-    /// Whether enough doubt the claim.
+    /// Whether enough members doubt the claim.
     open: bool,
-    /// Since when that is so and this process reaches a majority, in time polled.
+    /// The time, in time polled, since which that is so and this process reaches a majority.
     ready_since: Option<u64>,
     told: Option<decide::View>,
     changes: VecDeque<Change>,
@@ -225,8 +225,9 @@ impl Heartbeat {
         claim.map(|_| ()).ok_or(BeatError::Claim { process, word: beat.claim })
     }
 
-    /// The connection with a member broke. This saves the timeout and proves nothing. It is believed at once, unless the
-    /// member went on beating after such a report not long ago: then a silence of a few intervals must confirm it.
+    /// Reports that the connection with a member broke. This saves the timeout and proves nothing. It is believed at
+    /// once, unless the member went on beating after such a report not long ago: then a silence of a few intervals must
+    /// confirm it.
     pub fn unreachable(&mut self, process: ProcessId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.detector.unreachable(self.now, &self.bounds);
@@ -242,28 +243,30 @@ impl Heartbeat {
         }
     }
 
-    /// Whether the links with a member work on which a leader writes to it; true at the start. A member whose links are
-    /// broken does not count as reached, whatever its beats say.
+    /// Reports whether the links with a member work on which a leader writes to it; they count as working at the start.
+    /// A member whose links are broken does not count as reached, whatever its beats say.
     pub fn link(&mut self, process: ProcessId, works: bool) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.process == process) {
             peer.linked = works;
         }
     }
 
-    /// Whether this process led and has resigned because it reached no majority, and nobody has come forward since.
+    /// Returns whether this process led and has resigned because it reached no majority, and nobody has come forward
+    /// since.
     #[must_use]
     pub fn has_resigned(&self) -> bool {
         self.reach.resigned
     }
 
-    /// Whether this process has been cut off from the leader that others follow for a longest timeout, and cannot come
-    /// forward itself. Nothing is delivered here then; nobody should wait for that.
+    /// Returns whether this process has been cut off from the leader that others follow for a longest timeout, and
+    /// cannot come forward itself. Nothing is delivered here then; nobody should wait for that.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         self.is_left_out()
     }
 
-    /// Members that this process reaches, itself included: it sees them alive, its links with them work, and they see it.
+    /// Returns the number of members that this process reaches, itself included: it sees them alive, its links with
+    /// them work, and they see it.
     #[must_use]
     pub fn reached(&self) -> usize {
         self.reached_mask().count_ones() as usize
@@ -287,7 +290,8 @@ impl Heartbeat {
         self.peers.iter().find(|peer| peer.process == process).map(|peer| peer.detector.life)
     }
 
-    /// Whether another member said when it was read last that it would lead; false if it is none or was never read.
+    /// Returns whether another member said when it was read last that it would lead; false if it is none or was never
+    /// read.
     #[must_use]
     pub fn stands(&self, process: ProcessId) -> bool {
         self.peers.iter().any(|peer| peer.process == process && peer.stands && peer.detector.life != Life::Unheard)

@@ -1,55 +1,56 @@
-//! Whether this process reaches a majority, and what follows for its leadership.
+//! Judges whether this process reaches a majority, and what follows for its leadership.
 
 use super::Heartbeat;
 use crate::plant::planted;
 
-/// Pauses double up to this many longest timeouts.
+/// The longest pause, in longest timeouts; pauses double up to it.
 const LONGEST_PAUSE: u64 = 8;
-/// Reigns in a row that may end before a majority was reached for a longest timeout, without a pause after them.
+/// The number of reigns in a row that may end before a majority was reached for a longest timeout, without a pause
+/// after them.
 const FREE_RETURNS: u32 = 2;
 
-/// How this process stands with a majority.
+/// The relation of this process to a majority.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reach {
-    /// It led, reached no majority and resigned; nobody has come forward since.
+    /// Whether it led, reached no majority and resigned, and nobody has come forward since.
     pub resigned: bool,
-    /// Since when it leads without reaching a majority, in time polled.
+    /// The time, in time polled, since which it leads without reaching a majority.
     pub lacks_since: Option<u64>,
-    /// Since when it has led and reached one without a break, in time polled.
+    /// The time, in time polled, since which it has led and reached one without a break.
     sound_since: Option<u64>,
-    /// Resignations since it last led and reached one for a longest timeout.
+    /// The number of resignations since it last led and reached one for a longest timeout.
     failures: u32,
-    /// It does not come forward before this time.
+    /// The time before which it does not come forward.
     pause_until: u64,
-    /// Since when it neither leads, nor reaches the leader, nor could come forward, in time polled.
+    /// The time, in time polled, since which it neither leads, nor reaches the leader, nor could come forward.
     cut_since: Option<u64>,
 }
 
 impl Heartbeat {
-    /// Members whose counters move, over links that work; itself included.
+    /// Returns the members whose counters move, over links that work, itself included.
     pub(super) fn sees(&self) -> u64 {
         self.peers.iter().filter(|peer| peer.is_seen()).fold(self.bit, |mask, peer| mask | peer.bit)
     }
 
-    /// Members that it sees and that see it; itself included.
+    /// Returns the members that it sees and that see it, itself included.
     pub(super) fn reached_mask(&self) -> u64 {
         let one_way = planted!(self.config.plant, OneWaySight);
         let mutual = self.peers.iter().filter(|peer| peer.is_seen() && (one_way || peer.sees & self.bit != 0));
         mutual.fold(self.bit, |mask, peer| mask | peer.bit)
     }
 
-    /// Whether it would lead if it had to: it stands, and does not pause after it resigned.
+    /// Returns whether it would lead if it had to: it stands, and does not pause after it resigned.
     pub(super) fn would_lead(&self) -> bool {
         self.stands && self.now >= self.reach.pause_until
     }
 
-    /// Whether this process has been left out for a longest timeout: it does not reach the process that the claim names,
-    /// and cannot come forward itself.
+    /// Returns whether this process has been left out for a longest timeout: it does not reach the process that the
+    /// claim names, and cannot come forward itself.
     pub(super) fn is_left_out(&self) -> bool {
         self.reach.cut_since.is_some_and(|since| self.now - since >= self.bounds.max)
     }
 
-    /// After the claim and the doubts of it are known.
+    /// Notes since when this process has been cut off; called once the claim and the doubts of it are known.
     pub(super) fn look_at_cut(&mut self) {
         let mask = self.reached_mask();
         let could = self.open && mask.count_ones() as usize >= self.quorum();
@@ -60,7 +61,7 @@ impl Heartbeat {
         self.reach.cut_since = self.reach.cut_since.or(Some(self.now)).filter(|_| cut);
     }
 
-    /// A leader that has reached no majority for the shortest timeout resigns.
+    /// Resigns if this process leads and has reached no majority for the shortest timeout.
     pub(super) fn look_at_reach(&mut self) {
         if !self.leads() {
             self.reach.sound_since = None;

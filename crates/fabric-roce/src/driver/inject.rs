@@ -30,14 +30,14 @@ impl Chances {
     }
 }
 
-/// Faults of a network that change while it is used.
+/// Faults of a network that may change while it is used.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Faults {
-    /// The chance from 0 to 1 that a packet is lost, in both directions.
+    /// The probability from 0 to 1 that a packet is lost, in both directions.
     pub drop: f64,
-    /// Every packet that comes from one of these addresses is lost.
+    /// Addresses from which every packet is lost.
     pub from: Vec<IpAddr>,
-    /// Every packet that goes to one of these addresses is lost.
+    /// Addresses to which every packet is lost.
     pub to: Vec<IpAddr>,
 }
 
@@ -75,7 +75,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         Injector { chances, state: seed, waiting: VecDeque::new(), counts: [0; 4] }
     }
 
-    /// Changes the chance that a packet is lost.
+    /// Sets the probability that a packet is lost.
     pub fn set_drop(&mut self, chance: f64) {
         self.chances.drop = chance;
     }

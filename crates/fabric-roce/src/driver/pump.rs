@@ -32,7 +32,7 @@ pub struct Pump {
     pcap: Option<Pcap>,
     /// What a bad network does to what goes and to what comes.
     injectors: Option<Box<[Injector<Parcel>; 2]>>,
-    /// Of whom and to whom nothing gets through.
+    /// The faults of the network.
     faults: Faults,
     /// What came out of a bad network and found no room.
     due: VecDeque<Parcel>,
@@ -63,7 +63,7 @@ impl Pump {
             chances.is_any().then(|| Box::new([Injector::new(chances, seed), Injector::new(chances, other)]));
     }
 
-    /// Makes the network bad from now on, or good again. Packets must not go in runs.
+    /// Replaces the network's faults. Packets must not go in runs.
     pub fn set_faults(&mut self, faults: Faults, seed: u64) {
         let both = self.injectors.get_or_insert_with(|| {
             let injector = |seed| Injector::new(Chances::default(), seed);

@@ -46,7 +46,8 @@ pub struct RoceConfig {
     pub chances: Chances,
     /// See `chances`.
     pub seed: u64,
-    /// Whether [`RoceFabric::set_faults`](crate::RoceFabric::set_faults) is allowed: for tests. Packets do not go in runs then.
+    /// Whether [`RoceFabric::set_faults`](crate::RoceFabric::set_faults) is allowed, for tests. Packets do not go in
+    /// runs then.
     pub faults: bool,
     /// Whether a process that is started again is refused by those who knew its last life: for protocols in which nobody may
     /// forget.

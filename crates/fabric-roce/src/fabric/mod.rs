@@ -138,8 +138,8 @@ impl RoceFabric {
         self.bootstrap.next_switch_note()
     }
 
-    /// Makes the network bad from now on, or good again. Returns false, and does nothing, where the configuration does not
-    /// allow it.
+    /// Replaces the network's faults, if the configuration allows it. Returns false, and does nothing, where the
+    /// configuration does not allow it.
     pub fn set_faults(&mut self, faults: &Faults) -> bool {
         let Net { config, pump, .. } = &mut self.net;
         if config.faults {

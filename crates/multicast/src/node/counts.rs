@@ -57,7 +57,7 @@ pub struct Counts {
     copies: u64,
     /// Sealed input that was refused: a peer that does not keep to the protocol.
     pub rejected: u64,
-    /// Bodies that came through a client's ring after the member held them already: it got them from another member.
+    /// Bodies that came through a client's ring after the member had received them from another member.
     pub held_already: u64,
     /// Credits to clients that freed ring space and no slot.
     pub space_credits: u64,

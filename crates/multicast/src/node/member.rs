@@ -93,7 +93,7 @@ pub struct Member<F: Fabric> {
     had_work: bool,
     /// Where clients' messages come as copies of the network.
     sets: Joined,
-    /// Clients are asked not to wait for this member.
+    /// Whether clients are asked not to wait for this member.
     aside: bool,
 }
 
@@ -209,27 +209,27 @@ impl<F: Fabric> Member<F> {
         self.recovery.set_tick(tick);
     }
 
-    /// Whether the last [`step`](Member::step) did more than the routine of an idle member, which is to look at the others'
-    /// heartbeats and to let time pass.
+    /// Returns whether the last [`step`](Member::step) did more than the routine of an idle member, which is to look at
+    /// the others' heartbeats and to let time pass.
     #[inline]
     #[must_use]
     pub fn had_work(&self) -> bool {
         self.had_work
     }
 
-    /// When the next tick is, in the time of [`step`](Member::step): before that nothing is due.
+    /// Returns the time of the next tick, in the time of [`step`](Member::step): before that nothing is due.
     #[must_use]
     pub fn next_tick(&self) -> Duration {
         self.recovery.next_tick()
     }
 
-    /// Sets the time between two ticks of a member that [rests](Member::rest), if it is longer; 5 ms if it is not set.
+    /// Sets the time between two ticks of a member that [rests](Member::rest), if it is longer; it is 5 ms if not set.
     pub fn set_rest_tick(&mut self, tick: Duration) {
         self.recovery.set_rest_tick(tick);
     }
 
-    /// Lets the member rest, because it had no [work](Member::had_work) for a while, or ends that: its ticks are fewer. Returns
-    /// the time between two of them.
+    /// Makes the member rest, or ends that. A member that had no [work](Member::had_work) for a while rests: its ticks
+    /// are fewer. Returns the time between two of them.
     pub fn rest(&mut self, rests: bool) -> Duration {
         self.recovery.rest(rests)
     }

@@ -70,11 +70,11 @@ pub(super) struct Told {
     pub(super) sequence: u64,
     /// What is held or freed (for clients).
     pub(super) held: Held,
-    /// The peer asks not to be waited for (to clients).
+    /// Whether the peer asks not to be waited for (to clients).
     pub(super) aside: bool,
 }
 
-/// In the generation of a credit: [`Told::aside`].
+/// The bit of a credit's generation that carries [`Told::aside`].
 pub(super) const ASIDE: u64 = 1 << 63;
 
 /// One peer that gets the ring's records.
@@ -90,9 +90,10 @@ pub(super) struct Target {
     /// Local region and byte offset where the peer writes its credit.
     credit_at: (RegionId, u64),
     course: Course,
-    /// Stopped because the peer asked for that; its credits are read on, because they say when that is over.
+    /// Whether the target is stopped because the peer asked for that; its credits are read on, because they say when
+    /// that is over.
     aside: bool,
-    /// It was, and is to be started again.
+    /// Whether the target stood aside and is to be started again.
     back: bool,
     generation: u64,
     freed: u64,
@@ -113,7 +114,7 @@ impl Target {
         self.course == Course::Started
     }
 
-    /// Whether the peer asked not to be waited for, and does so no more.
+    /// Returns whether the peer asked not to be waited for, and no longer does.
     pub(super) fn is_back(&self) -> bool {
         self.aside && self.back
     }
@@ -165,7 +166,7 @@ pub(super) struct Outbound {
     pub(super) targets: Vec<Target>,
     /// Whether credits came that the owner has not looked at.
     news: bool,
-    /// Some of them ask not to be waited for, or no longer do.
+    /// Whether some peers have asked not to be waited for, or have withdrawn that, since the last look.
     asides: bool,
     /// Targets that were never connected are waited for.
     pub(super) patient: bool,
@@ -293,7 +294,7 @@ impl Outbound {
         }
     }
 
-    /// The same, until the peer says that it is back.
+    /// Stops writing to a target as `stop` does, until the peer says that it is back.
     pub(super) fn set_aside(&mut self, target: usize) {
         self.stop(target);
         let target = &mut self.targets[target];
@@ -316,7 +317,7 @@ impl Outbound {
         }
     }
 
-    /// Whether credits that ask not to be waited for, or no longer do, came since the last call of this function.
+    /// Returns whether credits that ask not to be waited for, or no longer do, came since the last call.
     pub(super) fn take_asides(&mut self) -> bool {
         std::mem::take(&mut self.asides)
     }

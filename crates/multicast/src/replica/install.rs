@@ -186,7 +186,8 @@ impl Replica {
         self.go_on_installing(true, effects);
     }
 
-    /// A state of the installed ballot that is no farther than what is processed here: see the top of this file.
+    /// Handles a state of the installed ballot that is no farther than what is processed here: see the top of this
+    /// file.
     fn pass_delivered<E: Effects>(&mut self, state: &State, snapshot: bool, effects: &mut E) {
         let (ballot, leader) = (self.ballot, self.ballot.leader());
         if self.is_behind(state) {

@@ -217,8 +217,8 @@ impl Replica {
         }
     }
 
-    /// The leader has said that a message is decided. If that was of no use here, because the entry with this vector is not
-    /// processed, asking again is of none either.
+    /// Notes that the leader has said that a message is decided. If that was of no use here, because the entry with
+    /// this vector is not processed, asking again is of none either.
     fn note_unusable(&mut self, from: ProcessId, subject: Subject, times: &[u64]) {
         let Some(slot) = self.find(subject).filter(|_| from == self.ballot.leader()) else { return };
         let message = self.windows[usize::from(subject.client.0)].slot(slot);

@@ -237,7 +237,8 @@ enum Stage {
     Installing(Box<Pending>),
 }
 
-/// Ways in which a member caught up with its leader that are rare. A simulation counts them, to tell whether it comes there.
+/// Counts of the rare ways in which a member caught up with its leader. A simulation counts them, to tell whether it
+/// comes there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CatchUps {
     /// States of the installed ballot that were not as far as what was processed here, but ahead in what was delivered.
@@ -403,8 +404,8 @@ impl Replica {
         self.others().filter(move |process| asking & bit(process) != 0)
     }
 
-    /// The largest ballot of a group that this member has heard of; the default one, in which no group ever is, if there is
-    /// no such group.
+    /// Returns the largest ballot of a group that this member has heard of; the default one, in which no group ever is,
+    /// if there is no such group.
     #[must_use]
     pub fn known(&self, group: GroupId) -> Ballot {
         self.known.get(usize::from(group.0)).copied().unwrap_or_default()
@@ -451,7 +452,7 @@ impl Replica {
         self.delivered
     }
 
-    /// How often this member caught up in a rare way.
+    /// Returns how often this member caught up in a rare way.
     #[must_use]
     pub fn catch_ups(&self) -> CatchUps {
         self.catch_ups
@@ -463,7 +464,7 @@ impl Replica {
         self.clock
     }
 
-    /// The first slot of a client that is not delivered here yet; 0 if there is no such client place.
+    /// Returns the first slot of a client that is not delivered here yet; 0 if there is no such client place.
     #[inline]
     #[must_use]
     pub fn first_held(&self, client: ClientId) -> u64 {

@@ -169,8 +169,8 @@ impl Replica {
         }
     }
 
-    /// The head of the leader's stream waits, for a while already; if it is for its body, that is asked for. If it is for
-    /// entries before it, see `starved.rs`.
+    /// Reports that the head of the leader's stream has waited for a while; if it waits for its body, the member asks
+    /// for that. If it is for entries before it, see `starved.rs`.
     pub fn on_stalled<E: Effects>(&mut self, item: &StreamItem<'_>, effects: &mut E) {
         self.note_gap(item);
         let leader = self.promised.leader();

@@ -1,4 +1,4 @@
-//! A follower whose stream does not bring what its leader has.
+//! A follower notices here that its stream does not bring what its leader has.
 //!
 //! A follower asks its leader for what it misses: `Ask` for a decision, `WantBodies` for a body. The answer helps only if
 //! the entry that it is about is processed. When entries are lost, no answer to these ever does.
@@ -27,32 +27,33 @@ use crate::letter::Letter;
 use crate::plant::planted;
 use crate::{Effects, StreamItem};
 
-/// Since when a follower's stream has brought nothing although there is more.
+/// The evidence that a follower's stream has brought nothing although there is more, and its age.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Starved {
-    /// There is evidence.
+    /// Whether there is evidence.
     evident: bool,
-    /// What was processed when it came.
+    /// The count of processed entries when the evidence came.
     counter: u64,
-    /// Ticks since then.
+    /// The ticks since then.
     age: u8,
 }
 
 impl Replica {
-    /// Whether this member follows the leader of the ballot that is installed here, and nothing else is under way.
+    /// Returns whether this member follows the leader of the ballot that is installed here, and nothing else is under
+    /// way.
     fn is_following(&self) -> bool {
         let settled = self.promised == self.ballot && !self.is_joining() && self.stage == Stage::Idle;
         settled && self.ballot.leader() != self.config.me
     }
 
-    /// An entry of the leader's stream waits. Notes whether entries before it are missing.
+    /// Notes whether entries are missing before one of the leader's stream that waits.
     pub(super) fn note_gap(&mut self, item: &StreamItem<'_>) {
         if self.stream_ballot == self.ballot && item.counter > self.counter + 1 {
             self.note_starved();
         }
     }
 
-    /// There is evidence that the stream does not bring what the leader has.
+    /// Notes evidence that the stream does not bring what the leader has.
     pub(super) fn note_starved(&mut self) {
         let known = self.starved.evident && self.starved.counter == self.counter;
         if self.is_following() && !known && !planted!(self.config.plant, StateSetBack) {
@@ -60,7 +61,7 @@ impl Replica {
         }
     }
 
-    /// Time passes at a follower.
+    /// Lets a tick pass at a follower.
     pub(super) fn grow_starved<E: Effects>(&mut self, effects: &mut E) {
         if !self.starved.evident {
             return;

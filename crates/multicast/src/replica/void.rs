@@ -89,8 +89,8 @@ impl Replica {
         self.windows.get(usize::from(client.0)).is_some_and(|window| window.over)
     }
 
-    /// Behind the last slot that is held here and not delivered, whatever is missing before it; 0 if there is no such client
-    /// place.
+    /// Returns the position behind the last slot that is held here and not delivered, whatever is missing before it; 0
+    /// if there is no such client place.
     #[must_use]
     pub fn end_of_held(&self, client: ClientId) -> u64 {
         self.windows.get(usize::from(client.0)).map_or(0, |window| window.end_of_held())

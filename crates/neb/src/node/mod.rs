@@ -269,7 +269,8 @@ impl<F: Fabric> Node<F> {
         self.end.registered
     }
 
-    /// Up to where a sender's stream has outcomes here; 0 for this process itself, and if there is no such process.
+    /// Returns the position up to which a sender's stream has outcomes here; 0 for this process itself, and if there is
+    /// no such process.
     #[must_use]
     pub fn head(&self, sender: ProcessId) -> u64 {
         self.streams.get(sender.index()).and_then(Option::as_ref).map_or(0, |stream| stream.replay.head())

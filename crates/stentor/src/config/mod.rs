@@ -184,8 +184,8 @@ impl ElectionTimes {
     /// How often, at most, they do while they have nothing to do.
     const REST: Duration = Duration::from_millis(20);
 
-    /// Time between two looks at each other of members that have nothing to do: a 50th of a silence that may be suspicious,
-    /// between [`INTERVAL`](Self::INTERVAL) and 20 ms.
+    /// Returns the time between two looks at each other of members that have nothing to do: a 50th of a silence that
+    /// may be suspicious, between [`INTERVAL`](Self::INTERVAL) and 20 ms.
     #[must_use]
     pub fn rest_tick(&self) -> Duration {
         (self.min / 50).clamp(Self::INTERVAL, Self::REST)

@@ -26,12 +26,12 @@ pub enum AddressError {
         /// Its address.
         address: String,
     },
-    /// No such process, so it has no address.
+    /// The cluster has no such process, so it has no address.
     #[error("{process} is not one of the {processes} processes of the configuration: take one of those")]
     NoProcess {
         /// The process that was asked for.
         process: ProcessId,
-        /// How many there are.
+        /// The number of processes in the cluster.
         processes: usize,
     },
     /// IPv4 here and IPv6 there.

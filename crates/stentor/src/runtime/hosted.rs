@@ -39,8 +39,8 @@ pub trait Hosted: Fabric {
         None
     }
 
-    /// Makes the network bad from now on, or good again. Returns false, and does nothing, where that is impossible or was not
-    /// allowed when the process was started.
+    /// Replaces the network's faults, on a fabric that can inject them. Returns false, and does nothing, where that is
+    /// impossible or was not allowed when the process was started.
     fn set_faults(&mut self, _: &Faults) -> bool {
         false
     }

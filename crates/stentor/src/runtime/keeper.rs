@@ -1,4 +1,4 @@
-//! Keeps a group led: an election's word becomes a member's campaign.
+//! Keeps a group led: a decision of the election becomes a campaign of the member.
 //!
 //! The election says whom the group takes for its leader; the member's ballots say who is. The keeper at each member
 //! closes the gap: it campaigns while the election names its process and that process does not lead, and never
@@ -29,7 +29,7 @@ use crate::config::ElectionTimes;
 
 /// The longest time between two campaigns, in first ones.
 const LONGEST_BACKOFF: u32 = 16;
-/// How long a leader that leaves waits until another one leads.
+/// The time for which a leader that leaves waits until another one leads.
 const HANDING_OVER: Duration = Duration::from_millis(500);
 /// The word, after those of the heartbeat, in which a member publishes how much it has delivered.
 const DELIVERED: usize = Beat::WORDS;
@@ -40,13 +40,13 @@ struct Other {
     process: ProcessId,
     /// At the last look.
     connected: bool,
-    /// It was connected since this process began.
+    /// Whether it was connected since this process began.
     connected_once: bool,
-    /// It was connected, and is not any more.
+    /// Whether it was connected, and is not any more.
     lost: bool,
-    /// Its process was there at the last look.
+    /// Whether its process was there at the last look.
     seen: bool,
-    /// How much it had delivered, as it said last.
+    /// The number of deliveries that it published last.
     delivered: u64,
     /// Its last heartbeat, and when that was first read.
     beat: Option<([u64; 2], Duration)>,
@@ -70,20 +70,20 @@ pub struct Keeper<E> {
     campaign_at: Duration,
     /// Since when this process has its group's state.
     since: Option<Duration>,
-    /// The election has a leader.
+    /// Whether the election has a leader.
     led: bool,
-    /// It has stood since it has the state.
+    /// Whether it has stood since it has the state.
     stands: bool,
     /// Whether it stands for leader, as an election was told last that is told only of changes.
     stood: Option<bool>,
     leaving: Option<Leaving>,
 }
 
-/// This process is about to end.
+/// The end of this process that is being prepared.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     since: Duration,
-    /// Who is to lead then.
+    /// The member that is to lead then.
     heir: Option<ProcessId>,
 }
 
@@ -143,8 +143,9 @@ impl Keeper<Heartbeat> {
         member.publish(&words);
     }
 
-    /// Looks whether processes of other members are there. One that was and is not any more has died, as the system says:
-    /// that is believed at once. Cheap when it is not yet time for a [`round`](Keeper::round); call it before that.
+    /// Checks whether the processes of other members still exist, and reports those that are gone to the election. One
+    /// that was and is not any more has died, as the system says: that is believed at once. Cheap when it is not yet
+    /// time for a [`round`](Keeper::round); call it before that.
     pub fn watch(&mut self, now: Duration, sees: impl Fn(ProcessId) -> bool) {
         if now < self.next {
             return;
@@ -223,7 +224,7 @@ impl<E: Election> Keeper<E> {
         self.poll(now, member);
     }
 
-    /// Whether this member would lead; see the states above.
+    /// Returns whether this member would lead; see the states above.
     fn stands<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let replica = member.replica();
         for other in &mut self.others {
@@ -241,13 +242,13 @@ impl<E: Election> Keeper<E> {
         self.stands && self.leaving.is_none()
     }
 
-    /// Whether another member was connected, and is not any more.
+    /// Returns whether another member was connected, and is not any more.
     fn is_lost(&self, process: ProcessId) -> bool {
         self.others.iter().any(|other| other.process == process && other.lost)
     }
 
-    /// Prepares the end of this process: it stands no longer, and if it leads it hands over to the connected member that
-    /// has delivered most. Returns whether the process may end: it does not lead, nobody takes over, or 500 ms
+    /// Prepares the end of this process: the member no longer stands, and a leader hands over to the connected member
+    /// that has delivered most. Returns whether the process may end: it does not lead, nobody takes over, or 500 ms
     /// have passed. Call it after each [`round`](Keeper::round) until then.
     pub fn leave<F: Fabric>(&mut self, now: Duration, member: &Member<F>) -> bool {
         let mut leaving = *self.leaving.get_or_insert(Leaving { since: now, heir: None });
@@ -278,7 +279,7 @@ impl<E: Election> Keeper<E> {
         leaving.heir.is_none() && !early
     }
 
-    /// To whom this process hands over before it ends.
+    /// Returns the member to which this process hands over before it ends.
     #[must_use]
     pub fn heir(&self) -> Option<ProcessId> {
         self.leaving?.heir

@@ -57,7 +57,7 @@ pub struct Housekeeper {
     /// At the last look at the clock.
     now: Instant,
     next: Instant,
-    /// Time between two.
+    /// The time between two moments at which work is due.
     interval: Duration,
 }
 
@@ -82,7 +82,7 @@ impl Housekeeper {
         self.slept |= slept;
     }
 
-    /// How often it is time.
+    /// Sets the time between two moments at which work is due.
     fn set_interval(&mut self, interval: Duration) {
         self.next = (self.next - self.interval) + interval;
         self.interval = interval;
@@ -106,18 +106,18 @@ impl Housekeeper {
     }
 }
 
-/// Lets a member rest that had no work for a while: it sleeps at once and longer, and its ticks are fewer. The first message
-/// ends that.
+/// Lets a member rest that had no work for a while: it sleeps at once and longer, and its ticks are fewer. The first
+/// message ends that.
 #[derive(Debug, Default)]
 struct Repose {
-    /// When it had work last.
+    /// The time at which it had work last.
     worked_at: Duration,
-    /// The longest sleep while it rests.
+    /// The longest sleep while it rests; `None` while it does not.
     rests: Option<Duration>,
 }
 
 impl Repose {
-    /// After each round. Returns how long the next sleep may be.
+    /// Updates the rest after each round. Returns how long the next sleep may be.
     #[inline]
     fn after<F: Fabric>(
         &mut self,

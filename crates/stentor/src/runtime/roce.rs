@@ -26,7 +26,7 @@ pub struct RoceSeat {
     pub chances: Chances,
     /// The seed of its badness.
     pub seed: u64,
-    /// Whether the network may be made bad while the process runs.
+    /// Whether the network's faults may be set while the process runs.
     pub faults: bool,
 }
 
@@ -60,7 +60,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// The address where a process is unless it is started at another one.
+    /// Returns the address of a process, unless it is started at another one.
     ///
     /// # Errors
     /// [`AddressError`], if the configuration names one that means nothing here.

@@ -1,4 +1,4 @@
-//! The two binaries.
+//! Finds or builds the two binaries of a comparison.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::as_file;
 use crate::cargo::{Context, run};
 use crate::programs::{executable, stentor};
 
-/// This tree's release build, or a binary that was named.
+/// Returns this tree's release build, or a named binary.
 pub(super) fn new(context: &Context, named: Option<&str>) -> Result<PathBuf> {
     match named {
         Some(word) => as_file(word).with_context(|| format!("--new {word}: there is no such file")),
@@ -18,7 +18,7 @@ pub(super) fn new(context: &Context, named: Option<&str>) -> Result<PathBuf> {
     }
 }
 
-/// A binary that was named, or the release build of a revision.
+/// Returns a named binary, or the release build of a revision.
 pub(super) fn base(context: &Context, word: &str) -> Result<PathBuf> {
     if let Some(path) = as_file(word) {
         return Ok(path);
@@ -44,7 +44,7 @@ fn commit(context: &Context, word: &str) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Builds a commit in a work tree of its own. What it depends on is built once for all commits.
+/// Builds a commit in a worktree of its own. What it depends on is built once for all commits.
 fn build(context: &Context, commit: &str, folder: &Path, kept: &Path) -> Result<()> {
     let tree = folder.join("tree");
     remove(context, &tree)?;

@@ -12,7 +12,7 @@ pub(crate) struct Median {
 }
 
 impl Median {
-    /// Half of the interval's width, as a part of the median.
+    /// Returns half of the interval's width, as a part of the median.
     pub(crate) fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0 / self.value
     }
@@ -32,7 +32,8 @@ pub(crate) fn median(sample: &[f64]) -> Option<Median> {
     Some(Median { value, low: sorted[outside], high: sorted[n - 1 - outside] })
 }
 
-/// How many values at each end of a sorted sample lie outside of the interval; `None` if even its ends are too near.
+/// Returns how many values at each end of a sorted sample lie outside of the interval; `None` if even its ends are too
+/// near.
 fn left_out(n: usize) -> Option<usize> {
     // P(X ≤ k) for a binomial X of n fair coins, grown term by term.
     let mut term = 0.5_f64.powi(n as i32);

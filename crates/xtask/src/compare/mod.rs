@@ -22,7 +22,7 @@ use median::{Median, median};
 pub(crate) use options::Options;
 use rows::{Key, Run};
 
-/// What a comparison with a revision needs.
+/// The needs of a comparison with a revision.
 pub(crate) const NEEDS: Needs = Needs { things: &["git"], sources: &["crates/xtask/src/compare"] };
 /// The greatest half width of an interval that is narrow.
 const NARROW: f64 = 0.015;
@@ -56,8 +56,8 @@ impl Bench {
         found.ok_or_else(|| format!("there is no bench `{name}` to compare, but {names}"))
     }
 
-    /// Its arguments. Runs last about a second on an idle machine: many short ones tell more than a few long ones, because
-    /// placement and timing differ between runs more than within them.
+    /// Returns the bench's arguments. Runs last about a second on an idle machine: many short ones tell more than a few
+    /// long ones, because placement and timing differ between runs more than within them.
     fn arguments(self, wait: &str) -> Vec<&str> {
         match self {
             Bench::Multicast => vec!["-n", "12000", "--rounds", "5", "--wait", wait],
@@ -68,18 +68,18 @@ impl Bench {
     }
 }
 
-/// How the comparison ended.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Ended {
     /// No row is slower.
     NotSlower,
-    /// No row is known to be slower, but of some it cannot be told.
+    /// No row is known to be slower, but some rows cannot be told.
     CannotBeTold,
     /// A row is slower.
     Slower,
 }
 
-/// Builds what is to be compared, compares it, and prints a table.
+/// Builds both trees, compares them, and prints a table.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<Ended> {
     let old = binary::base(context, &options.base)?;
     let new = binary::new(context, options.new.as_deref())?;

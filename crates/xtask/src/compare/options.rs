@@ -1,25 +1,25 @@
-//! The arguments of `cargo xtask compare`.
+//! Arguments of `cargo xtask compare`.
 
 use crate::compare::Bench;
 
-/// What is compared, and how.
+/// The trees and the benches that are compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Options {
     /// The tree before: a `stentor` binary, or a revision.
     pub base: String,
     /// A `stentor` binary in place of this tree's.
     pub new: Option<String>,
-    /// The benches.
+    /// The benches to run.
     pub benches: Vec<Bench>,
-    /// The most pairs of each bench.
+    /// The most pairs of runs for each bench.
     pub pairs: usize,
-    /// What an idle process does, where a bench leaves the choice.
+    /// The wait mode of idle processes, where a bench leaves the choice.
     pub wait: String,
 }
 
-/// Pairs of each bench, at most.
+/// The most pairs of each bench, unless `--pairs` sets fewer or more.
 const MOST_PAIRS: usize = 60;
-/// Fewer pairs have no interval of 95 %.
+/// The fewest pairs that have a 95 % interval.
 const LEAST_PAIRS: usize = 6;
 const WAITS: [&str; 4] = ["poll", "yield", "block", "adaptive"];
 

@@ -8,12 +8,12 @@ use serde_json::Value;
 /// A row's name and its payload in bytes.
 pub(crate) type Key = (String, u64);
 
-/// What one run of a bench says.
+/// The figures of one run of a bench.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Run {
-    /// What an idle process does.
+    /// The wait mode of the run.
     pub wait: String,
-    /// The time of a message or, of a row about throughput, the inverse of the rate. Less is better.
+    /// The time of a message or, for a row about throughput, the inverse of the rate. Less is better.
     pub costs: BTreeMap<Key, f64>,
 }
 

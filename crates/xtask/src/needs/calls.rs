@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, TokenTree};
 use super::{Found, Needs, THINGS, thing};
 use crate::source::{Source, each_level, group, is_ident, is_punct};
 
-/// Every list.
+/// Returns every list of needs.
 fn lists() -> Vec<&'static Needs> {
     let one = [
         &crate::zookeeper::NEEDS,
@@ -66,9 +66,9 @@ const EVERYWHERE: &[&str] = &[
     "unshare",
     "wc",
 ];
-/// Comes with the C compiler, which `gcc` needs.
+/// Programs that come with the C compiler, which `gcc` needs.
 const BINUTILS: &[&str] = &["strip"];
-/// Built into the shells.
+/// Commands that are built into the shells.
 const BUILT_IN: &[&str] = &[
     "break", "case", "cd", "continue", "declare", "done", "echo", "esac", "exit", "export", "false", "fi", "for", "in",
     "kill", "local", "printf", "pwd", "read", "return", "set", "shift", "test", "trap", "true", "ulimit", "umask",
@@ -77,7 +77,7 @@ const BUILT_IN: &[&str] = &[
 /// Words after which a command begins.
 const BEFORE: &[&str] = &["do", "then", "else", "elif", "if", "while", "until", "exec", "time"];
 
-/// The words of a shell script at which commands begin: not options, not what is quoted, but what `$(…)` in quotes runs.
+/// Returns the commands of a shell script: not options, not what is quoted, but what `$(…)` in quotes runs.
 fn commands(script: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut here: Option<String> = None;
@@ -148,7 +148,7 @@ fn scan(line: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// A word has ended.
+/// Ends a word, and records it if a command began with it.
 fn command(begins: &mut bool, word: &mut String, found: &mut BTreeSet<String>) {
     let word = std::mem::take(word);
     if !*begins || word.is_empty() || word.contains('=') || BEFORE.contains(&word.as_str()) {
@@ -162,13 +162,13 @@ fn command(begins: &mut bool, word: &mut String, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The functions that a script defines.
+/// Returns the functions that a script defines.
 fn functions(script: &str) -> impl Iterator<Item = &str> {
     script.lines().filter_map(|line| Some(line.trim().split_once("() {")?.0)).filter(|name| !name.contains(' '))
 }
 
-/// What a Rust file starts by `Command::new("…")`, what its strings name that are a program of the table, and the commands of its
-/// strings that are scripts.
+/// Returns the programs that a Rust file starts by `Command::new("…")`, those of the table that its strings name, and
+/// the commands of its strings that are scripts.
 fn started(source: &Source) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let text = |token: Option<&TokenTree>| match token {
@@ -202,7 +202,7 @@ fn started(source: &Source) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// What is wrong with a file that calls these.
+/// Returns what is wrong with a file that calls these programs.
 fn judge(path: &Path, called: &BTreeSet<String>, functions: &BTreeSet<String>, lists: &[&Needs]) -> Vec<String> {
     let mut wrong = Vec::new();
     let under: Vec<_> = lists.iter().filter(|needs| needs.sources.iter().any(|part| path.starts_with(part))).collect();

@@ -1,4 +1,4 @@
-//! What steps need beyond Rust and the programs of every Debian, and the packages that have it.
+//! The programs, headers and libraries that steps need beyond Rust and every Debian, and the packages that have them.
 //!
 //! A step names what it needs in a [`Needs`], together with the scripts and tests that it runs. A test compares both: a program
 //! that one of those calls, and that is not in the list, is an error.
@@ -22,15 +22,16 @@ struct Thing {
     package: &'static str,
 }
 
-/// How a thing is found.
+/// The way in which a thing is found.
 enum Found {
-    /// As a program of its name, in `PATH` or among those of the administrator.
+    /// The thing is a program of its name, in `PATH` or among those of the administrator.
     Program,
-    /// As one of these files.
+    /// The thing is one of these files.
     File(&'static [&'static str]),
-    /// As a file of its name in a folder for libraries.
+    /// The thing is a file of its name in a folder for libraries.
     Library,
-    /// As a file that begins with its name in a folder for libraries, or in one of LLVM's; or where its own variable says.
+    /// The thing is a file that begins with its name in a folder for libraries, or in one of LLVM's; or where its own
+    /// variable says.
     Clang,
 }
 
@@ -42,10 +43,10 @@ const fn file(name: &'static str, files: &'static [&'static str], package: &'sta
     Thing { name, found: Found::File(files), package }
 }
 
-/// Where Debian's package has the sources of the guest kernel.
+/// The path at which Debian's package has the sources of the guest kernel.
 pub(crate) const KERNEL_SOURCE: &str = "/usr/src/linux-source-6.1.tar.xz";
 
-/// All of them.
+/// Every thing that a step may need.
 const THINGS: &[Thing] = &[
     program("gcc", "gcc"),
     file("stdio.h", &["/usr/include/stdio.h"], "libc6-dev"),
@@ -74,10 +75,10 @@ const THINGS: &[Thing] = &[
     file("linux-source-6.1", &[KERNEL_SOURCE], "linux-source-6.1"),
 ];
 
-/// What a step needs.
+/// The needs of a step.
 #[derive(Debug)]
 pub(crate) struct Needs {
-    /// Names of things.
+    /// The names of things.
     pub things: &'static [&'static str],
     /// Files, and folders with everything in them, that call programs when the step runs: paths from the repository root.
     #[cfg_attr(not(test), allow(dead_code))]
@@ -91,7 +92,7 @@ impl Needs {
     }
 }
 
-/// The same for things by name.
+/// Installs the named things that are missing.
 pub(crate) fn ensure(names: &[&str]) -> Result<()> {
     let absent = missing(names);
     if absent.is_empty() {
@@ -114,7 +115,7 @@ pub(crate) fn ensure(names: &[&str]) -> Result<()> {
 
 const INSTALL: [&str; 3] = ["install", "--yes", "--no-install-recommends"];
 
-/// The line that installs packages.
+/// Returns the line that installs packages.
 fn remedy(packages: &[&str]) -> String {
     format!("apt-get update && apt-get {} {}", INSTALL.join(" "), packages.join(" "))
 }
@@ -145,7 +146,7 @@ fn packages(things: &[&Thing]) -> Vec<&'static str> {
     packages
 }
 
-/// Whether a program is there.
+/// Returns whether a program is installed.
 fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|dir| dir.join(program).is_file())

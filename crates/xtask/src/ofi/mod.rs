@@ -15,7 +15,7 @@ use crate::runner::Outcome;
 pub(crate) use cat::long;
 pub(crate) use speed::step as speed;
 
-/// The library, its programs, and what makes devices for tests.
+/// The needs of the steps on libfabric: the library, its programs, and what makes devices for tests.
 pub(crate) const NEEDS: Needs = Needs {
     things: &["libfabric.so.1", "fi_info", "fi_pingpong", "ip"],
     sources: &[

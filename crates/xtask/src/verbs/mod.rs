@@ -33,7 +33,7 @@ const DEMOS: Needs = Needs {
     ],
 };
 
-/// All of them, for the test that compares lists with calls.
+/// All needs of these steps, for the test that compares lists with calls.
 #[cfg(test)]
 pub(crate) const NEEDS: [&Needs; 3] = [&TESTED, &DEMOS, &speed::NEEDS];
 

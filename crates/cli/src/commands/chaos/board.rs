@@ -1,20 +1,20 @@
 //! The members' states, and which groups have a connected majority. Pure: times are arguments, milliseconds.
 
-/// A member's state.
+/// The state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Its first process has not its group's state yet.
+    /// The member's first process does not have its group's state yet.
     Starting,
     Ready,
-    /// By SIGSTOP.
+    /// The member is stopped by SIGSTOP.
     Stopped,
-    /// SIGTERM was sent.
+    /// SIGTERM was sent to the member's process.
     Ending,
-    /// It has no process.
+    /// The member has no process.
     Killed,
-    /// A later process of it has not its group's state yet.
+    /// A later process of the member does not have its group's state yet.
     Restarting,
-    /// It was continued, or is not cut any more, and did not answer since.
+    /// The member was continued, or its cut was healed, and it has not answered since.
     Returning,
 }
 
@@ -31,43 +31,43 @@ impl State {
         }
     }
 
-    /// Whether it is expected to become ready by itself.
+    /// Returns whether the member is expected to become ready without further action.
     pub(super) fn is_coming(self) -> bool {
         matches!(self, State::Starting | State::Restarting | State::Returning)
     }
 }
 
-/// One member.
+/// One member of the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) group: usize,
     pub(super) state: State,
-    /// Since when it is in that state.
+    /// The time at which the member entered its state.
     pub(super) since: u64,
-    /// All packets from or to somebody are lost.
+    /// All packets from or to some other process are lost.
     pub(super) cut: bool,
     /// Some packets are lost.
     pub(super) lossy: bool,
 }
 
 impl Member {
-    /// Whether it is ready and connected.
+    /// Returns whether the member is ready and connected.
     pub(super) fn is_sound(&self) -> bool {
         self.state == State::Ready && !self.cut
     }
 }
 
-/// All of them, by process, and their groups.
+/// All members, indexed by process, and their groups.
 #[derive(Clone, Debug)]
 pub(super) struct Board {
     members: Vec<Member>,
     sizes: Vec<usize>,
-    /// Since when each group has a majority of sound members.
+    /// The time since which each group has had a majority of sound members.
     good: Vec<Option<u64>>,
 }
 
 impl Board {
-    /// All members are starting.
+    /// Creates a board on which all members are starting.
     pub(super) fn new(sizes: &[usize]) -> Self {
         let member = |group| Member { group, state: State::Starting, since: 0, cut: false, lossy: false };
         let members = sizes.iter().enumerate().flat_map(|(group, size)| (0..*size).map(move |_| member(group)));
@@ -82,7 +82,7 @@ impl Board {
         self.sizes.len()
     }
 
-    /// The members of a group.
+    /// Returns the members of a group.
     pub(super) fn of(&self, group: usize) -> std::ops::Range<usize> {
         let first = self.sizes[..group].iter().sum();
         first..first + self.sizes[group]
@@ -118,24 +118,24 @@ impl Board {
         self.of(group).filter(|member| !self.members[*member].is_sound()).count()
     }
 
-    /// Since when each group has a majority of sound members.
+    /// Returns the time since which each group has had a majority of sound members.
     pub(super) fn good(&self) -> &[Option<u64>] {
         &self.good
     }
 
-    /// Whether this member is sound and its group can do without it, too.
+    /// Returns whether this member is sound and its group keeps a majority without it.
     pub(super) fn can_spare(&self, member: usize) -> bool {
         let group = self.members[member].group;
         self.members[member].is_sound() && self.unsound(group) < minority(self.sizes[group])
     }
 
-    /// Whether all are sound.
+    /// Returns whether all members are sound.
     pub(super) fn is_whole(&self) -> bool {
         self.members.iter().all(Member::is_sound)
     }
 }
 
-/// How many of a group's members may fail.
+/// Returns how many members of a group of `size` may fail.
 pub(super) fn minority(size: usize) -> usize {
     size.saturating_sub(1) / 2
 }

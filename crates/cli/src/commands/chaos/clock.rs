@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What counts of a pause between two looks.
+/// The most that one pause between two looks counts.
 const MOST: Duration = Duration::from_millis(250);
 
-/// Time in which this process ran: a stopped laptop or a busy machine is nobody's hang. One thread looks, all may read.
+/// A clock of the time in which this process ran. It excludes a suspended laptop and most of a busy machine's delays.
+/// One thread looks, all may read.
 #[derive(Debug, Default)]
 pub(super) struct RunClock(AtomicU64);
 
 impl RunClock {
-    /// Milliseconds, as of the last look.
+    /// Returns the time of the last look in milliseconds.
     pub(super) fn now(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -21,7 +22,7 @@ impl RunClock {
     }
 }
 
-/// Whoever looks.
+/// The state of the one thread that advances the clock.
 #[derive(Debug)]
 pub(super) struct Looks {
     last: Instant,
@@ -32,7 +33,7 @@ impl Looks {
         Looks { last: Instant::now() }
     }
 
-    /// Lets time pass.
+    /// Advances the clock by the time since the last look.
     pub(super) fn look(&mut self, clock: &RunClock) -> u64 {
         let passed = self.last.elapsed();
         // Whole milliseconds; the rest counts the next time.

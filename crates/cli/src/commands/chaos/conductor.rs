@@ -1,4 +1,4 @@
-//! The conductor: plays the faults, keeps the board, looks for hangs, and brings everything to rest in the end.
+//! The conductor injects the faults, keeps the board, looks for hangs, and brings the cluster to rest at the end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,24 +21,25 @@ use crate::args::{ChaosPlant, Fault};
 use crate::failure::Failure;
 use crate::live::{Interrupt, Question, Standing, meeting_name, new_history};
 
-/// Between two looks.
+/// The time between two looks.
 const TICK: Duration = Duration::from_millis(5);
-/// How long all members and clients may take to come.
+/// The time within which all members and clients must have joined.
 const BEGIN_MS: u64 = 60_000;
-/// How long a member may take to be ready, and everybody to come to rest.
+/// The time within which a member must become ready, and the whole cluster must come to rest.
 const RETURN_MS: u64 = 30_000;
-/// How long a member may take to end.
+/// The time within which a member must end.
 const END_MS: u64 = 20_000;
-/// How long everybody is given to come to rest when the run is interrupted or has failed.
+/// The time within which the cluster must come to rest after an interruption or a failure.
 const HURRY_MS: u64 = 10_000;
-/// Members record what they write on behalf of messages in lives that begin before this: it is most of a history.
+/// Members record remote operations only in lives that begin before this time, because these records are most of a
+/// history.
 const OPERATIONS_MS: u64 = 60_000;
-/// Between two lines about how it goes, on a terminal and elsewhere.
+/// The time between two progress lines, on a terminal and elsewhere.
 const LINE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
-/// How long a planted stop waits for traffic, ms.
+/// The time for which a planted stop waits for traffic, ms.
 const PLANT_MS: u64 = 1000;
 
-/// What a fault ends with.
+/// The action that ends a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Resume,
@@ -47,31 +48,31 @@ enum End {
     MendLoss,
 }
 
-/// Something that should not be.
+/// A failure that the run found: a hang, a member that does not return, or a process that ended.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Trouble {
-    /// `message`, `member`, `rest` or `process`.
+    /// The kind of failure: `message`, `member`, `rest` or `process`.
     pub(super) kind: &'static str,
     pub(super) what: String,
     pub(super) groups: Vec<String>,
-    /// Each member: its state, what it says of itself, and its last words on standard error.
+    /// Each member with its state, its own status and its last lines of standard error.
     pub(super) members: Vec<Witness>,
 }
 
-/// A member, when there was trouble.
+/// The state of a member at the time of a failure.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Witness {
     id: String,
     state: &'static str,
     cut: bool,
     lossy: bool,
-    /// `null`: it does not answer.
+    /// The member's own status; `null` if it does not answer.
     standing: Option<Standing>,
     said: Vec<String>,
 }
 
 impl Witness {
-    /// In one line.
+    /// Returns the member's state as one line.
     pub(super) fn line(&self) -> String {
         let Witness { id, state, cut, lossy, standing, said } = self;
         let cut = if *cut { ", cut" } else { "" };
@@ -91,7 +92,7 @@ impl Witness {
     }
 }
 
-/// What happened.
+/// The outcome of a run.
 #[derive(Default)]
 pub(super) struct Played {
     pub(super) faults: BTreeMap<&'static str, u64>,
@@ -102,11 +103,11 @@ pub(super) struct Played {
     pub(super) trouble: Option<Trouble>,
     pub(super) interrupted: bool,
     pub(super) complete: bool,
-    /// How long faults went on.
+    /// The time during which faults were injected.
     pub(super) fault_seconds: f64,
 }
 
-/// A step that waits for its time and its precondition.
+/// The next fault, which waits for its time and its precondition.
 struct Next {
     step: Step,
     at: u64,
@@ -120,9 +121,9 @@ pub(super) struct Conductor<'a> {
     fleet: Fleet<'a>,
     board: Board,
     desks: Vec<Desk>,
-    /// By member: the last question before it changed; answers to later ones are news.
+    /// For each member, the number of the last query before its state changed; only answers to later queries count.
     asked: Vec<u64>,
-    /// By member: what ends, and when.
+    /// For each member, the faults that will end, and when.
     ends: Vec<Vec<(u64, End)>>,
     recorder: Recorder<File>,
     looks: Looks,
@@ -132,7 +133,7 @@ pub(super) struct Conductor<'a> {
 }
 
 impl<'a> Conductor<'a> {
-    /// Starts the members and waits until they and the clients are there.
+    /// Starts the members and waits until they and the clients have joined.
     pub(super) fn begin(
         script: &'a Script<'a>,
         loads: &'a Loads<'a>,
@@ -180,7 +181,7 @@ impl<'a> Conductor<'a> {
         Ok(conductor)
     }
 
-    /// Faults until the time is over, then rest.
+    /// Injects faults until the time is over, then brings the cluster to rest.
     pub(super) fn play(mut self) -> Result<Played, Failure> {
         let from = self.loads.clock().now();
         let length = (self.script.args.minutes * 60_000.0) as u64;
@@ -231,7 +232,7 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// What went wrong is trouble; the rest of the run is to judge what there is.
+    /// Records a failure as trouble, so that the rest of the run can still be judged.
     fn note(&mut self, ended: Result<(), Failure>) {
         if let Err(failure) = ended
             && self.played.trouble.is_none()
@@ -241,13 +242,13 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Stops a majority of the first group, and does not write it on the board.
+    /// Stops a majority of the first group without recording it on the board.
     fn plant(&mut self) -> Result<(), Failure> {
         self.played.faults.insert(schedule::name(Fault::Stop), 1);
         self.board.of(0).skip(1).try_for_each(|member| self.fleet.stop(member))
     }
 
-    /// One look at everything. Returns the time.
+    /// Checks every member and client once. Returns the time.
     fn look(&mut self) -> Result<u64, Failure> {
         std::thread::sleep(TICK);
         let now = self.looks.look(self.loads.clock());
@@ -265,7 +266,7 @@ impl<'a> Conductor<'a> {
         Ok(now)
     }
 
-    /// Faults whose time is over.
+    /// Ends the faults whose time is over.
     fn end_faults(&mut self, now: u64) -> Result<(), Failure> {
         for member in 0..self.ends.len() {
             if self.board.members()[member].state == State::Ending && self.fleet.has_ended(member)? {
@@ -308,7 +309,7 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// Members that say that they have their group's state, on which all clients count.
+    /// Marks members as ready that report their group's state and on which all clients count.
     fn welcome(&mut self, now: u64) {
         for member in 0..self.desks.len() {
             let it = &self.board.members()[member];
@@ -369,7 +370,7 @@ impl<'a> Conductor<'a> {
         self.played.trouble = Some(Trouble { kind, what, groups, members });
     }
 
-    /// Every member, as it says by now.
+    /// Returns the present state of every member.
     fn witnesses(&self) -> Vec<Witness> {
         let members = (0..).zip(self.board.members());
         let witness = |(member, it): (usize, &super::board::Member)| {
@@ -396,7 +397,7 @@ impl<'a> Conductor<'a> {
         all.map(|(member, it)| format!("{} {}", name(member), it.state.name())).collect::<Vec<_>>().join(", ")
     }
 
-    /// Who leads each group: of those who say so, the one in the highest epoch.
+    /// Returns the leader of each group: of the members that claim it, the one in the highest epoch.
     fn leaders(&self) -> Vec<Option<usize>> {
         let said = |member: usize| Some((self.desks[member].fresh(self.fleet.pid(member))?, member));
         let leader = |group| {
@@ -471,7 +472,7 @@ impl<'a> Conductor<'a> {
         self.desks[member].want(Question::Faults { drop_ppm, from, to });
     }
 
-    /// The member's memory is lost, whatever ended its process.
+    /// Records that the member has lost its memory, for whatever reason its process ended.
     fn crashed(&mut self, member: usize) -> Result<(), Failure> {
         let (process, life) = (ProcessId(member as u16), self.fleet.life(member));
         let path = self.script.scene.history(self.plan.name(process), life);
@@ -483,7 +484,7 @@ impl<'a> Conductor<'a> {
         written.map_err(|error| Failure::cannot_write(&path, &error))
     }
 
-    /// No more faults: everybody comes back, everything is delivered, all members of a group are as far as each other.
+    /// Ends all faults and waits until every member is back and has delivered as much as the others of its group.
     fn rest(&mut self) -> Result<(), Failure> {
         let now = self.loads.clock().now();
         for member in 0..self.ends.len() {
@@ -522,7 +523,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Whether the members of each group have delivered as much as each other.
+    /// Returns whether the members of each group have delivered equally much.
     fn is_level(&self) -> bool {
         let said = |member: usize| self.desks[member].standing(self.fleet.pid(member), 0);
         (0..self.board.groups()).all(|group| {
@@ -532,7 +533,7 @@ impl<'a> Conductor<'a> {
         })
     }
 
-    /// Says how it goes, now and then.
+    /// Prints a progress line from time to time.
     fn line(&mut self) {
         let pause = LINE[usize::from(!std::io::stderr().is_terminal())];
         if self.line.elapsed() < pause || self.script.output.is_json() {

@@ -1,4 +1,4 @@
-//! Asks one member, again and again, how it stands, and passes on what is wanted of it. A thread of its own for each: a
+//! A thread per member that polls the member's status and forwards requests to it. A thread of its own for each: a
 //! stopped member answers late, and nobody else waits for it.
 
 use std::io;
@@ -14,29 +14,29 @@ use super::PLACE;
 use crate::failure::Failure;
 use crate::live::{Answer, Question, Standing, ask};
 
-/// Between two questions.
+/// The time between two queries.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What was said longer ago tells of another time.
+/// The age up to which an answer describes the present.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What is known of a member, and what is wanted.
+/// The last known status of a member, and the requests to it.
 #[derive(Debug, Default)]
 struct Sheet {
-    /// What it said last, the number of the question, and when.
+    /// The member's last answer, the number of its query, and when it came.
     said: Option<(u64, Standing, Instant)>,
-    /// Questions so far.
+    /// The number of queries so far.
     asked: u64,
-    /// What its network is to do; `None`: nothing was ever wanted of this process.
+    /// The network faults that the member should have; `None` if none were ever requested of this process.
     wanted: Option<Question>,
-    /// Whether it does.
+    /// Whether the member has these network faults.
     done: bool,
-    /// Leadership that it gave to others, and that it did not give, with the last reason.
+    /// Hand-overs that succeeded and that failed, with the last reason.
     moved: u64,
     refused: Option<(u64, String)>,
 }
 
-/// A member's desk.
+/// The poller of one member.
 #[derive(Debug)]
 pub(super) struct Desk {
     sheet: Arc<Mutex<Sheet>>,
@@ -47,7 +47,7 @@ fn lock(sheet: &Mutex<Sheet>) -> MutexGuard<'_, Sheet> {
     sheet.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a member is asked.
+/// The address at which a member is queried.
 #[derive(Clone, Debug)]
 pub(super) struct Where {
     pub(super) sockets: PathBuf,
@@ -56,7 +56,7 @@ pub(super) struct Where {
 }
 
 impl Where {
-    /// Asks once.
+    /// Sends one query.
     pub(super) fn ask(&self, question: &Question) -> io::Result<Option<Answer>> {
         let paths = ShmFabric::all_beside(&self.sockets, &self.meeting, self.process).map_err(io::Error::other)?;
         ask(&paths, question)
@@ -73,14 +73,14 @@ impl Desk {
         Ok(Desk { sheet, orders })
     }
 
-    /// What the process with this pid said, if it was asked after `after` questions.
+    /// Returns the answer of the process `pid` to a query later than the first `after`.
     pub(super) fn standing(&self, pid: u32, after: u64) -> Option<Standing> {
         let sheet = lock(&self.sheet);
         let (_, standing, _) = sheet.said.as_ref().filter(|(asked, said, _)| *asked > after && said.pid == pid)?;
         Some(standing.clone())
     }
 
-    /// What the process with this pid said a moment ago.
+    /// Returns the answer of the process `pid` if it is recent.
     pub(super) fn fresh(&self, pid: u32) -> Option<Standing> {
         let sheet = lock(&self.sheet);
         let fresh = |at: &Instant| at.elapsed() < FRESH;
@@ -88,36 +88,36 @@ impl Desk {
         Some(standing.clone())
     }
 
-    /// Questions so far: an answer to a later one is news.
+    /// Returns the number of queries so far; an answer to a later one is new.
     pub(super) fn asked(&self) -> u64 {
         lock(&self.sheet).asked
     }
 
-    /// Another process is in the place.
+    /// Clears the status, because another process has taken the member's place.
     pub(super) fn renew(&self) {
         let mut sheet = lock(&self.sheet);
         (sheet.said, sheet.wanted, sheet.done) = (None, None, false);
     }
 
-    /// Wants the network to be so from now on.
+    /// Requests network faults, which replace the earlier ones.
     pub(super) fn want(&self, faults: Question) {
         let mut sheet = lock(&self.sheet);
         (sheet.wanted, sheet.done) = (Some(faults), false);
     }
 
-    /// Whether the network is as it is wanted.
+    /// Returns whether the member has the requested network faults.
     pub(super) fn is_done(&self) -> bool {
         let sheet = lock(&self.sheet);
         sheet.wanted.is_none() || sheet.done
     }
 
-    /// Asks this leader to let another member lead.
+    /// Requests that this leader hand over to another member.
     pub(super) fn hand_over(&self, to: &str) {
         // The thread lives as long as this.
         let _ = self.orders.send(Question::Move { to: to.to_owned() });
     }
 
-    /// Leadership that was handed over, that was not, and the last reason.
+    /// Returns the numbers of hand-overs that succeeded and that failed, and the last reason.
     pub(super) fn moves(&self) -> (u64, u64, Option<String>) {
         let sheet = lock(&self.sheet);
         let (refused, why) = sheet.refused.clone().map_or((0, None), |(n, why)| (n, Some(why)));
@@ -153,7 +153,7 @@ fn serve(place: &Where, sheet: &Mutex<Sheet>, orders: &Receiver<Question>) {
     }
 }
 
-/// Sees to it that the network is as it is wanted. What fails is tried again.
+/// Sends the requested network faults until the member confirms them. What fails is tried again.
 fn disturb(place: &Where, sheet: &Mutex<Sheet>) {
     let wanted = {
         let sheet = lock(sheet);

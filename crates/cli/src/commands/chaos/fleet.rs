@@ -1,4 +1,4 @@
-//! The members: processes of this same program, each in one life after the other.
+//! The members' processes, which run this same program, one life after the other.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,22 +15,23 @@ use super::scene::{Scene, cut};
 use crate::args;
 use crate::failure::Failure;
 
-/// How long a node that is given up may take before it is killed.
+/// The time after which a node that was asked to end is killed.
 const GIVEN_UP: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
-/// Lines of what a process said that are told when it ends.
+/// The number of last lines of standard error that are shown when a process ends.
 const LAST_LINES: usize = 4;
 
-/// One process. Its standard input is held open: it ends when that ends; and if this process is killed, so is it.
+/// One running process. Its standard input is held open: it ends when that ends; and if this process is killed, so is
+/// it.
 struct Running {
     name: String,
     life: u32,
     child: Child,
-    /// It has ended, as it was meant to.
+    /// The process has ended as intended.
     over: bool,
 }
 
-/// All of them, by process. None outlives this.
+/// All processes, indexed by member. None outlives this.
 pub(super) struct Fleet<'a> {
     scene: &'a Scene,
     args: &'a args::Chaos,
@@ -38,7 +39,7 @@ pub(super) struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    /// Starts everybody.
+    /// Starts every member.
     pub(super) fn start(scene: &'a Scene, args: &'a args::Chaos, names: &[String]) -> Result<Self, Failure> {
         let mut fleet = Fleet { scene, args, members: Vec::new() };
         for name in names {
@@ -89,7 +90,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Kills a member as `kill -9` does. Returns once it is gone.
+    /// Kills a member with SIGKILL. Returns once it is gone.
     pub(super) fn kill(&mut self, member: usize) -> Result<(), Failure> {
         let running = &mut self.members[member];
         running.over = true;
@@ -106,7 +107,7 @@ impl<'a> Fleet<'a> {
         self.signal(member, Signal::CONT)
     }
 
-    /// Asks a member to end.
+    /// Sends SIGTERM to a member.
     pub(super) fn end(&mut self, member: usize) -> Result<(), Failure> {
         self.signal(member, Signal::TERM)
     }
@@ -117,7 +118,7 @@ impl<'a> Fleet<'a> {
         kill_process(Pid::from_child(child), signal).map_err(|error| unstarted(name, &error.into()))
     }
 
-    /// Whether a member that was asked to end has ended.
+    /// Returns whether a member that was asked to end has ended.
     ///
     /// # Errors
     /// With another exit code than 0.
@@ -135,7 +136,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// A member whose process is gone that should not be, and how it ended. Each is found once.
+    /// Returns a member whose process ended unexpectedly, and how it ended. Each is found once.
     ///
     /// # Errors
     /// When its history cannot be made whole.
@@ -154,12 +155,13 @@ impl<'a> Fleet<'a> {
         Ok(None)
     }
 
-    /// What a member said last.
+    /// Returns the last lines of a member's standard error.
     pub(super) fn last_words(&self, member: usize) -> Vec<String> {
         self.members[member].last_words(self.scene)
     }
 
-    /// Ends them all as SIGTERM does, and kills those that do not. Returns the names of those that were killed.
+    /// Sends SIGTERM to all members and kills those that do not end in time. Returns the names of those that were
+    /// killed.
     pub(super) fn end_all(&mut self, patience: Duration) -> Vec<String> {
         for member in 0..self.members.len() {
             if !self.members[member].over {

@@ -1,16 +1,16 @@
 //! The hang detector: a pure function of times, milliseconds.
 
-/// Time without progress that is a failure.
+/// The time without progress that counts as a hang.
 pub(super) const LIMIT_MS: u64 = 5000;
 
-/// The message that a client looks at.
+/// The oldest message of a client that waits for progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Waiting {
-    /// Its number at its client; `None`: it finds no room.
+    /// The message's sequence number at its client; `None` if it found no room and was not sent.
     pub(super) sequence: Option<u64>,
-    /// Groups, by index.
+    /// The indexes of the destination groups.
     pub(super) to: Vec<usize>,
-    /// Since when it waits.
+    /// The time since which the message has waited.
     pub(super) since: u64,
 }
 
@@ -22,7 +22,7 @@ pub(super) fn stands_still(now: u64, waiting: &Waiting, good: &[Option<u64>]) ->
     Some(now.saturating_sub(since))
 }
 
-/// Whether that is a failure.
+/// Returns whether this time without progress is a hang.
 pub(super) fn is_hang(still: Option<u64>) -> bool {
     still.is_some_and(|still| still > LIMIT_MS)
 }

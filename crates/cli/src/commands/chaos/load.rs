@@ -1,4 +1,5 @@
-//! The load: clients that multicast messages of all lengths to any groups, and record what they do. Threads of this process.
+//! The load: clients that multicast messages of all lengths to any groups and record what they do. Threads of this
+//! process.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -21,43 +22,43 @@ use crate::args;
 use crate::failure::Failure;
 use crate::live::{Joining, new_history};
 
-/// How long a client may take to get in.
+/// The time within which a client must join.
 const JOINING: Duration = Duration::from_secs(60);
-/// Who is later than this does not make up for it.
+/// The delay beyond which a client does not make up for missed messages.
 const LATE: Duration = Duration::from_millis(20);
-/// Longest sleep when nothing is to be sent.
+/// The longest sleep while nothing is due.
 const SLEEP: Duration = Duration::from_millis(5);
-/// How often a client tells how it is.
+/// The interval at which a client publishes its status.
 const TELL: Duration = Duration::from_millis(5);
-/// How often what is recorded goes to the file.
+/// The interval at which records are flushed to the file.
 const WRITE: Duration = Duration::from_secs(1);
-/// Messages of one client that are not delivered by majorities, at most.
+/// The most messages of one client that majorities have not delivered.
 const IN_FLIGHT: usize = 64;
-/// One message in so many is as long as messages may be.
+/// One in this many messages has the maximum length.
 const LONGEST_OF: u64 = 64;
 
-/// Multicast.
+/// The client multicasts.
 const SEND: u8 = 0;
-/// Multicast nothing more.
+/// The client multicasts nothing more and waits for deliveries.
 const DRAIN: u8 = 1;
-/// End.
+/// The client ends.
 const END: u8 = 2;
 
-/// How a client is.
+/// The status that a client publishes.
 #[derive(Debug, Default)]
 struct Told {
     joined: bool,
     waiting: Option<Waiting>,
-    /// By process: the client counts on this member.
+    /// For each process, whether the client counts on this member.
     counts_on: Vec<bool>,
-    /// Messages that some process that counts has not delivered.
+    /// The number of messages that some counted process has not delivered.
     outstanding: usize,
     multicast: u64,
     failure: Option<Failure>,
     ended: bool,
 }
 
-/// What clients and conductor share.
+/// The state that clients and conductor share.
 #[derive(Debug)]
 struct Shared {
     told: Mutex<Told>,
@@ -72,7 +73,7 @@ impl Shared {
     }
 }
 
-/// All clients.
+/// The threads of all clients.
 pub(super) struct Loads<'a> {
     plan: &'a Plan,
     scene: &'a Scene,
@@ -84,7 +85,7 @@ pub(super) struct Loads<'a> {
     clock: Arc<RunClock>,
 }
 
-/// Ends the clients when it goes.
+/// A guard that ends the clients when it is dropped.
 pub(super) struct EndWith(Arc<AtomicU8>);
 
 impl Drop for EndWith {
@@ -108,7 +109,7 @@ impl<'a> Loads<'a> {
         Loads { plan, scene, args, seed, clients: (0..args.clients).map(shared).collect(), phase, delivered, clock }
     }
 
-    /// Starts a thread for each, which joins when the members are there.
+    /// Starts a thread for each client; it joins when the members are ready.
     pub(super) fn start<'scope, 'env, F: Hosted>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
@@ -157,7 +158,7 @@ impl<'a> Loads<'a> {
         EndWith(Arc::clone(&self.phase))
     }
 
-    /// Multicasts nothing more.
+    /// Stops new multicasts.
     pub(super) fn drain(&self) {
         self.phase.store(DRAIN, Ordering::Relaxed);
     }
@@ -171,7 +172,7 @@ impl<'a> Loads<'a> {
         self.check()
     }
 
-    /// Fails if one of them did.
+    /// Returns an error if a client failed.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.clients.iter().find_map(|client| client.told().failure.clone()).map_or(Ok(()), Err)
     }
@@ -180,13 +181,13 @@ impl<'a> Loads<'a> {
         self.clients.iter().all(|client| client.told().joined)
     }
 
-    /// What each looks at, with its number.
+    /// Returns the oldest waiting message of each client.
     pub(super) fn waiting(&self) -> Vec<(ClientId, Waiting)> {
         let all = (0..).map(ClientId).zip(&self.clients);
         all.filter_map(|(client, shared)| Some((client, shared.told().waiting.clone()?))).collect()
     }
 
-    /// Whether all of them count on a member.
+    /// Returns whether all clients count on a member.
     pub(super) fn count_on(&self, member: usize) -> bool {
         self.clients.iter().all(|client| client.told().counts_on.get(member) == Some(&true))
     }
@@ -199,20 +200,20 @@ impl<'a> Loads<'a> {
         self.clients.iter().map(|client| client.told().multicast).sum()
     }
 
-    /// Messages that majorities delivered.
+    /// Returns the number of messages that majorities delivered.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
 }
 
-/// A message that is to be multicast, or was.
+/// A message before and after its multicast.
 struct Message {
     waiting: Waiting,
-    /// By destination: where it is in the group's order of this client.
+    /// For each destination, the message's slot in the client's order at that group.
     slots: Vec<(GroupId, u64)>,
 }
 
-/// One client.
+/// The state of one client.
 struct Load<'a, F: Hosted> {
     plan: &'a Plan,
     shared: &'a Shared,
@@ -224,11 +225,11 @@ struct Load<'a, F: Hosted> {
     rng: SimRng,
     interval: Duration,
     due: Instant,
-    /// What finds no room.
+    /// A drawn message that found no room yet.
     next: Option<(Vec<GroupId>, Vec<u8>, u64)>,
-    /// Not known to be delivered by majorities, the oldest first.
+    /// Messages not known to be delivered by majorities, the oldest first.
     sent: std::collections::VecDeque<Message>,
-    /// By group: slots that a majority is known to have delivered; never less than before.
+    /// For each group, the slots that a majority is known to have delivered; it never decreases.
     delivered: Vec<u64>,
     told: Instant,
     written: Instant,
@@ -354,7 +355,7 @@ impl<'a, F: Hosted> Load<'a, F> {
         }
     }
 
-    /// Any groups, at least one; lengths from 0 to the longest, each order of magnitude as often as every other.
+    /// Draws at least one destination group and a length from 0 to the maximum, each order of magnitude equally often.
     fn draw(&mut self) -> (Vec<GroupId>, Vec<u8>, u64) {
         let groups = self.plan.topology().groups() as u64;
         let first = self.rng.below(groups);

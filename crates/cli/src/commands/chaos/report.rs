@@ -1,4 +1,4 @@
-//! What a run shows.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,19 +13,20 @@ use crate::commands::check::{in_order, title};
 use crate::output::Human;
 use crate::style::{Style, bytes};
 
-/// The checker's word.
+/// The checker's result.
 pub(super) struct Judged {
     pub(super) report: Report,
     pub(super) seconds: f64,
     pub(super) bytes: u64,
 }
 
-/// The document.
+/// The document that `--json` prints, and the source of the human-readable text.
 #[derive(Serialize)]
 pub(super) struct Shown {
     ok: bool,
     seed: u64,
-    /// Asked for; `seconds` is how long the whole run took, `fault_seconds` how long faults went on.
+    /// The requested duration of the faults; `seconds` is the duration of the whole run, `fault_seconds` that of the
+    /// faults.
     minutes: f64,
     seconds: f64,
     fault_seconds: f64,
@@ -35,30 +36,30 @@ pub(super) struct Shown {
     replicas: usize,
     clients: u16,
     rate: u32,
-    /// By fault.
+    /// The number of injected faults of each kind.
     faults: BTreeMap<&'static str, u64>,
     refused_moves: u64,
     messages: u64,
     deliveries: u64,
-    /// The longest that a message waited although all its groups had a connected majority.
+    /// The longest time that a message waited although all its groups had a connected majority.
     longest_gap_ms: u64,
-    /// The longest that a member took from its start, or the end of a fault, until it was ready.
+    /// The longest time from a member's start, or from the end of its fault, until it was ready.
     longest_return_ms: u64,
-    /// By name: `ok`, `violated` or `not_checked`.
+    /// The verdict on each property: `ok`, `violated` or `not_checked`.
     properties: BTreeMap<&'static str, &'static str>,
     counter_example: Option<String>,
     trouble: Option<Trouble>,
     history_bytes: u64,
     check_seconds: f64,
-    /// Where everything is, if it was kept.
+    /// The directory of the run, if it was kept.
     history: Option<PathBuf>,
-    /// The same faults again.
+    /// The command that injects the same faults again.
     repeat: String,
 }
 
-/// Without any process that came back nothing can be told about it; and of what leaders did nothing, when none changed.
+/// Properties that may stay unchecked if no process crashed.
 const OF_FAILURES: [&str; 2] = ["M10", "M11"];
-/// What a run that did not come to rest cannot tell.
+/// Properties that may stay unchecked if the cluster did not come to rest.
 const OF_THE_END: [&str; 3] = ["M2", "M3", "M9"];
 
 fn is_good(property: &str, verdict: &str, crashes: bool, complete: bool) -> bool {
@@ -116,7 +117,7 @@ impl Shown {
     }
 }
 
-/// The command that plays the same faults.
+/// Returns the command that injects the same faults.
 fn repeat(script: &Script<'_>) -> String {
     let args = script.args;
     let mut line = "stentor chaos".to_owned();

@@ -1,4 +1,4 @@
-//! Where it happens: a directory with the configuration, and the histories and words of all processes.
+//! The directory of a run, with the configuration, the histories and the output of all processes.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -18,19 +18,21 @@ use crate::commands::demo::Janitor;
 use crate::failure::Failure;
 use crate::live::{self, unstarted, write_key};
 
-/// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
+/// The longest path of the directory for sockets, bytes. A socket's path has at most 107 bytes, and its name takes the
+/// rest.
 const LONGEST_SOCKETS: usize = 60;
-/// Each is a process of the system, and all of them share this host.
+/// The most processes of a cluster, all of which share this host.
 const MOST_PROCESSES: usize = 100;
-/// Runs at the same time have addresses of their own, if their numbers differ by less than this.
+/// The number of distinct address ranges. Concurrent runs use different ones if their process ids differ by less than
+/// this.
 const NETWORKS: u32 = 60;
-/// Bytes of a line of a history, at most.
+/// The longest line of a history, bytes.
 const LONGEST_LINE: u64 = 256 << 10;
-/// The key's file.
+/// The file name of the cluster's key.
 const KEY: &str = "cluster.key";
 
-/// The directory. It is removed at the end, even if this process is killed, unless it is to be kept; one that the user named
-/// is never removed.
+/// The directory of one run. It is removed at the end, even if this process is killed, unless it is to be kept; one
+/// that the user named is never removed.
 pub(super) struct Scene {
     path: PathBuf,
     config: PathBuf,
@@ -56,7 +58,8 @@ fn template(args: &args::Chaos) -> Result<Template, Failure> {
     Ok(Template { cluster: "chaos".to_owned(), groups: args.groups, replicas: args.replicas, limits, ground })
 }
 
-/// The text of a configuration made for this run. Leaders are replaced sooner than by default, so that stops do it, too.
+/// Returns the text of a configuration made for this run. Leaders are replaced sooner than by default, so that stops do
+/// it, too.
 fn rendered(args: &args::Chaos) -> Result<String, Failure> {
     let refuse = |problem: &Problem| Failure::usage(problem, PLACE, "choose other values for --groups and --replicas");
     let template = template(args)?;
@@ -75,7 +78,7 @@ fn check_size(processes: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a cluster that is not on this host alone, and one that has no room for the clients.
+/// Refuses a cluster that is not on this host alone, or that has no room for the clients.
 fn check_config(plan: &Plan, path: &Path, clients: u16) -> Result<(), Failure> {
     let most = plan.config().limits().clients;
     if clients > most {
@@ -99,7 +102,7 @@ fn check_config(plan: &Plan, path: &Path, clients: u16) -> Result<(), Failure> {
 }
 
 impl Scene {
-    /// Checks what was asked for, makes the directory and writes the configuration.
+    /// Checks the arguments, makes the directory and writes the configuration.
     pub(super) fn set(args: &args::Chaos) -> Result<Self, Failure> {
         let given = match &args.config {
             Some(path) => {
@@ -147,7 +150,7 @@ impl Scene {
         self.config.clone()
     }
 
-    /// Directory of the control sockets; the fabric makes and removes it.
+    /// Returns the directory of the control sockets; the fabric makes and removes it.
     pub(super) fn sockets(&self) -> PathBuf {
         let inside = self.path.join("sockets");
         if inside.as_os_str().len() <= LONGEST_SOCKETS {
@@ -156,17 +159,17 @@ impl Scene {
         PathBuf::from(format!("/tmp/stentor-chaos-{}-sockets", std::process::id()))
     }
 
-    /// The history of a process in one of its lives.
+    /// Returns the path of the history of a process in one of its lives.
     pub(super) fn history(&self, name: &str, life: u32) -> PathBuf {
         self.path.join(format!("{name}.{life}.jsonl"))
     }
 
-    /// A file for what a process says.
+    /// Returns the path of a file for one output stream of a process.
     pub(super) fn says(&self, name: &str, life: u32, what: &str) -> PathBuf {
         self.path.join(format!("{name}.{life}.{what}"))
     }
 
-    /// Of everybody.
+    /// Returns the paths of all histories.
     pub(super) fn histories(&self) -> Result<Vec<PathBuf>, Failure> {
         let unreadable = |error| Failure::run(error, self.path.display(), "let nobody else change that directory");
         let entries = fs::read_dir(&self.path).map_err(unreadable)?;
@@ -197,12 +200,12 @@ impl Scene {
         spoil().map_err(|error| Failure::cannot_write(&path, &error))
     }
 
-    /// From here on the directory stays.
+    /// Keeps the directory after the run.
     pub(super) fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
 
-    /// Where it is, if it stays.
+    /// Returns the directory if it is kept.
     pub(super) fn kept(&self) -> Option<PathBuf> {
         self.keep.load(Ordering::Relaxed).then(|| self.path.clone())
     }
@@ -220,7 +223,7 @@ impl Drop for Scene {
     }
 }
 
-/// Removes a line that was cut off in its middle.
+/// Removes an incomplete last line from a history.
 pub(super) fn cut(path: &Path) -> Result<(), Failure> {
     let cut = || -> io::Result<()> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -240,7 +243,7 @@ pub(super) fn cut(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file of its own.
+/// Writes a file with an error that names it.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let written = File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| Failure::cannot_write(path, &error))

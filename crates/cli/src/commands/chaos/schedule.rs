@@ -1,4 +1,4 @@
-//! Which fault comes next: drawn from a seed, and held back until its precondition holds. Pure.
+//! The schedule of faults: each is drawn from a seed and held back until its precondition holds. Pure.
 
 use stentor::config::FabricKind;
 use stentor::runtime::Plan;
@@ -9,21 +9,21 @@ use super::board::{Board, State, minority};
 use crate::args::{self, Fault};
 use crate::failure::Failure;
 
-/// All faults.
+/// All kinds of faults.
 pub(super) const ALL: [Fault; 6] = [Fault::Kill, Fault::Stop, Fault::Cut, Fault::Loss, Fault::Move, Fault::Restart];
-/// Between two faults, ms: at least, and how much more at most.
+/// The pause between two faults, ms: the minimum, and the largest random addition.
 const PAUSE_MS: (u64, u64) = (200, 1300);
-/// How long a member has no process, ms, unless it is started again at once.
+/// The longest time for which a killed member has no process, ms.
 const DOWN_MS: u64 = 2000;
-/// How long a stop, and a cut or a loss, lasts, ms.
+/// The duration of a stop, cut or loss, ms.
 const STOP_MS: (u64, u64) = (20, 2000);
 const CUT_MS: (u64, u64) = (200, 3000);
-/// Packets that are lost, in a million.
+/// Lost packets per million.
 const LOSS_PPM: (u64, u64) = (5_000, 50_000);
-/// Bytes of a control ring that a message of the load takes at most: cells of its stream and of acknowledgements.
+/// The most bytes of a control ring that a message of the load takes: cells of its stream and of acknowledgements.
 const CONTROL_BYTES: u64 = 4 * 64;
 
-/// A fault's name, on the command line and in reports.
+/// Returns a fault's name on the command line and in reports.
 pub(super) fn name(fault: Fault) -> &'static str {
     match fault {
         Fault::Kill => "kill",
@@ -35,7 +35,7 @@ pub(super) fn name(fault: Fault) -> &'static str {
     }
 }
 
-/// How long faults may last at most, so that what waits for the member fills no window and no ring.
+/// The longest durations of faults at which the messages that wait for the member fill no window and no ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bounds {
     pub(super) stop_ms: u64,
@@ -58,7 +58,7 @@ impl Bounds {
     }
 }
 
-/// The faults that are asked for.
+/// Returns the requested faults.
 ///
 /// # Errors
 /// Of those asked for, one that is not possible; or none is.
@@ -91,38 +91,38 @@ pub(super) fn allowed(args: &args::Chaos, plan: &Plan, bounds: &Bounds) -> Resul
     Ok(faults)
 }
 
-/// Whose packets are cut off.
+/// The direction and the peer of a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
-    /// Packets that come to the member; otherwise those that go.
+    /// Whether the packets to the member are lost; otherwise those from it.
     pub(super) inward: bool,
-    /// A number for one of the other processes; `None`: all.
+    /// A number that selects one of the other processes; `None` selects all.
     pub(super) other: Option<u64>,
 }
 
-/// A fault as it is drawn: nothing about the cluster's state is in it.
+/// A fault as drawn, independent of the cluster's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Step {
     pub(super) fault: Fault,
-    /// After the last one, ms.
+    /// The pause after the previous fault, ms.
     pub(super) pause_ms: u64,
     group: u64,
     member: u64,
-    /// It is meant for the leader.
+    /// Whether the fault targets the leader.
     leader: bool,
     pub(super) ms: u64,
     pub(super) loss_ppm: u32,
     pub(super) cut: Cut,
 }
 
-/// A fault and the member that it is for.
+/// A fault and its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Order {
     pub(super) step: Step,
     pub(super) member: usize,
 }
 
-/// The faults of one seed, one after the other.
+/// The sequence of faults of one seed.
 pub(super) struct Schedule {
     rng: SimRng,
     faults: Vec<Fault>,
@@ -134,7 +134,8 @@ impl Schedule {
         Schedule { rng: SimRng::new(seed, 0), faults: faults.to_vec(), bounds }
     }
 
-    /// The next one. Each draws as many numbers as every other, so that a list of other bounds leaves the order as it is.
+    /// Draws the next fault. Each draws as many numbers as every other, so that a list of other bounds leaves the order
+    /// as it is.
     pub(super) fn draw(&mut self) -> Step {
         let words: [u64; 9] = std::array::from_fn(|_| self.rng.word());
         let below = |word: u64, bound: u64| ((u128::from(word) * u128::from(bound)) >> 64) as u64;
@@ -160,7 +161,7 @@ impl Schedule {
 }
 
 impl Step {
-    /// The member that this is for, if its precondition holds now. `leaders` by group, as members say.
+    /// Returns the target of a fault if its precondition holds now. `leaders` by group, as members say.
     pub(super) fn meant(&self, board: &Board, leaders: &[Option<usize>]) -> Option<Order> {
         let least = if self.fault == Fault::Move { 2 } else { 3 };
         let fits = |group: &usize| self.fault == Fault::Loss || board.of(*group).len() >= least;

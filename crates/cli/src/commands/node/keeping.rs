@@ -76,8 +76,7 @@ impl Keeping {
         }
     }
 
-    /// Whether another member was heard and would not lead: it waits for its group's state, or is about to end. An
-    /// election by servers does not say.
+    /// Returns whether another member was heard and would not lead. An election by servers does not say.
     pub(super) fn waits(&self, process: ProcessId) -> bool {
         match self {
             Keeping::Heartbeat(keeper) => {

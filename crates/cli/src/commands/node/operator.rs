@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Undelivered messages that are told by name.
 const TOLD: usize = 4;
 
-/// What chances are counted in.
+/// The denominator of drop probabilities.
 const MILLION: u32 = 1_000_000;
 
 /// Answers between two rounds of the node's loop.

@@ -67,7 +67,7 @@ pub(super) struct Sink {
     deliveries: u64,
     /// Deliveries that another member's state stands for.
     skipped: u64,
-    /// The history says after which delivery this life begins.
+    /// Whether the history already records the delivery after which this life begins.
     begun: bool,
     idle: u32,
     failed: Option<Failure>,

@@ -41,9 +41,10 @@ impl<F: Fabric> Member<F> {
         self.outputs.touched = touched;
     }
 
-    /// Whether this member stands aside: it is cut off from the leader that others follow, so it delivers nothing, and
-    /// clients are asked not to wait for it. Without that, everybody that multicasts to this group would stand still as
-    /// soon as a window is full. When it is over, clients write to it again as after a broken connection.
+    /// Makes this member stand aside, or ends that. A member that is cut off from the leader that others follow
+    /// delivers nothing, so it asks clients not to wait for it. Without that, everybody that multicasts to this group
+    /// would stand still as soon as a window is full. When it is over, clients write to it again as after a broken
+    /// connection.
     pub fn set_aside(&mut self, aside: bool) {
         if std::mem::replace(&mut self.aside, aside) == aside {
             return;
@@ -55,7 +56,7 @@ impl<F: Fabric> Member<F> {
         self.quiet.disturb();
     }
 
-    /// Whether it [stands aside](Member::set_aside).
+    /// Returns whether this member [stands aside](Member::set_aside).
     #[must_use]
     pub fn is_aside(&self) -> bool {
         self.aside

@@ -28,7 +28,7 @@ const ENVELOPE: usize = 3;
 
 /// Time between ticks of the state machine.
 const TICK: Duration = Duration::from_millis(2);
-/// The same while a member rests.
+/// The time between ticks while a member rests.
 const REST_TICK: Duration = Duration::from_millis(5);
 
 /// What a member keeps for the time when something fails.
@@ -47,7 +47,7 @@ pub(super) struct Recovery {
     pub(super) absence: Absence,
     /// Time between ticks of the state machine.
     tick: Duration,
-    /// The same of a member that rests.
+    /// The time between ticks while this member rests.
     rest_tick: Duration,
     rests: bool,
     /// When the next one is.
@@ -104,7 +104,7 @@ impl Recovery {
         self.interval()
     }
 
-    /// Time between ticks at this time.
+    /// Returns the present time between ticks.
     fn interval(&self) -> Duration {
         if self.rests { self.tick.max(self.rest_tick) } else { self.tick }
     }
