@@ -49,10 +49,10 @@
 mod board;
 mod clock;
 mod conductor;
-mod desk;
 mod fleet;
 mod hang;
 mod load;
+mod poller;
 mod report;
 mod scene;
 mod schedule;
@@ -67,9 +67,9 @@ use crate::args::{self, ChaosPlant, Fault};
 use crate::failure::{Failure, Verdict};
 use crate::live::{Interrupt, client_on_ofi, client_on_verbs};
 use crate::output::Output;
-use conductor::{Conductor, Played};
+use conductor::{Conductor, RunOutcome};
 use load::Loads;
-use report::{Judged, Shown};
+use report::{CheckResult, RunReport};
 use scene::Scene;
 use schedule::Bounds;
 
@@ -114,13 +114,13 @@ pub(super) fn run(args: &args::Chaos, output: Output) -> Result<Verdict, Failure
         // Whatever is wrong with them, this command wrote them.
         Failure { exit_code: 1, ..Failure::from(error) }
     })?;
-    let judged = Judged { report, seconds: begin.elapsed().as_secs_f64(), bytes: scene.history_bytes()? };
-    let shown = Shown::new(&script, &played, &judged, seconds);
-    let good = shown.ok();
+    let judged = CheckResult { report, seconds: begin.elapsed().as_secs_f64(), bytes: scene.history_bytes()? };
+    let document = RunReport::new(&script, &played, &judged, seconds);
+    let good = document.ok();
     if !good || args.keep {
         scene.keep();
     }
-    output.report(&shown.kept(scene.kept()))?;
+    output.report(&document.kept(scene.kept()))?;
     Ok(Verdict::of(good))
 }
 
@@ -142,7 +142,7 @@ impl Script<'_> {
         ));
     }
 
-    fn play(&self, interrupt: &Interrupt) -> Result<Played, Failure> {
+    fn play(&self, interrupt: &Interrupt) -> Result<RunOutcome, Failure> {
         let (plan, scene) = (self.scene.plan(), self.scene);
         let loads = Loads::new(plan, scene, self.args, self.seed);
         let config = scene.config();

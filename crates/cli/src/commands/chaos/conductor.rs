@@ -11,10 +11,10 @@ use stentor_fabric::ProcessId;
 
 use super::board::{Board, State};
 use super::clock::Looks;
-use super::desk::{Desk, Where};
 use super::fleet::Fleet;
 use super::hang::{LIMIT_MS, is_hang, stands_still};
 use super::load::Loads;
+use super::poller::{MemberAddress, MemberPoller};
 use super::schedule::{self, Order, Schedule, Step};
 use super::{PLACE, Script};
 use crate::args::{ChaosPlant, Fault};
@@ -94,7 +94,7 @@ impl Witness {
 
 /// The outcome of a run.
 #[derive(Default)]
-pub(super) struct Played {
+pub(super) struct RunOutcome {
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) refused_moves: u64,
     pub(super) multicast: u64,
@@ -120,7 +120,7 @@ pub(super) struct Conductor<'a> {
     interrupt: &'a Interrupt,
     fleet: Fleet<'a>,
     board: Board,
-    desks: Vec<Desk>,
+    pollers: Vec<MemberPoller>,
     /// For each member, the number of the last query before its state changed; only answers to later queries count.
     asked: Vec<u64>,
     /// For each member, the faults that will end, and when.
@@ -128,7 +128,7 @@ pub(super) struct Conductor<'a> {
     recorder: Recorder<File>,
     looks: Looks,
     schedule: Schedule,
-    played: Played,
+    played: RunOutcome,
     line: Instant,
 }
 
@@ -146,8 +146,13 @@ impl<'a> Conductor<'a> {
         let path = scene.history("conductor", 1);
         // It says only of others that they crashed, and that it is over; no process has its name.
         let recorder = Recorder::new(plan, plan.topology().client_process(ClientId(0)), new_history(&path)?);
-        let desk =
-            |n| Desk::open(Where { sockets: scene.sockets(), meeting: meeting_name(plan), process: ProcessId(n) });
+        let poller = |n| {
+            MemberPoller::open(MemberAddress {
+                sockets: scene.sockets(),
+                meeting: meeting_name(plan),
+                process: ProcessId(n),
+            })
+        };
         let mut conductor = Conductor {
             script,
             plan,
@@ -155,13 +160,13 @@ impl<'a> Conductor<'a> {
             interrupt,
             fleet: Fleet::start(scene, script.args, &names)?,
             board: Board::new(&sizes),
-            desks: (0..names.len() as u16).map(desk).collect::<Result<_, _>>()?,
+            pollers: (0..names.len() as u16).map(poller).collect::<Result<_, _>>()?,
             asked: vec![0; names.len()],
             ends: vec![Vec::new(); names.len()],
             recorder: recorder.map_err(|error| Failure::cannot_write(&path, &error))?,
             looks: Looks::begin(),
             schedule: Schedule::new(script.seed, &script.faults, script.bounds),
-            played: Played::default(),
+            played: RunOutcome::default(),
             line: Instant::now(),
         };
         while !(conductor.board.is_whole() && loads.are_in()) {
@@ -182,7 +187,7 @@ impl<'a> Conductor<'a> {
     }
 
     /// Injects faults until the time is over, then brings the cluster to rest.
-    pub(super) fn play(mut self) -> Result<Played, Failure> {
+    pub(super) fn play(mut self) -> Result<RunOutcome, Failure> {
         let from = self.loads.clock().now();
         let length = (self.script.args.minutes * 60_000.0) as u64;
         let step = self.schedule.draw();
@@ -195,7 +200,7 @@ impl<'a> Conductor<'a> {
         self.played.interrupted = self.interrupt.came();
         self.rest()?;
         self.played.multicast = self.loads.multicast();
-        let moves = self.desks.iter().map(Desk::moves).collect::<Vec<_>>();
+        let moves = self.pollers.iter().map(MemberPoller::moves).collect::<Vec<_>>();
         self.played.refused_moves = moves.iter().map(|(_, refused, _)| refused).sum();
         self.played.faults.insert(schedule::name(Fault::Move), moves.iter().map(|(moved, ..)| moved).sum());
         self.loads.end()?;
@@ -291,7 +296,7 @@ impl<'a> Conductor<'a> {
                 self.board.set(now, member, State::Returning);
             }
             End::Start => {
-                self.desks[member].renew();
+                self.pollers[member].renew();
                 self.fleet.restart(member, now < OPERATIONS_MS)?;
                 self.board.set(now, member, State::Restarting);
             }
@@ -305,22 +310,22 @@ impl<'a> Conductor<'a> {
                 self.disturb(member, 0, Vec::new(), Vec::new());
             }
         }
-        self.asked[member] = self.desks[member].asked();
+        self.asked[member] = self.pollers[member].asked();
         Ok(())
     }
 
     /// Marks members as ready that report their group's state and on which all clients count.
     fn welcome(&mut self, now: u64) {
-        for member in 0..self.desks.len() {
+        for member in 0..self.pollers.len() {
             let it = &self.board.members()[member];
             if !it.state.is_coming() {
                 continue;
             }
             let (first, since) = (it.state == State::Starting, it.since);
-            let said = self.desks[member].standing(self.fleet.pid(member), self.asked[member]);
+            let said = self.pollers[member].standing(self.fleet.pid(member), self.asked[member]);
             // Clients come when all members are there.
             let counts = first || self.loads.count_on(member);
-            if said.is_some_and(|said| !said.joining) && self.desks[member].is_done() && counts {
+            if said.is_some_and(|said| !said.joining) && self.pollers[member].is_done() && counts {
                 if !first {
                     self.played.longest_return_ms = self.played.longest_return_ms.max(now - since);
                 }
@@ -380,7 +385,7 @@ impl<'a> Conductor<'a> {
                 cut: it.cut,
                 lossy: it.lossy,
                 // Of the last second only.
-                standing: self.desks[member].fresh(self.fleet.pid(member)),
+                standing: self.pollers[member].fresh(self.fleet.pid(member)),
                 said: self.fleet.last_words(member),
             }
         };
@@ -399,7 +404,7 @@ impl<'a> Conductor<'a> {
 
     /// Returns the leader of each group: of the members that claim it, the one in the highest epoch.
     fn leaders(&self) -> Vec<Option<usize>> {
-        let said = |member: usize| Some((self.desks[member].fresh(self.fleet.pid(member))?, member));
+        let said = |member: usize| Some((self.pollers[member].fresh(self.fleet.pid(member))?, member));
         let leader = |group| {
             let leads = self.board.of(group).filter_map(said).filter(|(standing, _)| standing.leads);
             leads.max_by_key(|(standing, _)| standing.epoch).map(|(_, member)| member)
@@ -443,7 +448,7 @@ impl<'a> Conductor<'a> {
             Fault::Move => {
                 let leader = self.leaders()[self.board.members()[member].group];
                 let to = self.plan.name(ProcessId(member as u16));
-                leader.into_iter().for_each(|leader| self.desks[leader].hand_over(to));
+                leader.into_iter().for_each(|leader| self.pollers[leader].hand_over(to));
                 // It counts when the leader says yes.
                 return Ok(());
             }
@@ -454,7 +459,7 @@ impl<'a> Conductor<'a> {
 
     fn cut(&mut self, member: usize, cut: schedule::Cut) -> Result<(), Failure> {
         let clients = (0..self.script.args.clients).map(|client| self.plan.topology().client_process(ClientId(client)));
-        let members = (0..self.desks.len() as u16).map(ProcessId).filter(|other| other.index() != member);
+        let members = (0..self.pollers.len() as u16).map(ProcessId).filter(|other| other.index() != member);
         let others: Vec<_> = members.chain(clients).collect();
         let chosen = match cut.other {
             Some(word) => vec![others[(word % others.len() as u64) as usize]],
@@ -469,7 +474,7 @@ impl<'a> Conductor<'a> {
     }
 
     fn disturb(&mut self, member: usize, drop_ppm: u32, from: Vec<std::net::IpAddr>, to: Vec<std::net::IpAddr>) {
-        self.desks[member].want(Question::Faults { drop_ppm, from, to });
+        self.pollers[member].want(Question::Faults { drop_ppm, from, to });
     }
 
     /// Records that the member has lost its memory, for whatever reason its process ended.
@@ -525,7 +530,7 @@ impl<'a> Conductor<'a> {
 
     /// Returns whether the members of each group have delivered equally much.
     fn is_level(&self) -> bool {
-        let said = |member: usize| self.desks[member].standing(self.fleet.pid(member), 0);
+        let said = |member: usize| self.pollers[member].standing(self.fleet.pid(member), 0);
         (0..self.board.groups()).all(|group| {
             let mut far = self.board.of(group).map(|member| said(member).map(|standing| standing.delivered));
             let first = far.next().flatten();

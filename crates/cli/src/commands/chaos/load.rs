@@ -46,7 +46,7 @@ const END: u8 = 2;
 
 /// The status that a client publishes.
 #[derive(Debug, Default)]
-struct Told {
+struct ClientStatus {
     joined: bool,
     waiting: Option<Waiting>,
     /// For each process, whether the client counts on this member.
@@ -61,15 +61,15 @@ struct Told {
 /// The state that clients and conductor share.
 #[derive(Debug)]
 struct Shared {
-    told: Mutex<Told>,
+    status: Mutex<ClientStatus>,
     phase: Arc<AtomicU8>,
     delivered: Arc<AtomicU64>,
     clock: Arc<RunClock>,
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn status(&self) -> MutexGuard<'_, ClientStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,9 +98,9 @@ impl<'a> Loads<'a> {
     pub(super) fn new(plan: &'a Plan, scene: &'a Scene, args: &'a args::Chaos, seed: u64) -> Self {
         let (phase, delivered, clock) = (Arc::new(AtomicU8::new(SEND)), Arc::default(), Arc::default());
         let shared = |_| {
-            let told = Mutex::new(Told::default());
+            let status = Mutex::new(ClientStatus::default());
             Arc::new(Shared {
-                told,
+                status,
                 phase: Arc::clone(&phase),
                 delivered: Arc::clone(&delivered),
                 clock: Arc::clone(&clock),
@@ -120,9 +120,9 @@ impl<'a> Loads<'a> {
         for (client, shared) in (0..).map(ClientId).zip(&self.clients) {
             scope.spawn(move || {
                 let ended = self.run(client, shared, start);
-                let mut told = shared.told();
-                told.failure = ended.err();
-                told.ended = true;
+                let mut status = shared.status();
+                status.failure = ended.err();
+                status.ended = true;
             });
         }
     }
@@ -166,7 +166,7 @@ impl<'a> Loads<'a> {
     /// Ends the clients. Returns once what they recorded is written.
     pub(super) fn end(&self) -> Result<(), Failure> {
         self.phase.store(END, Ordering::Relaxed);
-        while !self.clients.iter().all(|client| client.told().ended) {
+        while !self.clients.iter().all(|client| client.status().ended) {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.check()
@@ -174,30 +174,30 @@ impl<'a> Loads<'a> {
 
     /// Returns an error if a client failed.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.clients.iter().find_map(|client| client.told().failure.clone()).map_or(Ok(()), Err)
+        self.clients.iter().find_map(|client| client.status().failure.clone()).map_or(Ok(()), Err)
     }
 
     pub(super) fn are_in(&self) -> bool {
-        self.clients.iter().all(|client| client.told().joined)
+        self.clients.iter().all(|client| client.status().joined)
     }
 
     /// Returns the oldest waiting message of each client.
     pub(super) fn waiting(&self) -> Vec<(ClientId, Waiting)> {
         let all = (0..).map(ClientId).zip(&self.clients);
-        all.filter_map(|(client, shared)| Some((client, shared.told().waiting.clone()?))).collect()
+        all.filter_map(|(client, shared)| Some((client, shared.status().waiting.clone()?))).collect()
     }
 
     /// Returns whether all clients count on a member.
     pub(super) fn count_on(&self, member: usize) -> bool {
-        self.clients.iter().all(|client| client.told().counts_on.get(member) == Some(&true))
+        self.clients.iter().all(|client| client.status().counts_on.get(member) == Some(&true))
     }
 
     pub(super) fn outstanding(&self) -> usize {
-        self.clients.iter().map(|client| client.told().outstanding).sum()
+        self.clients.iter().map(|client| client.status().outstanding).sum()
     }
 
     pub(super) fn multicast(&self) -> u64 {
-        self.clients.iter().map(|client| client.told().multicast).sum()
+        self.clients.iter().map(|client| client.status().multicast).sum()
     }
 
     /// Returns the number of messages that majorities delivered.
@@ -231,7 +231,7 @@ struct Load<'a, F: Hosted> {
     sent: std::collections::VecDeque<Message>,
     /// For each group, the slots that a majority is known to have delivered; it never decreases.
     delivered: Vec<u64>,
-    told: Instant,
+    published: Instant,
     written: Instant,
 }
 
@@ -244,7 +244,7 @@ impl<'a, F: Hosted> Load<'a, F> {
             Recorder::new(plan, me, new_history(&path)?).map_err(|error| Failure::cannot_write(&path, &error))?;
         client.record_operations();
         let interval = Duration::from_secs(1) * u32::from(args.clients) / args.rate;
-        shared.told().joined = true;
+        shared.status().joined = true;
         Ok(Load {
             plan,
             shared,
@@ -259,7 +259,7 @@ impl<'a, F: Hosted> Load<'a, F> {
             next: None,
             sent: std::collections::VecDeque::new(),
             delivered: vec![0; plan.topology().groups()],
-            told: Instant::now(),
+            published: Instant::now(),
             written: Instant::now(),
         })
     }
@@ -292,8 +292,8 @@ impl<'a, F: Hosted> Load<'a, F> {
             let what = format_args!("another process has taken the place of client `{name}`");
             return Err(Failure::run(what, PLACE, "run it alone on its cluster"));
         }
-        if now - self.told >= TELL {
-            self.told = now;
+        if now - self.published >= TELL {
+            self.published = now;
             self.tell();
         }
         if now - self.written >= WRITE {
@@ -380,12 +380,12 @@ impl<'a, F: Hosted> Load<'a, F> {
         };
         let waiting = self.sent.front().map(|message| message.waiting.clone()).or_else(waits);
         let members = self.plan.topology().all_members() as u16;
-        let mut told = self.shared.told();
-        told.waiting = waiting;
-        told.counts_on.clear();
-        told.counts_on.extend((0..members).map(|member| self.client.counts_on(ProcessId(member))));
-        told.outstanding = self.client.outstanding() + usize::from(self.next.is_some());
-        told.multicast = self.client.submitted();
+        let mut status = self.shared.status();
+        status.waiting = waiting;
+        status.counts_on.clear();
+        status.counts_on.extend((0..members).map(|member| self.client.counts_on(ProcessId(member))));
+        status.outstanding = self.client.outstanding() + usize::from(self.next.is_some());
+        status.multicast = self.client.submitted();
     }
 
     fn unwritten(&self, error: &std::io::Error) -> Failure {

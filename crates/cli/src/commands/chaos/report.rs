@@ -8,13 +8,13 @@ use serde::Serialize;
 use stentor_checker::Report;
 
 use super::Script;
-use super::conductor::{Played, Trouble};
+use super::conductor::{RunOutcome, Trouble};
 use crate::commands::check::{in_order, title};
 use crate::output::Human;
 use crate::style::{Style, bytes};
 
 /// The checker's result.
-pub(super) struct Judged {
+pub(super) struct CheckResult {
     pub(super) report: Report,
     pub(super) seconds: f64,
     pub(super) bytes: u64,
@@ -22,7 +22,7 @@ pub(super) struct Judged {
 
 /// The document that `--json` prints, and the source of the human-readable text.
 #[derive(Serialize)]
-pub(super) struct Shown {
+pub(super) struct RunReport {
     ok: bool,
     seed: u64,
     /// The requested duration of the faults; `seconds` is the duration of the whole run, `fault_seconds` that of the
@@ -67,49 +67,49 @@ fn is_good(property: &str, verdict: &str, crashes: bool, complete: bool) -> bool
     verdict == "ok" || (verdict == "not_checked" && excused)
 }
 
-impl Shown {
-    pub(super) fn new(script: &Script<'_>, played: &Played, judged: &Judged, seconds: f64) -> Self {
+impl RunReport {
+    pub(super) fn new(script: &Script<'_>, outcome: &RunOutcome, checked: &CheckResult, seconds: f64) -> Self {
         let (args, plan) = (script.args, script.scene.plan());
         let properties: BTreeMap<_, _> =
-            judged.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
-        let crashes = judged.report.counts.crashes > 0;
-        let good = |(name, verdict): (&&str, &&str)| is_good(name, verdict, crashes, played.complete);
+            checked.report.properties.iter().map(|(name, verdict)| (*name, verdict.as_str())).collect();
+        let crashes = checked.report.counts.crashes > 0;
+        let good = |(name, verdict): (&&str, &&str)| is_good(name, verdict, crashes, outcome.complete);
         let mut faults: BTreeMap<_, _> = script.faults.iter().map(|fault| (super::schedule::name(*fault), 0)).collect();
-        faults.extend(&played.faults);
-        Shown {
-            ok: played.trouble.is_none()
+        faults.extend(&outcome.faults);
+        RunReport {
+            ok: outcome.trouble.is_none()
                 && !properties.is_empty()
                 && properties.iter().all(good)
-                && judged.report.counts.deliveries > 0
-                && (played.complete || played.interrupted),
+                && checked.report.counts.deliveries > 0
+                && (outcome.complete || outcome.interrupted),
             seed: script.seed,
             minutes: args.minutes,
             seconds,
-            fault_seconds: played.fault_seconds,
-            interrupted: played.interrupted,
+            fault_seconds: outcome.fault_seconds,
+            interrupted: outcome.interrupted,
             fabric: plan.config().fabric().name(),
             groups: plan.topology().groups(),
             replicas: plan.config().groups().iter().map(|group| group.members().len()).max().unwrap_or(0),
             clients: args.clients,
             rate: args.rate,
             faults,
-            refused_moves: played.refused_moves,
-            messages: played.multicast,
-            deliveries: judged.report.counts.deliveries,
-            longest_gap_ms: played.longest_gap_ms,
-            longest_return_ms: played.longest_return_ms,
+            refused_moves: outcome.refused_moves,
+            messages: outcome.multicast,
+            deliveries: checked.report.counts.deliveries,
+            longest_gap_ms: outcome.longest_gap_ms,
+            longest_return_ms: outcome.longest_return_ms,
             properties,
-            counter_example: judged.report.counter_example.clone(),
-            trouble: played.trouble.clone(),
-            history_bytes: judged.bytes,
-            check_seconds: judged.seconds,
+            counter_example: checked.report.counter_example.clone(),
+            trouble: outcome.trouble.clone(),
+            history_bytes: checked.bytes,
+            check_seconds: checked.seconds,
             history: None,
             repeat: repeat(script),
         }
     }
 
     pub(super) fn kept(self, history: Option<PathBuf>) -> Self {
-        Shown { history, ..self }
+        RunReport { history, ..self }
     }
 
     pub(super) fn ok(&self) -> bool {
@@ -137,9 +137,9 @@ fn repeat(script: &Script<'_>) -> String {
     )
 }
 
-impl Human for Shown {
+impl Human for RunReport {
     fn human(&self, style: Style) -> String {
-        let Shown { groups, replicas, clients, fabric, messages, deliveries, .. } = self;
+        let RunReport { groups, replicas, clients, fabric, messages, deliveries, .. } = self;
         let faults: Vec<_> = self.faults.iter().map(|(name, n)| format!("{n} {name}")).collect();
         let interrupted = if self.interrupted { ", interrupted" } else { "" };
         let mut text = format!(

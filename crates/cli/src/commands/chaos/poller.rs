@@ -22,7 +22,7 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The last known status of a member, and the requests to it.
 #[derive(Debug, Default)]
-struct Sheet {
+struct MemberStatus {
     /// The member's last answer, the number of its query, and when it came.
     said: Option<(u64, Standing, Instant)>,
     /// The number of queries so far.
@@ -38,24 +38,24 @@ struct Sheet {
 
 /// The poller of one member.
 #[derive(Debug)]
-pub(super) struct Desk {
-    sheet: Arc<Mutex<Sheet>>,
+pub(super) struct MemberPoller {
+    status: Arc<Mutex<MemberStatus>>,
     orders: Sender<Question>,
 }
 
-fn lock(sheet: &Mutex<Sheet>) -> MutexGuard<'_, Sheet> {
-    sheet.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(status: &Mutex<MemberStatus>) -> MutexGuard<'_, MemberStatus> {
+    status.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The address at which a member is queried.
 #[derive(Clone, Debug)]
-pub(super) struct Where {
+pub(super) struct MemberAddress {
     pub(super) sockets: PathBuf,
     pub(super) meeting: String,
     pub(super) process: ProcessId,
 }
 
-impl Where {
+impl MemberAddress {
     /// Sends one query.
     pub(super) fn ask(&self, question: &Question) -> io::Result<Option<Answer>> {
         let paths = ShmFabric::all_beside(&self.sockets, &self.meeting, self.process).map_err(io::Error::other)?;
@@ -63,52 +63,53 @@ impl Where {
     }
 }
 
-impl Desk {
-    pub(super) fn open(place: Where) -> Result<Self, Failure> {
-        let sheet = Arc::new(Mutex::new(Sheet::default()));
+impl MemberPoller {
+    pub(super) fn open(place: MemberAddress) -> Result<Self, Failure> {
+        let status = Arc::new(Mutex::new(MemberStatus::default()));
         let (orders, taken) = channel();
-        let shared = Arc::clone(&sheet);
-        let thread = std::thread::Builder::new().name("desk".to_owned()).spawn(move || serve(&place, &shared, &taken));
+        let shared = Arc::clone(&status);
+        let thread =
+            std::thread::Builder::new().name("poller".to_owned()).spawn(move || serve(&place, &shared, &taken));
         thread.map_err(|error| Failure::run(error, PLACE, "allow more threads"))?;
-        Ok(Desk { sheet, orders })
+        Ok(MemberPoller { status, orders })
     }
 
     /// Returns the answer of the process `pid` to a query later than the first `after`.
     pub(super) fn standing(&self, pid: u32, after: u64) -> Option<Standing> {
-        let sheet = lock(&self.sheet);
-        let (_, standing, _) = sheet.said.as_ref().filter(|(asked, said, _)| *asked > after && said.pid == pid)?;
+        let status = lock(&self.status);
+        let (_, standing, _) = status.said.as_ref().filter(|(asked, said, _)| *asked > after && said.pid == pid)?;
         Some(standing.clone())
     }
 
     /// Returns the answer of the process `pid` if it is recent.
     pub(super) fn fresh(&self, pid: u32) -> Option<Standing> {
-        let sheet = lock(&self.sheet);
+        let status = lock(&self.status);
         let fresh = |at: &Instant| at.elapsed() < FRESH;
-        let (_, standing, _) = sheet.said.as_ref().filter(|(_, said, at)| fresh(at) && said.pid == pid)?;
+        let (_, standing, _) = status.said.as_ref().filter(|(_, said, at)| fresh(at) && said.pid == pid)?;
         Some(standing.clone())
     }
 
     /// Returns the number of queries so far; an answer to a later one is new.
     pub(super) fn asked(&self) -> u64 {
-        lock(&self.sheet).asked
+        lock(&self.status).asked
     }
 
     /// Clears the status, because another process has taken the member's place.
     pub(super) fn renew(&self) {
-        let mut sheet = lock(&self.sheet);
-        (sheet.said, sheet.wanted, sheet.done) = (None, None, false);
+        let mut status = lock(&self.status);
+        (status.said, status.wanted, status.done) = (None, None, false);
     }
 
     /// Requests network faults, which replace the earlier ones.
     pub(super) fn want(&self, faults: Question) {
-        let mut sheet = lock(&self.sheet);
-        (sheet.wanted, sheet.done) = (Some(faults), false);
+        let mut status = lock(&self.status);
+        (status.wanted, status.done) = (Some(faults), false);
     }
 
     /// Returns whether the member has the requested network faults.
     pub(super) fn is_done(&self) -> bool {
-        let sheet = lock(&self.sheet);
-        sheet.wanted.is_none() || sheet.done
+        let status = lock(&self.status);
+        status.wanted.is_none() || status.done
     }
 
     /// Requests that this leader hand over to another member.
@@ -119,63 +120,63 @@ impl Desk {
 
     /// Returns the numbers of hand-overs that succeeded and that failed, and the last reason.
     pub(super) fn moves(&self) -> (u64, u64, Option<String>) {
-        let sheet = lock(&self.sheet);
-        let (refused, why) = sheet.refused.clone().map_or((0, None), |(n, why)| (n, Some(why)));
-        (sheet.moved, refused, why)
+        let status = lock(&self.status);
+        let (refused, why) = status.refused.clone().map_or((0, None), |(n, why)| (n, Some(why)));
+        (status.moved, refused, why)
     }
 }
 
-fn serve(place: &Where, sheet: &Mutex<Sheet>, orders: &Receiver<Question>) {
+fn serve(place: &MemberAddress, status: &Mutex<MemberStatus>, orders: &Receiver<Question>) {
     loop {
         match orders.recv_timeout(LOOK) {
             Ok(order) => {
                 let answer = place.ask(&order);
-                let mut sheet = lock(sheet);
+                let mut status = lock(status);
                 match answer {
-                    Ok(Some(Answer::Moving)) => sheet.moved += 1,
+                    Ok(Some(Answer::Moving)) => status.moved += 1,
                     other => {
                         let why = match other {
                             Ok(Some(Answer::Refused(why) | Answer::NotYet(why))) => why,
                             Ok(_) => "nobody answers".to_owned(),
                             Err(error) => error.to_string(),
                         };
-                        let refused = sheet.refused.take().map_or(0, |(n, _)| n);
-                        sheet.refused = Some((refused + 1, why));
+                        let refused = status.refused.take().map_or(0, |(n, _)| n);
+                        status.refused = Some((refused + 1, why));
                     }
                 }
             }
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                disturb(place, sheet);
-                look(place, sheet);
+                disturb(place, status);
+                look(place, status);
             }
         }
     }
 }
 
-/// Sends the requested network faults until the member confirms them. What fails is tried again.
-fn disturb(place: &Where, sheet: &Mutex<Sheet>) {
+/// Sends the requested network faults, unless the member has confirmed them. The next call repeats a failed request.
+fn disturb(place: &MemberAddress, status: &Mutex<MemberStatus>) {
     let wanted = {
-        let sheet = lock(sheet);
-        sheet.wanted.clone().filter(|_| !sheet.done)
+        let status = lock(status);
+        status.wanted.clone().filter(|_| !status.done)
     };
     let Some(wanted) = wanted else { return };
     if matches!(place.ask(&wanted), Ok(Some(Answer::Done))) {
-        let mut sheet = lock(sheet);
+        let mut status = lock(status);
         // Another process may be in the place by now, or something else wanted.
-        if sheet.wanted.as_ref() == Some(&wanted) {
-            sheet.done = true;
+        if status.wanted.as_ref() == Some(&wanted) {
+            status.done = true;
         }
     }
 }
 
-fn look(place: &Where, sheet: &Mutex<Sheet>) {
+fn look(place: &MemberAddress, status: &Mutex<MemberStatus>) {
     let number = {
-        let mut sheet = lock(sheet);
-        sheet.asked += 1;
-        sheet.asked
+        let mut status = lock(status);
+        status.asked += 1;
+        status.asked
     };
     if let Ok(Some(Answer::Standing(standing))) = place.ask(&Question::Show) {
-        lock(sheet).said = Some((number, standing, Instant::now()));
+        lock(status).said = Some((number, standing, Instant::now()));
     }
 }
