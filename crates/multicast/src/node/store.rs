@@ -211,4 +211,34 @@ mod tests {
         assert!(store.record(0, 3 + LAP, LAP).is_some(), "written up to its cell");
         assert!(store.record(0, 4 + LAP, LAP).is_none(), "its cell is written");
     }
+
+    /// Two messages are held and one is delivered when the ring starts anew, and records are written over all three.
+    #[test]
+    fn what_is_held_when_the_ring_starts_anew_outlives_what_is_written_over_it() {
+        const LAP: u64 = 5;
+        let mut store = Store::new(LAP * 64, 4);
+        // Slots 3 to 5 of a window of four: the places by slot go round within it.
+        for slot in 3..6 {
+            let line = slot as usize - 3;
+            store.mirror[line * 8..(line + 1) * 8].fill(slot);
+            store.put_mirrored(slot, (1, 8, slot == 5), line * 8 + 3, (line as u64, line as u64 + 1));
+        }
+        assert_eq!(store.release(3), Some(1));
+        let held = [4, 5].map(|slot| store.record(slot, 3, LAP).expect("it is held").to_vec());
+        assert!(store.record(3, 3, LAP).is_some() && !store.is_mirror_empty());
+        store.move_aside(4);
+        assert!(store.is_mirror_empty(), "the ring may start anew");
+        store.mirror.fill(u64::MAX);
+        // The ring starts at 0 again: by its position, nothing has come round.
+        assert!(store.record(3, 0, LAP).is_none(), "what was delivered is not told from what is written now");
+        for (slot, held) in [4, 5].into_iter().zip(&held) {
+            assert!(store.has(slot));
+            assert_eq!(store.record(slot, 0, LAP), Some(&held[..]));
+            assert_eq!(store.payload(slot), (&slot.to_ne_bytes()[..], slot == 5));
+        }
+        assert_eq!(store.aside_bytes(), held.iter().map(|words| words.len() as u64 * 8).sum::<u64>());
+        // What was moved frees no place of the ring as it is now.
+        assert_eq!([4, 5].map(|slot| store.release(slot)), [None, None]);
+        assert_eq!((store.aside_bytes(), store.has(4), store.has(5)), (0, false, false));
+    }
 }
