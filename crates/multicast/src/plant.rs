@@ -78,6 +78,8 @@ plants! {
     PlaceReusedUnderSet, "place-reused-under-set", "M9";
     /// A member is started again although late copies of a broken set may land there.
     UnsettledStart, "unsettled-start", "M9";
+    /// A ring starts anew on its connection although what was posted before may land later, on fabrics without order.
+    StartedUnderWrites, "started-under-writes", "M9";
     /// What a broken set may not have copied is not written again.
     BrokenSetForgotten, "broken-set-forgotten", "M9";
     /// A member credits no ring space for a body that it held already when the client's own write of it came.
@@ -115,6 +117,7 @@ impl Plant {
                 | Plant::HeldBodiesUncredited
                 | Plant::StateSetBack
                 | Plant::UnsettledStart
+                | Plant::StartedUnderWrites
         )
     }
 

@@ -138,7 +138,7 @@ impl<F: Fabric> Client<F> {
         let links = Links::new(&mut fabric, topology.all_members(), seals, incarnation)?;
         let (topology_, limits_) = (&*topology, &limits);
         let mut opener =
-            Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, registered: 0 };
+            Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, plant, registered: 0 };
         let (mut rings, mut places) = (Vec::new(), Vec::new());
         for group in topology.group_ids() {
             let keeps = topology.majority(group) as usize;
@@ -511,7 +511,7 @@ impl<F: Fabric> Client<F> {
     /// Says where the ring at a member begins; what that member said before does not count any more.
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
-        let start = self.rings[group].start(member);
+        let start = self.rings[group].start(member, &self.links);
         let (incarnation, begun, first) = (self.links.incarnation, self.resumed, self.first);
         let greeting = Greeting { about: About::Hello, incarnation, start, begun, first };
         let sent = self.links.greet(&mut self.fabric, link, greeting);

@@ -3,7 +3,8 @@
 //! On every connection of the main queue pair each end sends one *hello*: its incarnation, and where it goes on writing
 //! its ring at the other end. With the incarnation comes the seal of everything that this process writes, so nothing that
 //! an earlier process of the same id wrote validates, wherever it lies; a process that lives on goes on at its own
-//! position, at and behind which it never wrote in that lap. Nothing is zeroed and no late write is waited for.
+//! position, at and behind which it never wrote in that lap, or writes the same again. Nothing is zeroed, and no late write is
+//! waited for but where writes are not ordered and the connection stays (`outbound.rs`).
 //!
 //! | word | content |
 //! |---|---|

@@ -173,11 +173,13 @@ impl Links {
 
     fn speak_all<F: Fabric>(&mut self, fabric: &mut F) -> u64 {
         let (list, seals, before) = (&mut self.list, self.seals, self.unsaid.len());
+        // Rings that start anew wait for what was posted before; see `Outbound::start`.
+        let awaited = !fabric.capabilities().ordered_writes;
         self.unsaid.retain(|(link, greeting)| {
             let link = &mut list[*link];
             let words = seals.encode(greeting);
             let verb = Verb::Send { source: Source::Inline(words.as_bytes()), imm: None };
-            !(link.can_post() && link.post(fabric, verb, false).is_some())
+            !(link.can_post() && link.post(fabric, verb, awaited).is_some())
         });
         (before - self.unsaid.len()) as u64
     }

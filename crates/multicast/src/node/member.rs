@@ -125,7 +125,9 @@ impl<F: Fabric> Member<F> {
         let mains = topology.all_members() - 1 + topology.clients();
         let links = Links::new(&mut fabric, mains, seals, incarnation)?;
         let registered = mains as u64 * super::INBOX_BYTES;
-        let mut opener = Opener { fabric: &mut fabric, links, topology: &topology, limits: &limits, seals, registered };
+        let (topology_, limits_) = (&*topology, &limits);
+        let mut opener =
+            Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, plant, registered };
         let mut peers: Vec<Option<Peer>> = (0..topology.all_members() as u16)
             .map(ProcessId)
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())

@@ -9,7 +9,7 @@ use super::links::Links;
 use super::outbound::{Outbound, Shape, scratch};
 use super::{BODY, CONTROL, MAIN, NodeError, STREAM, STREAMING};
 use crate::limits::{CREDIT_CELLS_BYTES, STREAM_CREDIT_OFFSET};
-use crate::{ClientId, GroupId, Limits, Topology};
+use crate::{ClientId, GroupId, Limits, Plant, Topology};
 
 /// One client's ring at this member.
 #[derive(Debug)]
@@ -80,6 +80,7 @@ pub(super) struct Opener<'a, F: Fabric> {
     pub(super) topology: &'a Topology,
     pub(super) limits: &'a Limits,
     pub(super) seals: Seals,
+    pub(super) plant: Plant,
     /// Bytes registered so far.
     pub(super) registered: u64,
 }
@@ -114,7 +115,7 @@ impl<F: Fabric> Opener<'_, F> {
 
     pub(super) fn outbound(&mut self, shape: Shape) -> Result<Outbound, NodeError> {
         let own = self.seals.of(self.fabric.me(), self.links.incarnation);
-        let outbound = Outbound::new(self.fabric, shape, own)?;
+        let outbound = Outbound::new(self.fabric, shape, own, self.plant)?;
         self.registered += outbound.staging_bytes();
         Ok(outbound)
     }

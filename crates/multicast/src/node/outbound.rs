@@ -7,6 +7,9 @@
 //! - A ring that keeps its records starts a target again at the first record that is not freed by all who count, while a
 //!   majority counts: what was lost with the connection, or with the peer's memory, is written again, the same bytes to the
 //!   same places. All of it is in staging: nothing is written over before a majority has freed it.
+//! - Where writes are not ordered, a target that is started again on the same connection is written only when all that was
+//!   posted there before is done: a record of an earlier lap that landed late would destroy the later one in its place.
+//!   Meanwhile its records are in staging, as if it could not be written yet.
 //! - A credit counts only if it names the generation of the target's last start.
 //! - A target whose peer asked not to be waited for is stopped, and its credits are read on. It is started again when one of
 //!   them, of the same generation, no longer asks for that.
@@ -26,6 +29,8 @@ use super::greeting::Start;
 use super::inbound::{CREDIT_WORDS, Held};
 use super::posting::Link;
 use super::{NodeError, STAGING};
+use crate::Plant;
+use crate::plant::planted;
 
 /// The record that was sealed last, if it is a short one: what goes to several peers alike, each in a ring of its own, is
 /// sealed once as long as their rings are in the same lap.
@@ -103,6 +108,8 @@ pub(super) struct Target {
     staged: VecDeque<(u64, u64)>,
     /// Started, but not writable then: the records from here on are in staging.
     behind: Option<RingReader>,
+    /// The last request on its link before the start: what is behind is written when that is done.
+    before: u64,
     /// Records that went there by the set, and are not known to be done: (request, position).
     fanned: VecDeque<(u64, u64)>,
     /// The first of those that a broken set carried, which may land late.
@@ -176,6 +183,8 @@ pub(super) struct Outbound {
     keeps: usize,
     /// Whether a short record may go the short way, as far as the ring is concerned.
     plain: bool,
+    /// Whether what was posted before a start may land after what is posted behind it.
+    unordered: bool,
     /// A majority has freed what is before this.
     tail: u64,
     /// Whether some target has yet to get what was written before.
@@ -199,7 +208,7 @@ pub(super) struct Shape {
 }
 
 impl Outbound {
-    pub(super) fn new<F: Fabric>(fabric: &mut F, shape: Shape, seal: Seal) -> Result<Self, NodeError> {
+    pub(super) fn new<F: Fabric>(fabric: &mut F, shape: Shape, seal: Seal, plant: Plant) -> Result<Self, NodeError> {
         let Shape { geometry, serial, patient, catches_up, keeps } = shape;
         let longest = record_cells(geometry.max_payload()) as u64 * 64;
         let staging = if catches_up || keeps > 0 || longest > u64::from(fabric.capabilities().inline_bytes) {
@@ -211,6 +220,7 @@ impl Outbound {
         };
         let Capabilities { inline_bytes, ordered_writes, .. } = *fabric.capabilities();
         let plain = keeps == 0 && inline_bytes as usize >= LINE && (ordered_writes || !catches_up);
+        let unordered = !ordered_writes && !planted!(plant, StartedUnderWrites);
         let writer = RingWriter::new(geometry, seal);
         let targets = Vec::new();
         Ok(Outbound {
@@ -225,6 +235,7 @@ impl Outbound {
             catches_up,
             keeps,
             plain,
+            unordered,
             tail: 0,
             late: false,
             generations: 0,
@@ -252,6 +263,7 @@ impl Outbound {
             back: false,
             staged: VecDeque::new(),
             behind: None,
+            before: 0,
             fanned: VecDeque::new(),
             haunted: None,
         });
@@ -262,20 +274,26 @@ impl Outbound {
         self.targets.iter().position(|target| target.peer == peer)
     }
 
-    /// A target counts from here on. Everything that is written from the returned position on goes to it, too.
-    pub(super) fn start(&mut self, target: usize) -> Start {
+    /// A target counts from here on. Everything that is written from the returned position on goes to it, too. Where writes
+    /// are not ordered a signalled request follows on its link, or preceded this: its completion says that nothing posted
+    /// before can land any more.
+    pub(super) fn start(&mut self, target: usize, links: &[Link]) -> Start {
         self.generations += 1;
         let end = self.writer.position();
         let start = Start { position: if self.keeps > 0 { self.tail } else { end }, generation: self.generations };
         let (geometry, seal) = (self.geometry, self.seal);
         let target = &mut self.targets[target];
+        let queue = &links[target.link].queue;
+        // On a new connection all is over. Rings without staging are started on new ones only.
+        target.before = if self.unordered && self.staging.is_some() { queue.next_id() - 1 } else { 0 };
+        let waits = target.before > queue.done();
         target.course = Course::Started;
         (target.aside, target.back) = (false, false);
         target.remote = None;
         target.generation = start.generation;
         target.freed = start.position;
         target.told = None;
-        target.behind = (start.position < end).then(|| staging_reader(geometry, start.position, seal));
+        target.behind = (waits || start.position < end).then(|| staging_reader(geometry, start.position, seal));
         self.late = self.is_behind();
         self.settle_freed();
         start
@@ -575,8 +593,15 @@ impl Outbound {
         let Some(staging) = self.staging else { return 0 };
         let (mut writes, end) = (0, self.writer.position());
         for target in self.targets.iter_mut().filter(|target| target.behind.is_some()) {
+            if target.before > links[target.link].queue.done() {
+                continue;
+            }
             let Some(region) = target.resolve(fabric, &links[target.link]) else { continue };
             let Some(reader) = &mut target.behind else { continue };
+            if reader.position() < target.freed {
+                // It had got that before its start, and the staging of what is freed is written over.
+                reader.skip_to(target.freed);
+            }
             while reader.position() < end && links[target.link].can_post() {
                 let Some(record) = reader.peek(fabric.memory(staging), scratch) else { break };
                 let offset = (record.word * WORD) as u64;

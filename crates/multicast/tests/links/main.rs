@@ -7,6 +7,7 @@
 
 mod absent;
 mod anew;
+mod aside;
 mod bed;
 mod clients;
 mod failover;

@@ -79,7 +79,7 @@ impl<F: Fabric> Member<F> {
             if peer.streaming == Some(link) {
                 return self.note_connected(process);
             }
-            start = peer.outbound.start(0);
+            start = peer.outbound.start(0, &self.links);
         } else if let Some(client) = self.client_of(link) {
             // It may have greeted before, and waits for its credit.
             self.outputs.touch(client);
@@ -160,7 +160,7 @@ impl<F: Fabric> Member<F> {
     /// From here on a follower gets this member's stream; it must be told where that is.
     pub(super) fn start_stream(&mut self, follower: ProcessId) -> Option<Start> {
         let target = self.stream_out.target_of(follower)?;
-        Some(self.stream_out.start(target))
+        Some(self.stream_out.start(target, &self.links))
     }
 
     /// The leader's stream goes on here.
