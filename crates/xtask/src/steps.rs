@@ -167,7 +167,7 @@ fn docs(context: &Context) -> Result<Outcome> {
 }
 
 fn tests(context: &Context) -> Result<Outcome> {
-    run(&mut context.cargo(["test", "--workspace"]))?;
+    run(&mut context.cargo(["test", "--workspace", "--no-fail-fast"]))?;
     Ok(Outcome::Passed)
 }
 
