@@ -184,3 +184,10 @@ pub struct MemoryUse {
     /// [`MemoryPlan::all_queues`].
     pub queue_limit: u64,
 }
+
+impl MemoryUse {
+    /// The memory of a member that has registered `regions` bytes so far and queues nothing.
+    pub(crate) fn begun(plan: &MemoryPlan, regions: u64) -> Self {
+        MemoryUse { regions, region_limit: plan.registered, most_queued: 0, queue_limit: plan.all_queues() }
+    }
+}

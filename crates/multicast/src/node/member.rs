@@ -125,9 +125,8 @@ impl<F: Fabric> Member<F> {
         let mains = topology.all_members() - 1 + topology.clients();
         let links = Links::new(&mut fabric, mains, seals, incarnation)?;
         let registered = mains as u64 * super::INBOX_BYTES;
-        let (topology_, limits_) = (&*topology, &limits);
-        let mut opener =
-            Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, plant, registered };
+        let (topology_, limits) = (&*topology, &limits);
+        let mut opener = Opener { fabric: &mut fabric, links, topology: topology_, limits, seals, plant, registered };
         let mut peers: Vec<Option<Peer>> = (0..topology.all_members() as u16)
             .map(ProcessId)
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())
@@ -140,8 +139,7 @@ impl<F: Fabric> Member<F> {
         let (links, registered) = (opener.links, opener.registered);
         let sets = Joined::new(&mut fabric, &topology)?;
         let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
-        let (region_limit, queue_limit) = (plan.registered, plan.all_queues());
-        let memory = MemoryUse { regions: registered, region_limit, most_queued: 0, queue_limit };
+        let memory = MemoryUse::begun(&plan, registered);
         let (body_ring, control) = (limits.body_ring(&topology).bytes(), limits.control_ring(&topology));
         Ok(Member {
             stores: bodies.iter().map(|_| Store::new(body_ring, window)).collect(),
