@@ -14,8 +14,6 @@ pub(crate) enum Verdict {
     Good,
     /// A property or a run failed: exit code 1.
     Bad,
-    /// What was given allows no judgement: exit code 3.
-    Undecided,
 }
 
 impl Verdict {
@@ -29,7 +27,6 @@ impl From<Verdict> for ExitCode {
         match verdict {
             Verdict::Good => ExitCode::SUCCESS,
             Verdict::Bad => ExitCode::from(1),
-            Verdict::Undecided => ExitCode::from(3),
         }
     }
 }

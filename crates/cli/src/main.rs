@@ -7,7 +7,6 @@ mod failure;
 mod live;
 mod machine;
 mod output;
-mod streams;
 mod style;
 
 use std::process::ExitCode;

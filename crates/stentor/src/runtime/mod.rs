@@ -4,7 +4,6 @@ mod address;
 mod clock;
 mod cluster;
 mod hosted;
-mod hosts;
 mod keeper;
 mod looping;
 mod ofi;

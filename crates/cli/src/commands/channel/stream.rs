@@ -1,13 +1,12 @@
 //! Reading and writing files in threads: while a pipe keeps them waiting, packets are still taken from the network.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 use std::thread;
 
 use sha2::{Digest, Sha256};
-
-use crate::streams::{Partial, StandardOutput};
 
 use super::words::{DATA, MESSAGE_BYTES, Whole};
 
@@ -80,19 +79,16 @@ impl Source {
 pub(super) struct Sink {
     give: Option<SyncSender<Vec<u8>>>,
     written: Receiver<io::Result<Whole>>,
-    /// A file that was made for this.
-    made: Option<Partial>,
+    /// A file that was made for this, to be removed unless all of it is there.
+    made: Option<PathBuf>,
 }
 
 impl Sink {
     /// Makes a file, or writes to standard output.
-    pub(super) fn new(path: Option<&Path>) -> io::Result<Self> {
-        let (made, to): (_, Box<dyn Write + Send>) = match path {
-            Some(path) => {
-                let (partial, file) = Partial::create(path)?;
-                (Some(partial), Box::new(file))
-            }
-            None => (None, Box::new(StandardOutput)),
+    pub(super) fn new(path: Option<PathBuf>) -> io::Result<Self> {
+        let to: Box<dyn Write + Send> = match &path {
+            Some(path) => Box::new(File::create_new(path)?),
+            None => Box::new(io::stdout()),
         };
         let (give, given) = sync_channel(AHEAD);
         let (write, written) = channel();
@@ -100,7 +96,7 @@ impl Sink {
             // The polling loop may be gone.
             let _ = write.send(write_all(&given, to));
         });
-        Ok(Sink { give: Some(give), written, made })
+        Ok(Sink { give: Some(give), written, made: path })
     }
 
     /// Takes a message with data, or gives it back: too many wait.
@@ -124,11 +120,16 @@ impl Sink {
     }
 
     /// All of it is there, and is what was sent.
-    ///
-    /// # Errors
-    /// When the file cannot be given its name.
-    pub(super) fn keep(&mut self) -> io::Result<()> {
-        self.made.take().map_or(Ok(()), Partial::keep)
+    pub(super) fn keep(&mut self) {
+        self.made = None;
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
