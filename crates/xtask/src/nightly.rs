@@ -81,11 +81,6 @@ pub(crate) const NIGHTLY: &[Step] = &[
         what: "instructions per message of the hot paths: within 3 % of the baseline",
         run: crate::instructions::step,
     },
-    Step {
-        name: "idle",
-        what: "members with nothing to do: at most a hundredth of a processor each; nothing else may run beside",
-        run: idle,
-    },
     Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
 ];
 
@@ -101,12 +96,6 @@ fn channel_long(context: &Context) -> Result<Outcome> {
         let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
         run(command.args(["--", "a_gibibyte", "--ignored", "--nocapture"]))?;
     }
-    Ok(Outcome::Passed)
-}
-
-fn idle(context: &Context) -> Result<Outcome> {
-    let idle = ["test", "--release", "-p", "stentor", "--test", "idle", "--", "--nocapture", "--test-threads", "1"];
-    run(context.cargo(idle).env("STENTOR_QUIET", "1"))?;
     Ok(Outcome::Passed)
 }
 
