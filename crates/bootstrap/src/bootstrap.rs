@@ -166,6 +166,14 @@ impl Bootstrap {
         self.control.is_connecting() || self.sets.is_connecting()
     }
 
+    /// Whether something here is due by the passing of time alone, within milliseconds: a peer is dialled again, or a
+    /// handshake or the switch is waited for. A peer that dials this process wakes whoever waits for the
+    /// [sockets](Bootstrap::sockets).
+    #[must_use]
+    pub fn is_dialling(&self) -> bool {
+        self.control.is_dialling() || self.sets.is_connecting()
+    }
+
     /// How many processes the cluster has.
     #[must_use]
     pub fn processes(&self) -> usize {

@@ -99,6 +99,12 @@ impl Control {
             || self.peers.iter().enumerate().any(|(n, peer)| peer.link.is_none() && n != self.me.process.index())
     }
 
+    /// Whether this process waits for the time of the next attempt to dial a peer, or for a handshake.
+    pub(crate) fn is_dialling(&self) -> bool {
+        let dialled = self.peers.iter().zip(&self.addresses).take(self.me.process.index());
+        !self.newcomers.is_empty() || dialled.into_iter().any(|(peer, address)| peer.link.is_none() && address.is_some())
+    }
+
     pub(crate) fn is_linked(&self, peer: ProcessId) -> bool {
         self.peers[peer.index()].link.is_some()
     }

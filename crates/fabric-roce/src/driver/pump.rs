@@ -63,6 +63,12 @@ impl Pump {
             chances.is_any().then(|| Box::new([Injector::new(chances, seed), Injector::new(chances, other)]));
     }
 
+    /// Whether packets may be held here by a bad network.
+    #[must_use]
+    pub fn injects(&self) -> bool {
+        self.injectors.is_some()
+    }
+
     /// Replaces the network's faults. Packets must not go in runs.
     pub fn set_faults(&mut self, faults: Faults, seed: u64) {
         let both = self.injectors.get_or_insert_with(|| {

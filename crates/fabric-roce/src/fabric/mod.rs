@@ -55,6 +55,8 @@ pub struct RoceFabric {
     last_pump: Instant,
     /// The control plane was looked at in the sleep that has just ended: the next look at its events need not do it again.
     has_pumped: bool,
+    /// Whether a socket of the control plane has something that was not looked at.
+    is_called: bool,
     fd_used: Cell<bool>,
 }
 
@@ -96,7 +98,7 @@ impl RoceFabric {
         let endpoint = Endpoint::new();
         let mut fabric = RoceFabric {
             capabilities,
-            net: Net { config, endpoint, pump, rung: false, heard: true, failure: None },
+            net: Net { config, endpoint, pump, rung: false, heard: true, failure: None, spared: 0, waits: false },
             bootstrap,
             regions: Vec::new(),
             region_names: HashMap::new(),
@@ -104,6 +106,7 @@ impl RoceFabric {
             watched: None,
             last_pump: Instant::now(),
             has_pumped: false,
+            is_called: false,
             fd_used: Cell::new(false),
         };
         fabric.watch().map_err(|error| StartError::System { what: "watch a socket", source: error.into() })?;

@@ -10,16 +10,21 @@ use super::RoceFabric;
 
 /// No sleep is longer: peers that could not be reached are dialled again.
 const LONGEST: Duration = Duration::from_millis(100);
-/// The same while peers are missing.
-const CONNECTING: Duration = Duration::from_millis(10);
-/// The control plane is not looked at more often because of sleeping.
-const PUMP_PAUSE: Duration = Duration::from_millis(1);
+/// The same while this process dials a peer.
+const DIALLING: Duration = Duration::from_millis(10);
+/// The control plane is not looked at more often because of sleeping, unless one of its sockets has something.
+const PUMP_PAUSE: Duration = Duration::from_millis(20);
+/// The same while this process dials a peer.
+const DIALLING_PAUSE: Duration = Duration::from_millis(1);
+/// What the epoll instance says of the socket for packets, and of all others.
+const PACKETS: u64 = 0;
+const CONTROL: u64 = 1;
 
 impl RoceFabric {
     /// Adds all sockets to the epoll instance; those that are closed have left by themselves.
     pub(super) fn watch(&mut self) -> Result<(), Errno> {
-        let add = |fd: std::os::fd::BorrowedFd<'_>| {
-            let data = epoll::EventData::new_u64(0);
+        let add = |fd: std::os::fd::BorrowedFd<'_>, data: u64| {
+            let data = epoll::EventData::new_u64(data);
             match epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN) {
                 Ok(()) | Err(Errno::EXIST) => Ok(()),
                 Err(error) => Err(error),
@@ -29,8 +34,8 @@ impl RoceFabric {
         if made.is_some() && made == self.watched {
             return Ok(());
         }
-        add(self.net.pump.port().descriptor())?;
-        self.bootstrap.sockets().try_for_each(add)?;
+        add(self.net.pump.port().descriptor(), PACKETS)?;
+        self.bootstrap.sockets().try_for_each(|socket| add(socket, CONTROL))?;
         self.watched = made;
         Ok(())
     }
@@ -39,7 +44,8 @@ impl RoceFabric {
         let until = Instant::now().checked_add(timeout);
         loop {
             self.drive();
-            if self.last_pump.elapsed() >= PUMP_PAUSE {
+            let pause = if self.bootstrap.is_dialling() { DIALLING_PAUSE } else { PUMP_PAUSE };
+            if std::mem::take(&mut self.is_called) || self.last_pump.elapsed() >= pause {
                 self.pump_control();
                 self.has_pumped = true;
             }
@@ -53,18 +59,24 @@ impl RoceFabric {
             if left.is_zero() {
                 return Ok(Wake::TimedOut);
             }
-            let longest = if self.bootstrap.is_connecting() { CONNECTING } else { LONGEST };
+            let longest = if self.bootstrap.is_dialling() { DIALLING } else { LONGEST };
             let slice = self.net.pump.idle(&self.net.endpoint, left.min(longest));
             self.doze(slice)?;
         }
     }
 
-    fn doze(&self, slice: Duration) -> Result<(), WaitError> {
+    fn doze(&mut self, slice: Duration) -> Result<(), WaitError> {
         let slice = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: slice.subsec_nanos().into() };
         let mut events = Vec::with_capacity(8);
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&slice)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(WaitError::System(error.to_string())),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(WaitError::System(error.to_string())),
         }
+        // Where there was no room for all events, none is taken for the whole.
+        let all = events.len() < events.capacity();
+        let has = |which: u64| !all || events.iter().any(|event| event.data.u64() == which);
+        self.is_called |= has(CONTROL);
+        self.net.wake(has(PACKETS));
+        Ok(())
     }
 }

@@ -89,7 +89,7 @@ impl VerbsFabric {
             if left.is_zero() {
                 return Ok(Wake::TimedOut);
             }
-            let longest = if self.bootstrap.is_connecting() { CONNECTING } else { LONGEST };
+            let longest = if self.bootstrap.is_dialling() { CONNECTING } else { LONGEST };
             self.doze(left.min(longest))?;
         }
     }
