@@ -101,8 +101,8 @@ impl Control {
 
     /// Whether this process waits for the time of the next attempt to dial a peer, or for a handshake.
     pub(crate) fn is_dialling(&self) -> bool {
-        let dialled = self.peers.iter().zip(&self.addresses).take(self.me.process.index());
-        !self.newcomers.is_empty() || dialled.into_iter().any(|(peer, address)| peer.link.is_none() && address.is_some())
+        let mut dialled = self.peers.iter().zip(&self.addresses).take(self.me.process.index());
+        !self.newcomers.is_empty() || dialled.any(|(peer, address)| peer.link.is_none() && address.is_some())
     }
 
     pub(crate) fn is_linked(&self, peer: ProcessId) -> bool {
