@@ -77,6 +77,9 @@ pub(crate) fn work_folder(what: &str) -> Result<PathBuf> {
     Ok(work)
 }
 
+/// A guest that has not ended after so many seconds hangs. Three times what the longest takes on a slow machine.
+const GUEST_SECONDS: &str = "900";
+
 /// Runs a script of the repository, `NAME.sh`, in a guest, which leaves `NAME.log` in its work folder. It is told that
 /// folder as `WORK` and its own as `HERE`.
 pub(crate) fn in_guest(context: &Context, guest: &Guest, path: &str, work: &Path, more: &str) -> Result<()> {
@@ -86,11 +89,15 @@ pub(crate) fn in_guest(context: &Context, guest: &Guest, path: &str, work: &Path
     let text = fs::read_to_string(&path)?;
     let script = work.join("script.sh");
     fs::write(&script, set + &text)?;
-    let (good, _) = capture(guest.boot(&script).env("UML_TIMEOUT", "300"))?;
+    let (good, console) = capture(guest.boot(&script).env("UML_TIMEOUT", GUEST_SECONDS))?;
     let name = path.with_extension("log");
     let log = name.file_name().map(|name| work.join(name)).unwrap_or_default();
     print!("{}", fs::read_to_string(log).unwrap_or_default());
-    if good { Ok(()) } else { bail!("the guest failed") }
+    if !good {
+        print!("{console}");
+        bail!("the guest of {} failed: what it printed is above", path.display());
+    }
+    Ok(())
 }
 
 /// Rounds of each measurement in the guest.

@@ -85,7 +85,7 @@ start() { # GUEST LIFE
         cat "$here/guest.sh"
     } >"$work/guest$n.sh"
     # In a session of its own, so that all of it can be found.
-    UML_TIMEOUT=300 setsid "$rxe/uml-run" "$work/guest$n.sh" \
+    UML_TIMEOUT=900 setsid "$rxe/uml-run" "$work/guest$n.sh" \
         "vec0:transport=tap,ifname=tap$n,depth=128,gro=0,mac=02:00:00:00:77:0$n" >"$work/uml$n$2.log" 2>&1 &
     guest[$n]=$!
 }

@@ -28,7 +28,7 @@ ip tuntap add tap0 mode tap
 ip addr add 10.77.0.1/24 dev tap0
 ip link set tap0 up
 { echo "export WORK=$work WANT_BENCH=${WANT_BENCH:-0}"; cat "$here/guest.sh"; } >"$work/script.sh"
-UML_TIMEOUT=280 "$rxe/uml-run" "$work/script.sh" vec0:transport=tap,ifname=tap0,depth=128,gro=0 >"$work/uml.log" 2>&1 &
+UML_TIMEOUT=900 "$rxe/uml-run" "$work/script.sh" vec0:transport=tap,ifname=tap0,depth=128,gro=0 >"$work/uml.log" 2>&1 &
 guest=$!
 play() { # PORT ARGUMENTS…
 	local port=$1; shift

@@ -30,7 +30,7 @@ ip tuntap add tap0 mode tap
 for last in 1 3 4; do ip addr add "10.77.0.$last/24" dev tap0; done
 ip link set tap0 up
 { echo "export WORK=$work COUNT=8"; cat "$here/guest.sh"; } >"$work/script.sh"
-UML_TIMEOUT=280 "$rxe/uml-run" "$work/script.sh" vec0:transport=tap,ifname=tap0,depth=128,gro=0 >"$work/uml.log" 2>&1 &
+UML_TIMEOUT=900 "$rxe/uml-run" "$work/script.sh" vec0:transport=tap,ifname=tap0,depth=128,gro=0 >"$work/uml.log" 2>&1 &
 guest=$!
 STENTOR_SWITCH_PEER=10.77.0.2:18700 STENTOR_SWITCH_COUNT=8 STENTOR_SWITCH_WORK="$work" \
 	"$test" --ignored --nocapture >"$work/test.log" 2>&1
