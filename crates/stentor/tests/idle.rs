@@ -1,4 +1,4 @@
-//! What a cluster costs that has nothing to do: processor time, not wall time, so a busy machine does not count.
+//! The cost of an idle cluster in processor time. Wall time is not judged, so a busy machine does not count.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -25,7 +25,7 @@ const SECOND_NS: u64 = 2 * SETTLES_NS;
 /// When it names the first one again, ns.
 const FIRST_AGAIN_NS: u64 = 4 * SETTLES_NS;
 
-/// What an election says to a member, and when.
+/// The answers of an election to a member, and their times.
 type Script = Vec<(Duration, Change)>;
 
 struct Bed {

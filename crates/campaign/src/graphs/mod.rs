@@ -39,7 +39,7 @@ pub const TIMEOUT_MAX_NS: u64 = 800_000;
 pub const SETTLES_NS: u64 = 12 * TIMEOUT_MAX_NS;
 /// The time after that in which nothing may change, ns.
 pub const QUIET_NS: u64 = 24 * TIMEOUT_MAX_NS;
-/// Messages multicast this long before the links come back must be delivered by then, ns.
+/// A message that is multicast this long before the links come back must be delivered by then, ns.
 const DELIVERED_NS: u64 = 4 * TIMEOUT_MAX_NS;
 /// The time within which a whole group has a leader, and within which everything is delivered at the end, ns.
 const WHOLE_NS: u64 = 40 * TIMEOUT_MAX_NS;

@@ -177,7 +177,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// Asks the leader to hand over and returns its id. What is refused only at present is asked again for a moment: a
+/// Asks the leader to hand over and returns its id. A refusal that may pass is asked again for a moment: a
 /// leader of a group that began just now is named soon, and a member that is being taken in is ready soon.
 fn nominate(
     cluster: &Cluster<'_>,

@@ -25,7 +25,7 @@ pub(super) fn run(command: &RoceCommand, output: Output) -> Result<Verdict, Fail
     }
 }
 
-/// What came of it.
+/// The outcome, as it is printed.
 #[derive(Serialize)]
 struct Report {
     ok: bool,

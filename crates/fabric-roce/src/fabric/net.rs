@@ -34,7 +34,7 @@ pub(super) struct Net {
     pub(super) heard: bool,
     /// A system call failed: said by the next [`wait`](stentor_fabric::Fabric::wait).
     pub(super) failure: Option<String>,
-    /// So many looks at the socket are spared: the kernel has just said what it has.
+    /// The number of looks at the socket that are still spared: the kernel has just said what it has.
     pub(super) spared: u32,
     /// Whether the kernel said that there are packets.
     pub(super) waits: bool,
@@ -51,7 +51,7 @@ fn pair(end: &End) -> Result<&Pair, String> {
 impl Net {
     /// This process has slept; the kernel says whether packets wait.
     pub(super) fn wake(&mut self, waits: bool) {
-        // What a bad network holds comes by the passing of time, and the kernel does not know of it.
+        // Packets that a bad network holds come by the passing of time. The kernel does not know of them.
         self.spared = if self.pump.injects() { 0 } else { SPARED };
         self.waits = waits;
     }

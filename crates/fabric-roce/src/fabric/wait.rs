@@ -8,16 +8,17 @@ use stentor_fabric::{WaitError, Wake};
 
 use super::RoceFabric;
 
-/// No sleep is longer: peers that could not be reached are dialled again.
+/// The longest sleep: peers that could not be reached are dialled again.
 const LONGEST: Duration = Duration::from_millis(100);
-/// The same while this process dials a peer.
+/// The longest sleep while this process dials a peer.
 const DIALLING: Duration = Duration::from_millis(10);
-/// The control plane is not looked at more often because of sleeping, unless one of its sockets has something.
+/// A sleeping process looks at the control plane this often, and whenever one of its sockets has something.
 const PUMP_PAUSE: Duration = Duration::from_millis(20);
-/// The same while this process dials a peer.
+/// The pause between two such looks while this process dials a peer.
 const DIALLING_PAUSE: Duration = Duration::from_millis(1);
-/// What the epoll instance says of the socket for packets, and of all others.
+/// The epoll instance's data for the socket of the packets.
 const PACKETS: u64 = 0;
+/// The epoll instance's data for the sockets of the control plane.
 const CONTROL: u64 = 1;
 
 impl RoceFabric {

@@ -27,7 +27,7 @@ pub struct Pingpong {
     pub peer: PeerConfig,
 }
 
-/// What came of it.
+/// The outcome of a ping-pong.
 #[derive(Clone, Debug)]
 pub struct PingpongOutcome {
     /// From the first to the last message.

@@ -237,7 +237,7 @@ mod tests {
             assert_eq!(store.payload(slot), (&slot.to_ne_bytes()[..], slot == 5));
         }
         assert_eq!(store.aside_bytes(), held.iter().map(|words| words.len() as u64 * 8).sum::<u64>());
-        // What was moved frees no place of the ring as it is now.
+        // A record that was moved frees no place of the present ring.
         assert_eq!([4, 5].map(|slot| store.release(slot)), [None, None]);
         assert_eq!((store.aside_bytes(), store.has(4), store.has(5)), (0, false, false));
     }

@@ -32,7 +32,7 @@ impl Bed {
     }
 }
 
-/// What came of it.
+/// The outcome of a run.
 struct Outcome {
     /// Whether everybody delivered everything, and alike, and the client goes on in the end.
     complete: bool,

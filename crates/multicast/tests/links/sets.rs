@@ -25,7 +25,7 @@ fn limits() -> Limits {
     Limits { message_bytes: 64, window: 64, body_ring_bytes: 1024, control_ring_bytes: 4096 }
 }
 
-/// What came of it.
+/// The outcome of a run.
 struct Outcome {
     /// Whether everybody delivered everything, and alike.
     complete: bool,

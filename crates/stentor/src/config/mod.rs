@@ -185,7 +185,7 @@ impl ElectionTimes {
     const REST: Duration = Duration::from_millis(50);
 
     /// Returns the time between two looks at each other of members that have nothing to do: a 20th of a silence that
-    /// may be suspicious, between [`INTERVAL`](Self::INTERVAL) and 50 ms. What an idle member costs is wake-ups, and
+    /// may be suspicious, between [`INTERVAL`](Self::INTERVAL) and 50 ms. The cost of an idle member is its wake-ups, and
     /// each look takes three to five of them at every member.
     #[must_use]
     pub fn rest_tick(&self) -> Duration {

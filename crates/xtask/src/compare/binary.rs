@@ -44,7 +44,7 @@ fn commit(context: &Context, word: &str) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Builds a commit in a worktree of its own. What it depends on is built once for all commits.
+/// Builds a commit in a worktree of its own. All commits share one build of the dependencies.
 fn build(context: &Context, commit: &str, folder: &Path, kept: &Path) -> Result<()> {
     let tree = folder.join("tree");
     remove(context, &tree)?;
