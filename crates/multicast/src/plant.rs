@@ -74,6 +74,8 @@ plants! {
     /// A member takes a state that its leader's stream has overtaken in place of what it has processed since, and asks for
     /// nothing when entries of the stream are missing.
     StateSetBack, "state-set-back", "M9";
+    /// A member does not look at what came with a state that the last body completed.
+    StateUnnoted, "state-unnoted", "M9";
     /// A place in a ring is written again although the set's write that carried its last record is not done.
     PlaceReusedUnderSet, "place-reused-under-set", "M9";
     /// A member is started again although late copies of a broken set may land there.
@@ -116,6 +118,7 @@ impl Plant {
                 | Plant::VoidOfTheLiving
                 | Plant::HeldBodiesUncredited
                 | Plant::StateSetBack
+                | Plant::StateUnnoted
                 | Plant::UnsettledStart
                 | Plant::StartedUnderWrites
         )

@@ -101,6 +101,7 @@ impl Replica {
     pub(super) fn jump<E: Effects>(&mut self, state: &State, effects: &mut E) {
         // Also when nothing was delivered, or less than here: slots that are void are passed without that, and what was
         // delivered there is the beginning of what was delivered here.
+        self.states += 1;
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {
             window.jump(client, self.group);
         }
@@ -112,6 +113,7 @@ impl Replica {
 
     /// Takes a state in place of the own one; see [`Window::adopt`](super::window::Window::adopt).
     pub(super) fn adopt(&mut self, state: &State, ballot: Ballot, counter: u64, leads: bool) {
+        self.states += 1;
         for (window, client) in self.windows.iter_mut().zip(&state.clients) {
             window.adopt(client, self.group, leads);
         }

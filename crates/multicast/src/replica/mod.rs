@@ -292,6 +292,8 @@ pub struct Replica {
     age: u8,
     starved: Starved,
     catch_ups: CatchUps,
+    /// States of other members that were taken over.
+    states: u64,
     /// Clock raise that a planted bug put off.
     put_off: u64,
 }
@@ -350,6 +352,7 @@ impl Replica {
             age: 0,
             starved: Starved::default(),
             catch_ups: CatchUps::default(),
+            states: 0,
             put_off: 0,
             config,
         };
@@ -456,6 +459,14 @@ impl Replica {
     #[must_use]
     pub fn catch_ups(&self) -> CatchUps {
         self.catch_ups
+    }
+
+    /// Returns how many states of other members were taken over here. After each of them slots may be free that this
+    /// member did not deliver, and sequences taken that it has not seen.
+    #[inline]
+    #[must_use]
+    pub fn states(&self) -> u64 {
+        self.states
     }
 
     /// The logical clock.

@@ -17,6 +17,7 @@ use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
 use crate::node::greeting::Start;
 use crate::node::letters::Received;
+use crate::plant::planted;
 use crate::{Ballot, ClientId, Header, Letter, Rejected, Replica};
 
 /// First word of what goes as a letter: a letter of the state machine; a body; words of the caller's.
@@ -52,6 +53,8 @@ pub(super) struct Recovery {
     rests: bool,
     /// When the next one is.
     due: Duration,
+    /// The number of [states taken over](Replica::states) that were looked at.
+    states: u64,
 }
 
 impl Default for Recovery {
@@ -67,6 +70,7 @@ impl Default for Recovery {
             rest_tick: REST_TICK,
             rests: false,
             due: TICK,
+            states: 0,
         }
     }
 }
@@ -186,7 +190,31 @@ impl<F: Fabric> Member<F> {
         act: impl FnOnce(&mut Replica, &mut Out<'_, A>) -> R,
     ) -> R {
         let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail };
-        act(&mut self.replica, &mut out)
+        let result = act(&mut self.replica, &mut out);
+        self.note_states();
+        result
+    }
+
+    /// Looks at what came with a state of another member, if one was taken over. A state may wait for bodies, so the last
+    /// of them completes it, whichever way it comes.
+    #[inline]
+    pub(super) fn note_states(&mut self) {
+        let states = self.replica.states();
+        if std::mem::replace(&mut self.recovery.states, states) != states && !planted!(self.plant, StateUnnoted) {
+            self.note_state();
+        }
+    }
+
+    #[cold]
+    fn note_state(&mut self) {
+        // Whoever takes a client's place must not use its numbers again, also those that came with a state. What was
+        // delivered or given up elsewhere and came with a state is free here, too: its clients wait for that.
+        for (client, body) in (0..).map(ClientId).zip(&mut self.bodies) {
+            body.last_sequence = body.last_sequence.max(self.replica.last_sequence(client));
+            if self.replica.first_held(client) > body.credited_slots {
+                self.outputs.touch(client);
+            }
+        }
     }
 
     /// `None` if it was refused.
@@ -253,14 +281,8 @@ impl<F: Fabric> Member<F> {
         let (from, ballot) = (received.from, self.replica.ballot());
         let done = self.with_replica(app, received.tail(), |replica, out| replica.on_letter(from, letter, out));
         done.ok()?;
-        // Whoever takes a client's place must not use its numbers again, also those that came with a state.
-        // What was delivered elsewhere and came with a state is free here, too: its clients wait for that.
-        for (client, body) in (0..).map(ClientId).zip(&mut self.bodies) {
-            body.last_sequence = body.last_sequence.max(self.replica.last_sequence(client));
-            if self.replica.first_held(client) > body.credited_slots {
-                self.outputs.touch(client);
-            }
-        }
+        // A letter may also say that something is given up.
+        self.note_state();
         self.follow(ballot);
         if let (Letter::Install { ballot, .. }, [_, position, generation, ..]) = (letter, received.words())
             && *generation != 0

@@ -131,7 +131,9 @@ impl<F: Fabric> Member<F> {
         // Again, because the effects read the stores too.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
         let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
-        self.replica.on_message(client, &header, &mut out).ok()?;
+        let done = self.replica.on_message(client, &header, &mut out);
+        self.note_states();
+        done.ok()?;
         self.note_held(client, sequence, sync);
         Some(())
     }
