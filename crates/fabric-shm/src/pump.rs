@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
 use stentor_fabric::memory::{Ordering, WORD, fence};
-use stentor_fabric::{ProcessId, QpState, RegionId, Status};
+use stentor_fabric::{OsError, ProcessId, QpState, RegionId, Status};
 
 use crate::bell::Bell;
 use crate::control::{Control, DIAL_PAUSE, Newcomer, PeerOffer};
@@ -219,8 +219,9 @@ impl ShmFabric {
                 Ok(None) => break,
                 Err(error) => {
                     let me = &self.control.identity;
-                    let remedy = "peers cannot connect until that is remedied; for open files raise ulimit -n";
-                    self.control.refuse(None, format!("{me} cannot take a connection: {error}; {remedy}"));
+                    let error = OsError(error.raw_os_error()).with_remedy();
+                    let until = "peers cannot connect until then";
+                    self.control.refuse(None, format!("{me} cannot take a connection: {error}; {until}"));
                     break;
                 }
             };

@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod doctor;
 mod documents;
+mod limits;
 mod namespaces;
 mod neb;
 mod neb_history;

@@ -210,6 +210,11 @@ impl Running {
 }
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {
-    let what = format_args!("cannot start, signal or end `{name}`: {error}");
-    Failure::run(what, PLACE, "allow more processes and memory; `stentor doctor` says what this machine can do")
+    let what = format_args!("cannot start, signal or end `{name}`");
+    Failure::system(
+        what,
+        error,
+        PLACE,
+        "allow more processes and memory; `stentor doctor` says what this machine can do",
+    )
 }

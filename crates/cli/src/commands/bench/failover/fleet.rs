@@ -309,8 +309,13 @@ fn cut(path: &Path) -> Result<(), Failure> {
 }
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {
-    let what = format_args!("cannot start or end `{name}`: {error}");
-    Failure::run(what, "bench failover", "allow more processes; `stentor doctor` says what this machine can do")
+    let what = format_args!("cannot start or end `{name}`");
+    Failure::system(
+        what,
+        error,
+        "bench failover",
+        "allow more processes; `stentor doctor` says what this machine can do",
+    )
 }
 
 #[cfg(test)]
