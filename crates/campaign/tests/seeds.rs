@@ -52,6 +52,7 @@ fn seeds_that_broke_under_all_failures_hold() {
     let a_full_stream_that_stood_still = [24];
     let states_that_the_stream_had_overtaken = [7_312_983, 7_323_939];
     let given_up_in_a_state_that_waited_for_bodies = [127_327_292];
+    let a_record_of_the_leaders_life_before = [127_372_976];
     let seeds = [
         &entries_behind_a_gap[..],
         &a_place_taken_over_too_early,
@@ -66,6 +67,7 @@ fn seeds_that_broke_under_all_failures_hold() {
         &a_full_stream_that_stood_still,
         &states_that_the_stream_had_overtaken,
         &given_up_in_a_state_that_waited_for_bodies,
+        &a_record_of_the_leaders_life_before,
     ];
     for seed in seeds.concat() {
         hold(seed..seed + 1, Profile::All, Sets::Never);

@@ -76,6 +76,9 @@ plants! {
     StateSetBack, "state-set-back", "M9";
     /// A member does not look at what came with a state that the last body completed.
     StateUnnoted, "state-unnoted", "M9";
+    /// A record of a leader's earlier life that waits is taken in place of the first one of its new life, if both lie at the
+    /// same position.
+    HeldOfAnotherLife, "held-of-another-life", "M9";
     /// A place in a ring is written again although the set's write that carried its last record is not done.
     PlaceReusedUnderSet, "place-reused-under-set", "M9";
     /// A member is started again although late copies of a broken set may land there.
@@ -119,6 +122,7 @@ impl Plant {
                 | Plant::HeldBodiesUncredited
                 | Plant::StateSetBack
                 | Plant::StateUnnoted
+                | Plant::HeldOfAnotherLife
                 | Plant::UnsettledStart
                 | Plant::StartedUnderWrites
         )

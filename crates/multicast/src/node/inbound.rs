@@ -146,8 +146,10 @@ impl Inbound {
         self.writer.map(|(incarnation, _)| incarnation)
     }
 
-    /// The writer goes on at a position; `seal` is that of its incarnation.
-    pub(super) fn restart(&mut self, incarnation: u64, start: Start, seal: Seal) {
+    /// The writer goes on at a position; `seal` is that of its incarnation. Returns whether the reader goes on where it was,
+    /// in what the same life of the writer wrote: then a record that it has seen there, and not advanced past, is still the
+    /// next one.
+    pub(super) fn restart(&mut self, incarnation: u64, start: Start, seal: Seal) -> bool {
         // Of a writer that lives on, records behind the start may have been seen before the start was heard of.
         let same = self.incarnation() == Some(incarnation);
         let seen = self.reader.position();
@@ -157,6 +159,7 @@ impl Inbound {
             self.reader.skip_to(seen);
         }
         self.writer = Some((incarnation, start.generation));
+        same && self.reader.position() == seen
     }
 
     /// Sends the credit for what was consumed when it is a quarter of the ring or more. Returns the number of writes.
@@ -208,5 +211,16 @@ mod tests {
         // Of another process nothing was seen.
         ring.restart(8, Start { position: 5, generation: 1 }, seal);
         assert_eq!((ring.reader.position(), ring.reader.uncredited(5)), (5, 0));
+    }
+
+    #[test]
+    fn the_reader_goes_on_where_it_was_only_in_what_the_same_life_wrote() {
+        let (mut ring, seal) = ring();
+        assert!(!ring.restart(7, Start { position: 0, generation: 1 }, seal));
+        ring.reader.skip_to(5);
+        assert!(ring.restart(7, Start { position: 5, generation: 2 }, seal));
+        assert!(ring.restart(7, Start { position: 2, generation: 3 }, seal));
+        assert!(!ring.restart(8, Start { position: 5, generation: 1 }, seal), "the same position in another life");
+        assert!(!ring.restart(8, Start { position: 9, generation: 2 }, seal), "another position");
     }
 }

@@ -10,6 +10,7 @@ use crate::node::app::Application;
 use crate::node::counts::Step;
 use crate::node::greeting::{About, Greeting, Start};
 use crate::node::links::News;
+use crate::plant::planted;
 use crate::{ClientId, Place};
 
 impl<F: Fabric> Member<F> {
@@ -170,8 +171,13 @@ impl<F: Fabric> Member<F> {
             return;
         };
         let before = stream.ring.reader.position();
-        stream.ring.restart(incarnation, start, self.seals.of(leader, incarnation));
-        if stream.ring.reader.position() != before {
+        let mut goes_on = stream.ring.restart(incarnation, start, self.seals.of(leader, incarnation));
+        if planted!(self.plant, HeldOfAnotherLife) {
+            goes_on = stream.ring.reader.position() == before;
+        }
+        if !goes_on {
+            // The record in work is of an earlier life of the leader, or of another place: it would be taken in place of
+            // the first one of the new stream, which says what ballot follows.
             stream.held = None;
         }
         self.reads = Some(leader);
