@@ -12,7 +12,7 @@ use stentor_fabric::ProcessId;
 use super::board::{Board, State};
 use super::clock::Looks;
 use super::fleet::Fleet;
-use super::hang::{LIMIT_MS, is_hang, stands_still};
+use super::hang::{LIMIT_MS, Waiting, is_hang, needed, stands_still};
 use super::load::Loads;
 use super::poller::{MemberAddress, MemberPoller};
 use super::schedule::{self, Order, Schedule, Step};
@@ -338,18 +338,18 @@ impl<'a> Conductor<'a> {
         if self.played.trouble.is_some() {
             return;
         }
-        for (client, waiting) in self.loads.waiting() {
-            let still = stands_still(now, &waiting, self.board.good());
+        let (clients, all): (Vec<_>, Vec<_>) = self.loads.waiting().into_iter().unzip();
+        for (client, waiting) in clients.iter().zip(&all) {
+            let needed = needed(waiting, &all);
+            let still = stands_still(now, waiting.since, &needed, self.board.good());
             self.played.longest_gap_ms = self.played.longest_gap_ms.max(still.unwrap_or(0));
             if is_hang(still) {
-                let name = self.plan.name(self.plan.topology().client_process(client));
-                let groups: Vec<_> = waiting.to.iter().map(|group| self.group(*group)).collect();
-                let message = waiting.sequence.map_or_else(
-                    || format!("`{name}` finds no room for its next message"),
-                    |sequence| format!("message {sequence} of `{name}` is not delivered by majorities"),
-                );
-                let to = groups.join(", ");
-                let what = format!("{message}, to {to}, for {LIMIT_MS} ms in which each had a connected majority");
+                let others = clients.iter().zip(&all).filter(|(other, _)| *other != client);
+                let beside =
+                    others.map(|(other, waiting)| format!("; beside it, {}", self.tell_waiting(*other, waiting)));
+                let (first, beside) = (self.tell_waiting(*client, waiting), beside.collect::<String>());
+                let what = format!("{first}, for {LIMIT_MS} ms in which each had a connected majority{beside}");
+                let groups = needed.iter().map(|group| self.group(*group)).collect();
                 self.trouble("message", what, groups);
                 return;
             }
@@ -368,6 +368,16 @@ impl<'a> Conductor<'a> {
             let groups = vec![self.group(group)];
             self.trouble("member", what, groups);
         }
+    }
+
+    /// Says what a client waits for, and at which groups.
+    fn tell_waiting(&self, client: ClientId, waiting: &Waiting) -> String {
+        let name = self.plan.name(self.plan.topology().client_process(client));
+        let to = waiting.to.iter().map(|group| self.group(*group)).collect::<Vec<_>>().join(", ");
+        waiting.sequence.map_or_else(
+            || format!("`{name}` finds no room for its next message, to {to}"),
+            |sequence| format!("message {sequence} of `{name}` is not delivered by majorities, to {to}"),
+        )
     }
 
     fn trouble(&mut self, kind: &'static str, what: String, groups: Vec<String>) {
