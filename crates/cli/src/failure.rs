@@ -14,6 +14,8 @@ pub(crate) enum Verdict {
     Good,
     /// A property or a run failed: exit code 1.
     Bad,
+    /// What was given allows no judgement: exit code 3.
+    Undecided,
 }
 
 impl Verdict {
@@ -27,6 +29,7 @@ impl From<Verdict> for ExitCode {
         match verdict {
             Verdict::Good => ExitCode::SUCCESS,
             Verdict::Bad => ExitCode::from(1),
+            Verdict::Undecided => ExitCode::from(3),
         }
     }
 }

@@ -7,6 +7,7 @@ mod failure;
 mod live;
 mod machine;
 mod output;
+mod streams;
 mod style;
 
 use std::process::ExitCode;

@@ -87,6 +87,16 @@ pub enum Fault {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A process records what another one sends.
+    #[error("`{event}` of a message of `{owner}`, recorded by `{process}`: only its sender records it")]
+    NotItsOwn {
+        /// The event.
+        event: &'static str,
+        /// Whose message it is.
+        owner: String,
+        /// Who recorded it.
+        process: String,
+    },
     /// A process that the cluster line does not have.
     #[error("process `{0}` is not in the cluster line")]
     UnknownProcess(String),

@@ -19,8 +19,11 @@ use stentor_multicast::Place;
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Input, Interrupt, Joining, Latency, Line, Lines, absent, begin_anew, new_history, unstarted};
-use crate::output::Output;
+use crate::live::{
+    self, Input, Interrupt, Joining, Latency, Line, Lines, Repeats, TooLong, absent, begin_anew, new_history, unstarted,
+};
+use crate::output::{Level, Output};
+use crate::streams::StandardInput;
 use report::Casted;
 
 /// How long to wait for input while nothing is outstanding, before looking after the connections.
@@ -55,7 +58,7 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
     }
     live::refuse_network(*bind, network, config.display())?;
     let directory = live::directory(args.meeting.directory.as_ref());
-    casting.run(&|client| plan.client(client, directory.clone()), format!("sockets in {}", directory.display()))
+    casting.run(&|client| plan.client(client, directory.clone()), format!("sockets in {}", live::looked_in(&directory)))
 }
 
 /// What is to be done, on any fabric.
@@ -85,9 +88,9 @@ impl Casting<'_> {
             timeout: Duration::from_secs(args.timeout),
             check: &|| interrupt.check(),
         };
-        let joined = joining.join(asked, |text| output.note(text))?;
+        let joined = joining.join(asked, |text| output.log(Level::Warn, "cast", text))?;
         let name = plan.name(plan.topology().client_process(joined.id));
-        live::carrier_line(name, joined.client.fabric()).iter().for_each(|line| output.note(line));
+        joined.client.fabric().carrier().iter().for_each(|line| output.log(Level::Info, name, line));
         cast(args, plan, to, joined, &interrupt, output)
     }
 }
@@ -102,11 +105,12 @@ fn cast<F: Hosted>(
 ) -> Result<Verdict, Failure> {
     let limit = plan.config().limits().message_bytes as usize;
     let mut caster = Caster::new(args, plan, to, joined, output)?;
-    let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), limit);
+    let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Ends);
     let ended = caster.cast(&lines, interrupt, limit);
     let written = caster.close();
+    let name = plan.name(plan.topology().client_process(caster.id));
     for trouble in caster.client.fabric_mut().last_troubles() {
-        output.note(&trouble);
+        output.log(Level::Warn, name, &trouble);
     }
     // What was sent is told also when something went wrong afterwards.
     let casted = Casted::new(plan, &caster);
@@ -144,6 +148,7 @@ struct Caster<'a, F: Hosted> {
     /// Sequence and time of messages that are not known to be delivered.
     outstanding: VecDeque<(u64, Instant)>,
     latency: Latency,
+    troubles: Repeats<String>,
     messages: u64,
     bytes: u64,
     begin: Instant,
@@ -179,6 +184,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
             recorder: recorder.transpose()?,
             outstanding: VecDeque::new(),
             latency: Latency::new(),
+            troubles: Repeats::default(),
             messages: 0,
             bytes: 0,
             begin: Instant::now(),
@@ -189,7 +195,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
     fn cast(&mut self, lines: &Lines, interrupt: &Interrupt, limit: usize) -> Result<(), Failure> {
         let mut backoff = Backoff::new(self.args.meeting.wait.into());
         let mut housekeeper = Housekeeper::default();
-        let (mut next, mut ended) = (None, None);
+        let (mut next, mut ended, mut interrupted) = (None, None, false);
         loop {
             let sent = self.send(lines, &mut next, &mut ended, limit)?;
             client_round(&mut self.client, &mut backoff, &mut housekeeper, sent)
@@ -200,11 +206,16 @@ impl<'a, F: Hosted> Caster<'a, F> {
             if self.client.is_superseded() {
                 return Err(self.superseded());
             }
-            if interrupt.came() {
-                let what = format_args!("interrupted after {} messages", self.messages);
+            if interrupt.insists() {
+                return Err(self.given_up(interrupt));
+            }
+            if interrupt.came() && !interrupted {
+                interrupted = true;
+                let what = format_args!("interrupted by {} after {} messages", interrupt.name(), self.messages);
                 let remedy = "the lines that were not sent are in the input still";
-                ended.get_or_insert(Err(Failure::run(what, "standard input", remedy)));
+                ended = Some(Err(Failure::run(what, "standard input", remedy)));
                 next = None;
+                self.tell_what_is_awaited(interrupt);
             }
             if next.is_none() && self.outstanding.is_empty() {
                 if let Some(ended) = ended {
@@ -263,8 +274,9 @@ impl<'a, F: Hosted> Caster<'a, F> {
 
     fn tell_troubles(&mut self) {
         while let Some(trouble) = self.client.fabric_mut().next_trouble() {
+            let Some(times) = self.troubles.happened(trouble.clone(), Instant::now()) else { continue };
             let name = self.plan.name(self.plan.topology().client_process(self.id));
-            self.output.note(&format!("{name}: {trouble}"));
+            self.output.log(Level::Warn, name, &format!("{trouble}{times}"));
         }
     }
 
@@ -294,6 +306,30 @@ impl<'a, F: Hosted> Caster<'a, F> {
         );
         let remedy =
             "see what was delivered before sending them again; give each process a place of its own with --client";
+        Failure::run(what, self.args.meeting.config.display(), remedy)
+    }
+
+    /// It was asked to end, and waits for what is under way.
+    fn tell_what_is_awaited(&self, interrupt: &Interrupt) {
+        let (left, sent) = (self.outstanding.len(), self.messages);
+        if left > 0 {
+            let name = self.plan.name(self.plan.topology().client_process(self.id));
+            let text = format!(
+                "{}: waits up to {} s for the delivery of {left} of {sent} messages; a second signal ends it at once",
+                interrupt.name(),
+                self.args.timeout
+            );
+            self.output.log(Level::Warn, name, &text);
+        }
+    }
+
+    fn given_up(&self, interrupt: &Interrupt) -> Failure {
+        let (left, sent) = (self.outstanding.len(), self.messages);
+        let what = format_args!(
+            "interrupted twice, by {} last: {left} of {sent} messages are not known to be delivered",
+            interrupt.name()
+        );
+        let remedy = "see what was delivered before sending them again; without a second signal they are waited for";
         Failure::run(what, self.args.meeting.config.display(), remedy)
     }
 

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use stentor::ClusterConfig;
@@ -11,11 +11,13 @@ use stentor::config::{Ground, Limits, Problem, Template};
 
 use crate::args::{ConfigInit, DemoFabric};
 use crate::failure::{Failure, Verdict};
+use crate::live::write_key;
 use crate::output::{Human, Output};
 use crate::style::Style;
 
-/// Where a cluster between hosts has its key.
+/// Where a cluster between hosts has its key: beside its configuration.
 const KEY: &str = "file:cluster.key";
+const KEY_FILE: &str = "cluster.key";
 
 #[derive(Serialize)]
 struct Written {
@@ -23,12 +25,22 @@ struct Written {
     cluster: String,
     groups: usize,
     replicas: usize,
+    /// The file with the key of a cluster between hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<PathBuf>,
+    /// It was there before, and was not changed.
+    #[serde(skip)]
+    old_key: bool,
 }
 
 impl Human for Written {
     fn human(&self, _: Style) -> String {
         let path = self.path.display();
-        format!("{path}: {} groups of {}\nnext: stentor config check {path}\n", self.groups, self.replicas)
+        let key = self.key.as_ref().map_or(String::new(), |key| match self.old_key {
+            true => format!("{}: was there, and is the cluster's key\n", key.display()),
+            false => format!("{}: a new key; every host of the cluster needs this file\n", key.display()),
+        });
+        format!("{path}: {} groups of {}\n{key}next: stentor config check {path}\n", self.groups, self.replicas)
     }
 }
 
@@ -60,9 +72,20 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
     let text = template.render();
     ClusterConfig::parse(&args.output, &text).map_err(|error| refuse(&error.problem))?;
     write(args, &text)?;
+    let key = (args.fabric != DemoFabric::Shm).then(|| args.output.with_file_name(KEY_FILE));
+    let old_key = key.as_deref().map_or(Ok(false), make_key)?;
     let Template { cluster, groups, replicas, .. } = template;
-    output.report(&Written { path: args.output.clone(), cluster, groups, replicas })?;
+    output.report(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key })?;
     Ok(Verdict::Good)
+}
+
+/// Makes a key that only this user may read. One that is there stays: others may have it. Whether there is one.
+fn make_key(path: &Path) -> Result<bool, Failure> {
+    match write_key(path) {
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
+        Err(error) => Err(Failure::cannot_write(path, &error)),
+    }
 }
 
 /// That of this host's RDMA device; on a host without one something to be replaced.

@@ -1,5 +1,7 @@
 //! `stentor leader`: who leads, and who is to.
 
+mod asking;
+mod judge;
 mod report;
 
 use std::io::ErrorKind;
@@ -15,10 +17,12 @@ use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
 use crate::output::Output;
-use report::{Moved, Shown};
+use report::{Member, Moved, Shown};
 
 /// Between two looks whether the other leads.
 const LOOK: Duration = Duration::from_millis(2);
+/// If all answered at once and do not agree, they are asked once more after that long.
+const AGAIN: Duration = Duration::from_millis(100);
 /// The time for which a request that is refused at present is repeated.
 const SOON: Duration = Duration::from_secs(2);
 
@@ -36,13 +40,15 @@ enum Heard<T> {
     Nobody,
     /// A process is there and says nothing: it is stopped, or very busy.
     Silence,
+    /// It cannot be asked from here, and why.
+    Unknown(String),
 }
 
 impl<T> Heard<T> {
     fn answer(self) -> Option<T> {
         match self {
             Heard::Answer(answer) => Some(answer),
-            Heard::Nobody | Heard::Silence => None,
+            Heard::Nobody | Heard::Silence | Heard::Unknown(_) => None,
         }
     }
 }
@@ -68,10 +74,7 @@ impl<'a> Cluster<'a> {
 
     /// `None`: it does not run, or is silent.
     fn ask(&self, process: ProcessId, question: &Question) -> Result<Option<Answer>, Failure> {
-        Ok(match self.hear(process, question)? {
-            Heard::Answer(answer) => Some(answer),
-            Heard::Nobody | Heard::Silence => None,
-        })
+        Ok(self.hear(process, question)?.answer())
     }
 
     fn hear(&self, process: ProcessId, question: &Question) -> Result<Heard<Answer>, Failure> {
@@ -94,6 +97,7 @@ impl<'a> Cluster<'a> {
         match self.hear(process, &Question::Show)? {
             Heard::Nobody => Ok(Heard::Nobody),
             Heard::Silence => Ok(Heard::Silence),
+            Heard::Unknown(why) => Ok(Heard::Unknown(why)),
             Heard::Answer(Answer::Standing(standing)) => Ok(Heard::Answer(standing)),
             Heard::Answer(Answer::Moving | Answer::Done) => Err(self.refused(process, "it answered another question")),
             Heard::Answer(Answer::Refused(why) | Answer::NotYet(why)) => Err(self.refused(process, &why)),
@@ -126,16 +130,29 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     } else {
         live::groups(&cluster.plan, &args.group, cluster.config)?
     };
-    let mut shown = Shown::new(cluster.spread, cluster.plan.config().election_times().max);
-    for group in groups {
-        let name = cluster.plan.config().groups()[usize::from(group.0)].id();
-        let members: Vec<_> = cluster.plan.topology().members(group).collect();
-        for (process, heard) in members.iter().zip(cluster.look_at(&members)?) {
-            shown.add(name, cluster.plan.name(*process), heard);
-        }
+    let since = Instant::now();
+    let mut shown = look(&cluster, &groups)?;
+    // A change of leaders may be under way: a moment later its members agree.
+    if !shown.ok() && !shown.is_incomplete() && since.elapsed() < AGAIN {
+        std::thread::sleep(AGAIN);
+        shown = look(&cluster, &groups)?;
     }
     output.report(&shown)?;
     Ok(Verdict::of(shown.ok()))
+}
+
+/// How all members of these groups stand.
+fn look(cluster: &Cluster<'_>, groups: &[GroupId]) -> Result<Shown, Failure> {
+    let members = |group: GroupId| cluster.plan.topology().members(group).map(move |process| (group, process));
+    let members: Vec<_> = groups.iter().copied().flat_map(members).collect();
+    let processes: Vec<_> = members.iter().map(|(_, process)| *process).collect();
+    let heard = asking::all(cluster, &processes)?;
+    let member = |((group, process), heard): (&(GroupId, ProcessId), _)| {
+        let name = cluster.plan.config().groups()[usize::from(group.0)].id();
+        Member::new(name, cluster.plan.name(*process), heard)
+    };
+    let members = members.iter().zip(heard).map(member).collect();
+    Ok(Shown::new(members, cluster.plan.config().election_times().max))
 }
 
 fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
@@ -240,7 +257,7 @@ fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing)
         }
         let here = if cluster.spread { " on this host" } else { "" };
         let what = format_args!("nobody leads `{}`; {up} of its {all} members run{here}", config.id());
-        let place = format_args!("{}, sockets in {}", cluster.config.display(), cluster.directory.display());
+        let place = format_args!("{}, sockets in {}", cluster.config.display(), live::looked_in(&cluster.directory));
         let remedy = "start its members with `stentor node`, and name the --directory that they were told";
         Failure::run(what, place, remedy)
     })

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use stentor::runtime::now_ns;
-use stentor_checker::{self as checker, Cluster, EventKind, HistoryWriter};
+use stentor_checker::{self as checker, Author, Cluster, EventKind, HistoryWriter};
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_neb::{Config, Evidence, Node, Notice, Value};
 use xxhash_rust::xxh3::xxh3_64;
@@ -33,7 +33,8 @@ impl NebHistory {
     pub(super) fn new(path: &Path, mut cluster: Cluster, me: ProcessId, config: &Config) -> Result<Self, Failure> {
         let file = new_history(path)?;
         let regions = cluster.label("regions");
-        let writer = HistoryWriter::new(file, &cluster).map_err(|error| Failure::cannot_write(path, &error))?;
+        let author = Author { process: stream(me), began: now_ns() };
+        let writer = HistoryWriter::of(file, &cluster, author).map_err(|error| Failure::cannot_write(path, &error))?;
         let (signed, limit) = (config.signed, config.payload_bytes);
         Ok(NebHistory { path: path.to_owned(), writer, me: stream(me), regions, signed, limit, failed: None })
     }

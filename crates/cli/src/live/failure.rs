@@ -27,10 +27,13 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
         ),
         StartError::Topology(error) => Failure::usage(error, place, "change the groups"),
         StartError::Fabric(ShmError::AlreadyRunning { name, cluster, pid, .. }) => Failure::usage(
-            format_args!("`{name}` of cluster `{cluster}` is running already, as pid {pid}"),
+            format_args!("`{name}` of cluster `{cluster}` is running already, {}", as_pid(pid)),
             place,
             "stop that process, or start another one",
         ),
+        StartError::Fabric(error @ ShmError::ForeignLock { .. }) => {
+            Failure::usage(error, place, "or give the cluster another name")
+        }
         StartError::Fabric(ShmError::Directory { path, reason }) => {
             Failure::usage(reason, path.display(), "or name another directory with --directory")
         }
@@ -72,10 +75,23 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             place,
             "give all processes addresses of one kind, with --bind or in the configuration",
         ),
-        StartError::Address(error) => Failure::usage(error, place, "correct the address of this process"),
+        StartError::Address(error @ (AddressError::Unknown { .. } | AddressError::None { .. })) => Failure::usage(
+            error,
+            place,
+            "mend that name (/etc/hosts, DNS) or its address in the configuration, or name an address with --bind",
+        ),
+        StartError::Address(error) => Failure::usage(error, place, "correct that address"),
         StartError::Node(error) => {
             Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
         }
+    }
+}
+
+/// A running process in words: its pid, or why it has none here.
+pub(crate) fn as_pid(pid: i32) -> String {
+    match pid {
+        0 => "in another PID namespace (a container), where it has no pid that is known here".to_owned(),
+        pid => format!("as pid {pid}"),
     }
 }
 

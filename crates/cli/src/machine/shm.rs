@@ -45,7 +45,7 @@ fn start_remedy(error: &StartError, directory: &Path) -> String {
             format!("make {shown} a directory of yours (chmod 0700), or set XDG_RUNTIME_DIR to one of yours")
         }
         StartError::PathTooLong { .. } => "set XDG_RUNTIME_DIR to a directory with a shorter path".to_owned(),
-        StartError::Janitor(_) => "provide /bin/sh".to_owned(),
+        StartError::Janitor(_) => "allow more processes (ulimit -u)".to_owned(),
         _ => "allow this process Unix sockets, file locks and random numbers (sandbox, limits)".to_owned(),
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::support::{Scratch, ran, run, stentor};
 
@@ -24,7 +25,7 @@ fn bad_usage_is_exit_code_2_and_says_what() {
         (&["config"], "Usage: stentor config"),
         (&["conjure"], "unrecognized subcommand 'conjure'"),
         (&["doctor", "--colour"], "unexpected argument '--colour'"),
-        (&["config", "check"], "<FILE>"),
+        (&["config", "check", "one", "two"], "unexpected argument 'two'"),
         (&["config", "init", "--groups", "two"], "invalid value 'two' for '--groups <N>'"),
     ];
     for (args, part) in cases {
@@ -104,4 +105,31 @@ fn output_that_cannot_be_written_is_a_failure() {
     let ran = ran(&stentor().arg("doctor").stdout(full).output().unwrap());
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("cannot write") && ran.stderr.contains("standard output"), "{}", ran.stderr);
+}
+
+#[test]
+fn help_is_as_wide_as_the_terminal() {
+    for columns in [60, 100] {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&terminal).unwrap();
+        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal, size).unwrap();
+        let path = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+        let side = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let mut command = stentor();
+        command.args(["node", "--help"]).env("NO_COLOR", "1").stdout(side.try_clone().unwrap()).stderr(side);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
+        let mut terminal = std::fs::File::from(terminal);
+        // The terminal fails when its last other side closes.
+        while let Ok(count @ 1..) = terminal.read(&mut bytes) {
+            text.extend_from_slice(&bytes[..count]);
+        }
+        assert!(child.wait().unwrap().success());
+        let text = String::from_utf8(text).unwrap();
+        let widest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+        // Words are not broken.
+        assert!(widest <= usize::from(columns) && widest > usize::from(columns) - 15, "{widest} of {columns}:\n{text}");
+    }
 }

@@ -4,6 +4,7 @@ mod address;
 mod clock;
 mod cluster;
 mod hosted;
+mod hosts;
 mod keeper;
 mod looping;
 mod ofi;

@@ -16,7 +16,11 @@ impl Plan {
         let addresses = self.addresses(me, seat.bind)?;
         let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
         let switch = self.config().switch().cloned();
-        let process = VerbsConfig { switch, ..VerbsConfig::new(self.config().cluster(), me, addresses) };
+        let process = VerbsConfig {
+            names: self.host_names(),
+            switch,
+            ..VerbsConfig::new(self.config().cluster(), me, addresses)
+        };
         self.start_verbs(seat, most, process)
     }
 
@@ -29,7 +33,12 @@ impl Plan {
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
         let switch = self.neb_switch();
-        let process = VerbsConfig { one_life: true, switch, ..VerbsConfig::new(&name, me, addresses) };
+        let process = VerbsConfig {
+            names: self.neb_host_names(neb),
+            one_life: true,
+            switch,
+            ..VerbsConfig::new(&name, me, addresses)
+        };
         self.start_verbs(seat, neb.config().memory_bytes(), process)
     }
 

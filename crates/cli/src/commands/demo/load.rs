@@ -24,7 +24,7 @@ const WARM_UP: usize = 100;
 /// Time between messages while somebody is missing.
 const PACE: Duration = Duration::from_millis(1);
 /// Rounds between two looks at the other processes.
-const ROUNDS_PER_LOOK: u32 = 4096;
+const ROUNDS_PER_LOOK: u32 = 256;
 
 /// What was sent.
 pub(super) struct Sent {

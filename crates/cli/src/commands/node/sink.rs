@@ -6,9 +6,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use rustix::time::Timespec;
 use serde::Serialize;
 use stentor::runtime::{Application, Delivered, Plan, Recorder, life_now, now_ns};
 use stentor_fabric::ProcessId;
@@ -17,22 +14,20 @@ use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
 use super::unwritten;
 use crate::failure::Failure;
 use crate::live::new_history;
+use crate::output::{Digits, hex};
+use crate::streams::write_until;
 
 /// Bytes of lines that are collected under load.
 const BATCH_BYTES: usize = 64 << 10;
 /// Idle rounds after which lines are printed; every wait mode gets that far before it sleeps.
 const PRINT_AFTER: u32 = 16;
-/// POSIX's PIPE_BUF on Linux.
-const PIPE_BYTES: usize = 4096;
-/// How often a node whose deliveries nobody reads looks whether it is to stop.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How old lines of a history may become in memory, when there is nothing else to do.
 const WRITE_AFTER: Duration = Duration::from_millis(50);
 
 /// One line on standard output.
 #[derive(Serialize)]
 struct Line<'a> {
-    m: (&'a str, u64),
+    m: (&'a str, Digits),
     n: u64,
     ts: (u64, &'a str),
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +122,7 @@ impl Sink {
         let (client, ts) = (usize::from(delivered.id.client.0), delivered.timestamp);
         let text = std::str::from_utf8(delivered.payload).ok();
         let line = Line {
-            m: (&self.clients[client], delivered.id.sequence),
+            m: (&self.clients[client], Digits(delivered.id.sequence)),
             n: delivered.number,
             ts: (ts.time, &self.groups[usize::from(ts.group)]),
             payload: text,
@@ -148,7 +143,7 @@ impl Sink {
             return;
         }
         if !self.is_broken() {
-            match write_patiently(&self.lines, &*self.stopping) {
+            match write_until(&self.lines, &*self.stopping) {
                 Ok(0) => {}
                 Ok(left) => {
                     let what = format_args!("nobody reads the deliveries: their last {left} bytes were not printed");
@@ -257,33 +252,7 @@ impl Application for Told<'_, '_> {
     }
 }
 
-/// Writes to standard output, which may be a pipe that nobody reads: then it waits until somebody does or this process
-/// is to stop. Returns the bytes that were not written.
-fn write_patiently(mut bytes: &[u8], stopping: &dyn Fn() -> bool) -> std::io::Result<usize> {
-    let stdout = std::io::stdout();
-    while !bytes.is_empty() {
-        let mut looked = [PollFd::new(&stdout, PollFlags::OUT)];
-        match poll(&mut looked, Some(&LOOK)) {
-            Ok(0) if stopping() => return Ok(bytes.len()),
-            Ok(0) | Err(Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // A pipe that can be written takes so much without blocking.
-        match rustix::io::write(&stdout, &bytes[..bytes.len().min(PIPE_BYTES)]) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(0)
-}
-
 fn put(lines: &mut Vec<u8>, line: &impl Serialize) {
     serde_json::to_writer(&mut *lines, line).expect("a Vec takes everything");
     lines.push(b'\n');
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -181,8 +181,8 @@ impl<'a, F: Hosted> Script<'a, F> {
             let left = self.load.client().outstanding();
             return Err(self.stuck(&format!("nothing was delivered for {TIMEOUT:?}, {left} are outstanding")));
         }
+        self.interrupt.check()?;
         if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-            self.interrupt.check()?;
             self.fleet.check()?;
         }
         Ok(())
