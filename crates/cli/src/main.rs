@@ -9,6 +9,7 @@ mod machine;
 mod output;
 mod streams;
 mod style;
+mod unique;
 
 use std::process::ExitCode;
 

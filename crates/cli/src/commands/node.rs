@@ -107,7 +107,12 @@ fn live<F: Hosted>(
         stop_at_end_of_input(Arc::clone(&stop));
     }
     let mut keeper = Keeping::new(plan, me, args)?;
-    let told = Listeners { talk: Talk::new(plan, me, output), operator: Operator::listen(plan, operator)? };
+    // On shared memory processes that were started with another directory do not meet, and nobody sees why.
+    let meets = match plan.config().fabric() {
+        FabricKind::Shm => format!(" (sockets in {})", live::looked_in(&live::directory(meeting.directory.as_ref()))),
+        _ => String::new(),
+    };
+    let told = Listeners { talk: Talk::new(plan, me, output, meets), operator: Operator::listen(plan, operator)? };
     let ended = serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt);
     for trouble in member.fabric_mut().last_troubles() {
         output.log(Level::Warn, &args.id, &trouble);

@@ -1,8 +1,9 @@
 //! `stentor stop`: ends the members of one cluster that run on this host, and nothing else.
 
 use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -102,8 +103,8 @@ fn end(
         // It may have ended before it answered: that shows.
         Err(_) => {}
     }
-    // Its sockets go last.
-    while !paths()?.is_empty() {
+    // Its sockets go last. One that a killed process left may lie beside them, and nobody listens there.
+    while paths()?.iter().any(|path| is_listened_to(path)) {
         interrupt.check()?;
         if Instant::now() >= until {
             return Ok(("running", None));
@@ -111,4 +112,10 @@ fn end(
         std::thread::sleep(LOOK);
     }
     Ok(("stopped", None))
+}
+
+/// Returns whether a process listens at a socket.
+fn is_listened_to(path: &Path) -> bool {
+    let gone = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
+    UnixStream::connect(path).map_or_else(|error| !gone.contains(&error.kind()), |_| true)
 }

@@ -26,22 +26,7 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             "name one; `stentor config check FILE` lists them",
         ),
         StartError::Topology(error) => Failure::usage(error, place, "change the groups"),
-        StartError::Fabric(ShmError::AlreadyRunning { name, cluster, pid, .. }) => Failure::usage(
-            format_args!("`{name}` of cluster `{cluster}` is running already, {}", as_pid(pid)),
-            place,
-            "stop that process, or start another one",
-        ),
-        StartError::Fabric(error @ ShmError::ForeignLock { .. }) => {
-            Failure::usage(error, place, "or give the cluster another name")
-        }
-        StartError::Fabric(ShmError::Directory { path, reason }) => {
-            Failure::usage(reason, path.display(), "or name another directory with --directory")
-        }
-        StartError::Fabric(ShmError::PathTooLong { path, bytes }) => {
-            let what = format_args!("the path of a socket would be {bytes} bytes long; at most 107 are possible");
-            Failure::usage(what, path.display(), "name a shorter directory with --directory")
-        }
-        StartError::Fabric(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Fabric(error) => unmet(error, config),
         StartError::Roce(RoceError::Port(error)) => {
             Failure::usage(error, place, "name an address of this host, with --bind or in the configuration")
         }
@@ -70,20 +55,49 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             place,
             "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
         ),
-        StartError::Address(error @ AddressError::Family { .. }) => Failure::usage(
+        StartError::Address(error) => unresolved(error, config),
+        StartError::Node(error) => {
+            Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
+        }
+    }
+}
+
+/// Why a process does not meet the others of its host.
+fn unmet(error: ShmError, config: &Path) -> Failure {
+    let place = config.display();
+    match error {
+        ShmError::AlreadyRunning { name, cluster, pid, .. } => Failure::usage(
+            format_args!("`{name}` of cluster `{cluster}` is running already, {}", as_pid(pid)),
+            place,
+            "stop that process, or start another one",
+        ),
+        error @ ShmError::ForeignLock { .. } => Failure::usage(error, place, "or give the cluster another name"),
+        ShmError::Directory { path, reason } => {
+            Failure::usage(reason, path.display(), "or name another directory with --directory")
+        }
+        ShmError::PathTooLong { path, bytes } => {
+            let what = format_args!("the path of a socket would be {bytes} bytes long; at most 107 are possible");
+            Failure::usage(what, path.display(), "name a shorter directory with --directory")
+        }
+        error => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+    }
+}
+
+/// Why a process has no address.
+fn unresolved(error: AddressError, config: &Path) -> Failure {
+    let place = config.display();
+    match error {
+        AddressError::Family { .. } => Failure::usage(
             error,
             place,
             "give all processes addresses of one kind, with --bind or in the configuration",
         ),
-        StartError::Address(error @ (AddressError::Unknown { .. } | AddressError::None { .. })) => Failure::usage(
+        AddressError::Unknown { .. } | AddressError::None { .. } => Failure::usage(
             error,
             place,
             "mend that name (/etc/hosts, DNS) or its address in the configuration, or name an address with --bind",
         ),
-        StartError::Address(error) => Failure::usage(error, place, "correct that address"),
-        StartError::Node(error) => {
-            Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
-        }
+        _ => Failure::usage(error, place, "correct that address"),
     }
 }
 

@@ -7,6 +7,8 @@ use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError, default_directory};
 
 use super::Finding;
 
+use crate::unique;
+
 /// Where the processes of one user find each other's sockets.
 pub(crate) fn runtime_directory() -> PathBuf {
     default_directory()
@@ -24,7 +26,7 @@ fn inspect(directory: &Path) -> Finding {
     let what = "shared-memory process";
     let shown = directory.display();
     let me = ProcessId(0);
-    let cluster = format!("doctor-{}", std::process::id());
+    let cluster = format!("doctor-{:08x}", unique::number() as u32);
     let config = ShmConfig { directory: directory.to_owned(), ..ShmConfig::new(&cluster, me, "doctor", 1) };
     match ShmFabric::start(config) {
         Ok(mut fabric) => {

@@ -9,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use crate::unique;
+
 /// Files of this process that are not whole: removed when it is ended by force.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -30,7 +32,7 @@ impl Partial {
         }
         let mut name = OsString::from(".");
         name.push(target.file_name().ok_or(ErrorKind::InvalidInput)?);
-        name.push(format!(".{}.part", std::process::id()));
+        name.push(format!(".{:016x}.part", unique::number()));
         let part = target.with_file_name(name);
         let file = File::create_new(&part)?;
         list().push(part.clone());

@@ -1,6 +1,7 @@
 //! The real binary, as a user runs it.
 
 mod bench;
+mod broken;
 mod captures;
 mod channel;
 mod chaos;

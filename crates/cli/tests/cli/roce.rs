@@ -203,6 +203,27 @@ impl Nodes {
         }
     }
 
+    /// Runs `stentor leader` in the directory of the first members.
+    fn leader(&self, more: &[&str]) -> Ran {
+        let directory = self.scratch.path("run");
+        let place = ["--config", &self.config(), "--directory", directory.to_str().unwrap()].map(str::to_owned);
+        run(["leader".to_owned()].into_iter().chain(more.iter().map(|word| (*word).to_owned())).chain(place))
+    }
+
+    /// Asks `leader show` until it ends with this code and prints these parts; each answer comes in time.
+    fn until_shown(&self, what: &str, code: i32, parts: &[&str]) {
+        let since = Instant::now();
+        loop {
+            let begun = Instant::now();
+            let shown = self.leader(&["show"]);
+            assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+            if shown.code == code && parts.iter().all(|part| shown.stdout.contains(part)) {
+                return;
+            }
+            assert!(since.elapsed() < PATIENCE, "{what}: exit code {}: {}", shown.code, shown.stdout);
+        }
+    }
+
     fn cast(&self, more: &[&str]) -> Ran {
         let mut command = stentor();
         command.args(["cast", "--to", "g1", "--config", &self.config()]).args(more);
@@ -284,19 +305,14 @@ fn a_full_disk_under_a_capture_is_told_once_and_stops_nobody() {
 #[test]
 fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
     let mut nodes = Nodes::new(3, "key = \"file:cluster.key\"");
-    let ask = |nodes: &Nodes, more: &[&str]| {
-        let directory = nodes.scratch.path("run");
-        let place = ["--config", &nodes.config(), "--directory", directory.to_str().unwrap()].map(str::to_owned);
-        run(["leader".to_owned()].into_iter().chain(more.iter().map(|word| (*word).to_owned())).chain(place))
-    };
-    let nobody = ask(&nodes, &["move", "--to", "g1.2"]);
+    let nobody = nodes.leader(&["move", "--to", "g1.2"]);
     assert_eq!(nobody.code, 1);
     assert!(nobody.stderr.contains("0 of its 3 members run on this host"), "{}", nobody.stderr);
     // Not the third: as if it were on another host.
     ["g1.1", "g1.2"].iter().for_each(|name| nodes.start_in(name, "run"));
     nodes.start_in("g1.3", "elsewhere");
     nodes.until("g1.1.err", |text| text.contains("all members are connected"));
-    let shown = ask(&nodes, &["show", "--json"]);
+    let shown = nodes.leader(&["show", "--json"]);
     assert_eq!(shown.code, 0, "{}", shown.stdout);
     let shown = shown.document("leader-show");
     let states = |shown: &Value, what: &str| {
@@ -310,51 +326,39 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
         let since = Instant::now();
         loop {
             // Who leads at first is told by nobody's election yet: a moment later it is.
-            let moved = ask(&nodes, &["move", "--to", to, "--json"]);
+            let moved = nodes.leader(&["move", "--to", to, "--json"]);
             if moved.code == 0 || since.elapsed() > PATIENCE {
                 return moved.document("leader-move");
             }
         }
     };
     assert_eq!(moved("g1.2")["to"], "g1.2");
-    let shown = ask(&nodes, &["show", "--json"]).document("leader-show");
+    let shown = nodes.leader(&["show", "--json"]).document("leader-show");
     assert_eq!(states(&shown, "leads"), ["g1.2"], "{shown:#}");
     // To another host it is moved by the one that leads here; from there it must be asked back.
     assert_eq!(moved("g1.3")["to"], "g1.3");
-    let until = |nodes: &Nodes, what: &str, code: i32, parts: &[&str]| {
-        let since = Instant::now();
-        loop {
-            let begun = Instant::now();
-            let shown = ask(nodes, &["show"]);
-            assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-            if shown.code == code && parts.iter().all(|part| shown.stdout.contains(part)) {
-                return;
-            }
-            assert!(since.elapsed() < PATIENCE, "{what}: exit code {}: {}", shown.code, shown.stdout);
-        }
-    };
-    until(&nodes, "it leads on another host", 0, &["g1 works: g1.3 leads, 3 of its 3 members"]);
+    nodes.until_shown("it leads on another host", 0, &["g1 works: g1.3 leads, 3 of its 3 members"]);
     // Whoever has another key hears nothing from there.
     fs::rename(nodes.scratch.path("cluster.key"), nodes.scratch.path("good.key")).unwrap();
     fs::write(nodes.scratch.path("cluster.key"), "another key that is long enough").unwrap();
-    until(&nodes, "another key", 0, &["g1.3 cannot be asked from here: ", "it has another key than this command"]);
+    nodes.until_shown("another key", 0, &["g1.3 cannot be asked from here: ", "it has another key than this command"]);
     nodes
         .until("g1.3.err", |text| text.contains("refused a connection: a process at ") && text.contains("another key"));
     fs::rename(nodes.scratch.path("good.key"), nodes.scratch.path("cluster.key")).unwrap();
-    let shown = ask(&nodes, &["show", "--json"]).document("leader-show");
+    let shown = nodes.leader(&["show", "--json"]).document("leader-show");
     assert!(shown["members"][0]["standing"]["heard_ms"].as_u64().is_some_and(|ms| ms < 60_000), "{shown:#}");
-    let foreign = ask(&nodes, &["move", "--to", "g1.1"]);
+    let foreign = nodes.leader(&["move", "--to", "g1.1"]);
     assert_eq!(foreign.code, 1);
     assert!(foreign.stderr.contains("not on this host") && foreign.stderr.contains("`g1.3`"), "{}", foreign.stderr);
     // One that is silent is told from one that is down, on whichever host.
     signal(nodes.children[2].id(), Signal::STOP);
-    until(&nodes, "the others go on", 0, &["g1 works: ", "g1.3 does not answer"]);
+    nodes.until_shown("the others go on", 0, &["g1 works: ", "g1.3 does not answer"]);
     signal(nodes.children[2].id(), Signal::KILL);
     nodes.children[2].wait().unwrap();
-    until(&nodes, "it is down", 0, &["g1 works: ", "g1.3 is down"]);
+    nodes.until_shown("it is down", 0, &["g1 works: ", "g1.3 is down"]);
     signal(nodes.children[1].id(), Signal::KILL);
     nodes.children[1].wait().unwrap();
-    until(&nodes, "no majority", 1, &["g1.2 is down, g1.3 is down"]);
+    nodes.until_shown("no majority", 1, &["g1.2 is down, g1.3 is down"]);
     nodes.until("g1.1.err", |text| text.contains("g1 has lost its majority: 1 of its 3 members are there"));
 }
 

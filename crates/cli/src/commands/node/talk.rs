@@ -42,6 +42,8 @@ pub(super) struct Talk<'a> {
     joining: bool,
     refusals: Refusals,
     waiting: Waiting,
+    /// Where processes meet.
+    meets: String,
     troubles: Repeats<String>,
     looked: Instant,
     /// When a member came or went last.
@@ -49,7 +51,8 @@ pub(super) struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output) -> Self {
+    /// `meets` follows who is waited for, and says where processes meet.
+    pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output, meets: String) -> Self {
         let members = (0..plan.topology().all_members() as u16).map(ProcessId).filter(|process| *process != me);
         Talk {
             plan,
@@ -64,6 +67,7 @@ impl<'a> Talk<'a> {
             joining: true,
             refusals: Refusals::default(),
             waiting: Waiting::new(),
+            meets,
             troubles: Repeats::default(),
             looked: Instant::now(),
             changed: Instant::now(),
@@ -98,7 +102,7 @@ impl<'a> Talk<'a> {
                 let absent = || self.peers.iter().filter(|peer| !peer.here);
                 let whom = || absent().map(|peer| whereabouts(self.plan, peer.process)).collect();
                 let said = self.waiting.look(self.looked, whom);
-                said.iter().for_each(|text| self.warn(text));
+                said.iter().for_each(|text| self.warn(&format!("{text}{}", self.meets)));
             }
         }
     }
@@ -193,12 +197,12 @@ impl<'a> Talk<'a> {
                 self.refusals.is_there(process);
             }
             let name = self.plan.name(process);
-            let consequence = || self.consequence(process);
+            let (consequence, again) = (|| self.consequence(process), || self.again(process));
             match (here, old, pid) {
                 (false, Some(old), _) => self.warn(&format!("lost {name}, pid {old}; {}", consequence())),
                 (false, None, _) if seen => self.warn(&format!("lost {name}; {}", consequence())),
-                (true, _, Some(new)) if seen => self.say(&format!("{name} was started again, as pid {new}")),
-                (true, _, None) if seen => self.say(&format!("{name} is there again")),
+                (true, _, Some(new)) if seen => self.say(&format!("{name} was started again, as pid {new}{}", again())),
+                (true, _, None) if seen => self.say(&format!("{name} is there again{}", again())),
                 _ => {}
             }
         }
@@ -209,16 +213,32 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// What it means that a member is gone.
-    fn consequence(&self, process: ProcessId) -> String {
-        let Some(Place::Member { group, .. }) = self.plan.topology().place(process) else { return String::new() };
-        let name = self.plan.config().groups()[usize::from(group.0)].id();
+    /// Counts the members of a member's group: the group's name, members that are there, its size, and its majority.
+    fn strength(&self, process: ProcessId) -> Option<(&str, usize, usize, usize)> {
         let topology = self.plan.topology();
+        let Some(Place::Member { group, .. }) = topology.place(process) else { return None };
+        let name = self.plan.config().groups()[usize::from(group.0)].id();
         let is_here = |member: &ProcessId| {
             self.plan.name(*member) == self.name || self.peers.iter().any(|peer| peer.process == *member && peer.here)
         };
-        let (here, size) = (topology.members(group).filter(is_here).count(), topology.size(group));
-        let majority = topology.majority(group) as usize;
+        let here = topology.members(group).filter(is_here).count();
+        Some((name, here, topology.size(group), topology.majority(group) as usize))
+    }
+
+    /// Says that a majority of a group is there again, if that is due to this member. Whether it remembers is another
+    /// question.
+    fn again(&self, process: ProcessId) -> String {
+        match self.strength(process) {
+            Some((name, here, size, majority)) if here == majority => {
+                format!("; a majority of {name} is there again: {here} of its {size} members")
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// What it means that a member is gone.
+    fn consequence(&self, process: ProcessId) -> String {
+        let Some((name, here, size, majority)) = self.strength(process) else { return String::new() };
         if here >= majority {
             return format!(
                 "{name} goes on: {here} of its {size} members are there, {majority} have to; start it again with the same command"
