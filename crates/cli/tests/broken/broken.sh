@@ -63,7 +63,7 @@ tell() { # SIGNAL ID...
 # Waits until a member has printed something.
 await() { # ID TEXT
     local tries=0
-    until grep -q "$2" "$1.err"; do
+    until grep -qs "$2" "$1.err"; do
         tries=$((tries + 1))
         [ $tries -le 300 ] || fail "$1 does not say: $2"
         sleep 0.1
@@ -151,6 +151,7 @@ make() { # NAME
         start g1.1
         start g1.2
         start g1.3
+        await g1.2 "^error: "
         echo "g1.2 ends as soon as it is started."
         ;;
     file-limit)
@@ -159,6 +160,7 @@ make() { # NAME
         (ulimit -n 8 && exec "$STENTOR" node --config cluster.toml --directory run --id g1.2 >>g1.2.out 2>>g1.2.err) &
         echo "g1.2 $!" >>pids
         start g1.3
+        await g1.2 "^error: "
         echo "g1.2 ends as soon as its service manager starts it."
         ;;
     missing-history)
