@@ -494,7 +494,12 @@ fn the_fingerprint_of_format_1_is_what_it_was() {
 fn memory_grows_with_each_limit_and_adds_up() {
     let base = good().memory();
     let grow = |to| parse(&GOOD.replacen("clients = 2", to, 1)).unwrap().memory().total_bytes();
-    for to in ["clients = 3", "clients = 2\nring_kib = 512", "clients = 2\nbody_ring_kib = 2048"] {
+    for to in [
+        "clients = 3",
+        "clients = 2\nring_kib = 512",
+        "clients = 2\nbody_ring_kib = 2048",
+        "clients = 2\nwindow = 2048",
+    ] {
         assert!(grow(to) > base.total_bytes(), "{to}");
     }
     let each: Vec<_> = base.processes.iter().map(|p| (p.group_size, p.processes, p.bytes())).collect();
