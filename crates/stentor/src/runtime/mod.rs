@@ -10,6 +10,7 @@ mod looping;
 mod ofi;
 mod recorder;
 mod roce;
+mod room;
 mod seat;
 mod verbs;
 
@@ -22,6 +23,7 @@ pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
 pub use ofi::RestrictedOfi;
 pub use recorder::Recorder;
 pub use roce::RoceSeat;
+pub use room::{Quota, Room, Shortage};
 pub use seat::Seat;
 
 pub use stentor_fabric::WaitMode;

@@ -38,7 +38,7 @@ impl Plan {
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Roce`].
     pub fn roce(&self, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
         let addresses = self.addresses(me, seat.bind)?;
-        let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
+        let most = self.most_bytes(me)?;
         let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
         let switch = self.config().switch().cloned();
         let process =
@@ -52,7 +52,7 @@ impl Plan {
     /// As [`roce`](Self::roce).
     pub fn neb_roce(&self, neb: &NebConfig, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
         let addresses = self.neb_addresses(neb, me, seat.bind)?;
-        let (most, longest) = (neb.config().memory_bytes(), neb.config().payload_bytes as u32);
+        let (most, longest) = (self.neb_bytes(neb)?, neb.config().payload_bytes as u32);
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
         let switch = self.neb_switch();

@@ -14,7 +14,7 @@ impl Plan {
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Verbs`].
     pub fn verbs(&self, me: ProcessId, seat: &Seat) -> Result<VerbsFabric, StartError> {
         let addresses = self.addresses(me, seat.bind)?;
-        let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
+        let most = self.most_bytes(me)?;
         let switch = self.config().switch().cloned();
         let process = VerbsConfig {
             names: self.host_names(),
@@ -39,7 +39,7 @@ impl Plan {
             switch,
             ..VerbsConfig::new(&name, me, addresses)
         };
-        self.start_verbs(seat, neb.config().memory_bytes(), process)
+        self.start_verbs(seat, self.neb_bytes(neb)?, process)
     }
 
     fn start_verbs(&self, seat: &Seat, most: u64, process: VerbsConfig) -> Result<VerbsFabric, StartError> {
