@@ -35,8 +35,9 @@ use crate::domain::Domain;
 use crate::info::Info;
 use crate::load::Libfabric;
 use crate::quirks::Quirks;
+use crate::segments::has_segments;
 pub use config::{OfiConfig, StartError};
-use net::{Net, Shared};
+use net::{Net, Shared, Trouble};
 use queue::Qp;
 use regions::{Own, Revocation, fresh_key};
 
@@ -104,7 +105,7 @@ impl OfiFabric {
             epoll,
         };
         let mut fabric = OfiFabric {
-            net: Net { ends: Vec::new(), shared, domain, me: config.me },
+            net: Net { ends: Vec::new(), shared, domain, me: config.me, trouble: Trouble::default() },
             config,
             capabilities,
             bootstrap,
@@ -152,6 +153,11 @@ impl OfiFabric {
         self.bootstrap.next_name_note()
     }
 
+    /// Returns why connections cannot be made again, once until one can.
+    pub fn next_trouble(&mut self) -> Option<String> {
+        self.net.trouble.next()
+    }
+
     /// Whether a peer says that another process with this one's id is connected to it.
     #[must_use]
     pub fn is_displaced(&self) -> bool {
@@ -193,7 +199,7 @@ fn carrier(info: &Info) -> String {
 /// Whether a provider finds the memory of a peer by its process id, which is another one in every PID namespace: across them
 /// processes never meet, or meet a stranger.
 fn names_by_pid(provider: &str) -> bool {
-    provider.split(';').any(|layer| layer == "shm" || layer == "sm2" || layer == "lnx")
+    has_segments(provider)
 }
 
 /// The number of this process's PID namespace; `None` where `/proc` does not tell.

@@ -214,7 +214,7 @@ impl Hosted for OfiFabric {
     }
 
     fn next_trouble(&mut self) -> Option<String> {
-        self.next_name_note()
+        self.next_name_note().or_else(|| self.next_trouble())
     }
 }
 
