@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::{FabricKind, NebConfig};
-use stentor::runtime::{Hosted, Plan, Seat, ShmFabric, clock_name, now_ns};
+use stentor::runtime::{Hosted, Plan, Room, Seat, ShmFabric, clock_name, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_fabric_shm::{Beside, Place, ShmConfig, StartError};
@@ -88,6 +88,8 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
         return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     live::refuse_network(*bind, network, args.config.display())?;
+    let room = Room::here().check(neb.config().memory_bytes());
+    room.map_err(|shortage| live::unstarted(shortage.into(), &args.config))?;
     let fabric = live::patiently(|| shm(config, neb, me, args), say).map_err(|error| failed(&error))?;
     let path = fabric.beside();
     serve(args, config, neb, fabric, authority, Some(path), output)

@@ -131,11 +131,15 @@ fn live<F: Hosted>(
 
 fn announce<F: Hosted>(plan: &Plan, member: &Member<F>) -> String {
     let size = plan.topology().size(member.replica().group());
+    let planned = plan.config().memory().of(Some(size)).map_or(0, |process| process.bytes());
     let limits = plan.limits().memory(plan.topology(), size, u32::MAX);
     format!(
-        "memory, fixed from here on: {} shared, {} for copies of messages, at most {} waiting to be written",
-        bytes(member.fabric().memory_bytes()),
+        "memory, fixed from here on: {} as `config check` prints it, touched as it is used ({} of it copies of messages, {} their \
+         places); {} shared, with the fabric's queues; at most {} waiting to be written",
+        bytes(planned),
         bytes(limits.mirrors),
+        bytes(limits.windows),
+        bytes(member.fabric().memory_bytes()),
         bytes(limits.queues)
     )
 }

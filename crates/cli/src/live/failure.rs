@@ -8,6 +8,7 @@ use stentor_fabric_ofi::{ChooseError, StartError as OfiError};
 use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
 use stentor_fabric_shm::StartError as ShmError;
 use stentor_fabric_verbs::StartError as VerbsError;
+use stentor_multicast::NodeError;
 
 use crate::failure::Failure;
 
@@ -26,6 +27,11 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             "name one; `stentor config check FILE` lists them",
         ),
         StartError::Topology(error) => Failure::usage(error, place, "change the groups"),
+        StartError::Room(shortage) => Failure::run(
+            &shortage,
+            place,
+            format_args!("{}; `stentor config check FILE` prints the memory", shortage.remedy()),
+        ),
         StartError::Fabric(error) => unmet(error, config),
         StartError::Roce(RoceError::Port(error)) => {
             Failure::usage(error, place, "name an address of this host, with --bind or in the configuration")
@@ -56,6 +62,9 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
         ),
         StartError::Address(error) => unresolved(error, config),
+        StartError::Node(error @ NodeError::Connect(_)) => {
+            Failure::run(error, place, "`stentor doctor` says what this machine can do")
+        }
         StartError::Node(error) => {
             Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
         }

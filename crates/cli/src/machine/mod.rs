@@ -79,5 +79,6 @@ pub(crate) fn findings() -> Vec<Finding> {
     ];
     findings.extend(verbs::findings());
     findings.extend(ofi::findings());
+    findings.extend(ofi::segments());
     findings
 }

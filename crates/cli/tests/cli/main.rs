@@ -11,6 +11,7 @@ mod config;
 mod demo;
 mod doctor;
 mod documents;
+mod memory;
 mod namespaces;
 mod neb;
 mod neb_history;

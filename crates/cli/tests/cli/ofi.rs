@@ -73,6 +73,31 @@ fn the_doctor_says_what_it_would_take_and_why() {
     }
 }
 
+/// As in a container that nobody told how large `/dev/shm` is to be: each connection of libfabric's `shm` takes some MiB there.
+#[test]
+#[ignore = "needs libfabric: cargo xtask test --only ofi"]
+fn a_small_dev_shm_is_an_error_that_names_it() {
+    const IN_64_MIB: &str = "mount --make-rprivate / && mount -t tmpfs -o size=64m none /dev/shm && exec \"$@\"";
+    let inside = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", IN_64_MIB, "sh"]).args(args);
+        command.output().expect("`unshare` starts: install util-linux")
+    };
+    let size = inside(&["stat", "-f", "-c", "%b %S", "/dev/shm"]);
+    let size = String::from_utf8_lossy(&size.stdout).into_owned();
+    let numbers: Vec<u64> = size.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    assert_eq!(numbers.iter().product::<u64>(), 64 << 20, "this test needs user namespaces; `stat` says {size:?}");
+    let program = stentor().get_program().to_str().unwrap().to_owned();
+    let demo = [&program[..], "demo", "--fabric", "ofi", "--messages-limit", "60", "--no-kill"];
+    let unnamed = ran(&inside(&demo));
+    for part in ["needs 8.0 MiB in /dev/shm, where ", " of 64.0 MiB are left", "--shm-size", "another provider"] {
+        assert!(unnamed.code == 1 && unnamed.stderr.contains(part), "`{part}`: {}: {}", unnamed.code, unnamed.stderr);
+    }
+    // The remedy that it names.
+    let named = ran(&inside(&[&demo[..], &["--provider", "tcp;ofi_rxm"]].concat()));
+    assert_eq!(named.code, 0, "{}", named.stderr);
+}
+
 /// A member that runs.
 struct Node(Child);
 
