@@ -493,14 +493,14 @@ fn the_fingerprint_of_format_1_is_what_it_was() {
 #[test]
 fn memory_grows_with_each_limit_and_adds_up() {
     let base = good().memory();
-    let grow = |to| parse(&GOOD.replacen("clients = 2", to, 1)).unwrap().memory().total_bytes();
-    for to in [
-        "clients = 3",
-        "clients = 2\nring_kib = 512",
-        "clients = 2\nbody_ring_kib = 2048",
-        "clients = 2\nwindow = 2048",
+    let grow = |from, to| parse(&GOOD.replacen(from, to, 1)).unwrap().memory().total_bytes();
+    for (from, to) in [
+        ("clients = 2", "clients = 3"),
+        ("clients = 2", "clients = 2\nring_kib = 512"),
+        ("clients = 2", "clients = 2\nbody_ring_kib = 2048"),
+        ("window = 1024", "window = 2048"),
     ] {
-        assert!(grow(to) > base.total_bytes(), "{to}");
+        assert!(grow(from, to) > base.total_bytes(), "{to}");
     }
     let each: Vec<_> = base.processes.iter().map(|p| (p.group_size, p.processes, p.bytes())).collect();
     let [(Some(1), 1, single), (Some(2), 2, pair), (None, 2, client)] = each[..] else { panic!("{each:?}") };
