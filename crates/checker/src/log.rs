@@ -158,6 +158,7 @@ impl Log {
                 self.ready(event, origin, group, Ballot { number: ballot, by }, carried);
             }
             EventKind::Epoch { .. }
+            | EventKind::Unrecorded
             | EventKind::Broadcast(_)
             | EventKind::Bdeliver(_)
             | EventKind::Equivocation { .. }

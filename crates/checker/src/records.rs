@@ -12,6 +12,8 @@ pub(crate) struct Given {
     pub(crate) recorded: HashSet<Process>,
     /// Some file says whose record it is, so each process has one of its own, also one to which nothing happened.
     pub(crate) by_process: bool,
+    /// Processes whose record ends before they did; `None`: the record of everybody.
+    pub(crate) ended_early: HashSet<Option<Process>>,
     /// The lives of processes whose order is not that of their numbers, the first one first.
     pub(crate) orders: HashMap<Process, Vec<u64>>,
     /// Why the lives of some process have no order.
@@ -36,6 +38,12 @@ fn life(id: MessageId) -> (Process, u64) {
     (id.client, id.sequence >> LIFE_BITS)
 }
 
+impl Given {
+    fn ends_early(&self, process: Process) -> bool {
+        !self.ended_early.is_empty() && (self.ended_early.contains(&None) || self.ended_early.contains(&Some(process)))
+    }
+}
+
 impl<'a> Records<'a> {
     pub(crate) fn new(given: Option<&'a Given>, log: &Log) -> Self {
         let lacks = given.is_some() && log.messages.iter().any(|message| message.sent.is_none());
@@ -50,17 +58,23 @@ impl<'a> Records<'a> {
 
     /// Whether a multicast of this message would be among what was given.
     pub(crate) fn would_have(&self, id: MessageId) -> bool {
-        self.given.is_none() || self.multicasts.contains(&life(id))
+        self.given.is_none_or(|given| self.multicasts.contains(&life(id)) && !given.ends_early(id.client))
     }
 
     /// Whether broadcasts of this process would be among what was given.
     pub(crate) fn would_have_broadcasts(&self, sender: Process) -> bool {
-        self.given.is_none_or(|given| given.recorded.contains(&sender))
+        self.given.is_none_or(|given| given.recorded.contains(&sender) && !given.ends_early(sender))
     }
 
     /// Whether deliveries at this process would be among what was given. Files that do not say whose they are may be of
     /// somebody who watched everybody: then a process without events did nothing.
     pub(crate) fn would_have_deliveries(&self, process: Process) -> bool {
-        self.given.is_none_or(|given| !given.by_process || given.recorded.contains(&process))
+        let has = |given: &Given| !given.by_process || given.recorded.contains(&process);
+        self.given.is_none_or(|given| has(given) && !given.ends_early(process))
+    }
+
+    /// Whether the record of this process ends before it did.
+    pub(crate) fn end_early(&self, process: Process) -> bool {
+        self.given.is_some_and(|given| given.ends_early(process))
     }
 }

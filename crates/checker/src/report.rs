@@ -89,6 +89,8 @@ pub struct Report {
     pub counts: Counts,
     /// Whether the history was known to be complete.
     pub complete: bool,
+    /// Files whose last line is cut off, and was left out.
+    pub cut_off: Vec<String>,
 }
 
 impl Report {
@@ -99,7 +101,7 @@ impl Report {
         });
         let smallest = violated.min_by_key(|(_, example)| example.lines.len());
         let counter_example = smallest.map(|(name, example)| format!("{name}: {example}"));
-        Report { properties, counter_example, counts, complete }
+        Report { properties, counter_example, counts, complete, cut_off: Vec::new() }
     }
 
     /// Whether no property is violated, and none would need more than was given. Look at

@@ -42,6 +42,11 @@ impl View<'_> {
     /// No verdict, because a record of this process is missing.
     pub(crate) fn lacks_record(&self, process: Process) -> Verdict {
         let name = self.name(process);
+        if self.records.end_early(process) {
+            return Verdict::Incomplete(format!(
+                "the history of `{name}` ends before `{name}` did: its file had no room, or its last line is cut off"
+            ));
+        }
         Verdict::Incomplete(format!(
             "a history of `{name}` is missing: name the files of all processes and all their lives"
         ))

@@ -225,3 +225,51 @@ fn a_record_says_whose_it_is_and_when_it_began() {
     let refused = check_inputs([("h".to_owned(), stranger.as_bytes())], false).unwrap_err().to_string();
     assert_eq!(refused, "h:1: process `z` is not in the cluster line");
 }
+
+/// A member whose disk was full, or that was killed while it wrote: nothing is judged by what its file may lack, what it has
+/// is, and what others lack still counts.
+#[test]
+fn record_that_ends_early_is_judged_as_far_as_it_goes() {
+    let client = file(ONE, &by("c", 1), &[multicast(1, 1, 1), multicast(2, 1, 2)]);
+    let whole = |at: &str| file(ONE, &by(at, 1), &[deliver(5, at, 1, 1, 1), deliver(6, at, 1, 2, 2)]);
+    let short = |end: &str| file(ONE, &by("b", 1), &[deliver(5, "b", 1, 1, 1), end.to_owned()]);
+    let said = short(r#"{"t":6,"p":"b","i":1,"e":"unrecorded"}"#);
+    let cut = short(&deliver(6, "b", 1, 2, 2)[..30]).trim_end().to_owned();
+    for (end, cut_off) in [(&said, false), (&cut, true)] {
+        let report = check_in_any_order(&[client.clone(), whole("a"), end.clone()], true);
+        let why = report.undecided().unwrap_or_else(|| panic!("{report:#?}"));
+        assert!(why.contains("the history of `b` ends before `b` did"), "{why}");
+        assert_eq!(report.properties["M1"].as_str(), "ok");
+        assert_eq!(!report.cut_off.is_empty(), cut_off, "{:?}", report.cut_off);
+        // The other member lacks a message, and its record is whole.
+        let lacking = file(ONE, &by("a", 1), &[deliver(5, "a", 1, 1, 1)]);
+        let report = check_in_any_order(&[client.clone(), lacking, end.clone()], true);
+        assert!(violated(&report).contains(&"M2") || violated(&report).contains(&"M3"), "{report:#?}");
+        // What is there can be wrong.
+        let other = end.replace(r#""n":1,"ts":[1"#, r#""n":2,"ts":[2"#);
+        assert!(!violated(&check(&[client.clone(), whole("a"), other], true)).is_empty());
+    }
+    // Without the end that says so, the second message would be missed.
+    let report = check(&[client, whole("a"), file(ONE, &by("b", 1), &[deliver(5, "b", 1, 1, 1)])], true);
+    assert!(!violated(&report).is_empty());
+    // One that was killed is excused by its crash, which another recorded.
+    let killed = file(ONE, &by("c", 1), &[multicast(1, 1, 1), multicast(2, 1, 2), crash(9, "b", 1)]);
+    assert!(violated(&check(&[killed, whole("a"), cut], true)).is_empty());
+}
+
+/// A file of a whole run that is cut off may lack anybody's events.
+#[test]
+fn record_of_everybody_that_is_cut_off_is_judged_as_far_as_it_goes() {
+    let events = [multicast(1, 1, 1), deliver(5, "a", 1, 1, 1), deliver(6, "b", 1, 1, 1)];
+    let whole = file("global", "", &events);
+    assert!(check(std::slice::from_ref(&whole), true).ok());
+    let cut = whole.trim_end()[..whole.len() - 20].to_owned();
+    let report = check(&[cut], true);
+    assert!(report.undecided().is_some() && violated(&report).is_empty(), "{report:#?}");
+}
+
+#[test]
+fn file_that_ends_within_its_first_line_records_nothing() {
+    let error = check_inputs([("1.jsonl".to_owned(), &br#"{"e":"cluster","gro"#[..])], false).unwrap_err();
+    assert!(error.to_string().starts_with("1.jsonl:1: the last line is cut off"), "{error}");
+}

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Serialize, Serializer};
+use stentor_fabric::OsError;
 
 use crate::failure::Failure;
 use crate::live::is_asked_to_end;
@@ -70,7 +71,7 @@ impl Output {
                 let what = format_args!("nobody reads the result: its last {left} bytes were not printed");
                 Err(Failure::run(what, "standard output", "let the reader go on before this is stopped"))
             }
-            Err(error) => Err(Failure::run(format_args!("cannot write: {error}"), "standard output", DISK)),
+            Err(error) => Err(unprinted(&error)),
         }
     }
 
@@ -137,7 +138,6 @@ impl Output {
     }
 }
 
-const DISK: &str = "make room on the disk, or write somewhere else";
 /// How often a progress bar is drawn.
 const DRAWS_PER_SECOND: u8 = 20;
 /// How long a result waits for the lines on standard error that were said before it.
@@ -178,6 +178,12 @@ fn utc(since: Duration) -> String {
     let date = day - (153 * month + 2) / 5 + 1;
     let (year, month) = (era * 400 + year + u64::from(month >= 10), if month < 10 { month + 3 } else { month - 9 });
     format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
+}
+
+/// Standard output that cannot be written.
+pub(crate) fn unprinted(error: &io::Error) -> Failure {
+    let remedy = OsError::remedy_for(error).unwrap_or("write somewhere else");
+    Failure::run(format_args!("cannot write: {error}"), "standard output", remedy)
 }
 
 fn document(value: &impl Serialize) -> String {

@@ -192,8 +192,8 @@ pub enum StartError {
         uid: u32,
     },
     /// The janitor could not be started.
-    #[error("cannot start a process that cleans up after this one: {0}; allow more processes")]
-    Janitor(std::io::Error),
+    #[error("cannot start a process that cleans up after this one: {0}")]
+    Janitor(#[source] std::io::Error),
     /// The system refused something else.
     #[error("cannot {what}: {source}")]
     System {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use stentor_fabric::ProcessId;
+use stentor_fabric::{OsError, ProcessId};
 
 use crate::config::{ShmConfig, StartError, is_usual, meeting_directories};
 use crate::credentials::Credentials;
@@ -89,6 +89,9 @@ pub(crate) fn make_private(path: &Path) -> Result<bool, StartError> {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(source) if OsError::remedy_for(&source).is_some() => {
+            return Err(StartError::System { what: format!("make the directory {}", path.display()), source });
+        }
         Err(error) => return Err(wrong(format!("cannot make the directory: {error}"))),
     }
     let is = match fs::symlink_metadata(path) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
 use stentor_fabric::memory::{Ordering, WORD, fence};
-use stentor_fabric::{ProcessId, QpState, RegionId, Status};
+use stentor_fabric::{OsError, ProcessId, QpState, RegionId, Status};
 
 use crate::bell::Bell;
 use crate::control::{Control, DIAL_PAUSE, Newcomer, PeerOffer};
@@ -219,8 +219,9 @@ impl ShmFabric {
                 Ok(None) => break,
                 Err(error) => {
                     let me = &self.control.identity;
-                    let remedy = "peers cannot connect until that is remedied; for open files raise ulimit -n";
-                    self.control.refuse(None, format!("{me} cannot take a connection: {error}; {remedy}"));
+                    let error = OsError(error.raw_os_error()).with_remedy();
+                    let until = "peers cannot connect until then";
+                    self.control.refuse(None, format!("{me} cannot take a connection: {error}; {until}"));
                     break;
                 }
             };
@@ -415,16 +416,31 @@ impl ShmFabric {
         let wanted: Vec<ProcessId> = wanted.collect();
         self.control.next_dial = Instant::now() + self.control.dial_pause;
         self.control.dial_pause = (self.control.dial_pause * 2).min(DIAL_PAUSE.1);
-        // A directory that cannot be read now is tried again like a peer that is not there.
-        let entries: Vec<_> = self.control.places.iter().flat_map(|place| entries(place).unwrap_or_default()).collect();
+        let (mut paths, mut exhausted) = (Vec::new(), None);
+        for place in &self.control.places {
+            match entries(place) {
+                Ok(listed) => paths.extend(listed),
+                // A directory that cannot be read now is tried again like a peer that is not there.
+                Err(error) => exhausted = exhausted.or(error.raw_os_error().map(OsError)),
+            }
+        }
         for peer in wanted {
-            for path in entries.iter().filter(|path| is_socket_of(path, peer)) {
-                // Whoever does not answer is not there yet, or not any more.
-                let Ok(socket) = socket::dial(path) else { continue };
+            for path in paths.iter().filter(|path| is_socket_of(path, peer)) {
+                let socket = match socket::dial(path) {
+                    Ok(socket) => socket,
+                    // Whoever does not answer is not there yet, or not any more; if this process cannot ask it says so below.
+                    Err(error) => {
+                        exhausted = exhausted.or(Some(OsError(error.raw_os_error())));
+                        continue;
+                    }
+                };
                 if let Some(pid) = self.same_user(&socket) {
                     self.control.greet(socket, pid, Some(peer));
                     break;
                 }
+            }
+            if let Some(error) = exhausted.filter(|error| error.is_limit()) {
+                self.control.refuse(Some(peer), format!("{peer} cannot be dialled: {}", error.with_remedy()));
             }
         }
     }

@@ -9,6 +9,11 @@ use crate::runner::{Outcome, Step};
 pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "release-tests", what: "all tests, optimised and without debug assertions", run: release_tests },
     Step { name: "streams", what: "streams and signals × commands and stages: every cell of the table", run: streams },
+    Step {
+        name: "limits",
+        what: "limits of resources × commands: every cell of `crates/cli/tests/cli/limits/matrix.txt`",
+        run: limits,
+    },
     Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
     Step {
         name: "namespaces",
@@ -99,6 +104,13 @@ fn model_channel(context: &Context) -> Result<Outcome> {
 
 fn streams(context: &Context) -> Result<Outcome> {
     let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "streams::"];
+    run(context.cargo(cells).arg("--nocapture").env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
+/// Each cell waits for processes that start and stop; those that this machine does not allow are printed.
+fn limits(context: &Context) -> Result<Outcome> {
+    let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "limits::"];
     run(context.cargo(cells).arg("--nocapture").env("STENTOR_MATRIX", "whole"))?;
     Ok(Outcome::Passed)
 }

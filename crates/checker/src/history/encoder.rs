@@ -47,7 +47,7 @@ impl Encoder {
         match &event.kind {
             EventKind::Multicast(multicast) | EventKind::Synced(multicast) => self.multicast(multicast, out),
             EventKind::Deliver(deliver) => self.deliver(deliver, out),
-            EventKind::Crash => {}
+            EventKind::Crash | EventKind::Unrecorded => {}
             EventKind::Recover { from } => field(b"from", *from, out),
             EventKind::Epoch { group, ballot, by, leader, carried } => {
                 self.group_field(*group, out);

@@ -38,7 +38,7 @@ pub enum Fault {
         reason: String,
     },
     /// The file ends in the middle of a line.
-    #[error("the last line is cut off: its producer was stopped while writing; remove the line to check the rest")]
+    #[error("the last line is cut off: its producer was stopped while writing, or had no room")]
     Truncated,
     /// Longer than any event.
     #[error("the line is longer than {MAX_LINE_BYTES} bytes: this is not a history")]

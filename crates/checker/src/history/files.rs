@@ -54,10 +54,12 @@ fn check_all<R: BufRead>(
     faulty: &[String],
 ) -> Result<Report, HistoryError> {
     let mut first: Option<(String, Checker)> = None;
-    let mut lives = Lives::default();
+    let (mut lives, mut cut_off) = (Lives::default(), Vec::new());
     for input in inputs {
         let (file, input) = input?;
-        let (mut reader, cluster) = Reader::open(file.clone(), input)?;
+        let (reader, cluster) = Reader::open(file.clone(), input)?;
+        // Its producer was killed, or had no room: what it wrote before is as good as any.
+        let mut reader = reader.tolerate_cut_off_line();
         let (first_file, checker) = first.get_or_insert_with(|| (file.clone(), Checker::new(cluster.clone())));
         if let Some(field) = checker.cluster().difference(&cluster) {
             return Err(reader.error(Fault::ClusterDiffers { field, other: first_file.clone() }));
@@ -74,6 +76,11 @@ fn check_all<R: BufRead>(
             let fault = Fault::SameLife { process, incarnation: lived.incarnation, other };
             return Err(HistoryError { file: reader.file().to_owned(), line: lived.line, fault });
         }
+        if reader.was_cut_off() {
+            cut_off.push(reader.file().to_owned());
+            lives.end_early(author);
+        }
+        reader.unrecorded().iter().for_each(|process| lives.end_early(Some(*process)));
         complete |= reader.is_complete();
     }
     let Some((file, mut checker)) = first else {
@@ -83,5 +90,5 @@ fn check_all<R: BufRead>(
         return Err(HistoryError { file, line: 1, fault: Fault::UnknownProcess(unknown.clone()) });
     }
     let given = lives.given(checker.cluster());
-    Ok(checker.with_given(given).finish(complete))
+    Ok(Report { cut_off, ..checker.with_given(given).finish(complete) })
 }

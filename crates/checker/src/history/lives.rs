@@ -49,6 +49,8 @@ pub(super) struct Lives {
     /// By process and number.
     by_process: BTreeMap<Process, BTreeMap<u64, Placed>>,
     recorded: Vec<Process>,
+    /// Whose records end before they did; `None`: that of everybody.
+    ended_early: Vec<Option<Process>>,
     by_process_said: bool,
 }
 
@@ -83,11 +85,17 @@ impl Lives {
         Ok(())
     }
 
+    /// The record of a process ends before it did, or that of the whole run.
+    pub(super) fn end_early(&mut self, process: Option<Process>) {
+        self.ended_early.push(process);
+    }
+
     /// The orders of lives that are not those of their numbers, and who has a record.
     pub(super) fn given(self, cluster: &Cluster) -> Given {
         let mut given = Given {
             recorded: self.recorded.iter().copied().collect(),
             by_process: self.by_process_said,
+            ended_early: self.ended_early.iter().copied().collect(),
             ..Given::default()
         };
         for (process, lives) in &self.by_process {

@@ -11,6 +11,9 @@ use crate::cluster::{Cluster, MAX_CLOCK_NAME};
 use crate::event::{Broadcast, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
 
+/// How first lines begin, as this crate writes them.
+const BEGIN: &[u8] = b"{\"e\":\"cluster\"";
+
 /// Reads one file of a history, one event at a time; memory does not grow with the file.
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -20,6 +23,7 @@ pub struct Reader<R> {
     buffer: Vec<u8>,
     seen: Vec<Option<Seen>>,
     lives: Vec<Lived>,
+    unrecorded: Vec<Process>,
     author: Option<String>,
     began: Option<u64>,
     complete: bool,
@@ -52,6 +56,7 @@ impl<R: BufRead> Reader<R> {
             buffer: Vec::new(),
             seen: Vec::new(),
             lives: Vec::new(),
+            unrecorded: Vec::new(),
             author: None,
             began: None,
             complete: false,
@@ -117,6 +122,11 @@ impl<R: BufRead> Reader<R> {
         self.author.as_deref()
     }
 
+    /// The processes that said that the rest of what they do is not recorded, so far.
+    pub(super) fn unrecorded(&self) -> &[Process] {
+        &self.unrecorded
+    }
+
     /// The lives of processes of which something is here, so far.
     pub(super) fn lives(&self) -> &[Lived] {
         &self.lives
@@ -130,7 +140,12 @@ impl<R: BufRead> Reader<R> {
         if !self.fill()? {
             return Err(Fault::Empty);
         }
-        let line: ClusterLine = parse(&self.buffer)?;
+        let line: ClusterLine = match parse(&self.buffer) {
+            Err(Fault::Garbage { .. }) if self.buffer.starts_with(BEGIN) && !self.buffer.ends_with(b"\n") => {
+                return Err(Fault::Truncated);
+            }
+            parsed => parsed?,
+        };
         if line.e.as_deref() != Some("cluster") {
             return Err(Fault::NotACluster);
         }
@@ -201,6 +216,9 @@ impl<R: BufRead> Reader<R> {
             let began = self.began.filter(|_| self.author.as_deref() == Some(cluster.process_name(event.process)));
             let mut progress = Progress { seen: &mut self.seen, lives: &mut self.lives, line: self.line };
             progress.take_in(event, began, cluster)?;
+            if event.kind == EventKind::Unrecorded {
+                self.unrecorded.push(event.process);
+            }
         }
         Ok(step)
     }
@@ -443,6 +461,7 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
         "synced" => EventKind::Synced(fields.multicast()?),
         "deliver" => EventKind::Deliver(fields.deliver()?),
         "crash" => EventKind::Crash,
+        "unrecorded" => EventKind::Unrecorded,
         "recover" => EventKind::Recover { from: fields.need("from", line.from)? },
         "epoch" => fields.epoch()?,
         "carry" => fields.carry()?,

@@ -62,6 +62,17 @@ impl<W: Write> HistoryWriter<W> {
         if self.buffer.len() >= BATCH_BYTES { self.hand_over() } else { Ok(()) }
     }
 
+    /// Ends a record that cannot be written any more, with the event that says so: `unrecorded`. Lines that were not handed
+    /// over are given up.
+    ///
+    /// # Errors
+    /// What the output says: then the record ends without.
+    pub fn give_up(&mut self, unrecorded: &Event) -> io::Result<()> {
+        self.buffer.clear();
+        self.encoder.encode(unrecorded, &mut self.buffer);
+        self.flush()
+    }
+
     /// Adds the event that vouches that the whole run had come to rest: what was not delivered by now never will be.
     ///
     /// # Errors

@@ -4,7 +4,6 @@ mod report;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,10 +19,12 @@ use stentor_multicast::Place;
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
 use crate::live::{
-    self, Input, Interrupt, Joining, Latency, Line, Lines, Repeats, TooLong, absent, begin_anew, new_history, unstarted,
+    self, HistoryFile, Input, Interrupt, Joining, Latency, Line, Lines, Repeats, TooLong, absent, begin_anew,
+    unstarted, unwritten,
 };
 use crate::output::{Level, Output};
 use crate::streams::StandardInput;
+use crate::style::counted;
 use report::Casted;
 
 /// How long to wait for input while nothing is outstanding, before looking after the connections.
@@ -105,7 +106,7 @@ fn cast<F: Hosted>(
 ) -> Result<Verdict, Failure> {
     let limit = plan.config().limits().message_bytes as usize;
     let mut caster = Caster::new(args, plan, to, joined, output)?;
-    let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Ends);
+    let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Ends)?;
     let ended = caster.cast(&lines, interrupt, limit);
     let written = caster.close();
     let name = plan.name(plan.topology().client_process(caster.id));
@@ -144,7 +145,9 @@ struct Caster<'a, F: Hosted> {
     client: Client<F>,
     id: ClientId,
     output: Output,
-    recorder: Option<Recorder<File>>,
+    recorder: Option<Recorder<HistoryFile>>,
+    /// The history cannot be written any more: nothing more is multicast.
+    unrecorded: Option<Failure>,
     /// Sequence and time of messages that are not known to be delivered.
     outstanding: VecDeque<(u64, Instant)>,
     latency: Latency,
@@ -166,7 +169,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
     ) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder = args.meeting.history.as_deref().map(|path| {
-            let recorder = Recorder::new(plan, me, new_history(path)?);
+            let recorder = Recorder::new(plan, me, HistoryFile::create(path)?);
             let recorder = recorder.map_err(|error| Failure::cannot_write(path, &error))?;
             Ok::<_, Failure>(recorder.in_life(life_now()))
         });
@@ -182,6 +185,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
             id: joined.id,
             output,
             recorder: recorder.transpose()?,
+            unrecorded: None,
             outstanding: VecDeque::new(),
             latency: Latency::new(),
             troubles: Repeats::default(),
@@ -201,7 +205,10 @@ impl<'a, F: Hosted> Caster<'a, F> {
             client_round(&mut self.client, &mut backoff, &mut housekeeper, sent)
                 .map_err(|error| Failure::run(error, "waiting", "report this as a bug"))?;
             self.take_delivered();
-            self.record_operations()?;
+            self.record_operations();
+            if let Some(failure) = self.unrecorded.take() {
+                (next, ended) = (None, Some(Err(failure)));
+            }
             self.tell_troubles();
             if self.client.is_superseded() {
                 return Err(self.superseded());
@@ -251,7 +258,10 @@ impl<'a, F: Hosted> Caster<'a, F> {
             // Before it is multicast: who is killed then has told of it.
             if let Some(recorder) = &mut self.recorder {
                 let written = recorder.multicast(now_ns(), id, self.to, line).and_then(|()| recorder.flush());
-                written.map_err(|error| self.unwritten(&error))?;
+                if let Err(error) = written {
+                    self.give_up(&error);
+                    return Ok(sent);
+                }
             }
             self.client.submit(self.to, line, true).map_err(|error| refused(&error))?;
             self.outstanding.push_back((id.sequence, Instant::now()));
@@ -280,22 +290,36 @@ impl<'a, F: Hosted> Caster<'a, F> {
         }
     }
 
-    fn record_operations(&mut self) -> Result<(), Failure> {
-        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.args.meeting.operations) {
-            let written = recorder.operations(now_ns(), &self.client.take_operations());
-            written.map_err(|error| self.unwritten(&error))?;
+    fn record_operations(&mut self) {
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.args.meeting.operations)
+            && let Err(error) = recorder.operations(now_ns(), &self.client.take_operations())
+        {
+            self.give_up(&error);
         }
-        Ok(())
     }
 
     fn close(&mut self) -> Result<(), Failure> {
-        let written = self.recorder.as_mut().map_or(Ok(()), Recorder::flush);
-        written.map_err(|error| self.unwritten(&error))
+        if let Some(recorder) = &mut self.recorder
+            && let Err(error) = recorder.flush()
+        {
+            self.give_up(&error);
+        }
+        self.unrecorded.take().map_or(Ok(()), Err)
     }
 
-    fn unwritten(&self, error: &std::io::Error) -> Failure {
+    /// Ends the history. What was multicast is in it, and nothing else is multicast from here on: a message without a record
+    /// would look like one that nobody sent.
+    fn give_up(&mut self, error: &std::io::Error) {
+        if let Some(mut recorder) = self.recorder.take() {
+            let _ = recorder.give_up(now_ns());
+        }
         let path = self.args.meeting.history.as_deref().unwrap_or(Path::new(""));
-        Failure::cannot_write(path, error)
+        let mut failure = unwritten(path, error);
+        failure.what += &format!(
+            "; {} multicast, no further line of the input is",
+            counted(self.messages, "message was", "messages were")
+        );
+        self.unrecorded = Some(failure);
     }
 
     fn superseded(&self) -> Failure {

@@ -30,6 +30,8 @@ struct Judgement {
     not_checked: BTreeMap<&'static str, String>,
     /// Why there is no verdict, if there is none.
     undecided: Option<String>,
+    /// Files whose last line is cut off, and was left out.
+    cut_off: Vec<String>,
     complete: bool,
     counts: Counts,
 }
@@ -157,6 +159,7 @@ impl From<HistoryError> for Failure {
             Fault::ClusterDiffers { .. } | Fault::SecondCluster => {
                 "check the files of one run together, and only those"
             }
+            Fault::Truncated => "leave the file out: it records nothing",
             Fault::Version(_) => "check it with the program of that version",
             Fault::NotItsOwn { .. } => {
                 "correct the line or its producer: each process records what it sends, and nobody else does"
@@ -181,6 +184,7 @@ impl From<Report> for Judgement {
             counter_examples: examples.collect(),
             not_checked: report.unchecked().map(|(name, why)| (name, why.to_owned())).collect(),
             complete: report.complete,
+            cut_off: report.cut_off,
             counts: Counts {
                 events: counts.events,
                 messages: counts.messages,
@@ -213,6 +217,9 @@ impl Human for Judgement {
             let _ = writeln!(text, "{name:3} {:22} {state}", title(name));
         }
         text += &self.counts.text(if self.complete { "complete" } else { "not known to be complete" });
+        for file in &self.cut_off {
+            let _ = writeln!(text, "{file}: the last line is cut off, and was left out");
+        }
         for (name, example) in &self.counter_examples {
             let _ = writeln!(text, "\n{} {name}: {example}", style.bad("counter-example"));
         }

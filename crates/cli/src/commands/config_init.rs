@@ -1,7 +1,6 @@
 //! `stentor config init`: a commented configuration to begin with.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use crate::args::{ConfigInit, DemoFabric};
 use crate::failure::{Failure, Verdict};
 use crate::live::write_key;
 use crate::output::{Human, Output};
+use crate::streams::{Existing, PLAIN, write_whole};
 use crate::style::Style;
 
 /// Where a cluster between hosts has its key: beside its configuration.
@@ -71,9 +71,14 @@ pub(super) fn run(args: &ConfigInit, output: Output) -> Result<Verdict, Failure>
     template.check_counts().map_err(|problem| refuse(&problem))?;
     let text = template.render();
     ClusterConfig::parse(&args.output, &text).map_err(|error| refuse(&error.problem))?;
-    write(args, &text)?;
+    if !args.force && args.output.symlink_metadata().is_ok() {
+        return Err(unwritten(&args.output, &ErrorKind::AlreadyExists.into()));
+    }
+    // The key first: a configuration without its key would have to be removed before another try.
     let key = (args.fabric != DemoFabric::Shm).then(|| args.output.with_file_name(KEY_FILE));
     let old_key = key.as_deref().map_or(Ok(false), make_key)?;
+    let existing = if args.force { Existing::Goes } else { Existing::Stays };
+    write_whole(&args.output, text.as_bytes(), existing, PLAIN).map_err(|error| unwritten(&args.output, &error))?;
     let Template { cluster, groups, replicas, .. } = template;
     output.report(&Written { path: args.output.clone(), cluster, groups, replicas, key, old_key })?;
     Ok(Verdict::Good)
@@ -93,19 +98,13 @@ fn device_address() -> IpAddr {
     crate::machine::rdma_address().unwrap_or(Ipv4Addr::new(192, 0, 2, 1).into())
 }
 
-fn write(args: &ConfigInit, text: &str) -> Result<(), Failure> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    if !args.force {
-        options.create_new(true);
-    }
-    let mut file = options.open(&args.output).map_err(|error| match error.kind() {
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    match error.kind() {
         ErrorKind::AlreadyExists => Failure::usage(
             "the file exists already; it was not changed",
-            args.output.display(),
+            path.display(),
             "name another file with -o, or overwrite it with --force",
         ),
-        _ => Failure::cannot_write(&args.output, &error),
-    })?;
-    file.write_all(text.as_bytes()).map_err(|error| Failure::cannot_write(&args.output, &error))
+        _ => Failure::cannot_write(path, error),
+    }
 }

@@ -5,7 +5,6 @@ mod judge;
 mod report;
 
 use std::io::ErrorKind;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -106,10 +105,7 @@ impl<'a> Cluster<'a> {
 
     /// The same of several at once: those that are silent take their time together.
     fn look_at(&self, processes: &[ProcessId]) -> Result<Vec<Heard<Standing>>, Failure> {
-        std::thread::scope(|scope| {
-            let looks: Vec<_> = processes.iter().map(|process| scope.spawn(|| self.look(*process))).collect();
-            looks.into_iter().map(|look| look.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-        })
+        live::at_once(processes, |process| self.look(*process)).into_iter().collect()
     }
 
     /// `None`: it does not run, or is silent.

@@ -34,13 +34,14 @@ use clap::error::ErrorKind;
 
 use crate::args::{Command, CommandLine, ConfigCommand, NebCommand};
 use crate::failure::{Failure, Verdict};
-use crate::live::watch_signals;
-use crate::output::{Output, print};
+use crate::live::{outlive_file_sizes, watch_signals};
+use crate::output::{Output, print, unprinted};
 use crate::streams::{complain, finish};
 use crate::style::Style;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
+    outlive_file_sizes();
     let code = perform();
     finish();
     code
@@ -102,7 +103,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
             |style: Style, text: StyledStr| if style.has_colour() { text.ansi().to_string() } else { text.to_string() };
         if asked {
             // A reader that went away is not an error.
-            let _ = print(&style(Style::of(&stdout()), error.render()));
+            if let Err(error) = print(&style(Style::of(&stdout()), error.render())) {
+                let failure = unprinted(&error);
+                Output::new(json, false).failure(&failure);
+                return ExitCode::from(failure.exit_code);
+            }
         } else {
             complain(style(Style::of(&stderr()), error.render()));
         }

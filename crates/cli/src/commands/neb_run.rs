@@ -144,7 +144,7 @@ fn serve<F: Hosted>(
         begun: false,
         enough_since: None,
     };
-    let served = serving.run(&names, &interrupt, |text| output.log(Level::Warn, &args.id, text));
+    let served = serving.run(&names, &interrupt, |level, text| output.log(level, &args.id, text));
     // What was recorded until it failed is worth having, too.
     for trouble in serving.node.fabric_mut().last_troubles() {
         output.log(Level::Warn, &args.id, &trouble);
@@ -193,8 +193,8 @@ fn authority(
     }
 }
 
-fn failed(error: &dyn std::fmt::Display) -> Failure {
-    Failure::run(error, "stentor neb run", "`stentor doctor` says what this machine can do")
+fn failed(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::refused(error, "stentor neb run", "`stentor doctor` says what this machine can do")
 }
 
 fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) -> Result<ShmFabric, StartError> {
@@ -236,10 +236,11 @@ struct Serving<F: Hosted> {
 }
 
 impl<F: Hosted> Serving<F> {
-    fn run(&mut self, names: &[&str], interrupt: &Interrupt, say: impl Fn(&str)) -> Result<(), Failure> {
+    fn run(&mut self, names: &[&str], interrupt: &Interrupt, log: impl Fn(Level, &str)) -> Result<(), Failure> {
+        let (say, trouble) = (|text: &str| log(Level::Warn, text), |text: &str| log(Level::Error, text));
         let limit = self.node.config().payload_bytes;
         // A process that ended could not come back under its id, so a line that cannot go ends nothing.
-        let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Skipped);
+        let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Skipped)?;
         let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
         let (mut out, mut round) = (Vec::with_capacity(2 * BATCH_BYTES), 0_u64);
         while !interrupt.came() && !self.node.has_left() {
@@ -264,7 +265,7 @@ impl<F: Hosted> Serving<F> {
                 print(&mut out, interrupt)?;
                 self.node.housekeep();
                 worked |= self.operator.as_ref().is_some_and(|operator| operator.round(&mut self.node));
-                self.refusals(names, &say)?;
+                self.refusals(names, say)?;
                 self.flush_history();
             }
             if round.is_multiple_of(64) {
@@ -273,7 +274,7 @@ impl<F: Hosted> Serving<F> {
                     operator.round(&mut self.node);
                 });
             }
-            self.check_history()?;
+            self.history.iter_mut().filter_map(NebHistory::news).for_each(|failure| trouble(&failure.while_going_on()));
             let slept = backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(5));
             slept.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
         }
@@ -309,8 +310,8 @@ impl<F: Hosted> Serving<F> {
         }
     }
 
-    fn check_history(&mut self) -> Result<(), Failure> {
-        self.history.as_mut().map_or(Ok(()), NebHistory::check)
+    fn check_history(&self) -> Result<(), Failure> {
+        self.history.as_ref().map_or(Ok(()), NebHistory::check)
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
@@ -352,7 +353,6 @@ impl<F: Hosted> Serving<F> {
             // Out of this process's hands before anybody gets it: if this process is killed next, others may deliver it.
             history.broadcast(now, self.node.own_stream().next(), &line);
             history.flush();
-            history.check()?;
         }
         let sent = self.node.broadcast(now, 0, &line);
         sent.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
@@ -386,7 +386,7 @@ fn print(lines: &mut Vec<u8>, interrupt: &Interrupt) -> Result<(), Failure> {
             let what = format_args!("nobody reads what happened: the last {left} bytes were not printed");
             Err(Failure::run(what, "standard output", "let the reader go on before stopping this"))
         }
-        Err(error) => Err(Failure::run(error, "standard output", "read it to its end")),
+        Err(error) => Err(Failure::refused(&error, "standard output", "read it to its end")),
     }
 }
 

@@ -9,7 +9,6 @@ mod sink;
 mod talk;
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::sync::Arc;
 
 use stentor::config::FabricKind;
@@ -104,7 +103,7 @@ fn live<F: Hosted>(
         member.record_operations();
     }
     if args.until_eof {
-        stop_at_end_of_input(Arc::clone(&stop));
+        stop_at_end_of_input(Arc::clone(&stop))?;
     }
     let mut keeper = Keeping::new(plan, me, args)?;
     // On shared memory processes that were started with another directory do not meet, and nobody sees why.
@@ -183,6 +182,7 @@ fn serve<F: Hosted>(
             over = told.talk.final_word();
         }
         sink.round(worked);
+        sink.news().into_iter().for_each(|failure| told.talk.unrecorded(failure));
         let asked = told.operator.ends();
         if interrupt.came() || asked {
             told.talk.stopping(if asked { "`stentor stop`" } else { interrupt.name() });
@@ -208,10 +208,4 @@ fn ended_early(error: &RunError, id: &str) -> Failure {
         }
     };
     Failure::run(error, id, remedy)
-}
-
-/// What a history that could not be written means.
-fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
-    let what = format_args!("cannot write the history: {error}; it is incomplete");
-    Failure::run(what, path.display(), "make room on the disk, or write somewhere else")
 }

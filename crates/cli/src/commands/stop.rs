@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -65,11 +64,8 @@ pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {
         let (state, why) = end(&paths, until, &interrupt)?;
         Ok(Member { id: plan.name(process).to_owned(), state, why })
     };
-    let members = std::thread::scope(|scope| {
-        let stops: Vec<_> = members.iter().map(|process| scope.spawn(|| stop(*process))).collect();
-        let joined = stops.into_iter().map(|stop| stop.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        joined.collect::<Result<Vec<_>, Failure>>()
-    })?;
+    let stopped = live::at_once(&members, |process| stop(*process));
+    let members = stopped.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let ok = members.iter().all(|member| ["stopped", "absent"].contains(&member.state));
     output.report(&Stopped { ok, members })?;
     Ok(Verdict::of(ok))

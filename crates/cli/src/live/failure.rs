@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use stentor::runtime::{AddressError, StartError};
+use stentor_fabric::OsError;
 use stentor_fabric_ofi::{ChooseError, StartError as OfiError};
 use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
 use stentor_fabric_shm::StartError as ShmError;
@@ -11,6 +12,8 @@ use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_multicast::NodeError;
 
 use crate::failure::Failure;
+
+const DOCTOR: &str = "`stentor doctor` says what this machine can do";
 
 /// `config` is where the processes are named.
 pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
@@ -33,6 +36,7 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             format_args!("{}; `stentor config check FILE` prints the memory", shortage.remedy()),
         ),
         StartError::Fabric(error) => unmet(error, config),
+        StartError::Roce(error) if OsError::remedy_in(&error).is_some() => Failure::refused(&error, place, DOCTOR),
         StartError::Roce(RoceError::Port(error)) => {
             Failure::usage(error, place, "name an address of this host, with --bind or in the configuration")
         }
@@ -53,8 +57,8 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
         StartError::Roce(RoceError::Pcap { path, source }) if source.kind() == ErrorKind::AlreadyExists => {
             Failure::usage("the capture exists already; it was not changed", path.display(), "name another file")
         }
-        StartError::Roce(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
-        StartError::Verbs(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Roce(error) => Failure::refused(&error, place, DOCTOR),
+        StartError::Verbs(error) => Failure::refused(&error, place, DOCTOR),
         StartError::Ofi(error) => without_provider(&error, config),
         StartError::Key(error) => Failure::usage(
             error,
@@ -62,11 +66,9 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
         ),
         StartError::Address(error) => unresolved(error, config),
-        StartError::Node(error @ NodeError::Connect(_)) => {
-            Failure::run(error, place, "`stentor doctor` says what this machine can do")
-        }
+        StartError::Node(error @ NodeError::Connect(_)) => Failure::refused(&error, place, DOCTOR),
         StartError::Node(error) => {
-            Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
+            Failure::refused(&error, place, "lower the limits; `stentor config check FILE` prints the memory")
         }
     }
 }
@@ -88,7 +90,7 @@ fn unmet(error: ShmError, config: &Path) -> Failure {
             let what = format_args!("the path of a socket would be {bytes} bytes long; at most 107 are possible");
             Failure::usage(what, path.display(), "name a shorter directory with --directory")
         }
-        error => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        error => Failure::refused(&error, place, DOCTOR),
     }
 }
 
@@ -129,6 +131,6 @@ fn without_provider(error: &OfiError, config: &Path) -> Failure {
         OfiError::Choose(_) | OfiError::Unfit { .. } => {
             Failure::usage(error, place, "`provider` in [ofi] (or --provider) names one; `stentor doctor` lists them")
         }
-        _ => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        _ => Failure::refused(error, place, DOCTOR),
     }
 }

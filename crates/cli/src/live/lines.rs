@@ -4,6 +4,9 @@ use std::io::{BufRead, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
+use super::thread;
+use crate::failure::Failure;
+
 /// Lines that are read ahead.
 const AHEAD: usize = 256;
 
@@ -56,10 +59,10 @@ impl Lines {
         input: impl FnOnce() -> Box<dyn BufRead> + Send + 'static,
         limit: usize,
         too_long: TooLong,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let (sender, receiver) = sync_channel(AHEAD);
-        std::thread::spawn(move || forward(&mut *input(), limit, too_long, &sender));
-        Lines(receiver)
+        thread("that reads the input", move || forward(&mut *input(), limit, too_long, &sender))?;
+        Ok(Lines(receiver))
     }
 
     /// The next line, if there is one.
@@ -148,7 +151,7 @@ mod tests {
         limit: usize,
         too_long: TooLong,
     ) -> Vec<String> {
-        let lines = Lines::read(input, limit, too_long);
+        let lines = Lines::read(input, limit, too_long).unwrap();
         std::iter::from_fn(|| match lines.wait(Duration::from_secs(10)) {
             Input::Line(Line::Text(line)) => Some(String::from_utf8(line).unwrap()),
             Input::Line(Line::TooLong { number }) => Some(format!("line {number} is too long")),

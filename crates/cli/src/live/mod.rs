@@ -3,6 +3,7 @@
 mod capture;
 mod control;
 mod failure;
+mod history;
 mod latency;
 mod lines;
 mod patient;
@@ -10,25 +11,29 @@ mod place;
 mod refusals;
 mod repeats;
 mod signals;
+mod threads;
 mod waiting;
 
 pub(crate) use capture::{Captures, begin_anew};
 pub(crate) use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within};
 pub(crate) use failure::{as_pid, unstarted};
+pub(crate) use history::{HistoryFile, unwritten};
 pub(crate) use latency::{Latency, Micros};
 pub(crate) use lines::{Input, Line, Lines, TooLong};
 pub(crate) use patient::{Busy, patiently};
 pub(crate) use place::{Joined, Joining, absent};
 pub(crate) use refusals::Refusals;
 pub(crate) use repeats::Repeats;
-pub(crate) use signals::{Interrupt, follow, ignore_signals, is_asked_to_end, stop_at_end_of_input, watch_signals};
+pub(crate) use signals::{
+    Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
+};
+pub(crate) use threads::{at_once, no_thread, thread};
 pub(crate) use waiting::Waiting;
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
@@ -42,6 +47,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::args::Network;
 use crate::failure::Failure;
+use crate::streams::{Existing, SECRET, write_whole};
 
 /// Reads a configuration whose processes run on a system.
 pub(crate) fn plan(config: &Path) -> Result<Plan, Failure> {
@@ -134,16 +140,6 @@ pub(crate) fn groups(plan: &Plan, names: &[String], config: &Path) -> Result<Vec
     Ok(groups)
 }
 
-/// Makes a history file; one that exists is never overwritten.
-pub(crate) fn new_history(path: &Path) -> Result<std::fs::File, Failure> {
-    std::fs::File::create_new(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::usage("the history exists already; it was not changed", path.display(), "name another file")
-        }
-        _ => Failure::cannot_write(path, &error),
-    })
-}
-
 /// A key for one run: 64 hexadecimal digits that nobody can guess.
 pub(crate) fn random_key() -> std::io::Result<String> {
     let mut random = [0; 32];
@@ -153,8 +149,7 @@ pub(crate) fn random_key() -> std::io::Result<String> {
 
 /// Writes such a key to a new file, which nobody else may read.
 pub(crate) fn write_key(path: &Path) -> std::io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(random_key()?.as_bytes())
+    write_whole(path, random_key()?.as_bytes(), Existing::Stays, SECRET)
 }
 
 /// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. Where

@@ -134,7 +134,7 @@ impl<F: Hosted> Joining<'_, F> {
             let whom = || self.absent(&client).map(|process| whereabouts(self.plan, process)).collect();
             waiting.look(now, whom).iter().for_each(|text| note(text));
             if now > until {
-                return Err(Refused::Failed(self.nobody(&client)));
+                return Err(Refused::Failed(self.nobody(&client, refusals.last())));
             }
         }
         Ok(Joined { client, id: place })
@@ -147,7 +147,7 @@ impl<F: Hosted> Joining<'_, F> {
         members.filter(|process| !client.fabric().sees(*process))
     }
 
-    fn nobody(&self, client: &Client<F>) -> Failure {
+    fn nobody(&self, client: &Client<F>, refused: Option<&str>) -> Failure {
         let absent: Vec<_> = self.absent(client).map(|process| self.plan.name(process)).collect();
         let (what, remedy) = match absent.as_slice() {
             [] => (
@@ -163,8 +163,15 @@ impl<F: Hosted> Joining<'_, F> {
                 ),
             ),
         };
-        let config = self.config.display();
-        Failure::run(what, format_args!("{config}, {}", self.meet), remedy)
+        let place = format!("{}, {}", self.config.display(), self.meet);
+        match refused {
+            Some(why) => Failure::run(
+                format_args!("{what}; the last connection was refused: {why}"),
+                place,
+                format_args!("mend that first; {remedy}"),
+            ),
+            None => Failure::run(what, place, remedy),
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Refusals {
     foreign: BTreeMap<ProcessId, String>,
     /// Since when there are some.
     since: Option<Instant>,
+    /// The last one, in words.
+    last: Option<String>,
 }
 
 impl Refusals {
@@ -53,10 +55,16 @@ impl Refusals {
             self.foreign.insert(peer, told.clone());
             self.since.get_or_insert(now);
         }
+        self.last = Some(told.clone());
         let source = (refusal.peer, refusal.at.map(|at| at.ip()), refusal.reason.clone());
         if let Some(times) = self.repeats.happened(source, now) {
             say(&format!("refused a connection: {told}{times}"));
         }
+    }
+
+    /// The last refusal, for whoever waits in vain.
+    pub(crate) fn last(&self) -> Option<&str> {
+        self.last.as_deref()
     }
 
     /// A peer was let in: what it is refused for later is new.

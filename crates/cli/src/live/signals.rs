@@ -3,7 +3,8 @@
 //! SIGINT, SIGTERM and SIGHUP ask to end. A command that has something to finish [catches](Interrupt::catch) them and looks:
 //! at the first it ends in order, at the second it leaves out what it would wait for. Whatever keeps it from looking, the
 //! thread here ends the process: [`UNHEARD`] after the first, [`INSISTED`] after the second, at once after the third. A
-//! command that does not catch them ends at the first. SIGUSR1 and SIGUSR2 mean nothing and end nobody.
+//! command that does not catch them ends at the first. SIGUSR1 and SIGUSR2 mean nothing and end nobody. SIGXFSZ ends nobody
+//! either: a file that reaches `ulimit -f` is an error of whoever writes it.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -13,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::{flag, low_level};
 use stentor::runtime::Stop;
 
+use super::thread;
 use crate::failure::Failure;
 use crate::output::{Level, log_line};
 use crate::streams::{StandardInput, complain, flush_errors, remove_partial_files};
@@ -57,9 +59,24 @@ struct Watch {
     bell: UnixStream,
 }
 
-static WATCH: OnceLock<Watch> = OnceLock::new();
+/// Or why nobody waits for signals.
+static WATCH: OnceLock<std::io::Result<Watch>> = OnceLock::new();
+
+/// What of signals this process has in hand, if it has.
+fn watch() -> Option<&'static Watch> {
+    WATCH.get()?.as_ref().ok()
+}
 
 impl Watch {
+    fn start() -> std::io::Result<Self> {
+        let (bell, ear) = UnixStream::pair()?;
+        let watch = Watch { asked: Arc::default(), came: Default::default(), bell };
+        let (asked, came) = (Arc::clone(&watch.asked), watch.came.clone());
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        thread.spawn(move || listen(&asked, &came, ear))?;
+        Ok(watch)
+    }
+
     fn take(&self, signal: i32) -> std::io::Result<()> {
         let at = SIGNALS.iter().position(|(known, ..)| *known == signal).expect("one of them");
         // In this order: whoever hears the bell finds the flag.
@@ -71,18 +88,21 @@ impl Watch {
 /// From here on hang-ups are told, and the signals that mean nothing end nobody. What was ignored when this process began,
 /// as by `nohup`, stays ignored.
 pub(crate) fn watch_signals() {
-    let Ok((bell, ear)) = UnixStream::pair() else { return };
-    let watch = Watch { asked: Arc::default(), came: Default::default(), bell };
-    let (asked, came) = (Arc::clone(&watch.asked), watch.came.clone());
-    let thread = std::thread::Builder::new().name("signals".to_owned());
-    // Without it signals do what the system does, and whoever wants to catch them is told.
-    if thread.spawn(move || listen(&asked, &came, ear)).is_err() || WATCH.set(watch).is_err() {
+    // Without the thread signals do what the system does, and whoever wants to catch them is told why.
+    if WATCH.set(Watch::start()).is_err() {
         return;
     }
     let ignored = ignored_at_start();
     for signal in [SIGHUP, SIGUSR1, SIGUSR2].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
-        let _ = WATCH.get().map(|watch| watch.take(signal));
+        let _ = watch().map(|watch| watch.take(signal));
     }
+}
+
+/// From here on a write beyond the limit of file sizes fails with `EFBIG` instead of ending this process. A handler is not
+/// inherited by other programs, as ignoring the signal would be.
+pub(crate) fn outlive_file_sizes() {
+    // Where this is not possible, the system does what it did.
+    let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
 /// A bit for each signal, from 1.
@@ -160,14 +180,14 @@ fn end_by_force(why: &str) -> ! {
     low_level::exit(1)
 }
 
-fn uncaught(error: &dyn std::fmt::Display) -> Failure {
-    let what = format_args!("cannot catch signals: {error}");
-    Failure::run(what, "this process", "raise the limits of open files and threads (ulimit -n, ulimit -u)")
+fn uncaught(error: &std::io::Error) -> Failure {
+    let otherwise = "`stentor doctor` says what this machine can do";
+    Failure::system("cannot catch signals", error, "this process", otherwise)
 }
 
 /// Whether this process was asked to end, for who has no [`Interrupt`].
 pub(crate) fn is_asked_to_end() -> bool {
-    WATCH.get().is_some_and(|watch| Interrupt(Arc::clone(&watch.asked)).came())
+    watch().is_some_and(|watch| Interrupt(Arc::clone(&watch.asked)).came())
 }
 
 /// Whether SIGINT, SIGTERM or SIGHUP came, and how often.
@@ -177,7 +197,11 @@ pub(crate) struct Interrupt(Arc<Asked>);
 impl Interrupt {
     /// From here on the signals do not end the process; it has to look.
     pub(crate) fn catch() -> Result<Self, Failure> {
-        let watch = WATCH.get().ok_or_else(|| uncaught(&"there is no thread that waits for them"))?;
+        let watch = match WATCH.get() {
+            Some(Ok(watch)) => watch,
+            Some(Err(error)) => return Err(uncaught(error)),
+            None => return Err(uncaught(&std::io::Error::other("nobody waits for them"))),
+        };
         watch.asked.caught.store(true, Ordering::Release);
         for signal in [SIGINT, SIGTERM] {
             watch.take(signal).map_err(|error| uncaught(&error))?;
@@ -234,10 +258,11 @@ pub(crate) fn follow(parent: i32) -> Result<(), Failure> {
 }
 
 /// Stops when standard input ends: when whoever holds the other end closes it, or is gone by whatever cause.
-pub(crate) fn stop_at_end_of_input(stop: Arc<Stop>) {
-    std::thread::spawn(move || {
+pub(crate) fn stop_at_end_of_input(stop: Arc<Stop>) -> Result<(), Failure> {
+    let work = move || {
         let mut ignored = [0; 256];
         while StandardInput.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
         stop.stop();
-    });
+    };
+    thread("that waits for the end of the input", work).map(drop)
 }

@@ -73,6 +73,8 @@ pub(crate) fn findings() -> Vec<Finding> {
         system::futex(),
         shm::finding(),
         system::open_files(),
+        system::file_sizes(),
+        system::processes(),
         memory::memlock(),
         memory::huge_pages(),
         container::limits(),

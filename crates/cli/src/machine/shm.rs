@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stentor_fabric::{Fabric, ProcessId, Purpose, RegionSpec};
+use stentor_fabric::{Fabric, OsError, ProcessId, Purpose, RegionSpec};
 use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError, default_directory};
 
 use super::Finding;
@@ -33,7 +33,10 @@ fn inspect(directory: &Path) -> Finding {
             let spec = RegionSpec { purpose: Purpose(0), writer: me, bytes: REGION_BYTES };
             match fabric.register(spec) {
                 Ok(_) => Finding::ok(what, format!("one was started and stopped; sockets in {shown}")),
-                Err(error) => Finding::missing(what, error.to_string(), REGISTER_REMEDY),
+                Err(error) => {
+                    let remedy = OsError::remedy_in(&error).unwrap_or(REGISTER_REMEDY);
+                    Finding::missing(what, error.to_string(), remedy)
+                }
             }
         }
         Err(error) => Finding::missing(what, error.to_string(), start_remedy(&error, directory)),
@@ -41,6 +44,9 @@ fn inspect(directory: &Path) -> Finding {
 }
 
 fn start_remedy(error: &StartError, directory: &Path) -> String {
+    if let Some(remedy) = OsError::remedy_in(error) {
+        return remedy.to_owned();
+    }
     match error {
         StartError::Directory { .. } => {
             let shown = directory.display();

@@ -13,7 +13,7 @@ mod screen;
 pub(crate) use errors::{complain, finish, flush_errors};
 pub(crate) use input::StandardInput;
 pub(crate) use output::{StandardOutput, write_until};
-pub(crate) use partial::{Partial, remove_partial_files};
+pub(crate) use partial::{Existing, PLAIN, Partial, SECRET, remove_partial_files, write_whole};
 pub(crate) use screen::Screen;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

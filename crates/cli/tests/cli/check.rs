@@ -132,7 +132,7 @@ fn garbage_is_refused_with_its_line() {
         (broken(5, &deliver(4, "g1.1", 2, 2).replace("\"n\":2,", "")), 5, "without `n`", "docs/history.md"),
         (broken(5, &deliver(2, "g1.1", 2, 2)), 5, "time goes back at `g1.1`", "docs/history.md"),
         (broken(5, r#"{"e":"dance","t":4,"p":"g1.1","i":1}"#), 5, "unknown event `dance`", "docs/history.md"),
-        (text(&good).trim_end()[..text(&good).len() - 20].to_owned(), 7, "cut off", "docs/history.md"),
+        (text(&good)[..20].to_owned(), 1, "cut off", "leave the file out"),
     ];
     let scratch = Scratch::new();
     for (text, line, what, remedy) in &cases {
@@ -254,4 +254,18 @@ fn one_is_told_in_the_singular() {
     let file = scratch.file("one.jsonl", &text(&[CLUSTER.to_owned(), multicast(1, 1), deliver(2, "g1.1", 1, 1)]));
     let ran = run(["check", file.to_str().unwrap()]);
     assert!(ran.stdout.contains("2 events, 1 message, 1 delivery, 0 crashes"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_last_line_that_is_cut_off_is_left_out_and_told() {
+    let scratch = Scratch::new();
+    let good = text(&history([1, 2], [1, 2]));
+    let file = scratch.file("cut.jsonl", &good[..good.len() - 20]);
+    let path = file.to_str().unwrap();
+    let ran = run(["check", path]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    assert!(ran.stdout.contains("cut.jsonl: the last line is cut off, and was left out"), "{}", ran.stdout);
+    let document = run(["check", "--complete", "--json", path]).document("check");
+    assert_eq!(document["cut_off"], serde_json::json!([path]));
+    assert!(document["undecided"].is_string(), "{document:#}");
 }

@@ -22,9 +22,9 @@ use rustix::event::epoll;
 use stentor_bootstrap::{Bootstrap, Ends, nonce};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite,
-    Span, WaitError, Wake, WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, OsError, PostError, ProcessId,
+    Purpose, QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec,
+    SetWrite, Span, WaitError, Wake, WorkRequest,
 };
 use stentor_wire::PATH_MTUS;
 
@@ -202,7 +202,8 @@ impl RoceFabric {
 
     fn capture_failed(&self, error: &std::io::Error) -> String {
         let path = self.net.config.pcap.as_deref().unwrap_or(std::path::Path::new(""));
-        format!("cannot write the capture {}: {error}; it is incomplete", path.display())
+        let remedy = OsError::remedy_for(error).map_or(String::new(), |remedy| format!("; {remedy}"));
+        format!("cannot write the capture {}: {error}; it is incomplete{remedy}", path.display())
     }
 
     /// All memory that is registered, bytes.

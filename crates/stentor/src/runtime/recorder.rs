@@ -126,6 +126,16 @@ impl<W: Write> Recorder<W> {
         self.writer.event(&checker::Event { t, process, incarnation, kind: EventKind::Crash })
     }
 
+    /// The record cannot be written any more, and this process goes on: says so, and is the last word. Lines that were not
+    /// written are given up.
+    ///
+    /// # Errors
+    /// What writing says: then the history ends without.
+    pub fn give_up(&mut self, t: u64) -> io::Result<()> {
+        let (process, incarnation) = (self.me, self.incarnation);
+        self.writer.give_up(&checker::Event { t, process, incarnation, kind: EventKind::Unrecorded })
+    }
+
     /// Remote operations on behalf of messages.
     ///
     /// # Errors

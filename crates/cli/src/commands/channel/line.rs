@@ -68,7 +68,7 @@ impl<F: Hosted> Line<F> {
         output: Output,
     ) -> Result<Self, Failure> {
         let peer = ProcessId(1 - fabric.me().0);
-        let failed = |error: &dyn std::fmt::Display| Failure::run(error, place, "report this as a bug");
+        let failed = |error: &(dyn std::error::Error + 'static)| Failure::refused(error, place, "report this as a bug");
         let config = config(fabric.capabilities().tagged);
         let mut endpoint = Endpoint::new(fabric, config, &[peer]).map_err(|error| failed(&error))?;
         let handle = endpoint.open(peer, 0).map_err(|error| failed(&error))?;

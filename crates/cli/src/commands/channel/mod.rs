@@ -136,7 +136,7 @@ impl Task {
         let (role, whole) = match self {
             Task::Send { source, name, bytes } => {
                 let bar = output.transfer("sending", bytes);
-                let mut source = Source::new(source);
+                let mut source = Source::new(source)?;
                 let sent = send::run(&mut line, &mut source, (&name, bytes), &bar);
                 bar.finish_and_clear();
                 ("sender", sent?)

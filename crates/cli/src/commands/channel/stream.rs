@@ -3,10 +3,11 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
-use std::thread;
 
 use sha2::{Digest, Sha256};
 
+use crate::failure::Failure;
+use crate::live::thread;
 use crate::streams::{Partial, StandardOutput};
 
 use super::words::{DATA, MESSAGE_BYTES, Whole};
@@ -31,10 +32,10 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(mut from: Box<dyn Read + Send>) -> Self {
+    pub(super) fn new(mut from: Box<dyn Read + Send>) -> Result<Self, Failure> {
         let (fill, filled) = sync_channel(AHEAD);
         let (used, empty) = channel::<Vec<u8>>();
-        thread::spawn(move || {
+        let work = move || {
             let (mut hash, mut bytes) = (Sha256::new(), 0);
             loop {
                 let mut message = empty.try_recv().unwrap_or_default();
@@ -57,8 +58,9 @@ impl Source {
                     return;
                 }
             }
-        });
-        Source { filled, used }
+        };
+        thread("that reads the input", work)?;
+        Ok(Source { filled, used })
     }
 
     /// What was read next, if it was.
@@ -96,10 +98,9 @@ impl Sink {
         };
         let (give, given) = sync_channel(AHEAD);
         let (write, written) = channel();
-        thread::spawn(move || {
-            // The polling loop may be gone.
-            let _ = write.send(write_all(&given, to));
-        });
+        // The polling loop may be gone.
+        let work = move || drop(write.send(write_all(&given, to)));
+        std::thread::Builder::new().spawn(work)?;
         Ok(Sink { give: Some(give), written, made })
     }
 

@@ -19,8 +19,8 @@ impl Janitor {
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
         });
         started.map(Janitor).map_err(|error| {
-            let what = format_args!("cannot start a process that cleans up after one that is killed: {error}");
-            Failure::run(what, "this host", "allow more processes (ulimit -u)")
+            let what = "cannot start a process that cleans up after one that is killed";
+            Failure::system(what, &error, "this host", "allow more processes (ulimit -u)")
         })
     }
 

@@ -75,7 +75,7 @@ fn file(path: &Path, limit: usize, most: usize) -> Result<Vec<Vec<u8>>, Failure>
         )
     };
     let input = File::open(path).map_err(|error| refuse(&error, ""))?;
-    let input = Lines::read(move || Box::new(BufReader::new(input.take(u64::MAX))), limit, TooLong::Ends);
+    let input = Lines::read(move || Box::new(BufReader::new(input.take(u64::MAX))), limit, TooLong::Ends)?;
     let (mut lines, mut bytes) = (Vec::new(), 0);
     while lines.len() < most {
         if (lines.len() >= MOST_LINES && most == usize::MAX) || bytes > MOST_BYTES {

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -42,11 +43,12 @@ pub(super) fn all(cluster: &Cluster<'_>, members: &[ProcessId]) -> Result<Vec<He
     for (n, target) in targets.into_iter().enumerate() {
         let answered = sender.clone();
         // A thread that does not come back in time is left behind; it ends with this command.
-        let spawned = std::thread::Builder::new().spawn(move || {
-            let _ = answered.send((n, look(&target, until)));
-        });
-        if let Err(error) = spawned {
-            let _ = sender.send((n, Heard::Unknown(format!("no thread to ask it: {error}"))));
+        let target = Arc::new(target);
+        let asked = Arc::clone(&target);
+        let ask = move || drop(answered.send((n, look(&asked, until))));
+        if std::thread::Builder::new().spawn(ask).is_err() {
+            // There is no thread for it: then this one asks, and those behind it have less time.
+            let _ = sender.send((n, look(&target, until)));
         }
     }
     drop(sender);

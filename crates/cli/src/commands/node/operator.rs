@@ -64,11 +64,12 @@ impl<'a> Operator<'a> {
     pub(super) fn listen(plan: &'a Plan, at: Option<&Beside>) -> Result<Self, Failure> {
         let listen = |at: &Beside| {
             Control::listen(at).map_err(|error| {
-                let what = format_args!("cannot listen for `stentor leader`: {error}");
-                Failure::run(
-                    what,
-                    at.path().display(),
-                    "raise the limits of open files and threads, or choose another directory",
+                let place = at.path();
+                Failure::system(
+                    "cannot listen for `stentor leader`",
+                    &error,
+                    place.display(),
+                    "choose another directory",
                 )
             })
         };

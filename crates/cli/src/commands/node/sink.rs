@@ -1,19 +1,17 @@
 //! Where the deliveries of a node go: standard output, its history.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::runtime::{Application, Delivered, Plan, Recorder, life_now, now_ns};
-use stentor_fabric::ProcessId;
+use stentor_fabric::{OsError, ProcessId};
 use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
 
-use super::unwritten;
 use crate::failure::Failure;
-use crate::live::new_history;
+use crate::live::{HistoryFile, unwritten};
 use crate::output::{Digits, hex};
 use crate::streams::write_until;
 
@@ -51,13 +49,16 @@ struct After {
     skipped: u64,
 }
 
-/// Takes deliveries. What goes wrong is kept, and ends the node.
+/// Takes deliveries. If standard output cannot be written, that is kept and ends the node. A history that cannot be written ends
+/// there, and the node goes on without: a record is no reason to take a member from its group.
 pub(super) struct Sink {
     clients: Vec<String>,
     groups: Vec<String>,
     prints: bool,
     lines: Vec<u8>,
-    history: Option<(PathBuf, Recorder<File>)>,
+    history: Option<(PathBuf, Recorder<HistoryFile>)>,
+    /// Why there is no history any more, and whether that was told.
+    unrecorded: Option<(Failure, bool)>,
     written: Instant,
     deliveries: u64,
     /// Deliveries that another member's state stands for.
@@ -83,8 +84,8 @@ impl Sink {
     ) -> Result<Self, Failure> {
         let topology = plan.topology();
         let recorder = |path: &Path| {
-            let file = new_history(path)?;
-            let recorder = Recorder::new(plan, me, file).map_err(|error| unwritten(path, &error))?;
+            let file = HistoryFile::create(path)?;
+            let recorder = Recorder::new(plan, me, file).map_err(|error| Failure::cannot_write(path, &error))?;
             Ok::<_, Failure>((path.to_owned(), recorder.in_life(life.unwrap_or_else(life_now))))
         };
         let client = |n| plan.name(topology.client_process(stentor::runtime::ClientId(n))).to_owned();
@@ -94,6 +95,7 @@ impl Sink {
             prints,
             lines: Vec::with_capacity(2 * BATCH_BYTES),
             history: history.map(recorder).transpose()?,
+            unrecorded: None,
             written: Instant::now(),
             deliveries: 0,
             skipped: 0,
@@ -153,7 +155,7 @@ impl Sink {
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => self.abandoned = true,
                 Err(error) => {
                     let what = format_args!("cannot write deliveries: {error}");
-                    let remedy = "make room on the disk, or write somewhere else";
+                    let remedy = OsError::remedy_for(&error).unwrap_or("write somewhere else");
                     self.failed = Some(Failure::run(what, "standard output", remedy));
                 }
             }
@@ -161,12 +163,21 @@ impl Sink {
         self.lines.clear();
     }
 
-    fn record(&mut self, write: impl FnOnce(&mut Recorder<File>) -> std::io::Result<()>) {
+    fn record(&mut self, write: impl FnOnce(&mut Recorder<HistoryFile>) -> std::io::Result<()>) {
         if let Some((path, recorder)) = &mut self.history
             && let Err(error) = write(recorder)
         {
-            self.failed.get_or_insert(unwritten(path, &error));
+            // If the last word finds no room, either, the history is short without saying so.
+            let _ = recorder.give_up(now_ns());
+            self.unrecorded = Some((unwritten(path, &error), false));
+            self.history = None;
         }
+    }
+
+    /// Why the history ended, once.
+    pub(super) fn news(&mut self) -> Option<&Failure> {
+        let (failure, told) = self.unrecorded.as_mut()?;
+        (!std::mem::replace(told, true)).then_some(&*failure)
     }
 
     pub(super) fn operations(&mut self, operations: &[RemoteOp]) {
@@ -231,7 +242,8 @@ impl Sink {
     pub(super) fn finish(mut self) -> Result<(u64, u64), Failure> {
         self.print();
         self.record(Recorder::flush);
-        self.failed.map_or(Ok((self.deliveries, self.skipped)), Err)
+        let failed = self.failed.or(self.unrecorded.map(|(failure, _)| failure));
+        failed.map_or(Ok((self.deliveries, self.skipped)), Err)
     }
 }
 

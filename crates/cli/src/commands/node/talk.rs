@@ -173,6 +173,11 @@ impl<'a> Talk<'a> {
         self.output.log(Level::Info, self.name, text);
     }
 
+    /// The history ended before this process.
+    pub(super) fn unrecorded(&self, failure: &Failure) {
+        self.output.log(Level::Error, self.name, &failure.while_going_on());
+    }
+
     fn warn(&self, text: &str) {
         self.output.log(Level::Warn, self.name, text);
     }

@@ -58,7 +58,7 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     output.log(Level::Info, NAME, &announce(&settings, &switch));
     let stop = Arc::new(Stop::default());
     if args.until_eof {
-        stop_at_end_of_input(Arc::clone(&stop));
+        stop_at_end_of_input(Arc::clone(&stop))?;
     }
     let told = || interrupt.came() || stop.is_stopped();
     let ended = serve(&mut switch, &settings, &control, &told, args.wait.into());

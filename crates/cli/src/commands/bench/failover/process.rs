@@ -78,7 +78,7 @@ fn load<F: Hosted>(
     let pace = Pace { seed: errand.seed, rate: errand.rate, wait: mode(errand.wait), ahead: true, life: errand.life };
     let mut load = Load::new(plan, joined, &history(&errand.histories, &name, errand.life), &pace)?;
     let stop = Arc::new(Stop::default());
-    stop_at_end_of_input(Arc::clone(&stop));
+    stop_at_end_of_input(Arc::clone(&stop))?;
     let mut said = false;
     while !stop.is_stopped() || load.client().outstanding() > 0 || load.owes() {
         load.round(!stop.is_stopped())?;
