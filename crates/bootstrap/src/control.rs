@@ -257,7 +257,11 @@ impl Control {
             (self.peers[n].next_dial, self.peers[n].pause) = (Some(now + pause), 2 * pause);
             // Whatever is found is dialled at once, in a later round: the peer may have come back elsewhere.
             self.names.ask(n);
-            let Some(address) = self.addresses[n] else { continue };
+            let Some(mut address) = self.addresses[n] else { continue };
+            if pause > DIAL_PAUSE.0 {
+                address = self.names.after(n, address);
+                self.addresses[n] = Some(address);
+            }
             if let Ok(stream) = connect(self.address, address) {
                 self.greet(stream, address, Some(peer));
             }
@@ -518,6 +522,35 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(control.names.notes[0].contains("`g1.1`"), "{:?}", control.names.notes);
+    }
+
+    #[test]
+    fn a_peer_with_several_interfaces_is_dialled_at_each_until_it_answers() {
+        let [here, own] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        own.set_nonblocking(true).unwrap();
+        here.set_nonblocking(true).unwrap();
+        let at = here.local_addr().unwrap();
+        // It listens at the second address of its name only, and the first was taken when this process started.
+        let elsewhere = SocketAddr::new(IpAddr::from([127, 0, 0, 2]), at.port());
+        let hello = Hello {
+            cluster: "c".into(),
+            fabric: "f".into(),
+            version: 1,
+            fingerprint: 1,
+            process: ProcessId(1),
+            processes: 2,
+            life: 1,
+            nonce: [0; 32],
+        };
+        let addresses = vec![Some(elsewhere), Some(own.local_addr().unwrap())];
+        let names = Names::of_interfaces(vec![elsewhere, at]);
+        let mut control = Control::new(hello, IpAddr::from([127, 0, 0, 1]), false, vec![7], addresses, names, own);
+        let since = Instant::now();
+        while here.accept().is_err() {
+            assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(control.names.notes.is_empty(), "{:?}", control.names.notes);
     }
 
     #[test]

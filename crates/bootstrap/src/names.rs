@@ -39,6 +39,8 @@ struct Known {
     name: Option<HostName>,
     /// It is being looked up.
     asked: bool,
+    /// All addresses that it had last and that this process can reach: one for each network interface of its host.
+    all: Vec<SocketAddr>,
     /// What was wrong with it last, which is not said again.
     fault: Option<String>,
 }
@@ -58,6 +60,14 @@ impl Names {
         let mut known: Vec<_> = names.into_iter().map(|name| Known { name, ..Known::default() }).collect();
         known.resize_with(processes, Known::default);
         Names { known, look_up: system, asks: None, answers: channel(), notes: VecDeque::new() }
+    }
+
+    /// One peer, whose name has these addresses.
+    #[cfg(test)]
+    pub(crate) fn of_interfaces(all: Vec<SocketAddr>) -> Names {
+        let mut names = Names::new(Vec::new(), 2);
+        names.known[0].all = all;
+        names
     }
 
     fn note(&mut self, text: String) {
@@ -110,20 +120,30 @@ impl Names {
         known.asked = asks.send((peer, address.clone())).is_ok();
     }
 
+    /// The address to try after one that led nowhere: a name has one for each network interface, and its process listens at one.
+    pub(crate) fn after(&self, peer: usize, tried: SocketAddr) -> SocketAddr {
+        let all = self.known.get(peer).map_or(&[][..], |known| &known.all);
+        let next = all.iter().position(|address| *address == tried).map(|at| (at + 1) % all.len());
+        next.map_or(tried, |next| all[next])
+    }
+
     /// Takes in what was found. The peers that have another address now.
     pub(crate) fn take(&mut self, own: IpAddr, addresses: &mut [Option<SocketAddr>]) -> Vec<usize> {
         let mut changed = Vec::new();
         while let Ok((peer, found)) = self.answers.1.try_recv() {
             self.known[peer].asked = false;
-            match found.map_err(|error| error.to_string()).and_then(|found| choose(&found, own)) {
-                Ok(address) => {
+            match found.map_err(|error| error.to_string()).and_then(|found| reachable(&found, own)) {
+                Ok(all) => {
                     self.known[peer].fault = None;
-                    let before = addresses[peer].replace(address);
-                    if before == Some(address) {
+                    let before = addresses[peer];
+                    let (first, stays) = (all[0], before.is_some_and(|before| all.contains(&before)));
+                    self.known[peer].all = all;
+                    if stays {
                         continue;
                     }
+                    addresses[peer] = Some(first);
                     let was = before.map_or_else(String::new, |before| format!(", not at {} any more", before.ip()));
-                    let text = format!("{} is at {} now{was}", self.shown(peer), address.ip());
+                    let text = format!("{} is at {} now{was}", self.shown(peer), first.ip());
                     self.note(text);
                     changed.push(peer);
                 }
@@ -143,14 +163,20 @@ impl Names {
     }
 }
 
-/// The address that this process can reach, of those that a name has.
-fn choose(found: &[SocketAddr], own: IpAddr) -> Result<SocketAddr, String> {
-    let same = |address: &&SocketAddr| address.is_ipv4() == own.is_ipv4();
-    let first = found.iter().find(same).copied();
-    first.ok_or_else(|| match found.first() {
-        Some(other) => format!("it is {}, this process is at {own}: IPv4 and IPv6 cannot reach each other", other.ip()),
-        None => "the name has no address".to_owned(),
-    })
+/// The addresses of a name that this process can reach. Loopback counts only if there is nothing else: each host has its own.
+fn reachable(found: &[SocketAddr], own: IpAddr) -> Result<Vec<SocketAddr>, String> {
+    let mut all: Vec<_> = found.iter().filter(|address| address.is_ipv4() == own.is_ipv4()).copied().collect();
+    let near = |address: &SocketAddr| address.ip().is_loopback() == own.is_loopback();
+    if all.iter().any(near) {
+        all.retain(near);
+    }
+    match found.first() {
+        _ if !all.is_empty() => Ok(all),
+        Some(other) => {
+            Err(format!("it is {}, this process is at {own}: IPv4 and IPv6 cannot reach each other", other.ip()))
+        }
+        None => Err("the name has no address".to_owned()),
+    }
 }
 
 /// Threads that look names up until nobody asks any more.
@@ -182,6 +208,10 @@ mod tests {
 
     const OWN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9));
 
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
     fn names(look_up: LookUp) -> Names {
         let name = |n: u8| Some(HostName { process: format!("g1.{n}"), address: format!("node-{n}:7101") });
         Names { look_up, ..Names::new(vec![name(1), name(2), None], 3) }
@@ -209,6 +239,21 @@ mod tests {
         }
         assert_eq!(addresses[0], Some("10.0.0.2:7101".parse().unwrap()));
         assert_eq!(names.notes, ["`g1.1` (node-1:7101) is at 10.0.0.2 now, not at 10.0.0.1 any more"]);
+    }
+
+    #[test]
+    fn addresses_of_several_interfaces_are_tried_by_turns_and_are_no_move() {
+        let mut names = names(|_| Ok(["[fd00::1]:7", "127.0.1.1:7", "10.0.0.2:7", "10.1.0.2:7"].map(at).to_vec()));
+        let mut addresses = [Some(at("10.1.0.2:7")), None, None];
+        names.ask(0);
+        assert!(taken(&mut names, &mut addresses, |names| !names.known[0].asked).is_empty());
+        assert_eq!((addresses[0], names.notes.len()), (Some(at("10.1.0.2:7")), 0), "it has that address still");
+        let mut tried = vec![at("10.1.0.2:7")];
+        for _ in 0..2 {
+            tried.push(names.after(0, tried[tried.len() - 1]));
+        }
+        assert_eq!(tried, ["10.1.0.2:7", "10.0.0.2:7", "10.1.0.2:7"].map(at));
+        assert_eq!(names.after(1, at("10.0.0.7:7")), at("10.0.0.7:7"), "nothing else is known");
     }
 
     #[test]
