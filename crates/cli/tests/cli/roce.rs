@@ -307,7 +307,7 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
     let mut nodes = Nodes::new(3, "key = \"file:cluster.key\"");
     let nobody = nodes.leader(&["move", "--to", "g1.2"]);
     assert_eq!(nobody.code, 1);
-    assert!(nobody.stderr.contains("0 of its 3 members run on this host"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("0 of its 3 members run"), "{}", nobody.stderr);
     // Not the third: as if it were on another host.
     ["g1.1", "g1.2"].iter().for_each(|name| nodes.start_in(name, "run"));
     nodes.start_in("g1.3", "elsewhere");
@@ -349,7 +349,7 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
     assert!(shown["members"][0]["standing"]["heard_ms"].as_u64().is_some_and(|ms| ms < 60_000), "{shown:#}");
     let foreign = nodes.leader(&["move", "--to", "g1.1"]);
     assert_eq!(foreign.code, 1);
-    assert!(foreign.stderr.contains("not on this host") && foreign.stderr.contains("`g1.3`"), "{}", foreign.stderr);
+    assert!(foreign.stderr.contains("`g1.3` leads, and is not on this host"), "{}", foreign.stderr);
     // One that is silent is told from one that is down, on whichever host.
     signal(nodes.children[2].id(), Signal::STOP);
     nodes.until_shown("the others go on", 0, &["g1 works: ", "g1.3 does not answer"]);

@@ -1,7 +1,7 @@
 //! Asking all members at once: beside their sockets on this host, and at their addresses where they are on others.
 
 use std::io::ErrorKind;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -14,9 +14,6 @@ use stentor_fabric_roce::{AskConfig, AskError, ask};
 use super::{Cluster, Heard};
 use crate::failure::Failure;
 use crate::live::{Answer, Question, REMOTE_SHOW, Standing, ask_within, unstarted};
-
-/// How long all of them together may take, in thousandths of a second: whoever is silent takes that long.
-const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Whom to ask, and where.
 struct Target {
@@ -33,9 +30,13 @@ struct Remote {
     process: ProcessId,
 }
 
-/// How these members stand, each as far as it can be known in time.
-pub(super) fn all(cluster: &Cluster<'_>, members: &[ProcessId]) -> Result<Vec<Heard<Standing>>, Failure> {
-    let until = Instant::now() + PATIENCE;
+/// Asks these members at once how they stand, each as far as it can be known within that time: whoever is silent takes all of it.
+pub(super) fn all(
+    cluster: &Cluster<'_>,
+    members: &[ProcessId],
+    within: Duration,
+) -> Result<Vec<Heard<Standing>>, Failure> {
+    let until = Instant::now() + within;
     let key = cluster.spread.then(|| key(cluster));
     let targets = members.iter().map(|process| target(cluster, *process, key.as_ref()));
     let targets = targets.collect::<Result<Vec<_>, Failure>>()?;
@@ -54,7 +55,7 @@ pub(super) fn all(cluster: &Cluster<'_>, members: &[ProcessId]) -> Result<Vec<He
     drop(sender);
     let mut heard: Vec<_> = members.iter().map(|_| Heard::Silence).collect();
     // What is under way at the end has a moment to say so itself.
-    let until = until + PATIENCE / 8;
+    let until = until + within / 8;
     while let Ok((n, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
         heard[n] = answer;
     }
@@ -94,14 +95,25 @@ fn look_there(remote: &Remote, within: Duration) -> Heard<Standing> {
         Ok(key) => key.clone(),
         Err(why) => return Heard::Unknown(format!("not on this host, and without the key nobody is asked: {why}")),
     };
-    let at = match remote.address.to_socket_addrs().map(|mut all| all.next()) {
-        Ok(Some(at)) => at,
-        Ok(None) => return Heard::Unknown(format!("{} has no address", remote.address)),
+    let all: Vec<_> = match remote.address.to_socket_addrs() {
+        Ok(all) => all.collect(),
         Err(error) => return Heard::Unknown(format!("{}: {error}", remote.address)),
     };
-    let config = AskConfig { cluster: remote.cluster.clone(), key, process: remote.process, at };
-    let left = within.saturating_sub(begin.elapsed());
-    match ask(&config, REMOTE_SHOW, left) {
+    let mut heard = Heard::Unknown(format!("{} has no address", remote.address));
+    // A host with several network interfaces has several addresses, and the member listens at one.
+    for (n, at) in all.iter().enumerate() {
+        let left = within.saturating_sub(begin.elapsed()) / (all.len() - n) as u32;
+        heard = look_at(remote, &key, *at, left);
+        if matches!(heard, Heard::Answer(_)) {
+            break;
+        }
+    }
+    heard
+}
+
+fn look_at(remote: &Remote, key: &[u8], at: SocketAddr, within: Duration) -> Heard<Standing> {
+    let config = AskConfig { cluster: remote.cluster.clone(), key: key.to_owned(), process: remote.process, at };
+    match ask(&config, REMOTE_SHOW, within) {
         Ok(answer) => match serde_json::from_slice(&answer) {
             Ok(answer) => understood(answer),
             Err(error) => Heard::Unknown(format!("its answer makes no sense here: {error}")),
