@@ -113,6 +113,9 @@ impl Theatre {
             (_, true) => through_shell("exec \"$@\" <&- >&- 2>&-"),
             _ => stentor(),
         };
+        if !cell.signals.contains(&"nohup") {
+            command = hearing_signals(&command);
+        }
         let err = self.scratch.path("actor.err");
         let (stdin, input) = pipes::input(cell.has("in-nonblocking"));
         let full = |what, slow| {
@@ -316,16 +319,29 @@ impl Theatre {
 
 /// The command, started by a shell that does something first.
 fn through_shell(script: &str) -> Command {
-    let program = stentor();
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", script, "sh"]).arg(program.get_program());
-    for (name, value) in program.get_envs() {
+    shell.args(["-c", script, "sh"]);
+    followed_by(shell, &stentor())
+}
+
+/// The command with all signals as they are by default, also where the tests run under `nohup` and would pass on that they
+/// ignore one.
+fn hearing_signals(command: &Command) -> Command {
+    let mut env = Command::new("env");
+    env.arg("--default-signal");
+    followed_by(env, command)
+}
+
+/// One command that ends by becoming another.
+fn followed_by(mut first: Command, then: &Command) -> Command {
+    first.arg(then.get_program()).args(then.get_args());
+    for (name, value) in then.get_envs() {
         match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
+            Some(value) => first.env(name, value),
+            None => first.env_remove(name),
         };
     }
-    shell
+    first
 }
 
 /// Whether the shell has become the command, and the command has left it so.
