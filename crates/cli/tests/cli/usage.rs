@@ -1,7 +1,10 @@
 //! Habits that all commands share.
 
+use std::ffi::CStr;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 
+use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -67,12 +70,20 @@ fn there_are_no_colours_where_there_is_no_terminal() {
     }
 }
 
+/// Opens the command's side of a pseudo terminal. It must not become the terminal that controls the tests, which would be
+/// hung up with it, where they lead a session.
+fn open_side(name: &CStr) -> std::fs::File {
+    let flags = OFlags::NOCTTY.bits().cast_signed();
+    let name = name.to_str().expect("a path");
+    std::fs::File::options().read(true).write(true).custom_flags(flags).open(name).expect("a pseudo terminal")
+}
+
 /// What the command prints to a terminal.
 fn in_terminal(no_colour: &str) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo terminal");
     unlockpt(&master).expect("a pseudo terminal");
     let name = ptsname(&master, Vec::new()).expect("a pseudo terminal");
-    let terminal = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let terminal = open_side(&name);
     let status = stentor().arg("doctor").env("NO_COLOR", no_colour).stdout(terminal).status().unwrap();
     assert_eq!(status.code(), Some(0));
     // The other end is closed: what is buffered comes first, then an error.
@@ -114,8 +125,7 @@ fn help_is_as_wide_as_the_terminal() {
         unlockpt(&terminal).unwrap();
         let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, size).unwrap();
-        let path = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
-        let side = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let side = open_side(&ptsname(&terminal, Vec::new()).unwrap());
         let mut command = stentor();
         command.args(["node", "--help"]).env("NO_COLOR", "1").stdout(side.try_clone().unwrap()).stderr(side);
         let mut child = command.spawn().unwrap();
