@@ -219,7 +219,7 @@ fn lines(scene: &Scene) -> (Vec<String>, String) {
 }
 
 fn casting<'a>(scene: &Scene, place: [&'a str; 4], history: &'a str, limited: bool) -> Actor {
-    let arguments = [&["cast", "--to", "g1", "--timeout", "15", "--history", history][..], &place].concat();
+    let arguments = [&["cast", "--to", "g1", "--timeout", "5", "--history", history][..], &place].concat();
     let mut command = if limited { scene.limited(&arguments) } else { scene.free(&arguments) };
     Actor::start(command.stdin(File::open(lines(scene).1).unwrap()))
 }
