@@ -43,4 +43,4 @@ pub use load::{Libfabric, LoadError, Version};
 pub use memory::{Memory, Registration};
 pub use operations::{Completes, Local, Remote, Scratch};
 pub use quirks::Quirks;
-pub use segments::{DIRECTORY, SEGMENT_BYTES, Space, has_segments};
+pub use segments::{DIRECTORY, SEGMENT_BYTES, Shortage, Space, has_segments};

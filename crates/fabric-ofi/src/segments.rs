@@ -27,11 +27,15 @@ pub const DIRECTORY: &str = "/dev/shm";
 /// its one peer, if that can only be written to piece by piece. The file is 16 MiB long.
 pub const SEGMENT_BYTES: u64 = 8 << 20;
 
+/// Bytes of the file of an endpoint. libfabric's `shm` looks whether there is room for one of them per processor, and is not there
+/// at all where there is not.
+const FILE_BYTES: u64 = 16 << 20;
+
 /// A process that is stopped while it makes an endpoint holds up the others no longer than that.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What to do.
-const REMEDY: &str = "enlarge it (docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm), remove what dead processes left in \
+pub(crate) const REMEDY: &str = "enlarge it (docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm), remove what dead processes left in \
                       it, or name another provider, as \"tcp;ofi_rxm\"";
 
 /// Whether a provider maps files in [`DIRECTORY`].
@@ -77,6 +81,34 @@ struct Mib(u64);
 impl fmt::Display for Mib {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} MiB", self.0 as f64 / f64::from(1 << 20))
+    }
+}
+
+/// Too little room for a provider to be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shortage {
+    /// Bytes that libfabric wants to be left before it offers the provider.
+    needed: u64,
+    space: Space,
+}
+
+impl Shortage {
+    /// Looks at [`DIRECTORY`]. `None`: if the provider is not there, it is not for want of room.
+    pub(crate) fn of(provider: &str) -> Option<Shortage> {
+        let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        let (needed, space) = (processors * FILE_BYTES, Space::of(Path::new(DIRECTORY))?);
+        (has_segments(provider) && space.left < needed).then_some(Shortage { needed, space })
+    }
+
+    /// Whether there would be room if others left what they took. Else no process of this host sees the provider.
+    pub(crate) fn passes(self) -> bool {
+        self.space.total >= self.needed
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "libfabric wants {} in {DIRECTORY}, where {}", Mib(self.needed), self.space)
     }
 }
 
@@ -130,6 +162,15 @@ mod tests {
         for part in ["needs 8.0 MiB in /dev/shm", "8.0 MiB of 64.0 MiB are left"] {
             assert!(why.contains(part), "{why}");
         }
+    }
+
+    #[test]
+    fn provider_without_room_is_told_from_one_that_is_not_installed() {
+        assert_eq!(Shortage::of("tcp;ofi_rxm"), None);
+        let shortage = |total| Shortage { needed: 32 << 20, space: Space { left: 8 << 20, total } };
+        assert!(shortage(64 << 20).passes() && !shortage(16 << 20).passes());
+        let text = shortage(64 << 20).to_string();
+        assert_eq!(text, "libfabric wants 32.0 MiB in /dev/shm, where 8.0 MiB of 64.0 MiB are left");
     }
 
     #[test]

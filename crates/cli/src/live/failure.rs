@@ -128,6 +128,9 @@ fn without_provider(error: &OfiError, config: &Path) -> Failure {
             place,
             "give the process an address of this host, with --bind or in the configuration",
         ),
+        OfiError::Choose(ChooseError::NoRoom { .. }) => {
+            Failure::run(error, place, "make room there, or name another provider: `provider` in [ofi] (or --provider)")
+        }
         OfiError::Choose(_) | OfiError::Unfit { .. } => {
             Failure::usage(error, place, "`provider` in [ofi] (or --provider) names one; `stentor doctor` lists them")
         }

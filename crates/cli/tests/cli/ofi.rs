@@ -90,7 +90,8 @@ fn a_small_dev_shm_is_an_error_that_names_it() {
     let program = stentor().get_program().to_str().unwrap().to_owned();
     let demo = [&program[..], "demo", "--fabric", "ofi", "--messages-limit", "60", "--no-kill"];
     let unnamed = ran(&inside(&demo));
-    for part in ["needs 8.0 MiB in /dev/shm, where ", " of 64.0 MiB are left", "--shm-size", "another provider"] {
+    // Either no room for one more endpoint, or too little for libfabric to offer the provider at all.
+    for part in [" in /dev/shm, where ", " of 64.0 MiB are left", "--shm-size", "another provider"] {
         assert!(unnamed.code == 1 && unnamed.stderr.contains(part), "`{part}`: {}: {}", unnamed.code, unnamed.stderr);
     }
     let doctor = ran(&inside(&[&program, "doctor"])).stdout;
