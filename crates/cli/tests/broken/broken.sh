@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Makes clusters that are broken, one way each, to practise on; mends them; and judges whether they work.
 #
-# Usage: broken.sh list                 the names
-#        broken.sh make NAME DIRECTORY  makes the cluster in an empty directory, starts it, and prints what its users complain of
-#        broken.sh judge DIRECTORY      exit code 0: it works; 1: it does not. Prints what the commands of the product say
-#        broken.sh mend DIRECTORY       does what an operator would
-#        broken.sh end DIRECTORY        ends its processes
+# Usage: broken.sh list                   the names
+#        broken.sh create NAME DIRECTORY  makes the cluster in an empty directory, starts it, and prints what its users complain of
+#        broken.sh judge DIRECTORY        exit code 0: it works; 1: it does not. Prints what the commands of the product say
+#        broken.sh mend DIRECTORY         does what an operator would
+#        broken.sh end DIRECTORY          ends its processes
 # STENTOR is the command, `stentor` if not set; PATIENCE the seconds after which `judge` gives up, 8 if not set. Everything stays in the directory and on loopback addresses.
 set -eu
 STENTOR=${STENTOR:-stentor}
@@ -99,7 +99,7 @@ works() { # GROUPS
     return $good
 }
 
-make() { # NAME
+create() { # NAME
     case $1 in
     lost-majority)
         configure cluster.toml shm 1
@@ -238,14 +238,14 @@ mend() { # NAME
     esac
 }
 
-[ $# -gt 0 ] || fail "say list, make NAME DIRECTORY, judge DIRECTORY, mend DIRECTORY or end DIRECTORY"
+[ $# -gt 0 ] || fail "say list, create NAME DIRECTORY, judge DIRECTORY, mend DIRECTORY or end DIRECTORY"
 what=$1
 case $what in
 list)
     printf '%s\n' $names
     exit 0
     ;;
-make)
+create)
     name=${2:?a name} directory=${3:?a directory}
     mkdir -p "$directory" && cd "$directory"
     [ -z "$(ls -A)" ] || fail "$directory is not empty"

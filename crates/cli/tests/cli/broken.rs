@@ -13,7 +13,7 @@ struct Broken(Scratch);
 impl Broken {
     fn make(name: &str) -> Broken {
         let broken = Broken(Scratch::new());
-        let made = broken.script(&["make", name]);
+        let made = broken.script(&["create", name]);
         assert_eq!(made.code, 0, "{}{}", made.stdout, made.stderr);
         broken
     }
