@@ -21,6 +21,8 @@ impl Errno {
     pub const NO_MEMORY: Errno = Errno(sys::FI_ENOMEM);
     /// A directory is full.
     pub const NO_SPACE: Errno = Errno(libc::ENOSPC);
+    /// Somebody has it.
+    pub const BUSY: Errno = Errno(libc::EBUSY);
     /// An argument is wrong; libfabric does not say which.
     pub const INVALID: Errno = Errno(sys::FI_EINVAL);
     /// Refused.
