@@ -104,14 +104,14 @@ fn model_channel(context: &Context) -> Result<Outcome> {
 
 fn streams(context: &Context) -> Result<Outcome> {
     let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "streams::"];
-    run(context.cargo(cells).arg("--nocapture").env("STENTOR_MATRIX", "whole"))?;
+    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
     Ok(Outcome::Passed)
 }
 
 /// Each cell waits for processes that start and stop. A limit that this machine does not allow is an error.
 fn limits(context: &Context) -> Result<Outcome> {
     let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "limits::"];
-    run(context.cargo(cells).arg("--nocapture").env("STENTOR_MATRIX", "whole"))?;
+    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
     Ok(Outcome::Passed)
 }
 

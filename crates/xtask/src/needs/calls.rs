@@ -37,6 +37,7 @@ const EVERYWHERE: &[&str] = &[
     "date",
     "dd",
     "dirname",
+    "env",
     "getent",
     "grep",
     "head",
