@@ -149,8 +149,13 @@ fn time_and_incarnations_do_not_go_back_and_the_dead_do_not_act() {
 #[test]
 fn a_line_that_is_cut_off_is_an_error_unless_tolerated() {
     let cut = format!("{FIRST}\n{MULTICAST}\n{}", &MULTICAST[..40]);
-    let error = error_of(&cut);
+    let (mut reader, mut cluster) = Reader::open("h.jsonl", cut.as_bytes()).unwrap();
+    assert!(reader.next_event(&mut cluster).unwrap().is_some());
+    let error = reader.next_event(&mut cluster).unwrap_err().to_string();
     assert!(error.starts_with("h.jsonl:3: the last line is cut off"), "{error}");
+    // Files are checked without it, and the report says so.
+    let report = check_inputs([("h.jsonl".to_owned(), cut.as_bytes())], false).unwrap();
+    assert_eq!((report.cut_off, report.counts.messages), (vec!["h.jsonl".to_owned()], 1));
     let (reader, mut cluster) = Reader::open("h.jsonl", cut.as_bytes()).unwrap();
     let mut reader = reader.tolerate_cut_off_line();
     assert!(reader.next_event(&mut cluster).unwrap().is_some());
