@@ -46,8 +46,7 @@ impl Scene {
             Bound::Room(kibibytes) => scene.fill(kibibytes << 10),
             Bound::ReadOnly => {
                 let place = scene.place();
-                mount(&["-t", "tmpfs", "-o", "mode=777", "none", place.to_str().unwrap()]);
-                mount(&["-o", "remount,ro", place.to_str().unwrap()]);
+                mount(&["-t", "tmpfs", "-o", "ro,mode=777", "none", place.to_str().unwrap()]);
             }
             Bound::DevShm(kibibytes) => {
                 scene._shm = Some(SHM.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
