@@ -133,7 +133,9 @@ fn next(link: &mut Link, until: Instant) -> Result<Vec<u8>, AskError> {
             return Ok(frame);
         }
         if link.dead {
-            let closed = AskError::Other("it closed the connection: it runs another release, or refuses; it says why");
+            let closed = AskError::Other(
+                "it closed the connection: it refuses, and its log says why; or it runs another release; or it is another program",
+            );
             return Err(link.fault.as_ref().map_or(closed, why));
         }
         let left = until.saturating_duration_since(Instant::now());

@@ -131,7 +131,7 @@ fn a_life_is_in_one_file_but_for_its_crash() {
         check_inputs(inputs, false).map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(check(&lives(u64::MAX)), Ok(()));
-    let twice = "3.jsonl:2: `a` is in incarnation 7 here and in `1.jsonl`: each life needs its own, larger `i`";
+    let twice = "3.jsonl:2: `a` is in incarnation 7 here and in `1.jsonl`: each life needs its own, larger `i`; leave out what is a copy";
     assert_eq!(check(&lives(7)), Err(twice.to_owned()));
 }
 

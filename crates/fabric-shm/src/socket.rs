@@ -104,7 +104,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> Received {
         return Received::Torn("bytes that are no message: more than any has");
     }
     if message.flags.contains(ReturnFlags::CTRUNC) {
-        let why = "file descriptors that cannot be taken: raise the limit of open files here (ulimit -n)";
+        let why = "file descriptors that cannot be taken: raise the limit of open files of the process that refuses them (ulimit -n)";
         return Received::Torn(why);
     }
     // Nobody sends empty packets: this is the end.

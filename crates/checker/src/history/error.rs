@@ -132,7 +132,9 @@ pub enum Fault {
         incarnation: u64,
     },
     /// Two histories are of the same life of a process.
-    #[error("`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`")]
+    #[error(
+        "`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`; leave out what is a copy"
+    )]
     SameLife {
         /// The process.
         process: String,

@@ -359,14 +359,19 @@ impl<'a, F: Hosted> Caster<'a, F> {
 
     fn stuck(&self, next: &Option<Vec<u8>>) -> Failure {
         let (left, sent) = (self.outstanding.len(), self.messages);
-        let mut what = format!("no progress for {} s: {left} of {sent} messages are not delivered", self.args.timeout);
+        let seconds = self.args.timeout;
+        let mut what = match left {
+            0 => format!("no progress for {seconds} s: the {sent} messages so far are delivered"),
+            _ => format!("no progress for {seconds} s: {left} of {sent} messages are not delivered"),
+        };
         if next.is_some() {
-            what += ", and the next line finds no room";
+            what += if left == 0 { ", but the next line finds no room" } else { ", and the next line finds no room" };
         }
         let gone = absent(self.plan, &self.client, self.to);
         let place = self.args.meeting.config.display();
         if gone.is_empty() {
-            let remedy = "wait longer with --timeout if a member is slow or has just been started again";
+            let remedy = "`stentor leader show` says whether the groups work; then wait longer with --timeout, or start this client anew if a \
+                 group began from nothing meanwhile";
             return Failure::run(what, place, remedy);
         }
         what += &format!("; not there: {}", gone.join(", "));

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use stentor::config::FabricKind;
 use stentor::runtime::{Client, ClientId, GroupId, Hosted, Housekeeper, Plan, StartError, WaitMode, client_round};
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::StartError as RoceError;
@@ -85,7 +86,8 @@ impl<F: Hosted> Joining<'_, F> {
                 Err(Refused::Failed(failure)) => return Err(failure),
             }
         }
-        let remedy = "wait until a client ends, or give the cluster more places: `clients` in [limits]";
+        let remedy = "wait until a client ends, or until its messages are delivered (`stentor leader show` names them); or give the cluster \
+                      more places: `clients` in [limits]";
         Err(match asked {
             Some(_) => Failure::usage(
                 "this client has messages of an earlier process that are not finished, or is running",
@@ -158,8 +160,13 @@ impl<F: Hosted> Joining<'_, F> {
             names => (
                 format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
                 format!(
-                    "a client begins when all members are up: start each with `stentor node --config {} --id ID`",
-                    self.config.display()
+                    "a client begins when all members are up: start each with `stentor node --config {} --id ID`{}",
+                    self.config.display(),
+                    if self.plan.config().fabric() == FabricKind::Shm {
+                        ", with the same --directory if one is named"
+                    } else {
+                        ""
+                    }
                 ),
             ),
         };

@@ -27,10 +27,18 @@ pub(super) fn futex() -> Finding {
 /// descriptors of regions while they are handed over.
 const OPEN_FILES: u64 = 1024;
 
+/// Fewer than what a member of the smallest cluster has open.
+const FEW_FILES: u64 = 24;
+
 pub(super) fn open_files() -> Finding {
     let what = "open files limit";
     let limit = getrlimit(Resource::Nofile);
     match limit.current {
+        Some(n) if n < FEW_FILES => Finding::missing(
+            what,
+            format!("{n}: no member of any cluster starts with so few"),
+            format!("ulimit -n {OPEN_FILES}, or raise `nofile` in /etc/security/limits.conf"),
+        ),
         Some(n) if n < OPEN_FILES => Finding::limited(
             what,
             format!("{n}: enough for small clusters only"),

@@ -76,6 +76,7 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
         } else if !remember.is_empty() {
             let names: Vec<_> = remember.iter().map(|member| member.id.as_str()).collect();
             let _ = write!(text, ": stop {} and start it anew, then {group} begins from nothing", names.join(", "));
+            text += "; its clients, and groups that wait for messages to it, have to be started anew, too";
         }
     } else if let Some(leader) = leader {
         let _ = write!(text, "; {leader} led it last");

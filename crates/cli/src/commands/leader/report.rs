@@ -106,13 +106,16 @@ impl Human for Shown {
         let mut table = vec![head.map(str::to_owned).to_vec()];
         for Member { id, group, state, lag, standing, .. } in &self.members {
             let tell = |what: &dyn Fn(&Standing) -> String| standing.as_ref().map_or_else(|| "-".to_owned(), what);
+            // Who waits for its group's state knows of no leader yet.
+            let member = standing.as_ref().filter(|standing| !standing.joining);
+            let of_member = |what: &dyn Fn(&Standing) -> String| member.map_or_else(|| "-".to_owned(), what);
             table.push(vec![
                 group.clone(),
                 id.clone(),
                 tell(&|standing| standing.pid.to_string()),
                 (*state).to_owned(),
-                tell(&|standing| standing.epoch.to_string()),
-                tell(&|standing| standing.leader.clone()),
+                of_member(&|standing| standing.epoch.to_string()),
+                of_member(&|standing| standing.leader.clone()),
                 tell(&|standing| standing.delivered.to_string()),
                 lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string()),
                 tell(&|standing| standing.undelivered.to_string()),
@@ -126,7 +129,8 @@ impl Human for Shown {
             text += &format!("client {client}: {undelivered} undelivered at {at}\n");
         }
         if self.members.iter().any(|member| member.state == "silent") {
-            text += "silent: its process is there and does not answer; it is stopped, or its host is very busy\n";
+            text += "silent: something has its place and does not answer: its process is stopped, its host is very busy, or on a network \
+                     another program has its address\n";
         }
         for Member { id, why, .. } in &self.members {
             text += &why.as_ref().map_or_else(String::new, |why| format!("{id} cannot be asked from here: {why}\n"));

@@ -230,12 +230,14 @@ impl<'a> Talk<'a> {
         Some((name, here, topology.size(group), topology.majority(group) as usize))
     }
 
-    /// Says that a majority of a group is there again, if that is due to this member. Whether it remembers is another
-    /// question.
+    /// Says that as many members of a group run again as a majority has, if that is due to this member. They may have no
+    /// memory of it.
     fn again(&self, process: ProcessId) -> String {
         match self.strength(process) {
             Some((name, here, size, majority)) if here == majority => {
-                format!("; a majority of {name} is there again: {here} of its {size} members")
+                format!(
+                    "; {here} of the {size} members of {name} run again, a majority; `stentor leader show` says whether it works"
+                )
             }
             _ => String::new(),
         }
