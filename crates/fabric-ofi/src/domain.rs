@@ -25,8 +25,9 @@ pub struct MakeError {
 }
 
 /// Files in `/dev/shm` are named by pid, which is another process's in another PID namespace.
-const OF_ANOTHER_NAMESPACE: &str = "its name in /dev/shm holds this process's pid, and a process of another PID namespace that sees the same /dev/shm has that pid, \
-     too: run all in one PID namespace (docker run --pid=container:NAME), or name another provider, as \"tcp;ofi_rxm\"";
+const OF_ANOTHER_NAMESPACE: &str = "its name in /dev/shm holds this process's pid, and a process of another PID namespace that sees the same directory \
+     has that pid, too, or had it when it was killed: run all in one PID namespace (docker run --pid=container:NAME), \
+     remove what dead ones left there, or name another provider, as \"tcp;ofi_rxm\"";
 
 impl MakeError {
     pub(crate) fn new(info: &Info, what: impl Into<String>, errno: Errno) -> Self {
