@@ -19,13 +19,18 @@ impl Broken {
     }
 
     fn script(&self, words: &[&str]) -> Ran {
+        self.patient_script("3", words)
+    }
+
+    /// The script, which gives up a judgement after so many seconds.
+    fn patient_script(&self, patience: &str, words: &[&str]) -> Ran {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken/broken.sh");
         let mut command = Command::new(script);
         command
             .args(words)
             .arg(self.0.path("cluster"))
             .env("STENTOR", env!("CARGO_BIN_EXE_stentor"))
-            .env("PATIENCE", "3");
+            .env("PATIENCE", patience);
         // Members outlive the script, and would hold its pipes open.
         let out = |end: &str| fs::File::create(self.0.path(end)).expect("a file for what the script prints");
         let status = command.stdout(out("out")).stderr(out("err")).status().expect("bash runs");
@@ -60,7 +65,7 @@ fn is_told_and_mended(name: &str, words: &[&str]) {
     }
     let mended = broken.script(&["mend"]);
     assert_eq!(mended.code, 0, "{}{}", mended.stdout, mended.stderr);
-    let judged = broken.script(&["judge"]);
+    let judged = broken.patient_script("20", &["judge"]);
     assert_eq!(judged.code, 0, "it does not work: {}", broken.said());
 }
 
