@@ -1,6 +1,5 @@
 //! What is kept of broadcasts, in the order in which it was recorded.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::event::{Broadcast, Event, EventKind};
@@ -36,8 +35,6 @@ pub(crate) enum Step {
 pub(crate) struct Broadcasts {
     /// First record of each broadcast.
     pub(crate) sent: BTreeMap<Index, Kept>,
-    /// Further records of an index, with the same payload or another.
-    pub(crate) again: Vec<Kept>,
     pub(crate) deliveries: Vec<Delivered>,
     pub(crate) skips: Vec<Kept>,
     pub(crate) evidence: Vec<Kept>,
@@ -56,12 +53,7 @@ impl Broadcasts {
         let kept = Kept { event: *event, origin };
         match event.kind {
             EventKind::Broadcast(broadcast) => {
-                match self.sent.entry((broadcast.sender, broadcast.index)) {
-                    Entry::Vacant(vacant) => {
-                        vacant.insert(kept);
-                    }
-                    Entry::Occupied(_) => self.again.push(kept),
-                }
+                self.sent.entry((broadcast.sender, broadcast.index)).or_insert(kept);
                 let last = self.last.entry(broadcast.sender).or_default();
                 *last = (*last).max(broadcast.index);
             }

@@ -27,7 +27,6 @@ mod load;
 mod memory;
 mod operations;
 mod quirks;
-mod segments;
 mod sys;
 
 pub use bare::Bare;
@@ -43,4 +42,3 @@ pub use load::{Libfabric, LoadError, Version};
 pub use memory::{Memory, Registration};
 pub use operations::{Completes, Local, Remote, Scratch};
 pub use quirks::Quirks;
-pub use segments::{DIRECTORY, SEGMENT_BYTES, Shortage, Space, has_segments};

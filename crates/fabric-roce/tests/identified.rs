@@ -82,7 +82,6 @@ impl Bed {
             version: 1,
             me: PEER,
             addresses,
-            names: Vec::new(),
             one_life: false,
             switch: None,
         };

@@ -22,7 +22,6 @@ mod letter;
 mod limits;
 mod message;
 mod node;
-mod places;
 mod plant;
 mod replica;
 mod sender;

@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::args::CommandLine;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
-use crate::streams::{Existing, PLAIN, write_whole};
 use crate::style::Style;
 
 #[derive(Serialize)]
@@ -45,8 +44,7 @@ pub(super) fn run(directory: Option<&Path>, output: Output) -> Result<Verdict, F
     };
     for page in &mut pages {
         let path = directory.join(&page.name);
-        write_whole(&path, page.text.as_bytes(), Existing::Goes, PLAIN)
-            .map_err(|error| Failure::cannot_write(&path, &error))?;
+        std::fs::write(&path, &page.text).map_err(|error| Failure::cannot_write(&path, &error))?;
         page.path = Some(path);
     }
     output.report(&Manual { pages })?;

@@ -6,7 +6,7 @@ use stentor::runtime::{Hosted, Plan};
 use super::Caster;
 use crate::live::Micros;
 use crate::output::Human;
-use crate::style::{Style, counted};
+use crate::style::Style;
 
 /// The document.
 #[derive(Serialize)]
@@ -46,8 +46,7 @@ impl Casted {
             0 => "all delivered".to_owned(),
             n => format!("{n} not delivered"),
         };
-        let messages = counted(*messages, "message", "messages");
-        format!("{client} to {}: {messages} in {seconds:.3} s, {delivered}{latency}", self.to.join(", "))
+        format!("{client} to {}: {messages} messages in {seconds:.3} s, {delivered}{latency}", self.to.join(", "))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The load: clients that multicast messages of all lengths to any groups and record what they do. Threads of this
 //! process.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, Scope};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use stentor::runtime::{
@@ -19,7 +20,7 @@ use super::hang::Waiting;
 use super::scene::Scene;
 use crate::args;
 use crate::failure::Failure;
-use crate::live::{HistoryFile, Joining, no_thread};
+use crate::live::{Joining, new_history};
 
 /// The time within which a client must join.
 const JOINING: Duration = Duration::from_secs(60);
@@ -113,20 +114,17 @@ impl<'a> Loads<'a> {
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         start: &'env (dyn Fn(ClientId) -> Result<Client<F>, StartError> + Sync),
-    ) -> Result<(), Failure>
-    where
+    ) where
         'a: 'env,
     {
         for (client, shared) in (0..).map(ClientId).zip(&self.clients) {
-            let work = move || {
+            scope.spawn(move || {
                 let ended = self.run(client, shared, start);
                 let mut status = shared.status();
                 status.failure = ended.err();
                 status.ended = true;
-            };
-            Builder::new().spawn_scoped(scope, work).map_err(|error| no_thread("for a client", &error))?;
+            });
         }
-        Ok(())
     }
 
     fn run<F: Hosted>(
@@ -220,7 +218,7 @@ struct Load<'a, F: Hosted> {
     plan: &'a Plan,
     shared: &'a Shared,
     client: Client<F>,
-    recorder: Recorder<HistoryFile>,
+    recorder: Recorder<File>,
     path: PathBuf,
     backoff: Backoff,
     housekeeper: Housekeeper,
@@ -242,8 +240,8 @@ impl<'a, F: Hosted> Load<'a, F> {
         let Loads { plan, scene, args, seed, .. } = loads;
         let me = plan.topology().client_process(id);
         let path = scene.history(plan.name(me), 1);
-        let recorder = Recorder::new(plan, me, HistoryFile::create(&path)?)
-            .map_err(|error| Failure::cannot_write(&path, &error))?;
+        let recorder =
+            Recorder::new(plan, me, new_history(&path)?).map_err(|error| Failure::cannot_write(&path, &error))?;
         client.record_operations();
         let interval = Duration::from_secs(1) * u32::from(args.clients) / args.rate;
         shared.status().joined = true;

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use stentor::runtime::ShmFabric;
 use stentor_fabric::ProcessId;
 
+use super::PLACE;
 use crate::failure::Failure;
-use crate::live::{Answer, Question, Standing, ask, no_thread};
+use crate::live::{Answer, Question, Standing, ask};
 
 /// The time between two queries.
 const LOOK: Duration = Duration::from_millis(50);
@@ -69,7 +70,7 @@ impl MemberPoller {
         let shared = Arc::clone(&status);
         let thread =
             std::thread::Builder::new().name("poller".to_owned()).spawn(move || serve(&place, &shared, &taken));
-        thread.map_err(|error| no_thread("that asks a member", &error))?;
+        thread.map_err(|error| Failure::run(error, PLACE, "allow more threads"))?;
         Ok(MemberPoller { status, orders })
     }
 

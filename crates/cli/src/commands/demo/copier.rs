@@ -119,7 +119,7 @@ fn wrong(what: &str) -> Failure {
 }
 
 fn unstarted(error: &std::io::Error) -> Failure {
-    Failure::system("cannot start a switch", error, "stentor demo --switch", "allow more processes")
+    Failure::run(format_args!("cannot start a switch: {error}"), "stentor demo --switch", "allow more processes")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use stentor::runtime::{Counts, Hosted, Member};
 use stentor_multicast::Step;
 
 use crate::output::Human;
-use crate::style::{Style, bytes, counted};
+use crate::style::{Style, bytes};
 
 /// The document.
 #[derive(Serialize, Deserialize, Debug)]
@@ -79,8 +79,9 @@ impl Served {
             skipped => format!(" and {skipped} that came as another member's state"),
         };
         format!(
-            "stopped after {}{skipped}; remote writes: {}; at most {} waited",
-            counted(self.deliveries, "delivery", "deliveries"),
+            "{}: stopped after {} deliveries{skipped}; remote writes: {}; at most {} waited",
+            self.id,
+            self.deliveries,
             if writes.is_empty() { "none" } else { &writes },
             bytes(self.memory.most_queued)
         )
@@ -89,6 +90,6 @@ impl Served {
 
 impl Human for Served {
     fn human(&self, _: Style) -> String {
-        format!("{}: {}\n", self.id, self.text())
+        self.text() + "\n"
     }
 }

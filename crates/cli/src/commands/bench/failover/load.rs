@@ -1,5 +1,6 @@
 //! The load: a client that multicasts at a steady rate, to one group or to several, and records what it does.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use stentor_fabric::Backoff;
 use stentor_fabric_sim::SimRng;
 
 use crate::failure::Failure;
-use crate::live::{HistoryFile, Joined};
+use crate::live::{Joined, new_history};
 
 /// Bytes of a message.
 pub(super) const PAYLOAD_BYTES: usize = 64;
@@ -24,7 +25,7 @@ const AT_ONCE: u32 = 64;
 /// A client with its history.
 pub(super) struct Load<F: Hosted> {
     client: Client<F>,
-    recorder: Recorder<HistoryFile>,
+    recorder: Recorder<File>,
     path: PathBuf,
     backoff: Backoff,
     housekeeper: Housekeeper,
@@ -56,7 +57,7 @@ impl<F: Hosted> Load<F> {
     pub(super) fn new(plan: &Plan, joined: Joined<F>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder =
-            Recorder::new(plan, me, HistoryFile::create(path)?).map_err(|error| Failure::cannot_write(path, &error))?;
+            Recorder::new(plan, me, new_history(path)?).map_err(|error| Failure::cannot_write(path, &error))?;
         let mut client = joined.client;
         if pace.rate.is_some() {
             client.record_operations();
@@ -91,7 +92,7 @@ impl<F: Hosted> Load<F> {
         self.sequence.unwrap_or(0)
     }
 
-    pub(super) fn recorder(&mut self) -> &mut Recorder<HistoryFile> {
+    pub(super) fn recorder(&mut self) -> &mut Recorder<File> {
         &mut self.recorder
     }
 

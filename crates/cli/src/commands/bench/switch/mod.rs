@@ -28,7 +28,6 @@ use super::report::{Report, Row};
 use super::samples::{Samples, Summary};
 use crate::args::BenchSwitch;
 use crate::failure::{Failure, Verdict};
-use crate::live::thread;
 
 use report::Aggregated;
 pub(super) use report::SwitchReport;
@@ -84,19 +83,18 @@ struct Running {
 }
 
 impl Running {
-    fn start(mut switch: SoftSwitch) -> Result<Self, Failure> {
+    fn start(mut switch: SoftSwitch) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&stop);
         let processors = processors().unwrap_or_default();
         let (first, second) = (processors.first().copied(), processors.get(1).copied());
-        let work = move || {
+        let thread = std::thread::spawn(move || {
             // It runs anywhere as well.
             let _ = second.map(|processor| pin(&[processor]));
             while !ends.load(Ordering::Relaxed) && switch.round().is_ok() {}
-        };
-        let thread = thread("for the switch", work)?;
+        });
         let _ = first.map(|processor| pin(&[processor]));
-        Ok(Running { stop, thread: Some(thread) })
+        Running { stop, thread: Some(thread) }
     }
 }
 
