@@ -12,7 +12,7 @@ use stentor_fabric::ProcessId;
 use super::board::{Board, State};
 use super::clock::Looks;
 use super::fleet::Fleet;
-use super::hang::{LIMIT_MS, Waiting, is_hang, needed, stands_still};
+use super::hang::{LIMIT_MS, Waiting, is_hang, stands_still};
 use super::load::Loads;
 use super::poller::{MemberAddress, MemberPoller};
 use super::schedule::{self, Order, Schedule, Step};
@@ -338,18 +338,19 @@ impl<'a> Conductor<'a> {
         if self.played.trouble.is_some() {
             return;
         }
-        let (clients, all): (Vec<_>, Vec<_>) = self.loads.waiting().into_iter().unzip();
-        for (client, waiting) in clients.iter().zip(&all) {
-            let needed = needed(waiting, &all);
-            let still = stands_still(now, waiting.since, &needed, self.board.good());
+        let all = self.loads.waiting();
+        for (client, waiting) in &all {
+            let still = stands_still(now, waiting, self.board.good());
             self.played.longest_gap_ms = self.played.longest_gap_ms.max(still.unwrap_or(0));
             if is_hang(still) {
-                let others = clients.iter().zip(&all).filter(|(other, _)| *other != client);
-                let beside =
-                    others.map(|(other, waiting)| format!("; beside it, {}", self.tell_waiting(*other, waiting)));
-                let (first, beside) = (self.tell_waiting(*client, waiting), beside.collect::<String>());
-                let what = format!("{first}, for {LIMIT_MS} ms in which each had a connected majority{beside}");
-                let groups = needed.iter().map(|group| self.group(*group)).collect();
+                let first = self.tell_waiting(*client, waiting);
+                let mut what = format!("{first}, for {LIMIT_MS} ms in which each had a connected majority");
+                // It may stand behind one of these, in the order of a group that both are for.
+                for (other, waiting) in all.iter().filter(|(other, _)| other != client) {
+                    let ms = now.saturating_sub(waiting.since);
+                    what += &format!("; {}, for {ms} ms", self.tell_waiting(*other, waiting));
+                }
+                let groups = waiting.to.iter().map(|group| self.group(*group)).collect();
                 self.trouble("message", what, groups);
                 return;
             }

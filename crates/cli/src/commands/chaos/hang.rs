@@ -1,7 +1,5 @@
 //! The hang detector: a pure function of times, milliseconds.
 
-use std::collections::BTreeSet;
-
 /// The time without progress that counts as a hang.
 pub(super) const LIMIT_MS: u64 = 5000;
 
@@ -16,28 +14,11 @@ pub(super) struct Waiting {
     pub(super) since: u64,
 }
 
-/// Returns the groups without which a message cannot be delivered, in rising order: its own, and those of all waiting
-/// messages that share a group with these. A message to one group stands behind one to two groups in the order.
-pub(super) fn needed(message: &Waiting, all: &[Waiting]) -> Vec<usize> {
-    let mut groups: BTreeSet<usize> = message.to.iter().copied().collect();
-    loop {
-        let before = groups.len();
-        for other in all {
-            if other.to.iter().any(|group| groups.contains(group)) {
-                groups.extend(&other.to);
-            }
-        }
-        if groups.len() == before {
-            return groups.into_iter().collect();
-        }
-    }
-}
-
-/// Returns how long a message makes no progress although all the groups that it [needs](needed) could deliver: since the
-/// message waits, or since the last of these groups has a connected majority. `None`: some group has none.
-pub(super) fn stands_still(now: u64, since: u64, needed: &[usize], good: &[Option<u64>]) -> Option<u64> {
-    let all = needed.iter().map(|group| good[*group]).collect::<Option<Vec<_>>>()?;
-    let since = all.into_iter().chain([since]).max().expect("it has a beginning");
+/// Returns how long a message makes no progress although all its groups could deliver it: since it waits, or since the last
+/// of its groups has a connected majority. `None`: some group has none.
+pub(super) fn stands_still(now: u64, waiting: &Waiting, good: &[Option<u64>]) -> Option<u64> {
+    let all = waiting.to.iter().map(|group| good[*group]).collect::<Option<Vec<_>>>()?;
+    let since = all.into_iter().chain([waiting.since]).max().expect("it has a beginning");
     Some(now.saturating_sub(since))
 }
 
@@ -51,16 +32,7 @@ mod tests {
     use super::*;
 
     fn still(now: u64, since: u64, good: &[Option<u64>]) -> Option<u64> {
-        stands_still(now, since, &[0, 2], good)
-    }
-
-    #[test]
-    fn a_message_needs_the_groups_of_those_that_it_may_stand_behind() {
-        let to = |groups: &[usize]| Waiting { sequence: Some(1), to: groups.to_vec(), since: 0 };
-        let all = [to(&[1]), to(&[2, 3]), to(&[1, 3]), to(&[0, 4])];
-        assert_eq!(needed(&all[0], &all), [1, 2, 3]);
-        assert_eq!(needed(&all[3], &all), [0, 4]);
-        assert_eq!(needed(&all[0], &all[..2]), [1], "nobody waits for 1 and another group");
+        stands_still(now, &Waiting { sequence: Some(1), to: vec![0, 2], since }, good)
     }
 
     #[test]
