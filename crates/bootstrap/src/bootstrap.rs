@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use stentor_fabric::{Access, Event, ProcessId, Purpose};
+use stentor_fabric::{Access, Event, ProcessId, Purpose, Refusal};
 use stentor_switch::enrol;
 use thiserror::Error;
 
@@ -14,6 +14,7 @@ use crate::handshake::nonce;
 use crate::hello::{Hello, MAX_NAME};
 use crate::line::LineConfig;
 use crate::message::Message;
+use crate::names::{HostName, Names};
 use crate::remotes::{Granted, Place, Remotes};
 use crate::sets::{LINE_PURPOSE, Sets, SwitchConfig};
 
@@ -36,6 +37,9 @@ pub struct Config {
     /// Where each process listens; `None` for processes that only dial: of two processes the one with the larger id dials.
     /// This process's own address must be there.
     pub addresses: Vec<Option<SocketAddr>>,
+    /// How the configuration names where processes are: resolved again at every attempt to connect, so that `addresses` may lack
+    /// some of these, and the names of processes in what is said. Empty: addresses stay what they are.
+    pub names: Vec<Option<HostName>>,
     /// Whether a process that is started again is refused by those who knew its last life.
     pub one_life: bool,
     /// The switch that makes copies, if there is one.
@@ -91,7 +95,7 @@ impl Bootstrap {
     /// # Errors
     /// See [`StartError`].
     pub fn start(config: Config) -> Result<Bootstrap, StartError> {
-        let Config { fabric, cluster, key, fingerprint, version, me, addresses, one_life, switch } = config;
+        let Config { fabric, cluster, key, fingerprint, version, me, addresses, names, one_life, switch } = config;
         let processes = addresses.len();
         let address = addresses.get(me.index()).copied().flatten().ok_or(StartError::NoAddress(me, processes))?;
         for (what, name) in [("cluster", &cluster), ("fabric", &fabric)] {
@@ -122,7 +126,9 @@ impl Bootstrap {
             me: Some(me),
         };
         let sets = Sets::new(switch, line, address.ip());
-        let control = Control::new(hello, address.ip(), one_life, key, addresses, listener);
+        let mut names = Names::new(names, processes);
+        names.warn_of_loopback(me.index(), address.ip(), &addresses);
+        let control = Control::new(hello, address.ip(), one_life, key, addresses, names, listener);
         let (connections, remotes, grants) = (Vec::new(), Remotes::default(), HashMap::new());
         Ok(Bootstrap { me, processes, control, connections, remotes, sets, grants })
     }
@@ -143,9 +149,24 @@ impl Bootstrap {
         self.control.events.push_back(event);
     }
 
-    /// The next connection that was refused, in words. The newest 64 are kept.
-    pub fn next_refusal(&mut self) -> Option<String> {
+    /// The next connection that was refused. The newest 64 are kept, each once.
+    pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.control.refusals.pop_front()
+    }
+
+    /// The next thing about names and addresses that a person should know. The newest 64 are kept.
+    pub fn next_name_note(&mut self) -> Option<String> {
+        self.control.names.notes.pop_front()
+    }
+
+    /// The next question of somebody who has the key and is no process, with a number for its [`answer`](Self::answer).
+    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.control.askers.next()
+    }
+
+    /// Answers a question. Of what is longer than [`MAX_ANSWER`](crate::ask::MAX_ANSWER) the end is left out.
+    pub fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.control.askers.answer(question, answer);
     }
 
     /// Whether a peer says that another process with this one's id is connected to it.

@@ -215,8 +215,8 @@ impl Bootstrap {
         }
         let (peer, service, epoch) = (own.peer, own.service, offer.epoch);
         if offer.unreliable != (own.config.kind == QpKind::Unreliable) {
-            let me = self.me;
-            self.control.refuse(format!("{peer} and {me} made {service:?} of different kinds: one is unreliable"));
+            let reason = format!("both made {service:?}, of different kinds: one is unreliable");
+            self.control.refuse_peer(peer, reason);
             return;
         }
         let with = (epoch, offer.end.clone());
@@ -224,7 +224,7 @@ impl Bootstrap {
         if let Err(error) = ends.meet(QpId(index as u32), ours, &with.1) {
             self.connections[index].unmet = Some((epoch, Instant::now()));
             if !known {
-                self.control.refuse(format!("{peer} offered a queue pair that cannot be: {error}"));
+                self.control.refuse_peer(peer, format!("it offered a queue pair that cannot be: {error}"));
             }
             return;
         }
@@ -251,7 +251,7 @@ impl Bootstrap {
                 self.control.events.push_back(Event::Connected { qp, peer });
             }
             Err(error) => {
-                self.control.refuse(format!("the queue pair that {peer} has met cannot be: {error}"));
+                self.control.refuse_peer(peer, format!("the queue pair that it has met cannot be: {error}"));
                 self.break_connection(ends, index, Status::Flushed);
             }
         }
@@ -295,13 +295,14 @@ impl Bootstrap {
         self.control.peers[peer.index()].taken = message == Message::Taken;
         match message {
             Message::Taken => {
-                let me = self.me;
-                self.control.refuse(format!("{peer} says that another process is connected as {me}"));
+                let reason =
+                    "it says that another process is connected in this one's place: give each process an id of its own";
+                self.control.refuse_peer(peer, reason.to_owned());
             }
             Message::Again => {
-                let me = self.me;
                 self.control.peers[peer.index()].dial_later();
-                self.control.refuse(format!("{peer} knew {me} before it was started again: {}", started_again()));
+                let reason = format!("it knew this process before this one was started again: {}", started_again());
+                self.control.refuse_peer(peer, reason);
             }
             Message::Offer(offer) => self.hear_offer(ends, peer, offer),
             Message::Ready { service, epoch } => {

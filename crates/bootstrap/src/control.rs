@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
-use stentor_fabric::{Event, ProcessId, Service};
+use stentor_fabric::{Event, ProcessId, Refusal, Service};
 
+use crate::ask;
+use crate::asked::Askers;
 use crate::handshake::{Fault, Handshake};
 use crate::hello::{Hello, Session, TAG};
 use crate::link::Link;
 use crate::message::{Message, Offer};
+use crate::names::Names;
 
 /// Connections from others that may be in the middle of the handshake.
 const MAX_NEWCOMERS: usize = 64;
@@ -27,7 +30,29 @@ const BURST: usize = 256;
 #[derive(Debug)]
 struct Newcomer {
     handshake: Handshake,
+    /// Where it listens, or came from.
+    at: SocketAddr,
     expected: Option<ProcessId>,
+}
+
+/// Why one ends without a connection.
+struct Refused {
+    reason: String,
+    /// The process that the reason is about.
+    other: Option<ProcessId>,
+    lasting: bool,
+}
+
+impl Refused {
+    /// It will be refused again until something else is started.
+    fn lasting(reason: String) -> Refused {
+        Refused { reason, other: None, lasting: true }
+    }
+
+    /// It may be over in a moment.
+    fn passing(reason: String) -> Refused {
+        Refused { reason, other: None, lasting: false }
+    }
 }
 
 /// A peer, connected or not.
@@ -69,13 +94,15 @@ pub(crate) struct Control {
     one_life: bool,
     key: Vec<u8>,
     addresses: Vec<Option<SocketAddr>>,
+    pub(crate) names: Names,
     listener: TcpListener,
     newcomers: Vec<Newcomer>,
+    pub(crate) askers: Askers,
     /// Connections that were ever begun.
     pub(crate) begun: u64,
     pub(crate) peers: Vec<Peer>,
     pub(crate) events: VecDeque<Event>,
-    pub(crate) refusals: VecDeque<String>,
+    pub(crate) refusals: VecDeque<Refusal>,
 }
 
 impl Control {
@@ -85,12 +112,27 @@ impl Control {
         one_life: bool,
         key: Vec<u8>,
         addresses: Vec<Option<SocketAddr>>,
+        names: Names,
         listener: TcpListener,
     ) -> Control {
         let peers = (0..addresses.len()).map(|_| Peer::default()).collect();
-        let newcomers = Vec::new();
+        let (newcomers, askers) = (Vec::new(), Askers::default());
         let (events, refusals) = (VecDeque::new(), VecDeque::new());
-        Control { me, address, one_life, key, addresses, listener, newcomers, begun: 0, peers, events, refusals }
+        Control {
+            me,
+            address,
+            one_life,
+            key,
+            addresses,
+            names,
+            listener,
+            newcomers,
+            askers,
+            begun: 0,
+            peers,
+            events,
+            refusals,
+        }
     }
 
     /// Whether a peer that could be there is not.
@@ -112,7 +154,9 @@ impl Control {
     /// The sockets to wait for.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
         let newcomers = self.newcomers.iter().map(|newcomer| &newcomer.handshake.link.stream);
-        newcomers.chain(self.peers.iter().flat_map(|peer| &peer.link).map(|(link, _)| &link.stream))
+        newcomers
+            .chain(self.askers.sockets())
+            .chain(self.peers.iter().flat_map(|peer| &peer.link).map(|(link, _)| &link.stream))
     }
 
     /// The socket that new connections come to.
@@ -120,11 +164,36 @@ impl Control {
         &self.listener
     }
 
-    pub(crate) fn refuse(&mut self, reason: String) {
+    /// Keeps a refusal, unless the same waits to be told already.
+    fn refuse(&mut self, refusal: Refusal) {
+        if self.refusals.contains(&refusal) {
+            return;
+        }
         if self.refusals.len() == MAX_REFUSALS {
             self.refusals.pop_front();
         }
-        self.refusals.push_back(reason);
+        self.refusals.push_back(refusal);
+    }
+
+    /// The same of a peer that has shown who it is.
+    pub(crate) fn refuse_peer(&mut self, peer: ProcessId, reason: String) {
+        let link = self.peers[peer.index()].link.as_ref();
+        let at = link.and_then(|(link, _)| link.stream.peer_addr().ok()).or(self.addresses[peer.index()]);
+        // A port that it dialled from says nothing.
+        let at = self.addresses[peer.index()].or(at.map(|at| SocketAddr::new(at.ip(), 0)));
+        self.refuse(Refusal { peer: Some(peer), at, certain: true, other: None, reason, lasting: false });
+    }
+
+    /// The same of a connection that never was one.
+    fn refuse_newcomer(&mut self, newcomer: &Newcomer, why: Refused) {
+        let Refused { reason, other, lasting } = why;
+        let is_peer = |process: &ProcessId| process.0 < self.me.processes && *process != self.me.process;
+        let peer = newcomer.expected.or_else(|| newcomer.handshake.claims().filter(is_peer));
+        // Whoever dials from its peer's address is believed so far that it is named, and nothing else.
+        let listens = peer.and_then(|peer| self.addresses[peer.index()]);
+        let at = listens.filter(|listens| listens.ip() == newcomer.at.ip()).unwrap_or(newcomer.at);
+        let certain = newcomer.expected.is_some() || listens == Some(at);
+        self.refuse(Refusal { peer, at: Some(at), certain, other, reason, lasting });
     }
 
     pub(crate) fn tell(&mut self, peer: ProcessId, message: &Message) {
@@ -145,18 +214,19 @@ impl Control {
             self.hear_peer(ProcessId(n as u16), &mut heard);
         }
         self.hear_newcomers(&mut heard);
+        self.askers.pump();
         heard
     }
 
-    fn greet(&mut self, stream: TcpStream, expected: Option<ProcessId>) {
+    fn greet(&mut self, stream: TcpStream, at: SocketAddr, expected: Option<ProcessId>) {
         let Ok(handshake) = Handshake::new(stream, &self.me, expected.is_some()) else { return };
         self.begun += 1;
-        self.newcomers.push(Newcomer { handshake, expected });
+        self.newcomers.push(Newcomer { handshake, at, expected });
     }
 
     fn accept(&mut self) {
         for _ in 0..MAX_NEWCOMERS {
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let Ok((stream, from)) = self.listener.accept() else { break };
             // Those whom this process dials are no more than there are peers, and keep nobody out. Nor does whoever fills the
             // list with silence: the oldest that proved nothing goes.
             let is_stranger = |newcomer: &Newcomer| newcomer.expected.is_none();
@@ -166,25 +236,34 @@ impl Control {
             {
                 self.newcomers.remove(oldest);
             }
-            self.greet(stream, None);
+            self.greet(stream, SocketAddr::new(from.ip(), 0), None);
         }
     }
 
     /// Of two processes the one with the larger id dials.
     fn dial(&mut self) {
         let now = Instant::now();
+        for n in self.names.take(self.address, &mut self.addresses) {
+            (self.peers[n].next_dial, self.peers[n].pause) = (None, DIAL_PAUSE.0);
+        }
         for n in 0..self.me.process.index() {
             let peer = ProcessId(n as u16);
             let known = &self.peers[n];
             let busy = known.link.is_some() || self.newcomers.iter().any(|newcomer| newcomer.expected == Some(peer));
-            let Some(address) = self.addresses[n] else { continue };
             if busy || known.next_dial.is_some_and(|next| next > now) {
                 continue;
             }
             let pause = known.pause.clamp(DIAL_PAUSE.0, DIAL_PAUSE.1);
             (self.peers[n].next_dial, self.peers[n].pause) = (Some(now + pause), 2 * pause);
+            // Whatever is found is dialled at once, in a later round: the peer may have come back elsewhere.
+            self.names.ask(n);
+            let Some(mut address) = self.addresses[n] else { continue };
+            if pause > DIAL_PAUSE.0 {
+                address = self.names.after(n, address);
+                self.addresses[n] = Some(address);
+            }
             if let Ok(stream) = connect(self.address, address) {
-                self.greet(stream, Some(peer));
+                self.greet(stream, address, Some(peer));
             }
         }
     }
@@ -196,14 +275,17 @@ impl Control {
                 let Some(frame) = newcomer.handshake.link.receive() else { break };
                 match self.greeted(&mut newcomer, &frame) {
                     Ok(known) => joined = known,
-                    Err(reason) => {
+                    Err(why) => {
                         newcomer.handshake.link.dead = true;
-                        self.refuse(reason);
+                        self.refuse_newcomer(&newcomer, why);
                         break;
                     }
                 }
             }
             match joined {
+                Some((hello, session)) if hello.process == ask::NOBODY => {
+                    self.askers.admit(newcomer.handshake.link, session);
+                }
                 Some((hello, session)) => {
                     let peer = &mut self.peers[hello.process.index()];
                     peer.link = Some((newcomer.handshake.link, session));
@@ -223,14 +305,12 @@ impl Control {
     }
 
     /// A frame of the handshake. `Some` when it is over.
-    fn greeted(&mut self, newcomer: &mut Newcomer, frame: &[u8]) -> Result<Option<(Hello, Session)>, String> {
-        let me = self.me.process;
-        let heard = newcomer.handshake.hear(&self.key, frame, newcomer.expected).map_err(|fault| match fault {
-            Fault::NoHello => format!("{me} was greeted with something else than a hello"),
-            Fault::Another(other) => format!("{other} answered {me} where another process was expected"),
-            Fault::NoKey => format!("{me} was dialled or answered by somebody without the cluster's key"),
-        })?;
+    fn greeted(&mut self, newcomer: &mut Newcomer, frame: &[u8]) -> Result<Option<(Hello, Session)>, Refused> {
+        let heard = newcomer.handshake.hear(&self.key, frame, newcomer.expected).map_err(refused)?;
         let Some((known, mut session)) = heard else { return Ok(None) };
+        if known.process == ask::NOBODY {
+            return self.lets_ask(&known).map(|()| Some((known, session)));
+        }
         self.compare(&known)?;
         let them = known.process;
         let mut end = |message: Message| {
@@ -240,21 +320,38 @@ impl Control {
         };
         if self.is_linked(them) {
             end(Message::Taken);
-            return Err(format!("{them} is connected to {me} already: give each process an id of its own"));
+            let reason = "another process of this id is connected already: give each process an id of its own";
+            return Err(Refused::passing(reason.to_owned()));
         }
         let first = self.peers[them.index()].first_life;
         if self.one_life && first.is_some_and(|first| first != known.life) {
             end(Message::Again);
-            return Err(format!("{them} was started again: {}", started_again()));
+            return Err(Refused::passing(format!("it was started again: {}", started_again())));
         }
         Ok(Some((known, session)))
     }
 
+    /// Whether whoever has the key and is no process may ask something.
+    fn lets_ask(&self, asker: &Hello) -> Result<(), Refused> {
+        if (asker.fabric.as_str(), asker.version) != (ask::PURPOSE, ask::VERSION) || asker.cluster != self.me.cluster {
+            let Hello { fabric, version, cluster, .. } = asker;
+            let reason = format!(
+                "it wants `{fabric}` in version {version} of cluster {cluster}; here is `{}` in version {} of cluster {}",
+                ask::PURPOSE,
+                ask::VERSION,
+                self.me.cluster
+            );
+            return Err(Refused::passing(reason));
+        }
+        Ok(())
+    }
+
     /// Only for whoever has the key.
-    fn compare(&self, other: &Hello) -> Result<(), String> {
+    fn compare(&self, other: &Hello) -> Result<(), Refused> {
         let (me, them) = (&self.me, other.process);
         let say = |what: &str, ours: &dyn std::fmt::Display, theirs: &dyn std::fmt::Display| {
-            Err(format!("{them} has {what} {theirs}, {} has {ours}: start both with the same", me.process))
+            let reason = format!("it has {what} {theirs}, this process has {ours}: start both with the same");
+            Err(Refused::lasting(reason))
         };
         if other.cluster != me.cluster {
             return say("cluster", &me.cluster, &other.cluster);
@@ -266,10 +363,13 @@ impl Control {
             return say("fabric", &me.fabric, &other.fabric);
         }
         if (other.fingerprint, other.processes) != (me.fingerprint, me.processes) {
-            return say("configuration", &me.fingerprint, &other.fingerprint);
+            // As `config check` prints it.
+            let show = |hello: &Hello| format!("{:016x} of {} processes", hello.fingerprint, hello.processes);
+            return say("configuration", &show(me), &show(other));
         }
         if them.0 >= me.processes || them == me.process {
-            return Err(format!("{them} is not a peer of {}: give each process an id of its own", me.process));
+            let reason = "it has the id of this process: give each process an id of its own";
+            return Err(Refused::lasting(reason.to_owned()));
         }
         Ok(())
     }
@@ -287,8 +387,7 @@ impl Control {
                 Some(message) => heard.push(Heard::Said(peer, message)),
                 None => {
                     link.dead = true;
-                    let reason = format!("{} was sent a message by {peer} that is damaged or forged", self.me.process);
-                    self.refuse(reason);
+                    self.refuse_peer(peer, "it sent a message that is damaged or forged".to_owned());
                 }
             }
         }
@@ -298,6 +397,19 @@ impl Control {
             known.offers.clear();
             heard.push(Heard::Lost(peer));
         }
+    }
+}
+
+/// What is wrong with a greeting.
+fn refused(fault: Fault) -> Refused {
+    match fault {
+        Fault::NoHello => Refused::passing("it speaks something else: another program has that address".to_owned()),
+        Fault::Release => Refused::lasting("it runs another release of Stentor: run the same on all".to_owned()),
+        Fault::Another(other) => {
+            let reason = "another process answers there; correct the addresses, or what is started where. It is";
+            Refused { other: Some(other), ..Refused::passing(reason.to_owned()) }
+        }
+        Fault::NoKey => Refused::lasting("it has another key than this process: give all the same".to_owned()),
     }
 }
 
@@ -383,6 +495,65 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_moved_is_dialled_at_its_new_address() {
+        let [old, new, own] = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        own.set_nonblocking(true).unwrap();
+        new.set_nonblocking(true).unwrap();
+        let (at, moved) = (old.local_addr().unwrap(), new.local_addr().unwrap());
+        // Nobody is at the old place any more; the name is one that every system resolves.
+        drop(old);
+        let name = crate::names::HostName { process: "g1.1".into(), address: format!("localhost:{}", moved.port()) };
+        let hello = Hello {
+            cluster: "c".into(),
+            fabric: "f".into(),
+            version: 1,
+            fingerprint: 1,
+            process: ProcessId(1),
+            processes: 2,
+            life: 1,
+            nonce: [0; 32],
+        };
+        let addresses = vec![Some(at), Some(own.local_addr().unwrap())];
+        let names = Names::new(vec![Some(name)], 2);
+        let mut control = Control::new(hello, IpAddr::from([127, 0, 0, 1]), false, vec![7], addresses, names, own);
+        let since = Instant::now();
+        while new.accept().is_err() {
+            assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(control.names.notes[0].contains("`g1.1`"), "{:?}", control.names.notes);
+    }
+
+    #[test]
+    fn a_peer_with_several_interfaces_is_dialled_at_each_until_it_answers() {
+        let [here, own] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        own.set_nonblocking(true).unwrap();
+        here.set_nonblocking(true).unwrap();
+        let at = here.local_addr().unwrap();
+        // It listens at the second address of its name only, and the first was taken when this process started.
+        let elsewhere = SocketAddr::new(IpAddr::from([127, 0, 0, 2]), at.port());
+        let hello = Hello {
+            cluster: "c".into(),
+            fabric: "f".into(),
+            version: 1,
+            fingerprint: 1,
+            process: ProcessId(1),
+            processes: 2,
+            life: 1,
+            nonce: [0; 32],
+        };
+        let addresses = vec![Some(elsewhere), Some(own.local_addr().unwrap())];
+        let names = Names::of_interfaces(vec![elsewhere, at]);
+        let mut control = Control::new(hello, IpAddr::from([127, 0, 0, 1]), false, vec![7], addresses, names, own);
+        let since = Instant::now();
+        while here.accept().is_err() {
+            assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(control.names.notes.is_empty(), "{:?}", control.names.notes);
+    }
+
+    #[test]
     fn a_host_that_swallows_packets_is_not_waited_for_and_is_dialled_again() {
         let (listener, waiting) = deaf();
         let to = listener.local_addr().unwrap();
@@ -399,7 +570,15 @@ mod tests {
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
         own.set_nonblocking(true).unwrap();
         let addresses = vec![Some(to), Some(own.local_addr().unwrap())];
-        let mut control = Control::new(hello, IpAddr::from([127, 0, 0, 1]), false, vec![7], addresses, own);
+        let mut control = Control::new(
+            hello,
+            IpAddr::from([127, 0, 0, 1]),
+            false,
+            vec![7],
+            addresses,
+            Names::new(Vec::new(), 2),
+            own,
+        );
         let mut dialled = std::collections::BTreeSet::new();
         let since = Instant::now();
         while dialled.len() < 2 {

@@ -26,10 +26,12 @@ pub(crate) struct Handshake {
 }
 
 /// Why it ends without a connection.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// Something else than a hello came.
     NoHello,
+    /// A hello of another format came.
+    Release,
     /// Somebody else answered than was dialled.
     Another(ProcessId),
     /// The other end does not have the key.
@@ -51,6 +53,11 @@ impl Handshake {
         self.since.elapsed() >= if taken { HANDSHAKE } else { DIALLING }
     }
 
+    /// Who the other end says to be. It has not proved that.
+    pub(crate) fn claims(&self) -> Option<ProcessId> {
+        self.theirs.as_ref().map(|(_, hello)| hello.process)
+    }
+
     /// Takes a frame in. `Some` when both have shown that they have the key.
     pub(crate) fn hear(
         &mut self,
@@ -60,7 +67,8 @@ impl Handshake {
     ) -> Result<Option<(Hello, Session)>, Fault> {
         let dialled = self.dialled;
         let Some((theirs, known)) = &self.theirs else {
-            let known = Hello::decode(frame).map_err(|_| Fault::NoHello)?;
+            let garbage = if Hello::is_of_another_format(frame) { Fault::Release } else { Fault::NoHello };
+            let known = Hello::decode(frame).map_err(|_| garbage)?;
             if expected.is_some_and(|expected| expected != known.process) {
                 return Err(Fault::Another(known.process));
             }

@@ -54,6 +54,12 @@ impl Hello {
         to
     }
 
+    /// Whether these bytes begin as a hello of another release does.
+    pub(crate) fn is_of_another_format(bytes: &[u8]) -> bool {
+        let mut from = Reader(bytes);
+        from.take() == Ok(MAGIC) && from.u16().is_ok_and(|format| format != FORMAT)
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Result<Hello, Garbage> {
         let mut from = Reader(bytes);
         if from.take()? != MAGIC || from.u16()? != FORMAT {
@@ -156,6 +162,10 @@ mod tests {
         assert_eq!(Hello::decode(&bytes), Ok(hello(1)));
         assert_eq!(Hello::decode(&bytes[..40]), Err(Garbage));
         assert_eq!(Hello::decode(&[0; 100]), Err(Garbage));
+        let mut other = bytes.clone();
+        other[MAGIC.len() + 1] ^= 1;
+        assert!(Hello::is_of_another_format(&other) && Hello::decode(&other).is_err());
+        assert!(!Hello::is_of_another_format(&bytes) && !Hello::is_of_another_format(&[0; 100]));
         assert_eq!(Hello::decode(&[&bytes[..], b"c"].concat()), Err(Garbage), "a name that is too long");
     }
 

@@ -14,6 +14,8 @@
 //! its way; so does a new offer, and the end of the bootstrap connection.
 #![forbid(unsafe_code)]
 
+pub mod ask;
+mod asked;
 mod bootstrap;
 mod connections;
 mod control;
@@ -22,6 +24,7 @@ mod hello;
 pub mod line;
 mod link;
 mod message;
+mod names;
 mod remotes;
 mod sets;
 pub mod sysfs;
@@ -30,5 +33,6 @@ pub use bootstrap::{Bootstrap, Config, StartError};
 pub use connections::Ends;
 pub use handshake::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
+pub use names::HostName;
 pub use remotes::{Granted, Place, Remotes};
 pub use sets::{LINE_PURPOSE, RawWrite, SetEnds, SwitchConfig, longest_list};

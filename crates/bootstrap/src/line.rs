@@ -227,7 +227,9 @@ impl Line {
                     None => self.is_there(&hello, session),
                 },
                 Err(Fault::NoKey) => self.state = State::Dead(LineError::NoKey),
-                Err(Fault::NoHello | Fault::Another(_)) => self.state = State::Dead(LineError::NoHello),
+                Err(Fault::NoHello | Fault::Release | Fault::Another(_)) => {
+                    self.state = State::Dead(LineError::NoHello);
+                }
             }
         }
     }

@@ -74,7 +74,8 @@ impl Process {
     fn pump(&mut self) {
         self.bootstrap.pump(&mut self.ends);
         self.events.extend(std::iter::from_fn(|| self.bootstrap.next_event()));
-        self.refusals.extend(std::iter::from_fn(|| self.bootstrap.next_refusal()));
+        let refusals = std::iter::from_fn(|| self.bootstrap.next_refusal());
+        self.refusals.extend(refusals.map(|refusal| refusal.to_string()));
     }
 
     fn connect(&mut self, peer: ProcessId, config: QpConfig) -> Result<QpId, ConnectError> {
@@ -103,6 +104,7 @@ impl Pairing {
                 version: 1,
                 me,
                 addresses: vec![address(1), address(2)],
+                names: Vec::new(),
                 one_life: false,
                 switch: None,
             };
@@ -187,11 +189,29 @@ fn ends_of_either_kind_meet_and_a_broken_one_begins_its_next_life() {
 #[test]
 fn other_fabrics_other_clusters_and_other_keys_are_refused_with_a_reason() {
     Pairing::new(|config| config.fabric = if config.me == A { "roce" } else { "ofi" }.into())
-        .refused("p1 has fabric ofi, p0 has roce: start both with the same");
-    Pairing::new(|config| config.cluster = config.me.to_string()).refused("p1 has cluster p1, p0 has p0");
-    Pairing::new(|config| config.version = config.me.0).refused("p1 has version 1, p0 has 0");
-    Pairing::new(|config| config.fingerprint = config.me.0.into()).refused("p1 has configuration 1, p0 has 0");
-    Pairing::new(|config| config.key = vec![config.me.0 as u8]).refused("without the cluster's key");
+        .refused("it has fabric ofi, this process has roce: start both with the same");
+    Pairing::new(|config| config.cluster = config.me.to_string()).refused("it has cluster p1, this process has p0");
+    Pairing::new(|config| config.version = config.me.0).refused("it has version 1, this process has 0");
+    Pairing::new(|config| config.fingerprint = config.me.0.into())
+        .refused("it has configuration 0000000000000001 of 2 processes, this process has 0000000000000000 of 2");
+    Pairing::new(|config| config.key = vec![config.me.0 as u8]).refused("it has another key than this process");
+}
+
+/// Whoever comes from another address and says to be a peer has shown nothing, and is not taken for it.
+#[test]
+fn who_only_says_that_it_is_a_peer_is_told_apart_from_it() {
+    let elsewhere = SocketAddr::new(Ipv4Addr::new(127, 0, 77, 1 + (std::process::id() % 200) as u8).into(), 4790);
+    let strange = |config: &mut Config, moves: bool| {
+        if config.me == B {
+            config.key = b"yek".to_vec();
+            config.addresses[1] = if moves { Some(elsewhere) } else { config.addresses[1] };
+        }
+    };
+    let mut stranger = Pairing::new(|config| strange(config, true));
+    stranger.refused(&format!("a process at {} that calls itself p1: it has another key", elsewhere.ip()));
+    let mut peer = Pairing::new(|config| strange(config, false));
+    let at = peer.configs[0].addresses[1].unwrap();
+    peer.refused(&format!("p1 at {at}: it has another key"));
 }
 
 #[test]

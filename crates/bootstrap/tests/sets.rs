@@ -146,6 +146,7 @@ impl Three {
             version: 1,
             me,
             addresses: vec![Some(address(1)), Some(address(2))],
+            names: Vec::new(),
             one_life: false,
             switch: Some(SwitchConfig {
                 patience,

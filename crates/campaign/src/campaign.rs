@@ -345,18 +345,21 @@ impl Many {
         let total = Mutex::new(Ok(CampaignReport::default()));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if self.threads == 0 { cores } else { self.threads };
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    let mine = self.work(&one, &next, &end, || progress(done.fetch_add(1, Ordering::Relaxed) + 1));
-                    let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    match (&mut *total, mine) {
-                        (Ok(total), Ok(mine)) => total.merge(mine),
-                        (Ok(_), Err(error)) => *total = Err(error),
-                        (Err(_), _) => {}
-                    }
-                });
+        let share = || {
+            let mine = self.work(&one, &next, &end, || progress(done.fetch_add(1, Ordering::Relaxed) + 1));
+            let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            match (&mut *total, mine) {
+                (Ok(total), Ok(mine)) => total.merge(mine),
+                (Ok(_), Err(error)) => *total = Err(error),
+                (Err(_), _) => {}
             }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // With fewer threads than were asked for it only takes longer.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, share);
+            }
+            share();
         });
         let mut report = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)?;
         report.wall = begin.elapsed();

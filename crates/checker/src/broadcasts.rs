@@ -1,5 +1,6 @@
 //! What is kept of broadcasts, in the order in which it was recorded.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::event::{Broadcast, Event, EventKind};
@@ -35,6 +36,8 @@ pub(crate) enum Step {
 pub(crate) struct Broadcasts {
     /// First record of each broadcast.
     pub(crate) sent: BTreeMap<Index, Kept>,
+    /// Further records of an index, with the same payload or another.
+    pub(crate) again: Vec<Kept>,
     pub(crate) deliveries: Vec<Delivered>,
     pub(crate) skips: Vec<Kept>,
     pub(crate) evidence: Vec<Kept>,
@@ -53,7 +56,12 @@ impl Broadcasts {
         let kept = Kept { event: *event, origin };
         match event.kind {
             EventKind::Broadcast(broadcast) => {
-                self.sent.entry((broadcast.sender, broadcast.index)).or_insert(kept);
+                match self.sent.entry((broadcast.sender, broadcast.index)) {
+                    Entry::Vacant(vacant) => {
+                        vacant.insert(kept);
+                    }
+                    Entry::Occupied(_) => self.again.push(kept),
+                }
                 let last = self.last.entry(broadcast.sender).or_default();
                 *last = (*last).max(broadcast.index);
             }

@@ -1,5 +1,7 @@
 //! Takes in a history, event by event, and judges it at the end.
 
+use std::collections::HashMap;
+
 use crate::broadcasts::Broadcasts;
 use crate::chain::chains;
 use crate::channels::Channels;
@@ -10,7 +12,8 @@ use crate::order::Order;
 use crate::properties;
 use crate::properties::m7_genuineness::Genuineness;
 use crate::properties::m8_memory::MemoryBounds;
-use crate::report::{Counts, Report};
+use crate::records::{Given, Records};
+use crate::report::{Counts, Report, Verdict};
 use crate::view::{Slots, View};
 
 /// Checks one history. Events of one process are given in their order; those of different processes in any.
@@ -25,6 +28,8 @@ pub struct Checker {
     genuineness: Genuineness,
     memory: MemoryBounds,
     sources: Vec<String>,
+    /// `None`: what was given is everything that happened.
+    given: Option<Given>,
     counts: Counts,
 }
 
@@ -40,6 +45,7 @@ impl Checker {
             genuineness: Genuineness::default(),
             memory: MemoryBounds::default(),
             sources: Vec::new(),
+            given: None,
             counts: Counts::default(),
         }
     }
@@ -58,6 +64,11 @@ impl Checker {
     /// The following events come from this file.
     pub fn begin_source(&mut self, file: String) {
         self.sources.push(file);
+    }
+
+    /// The events come from files, of which some may be missing.
+    pub(crate) fn with_given(self, given: Given) -> Self {
+        Checker { given: Some(given), ..self }
     }
 
     /// Takes in the next event; counter-examples call it by its number, from 1.
@@ -92,20 +103,27 @@ impl Checker {
 
     /// Judges. `complete` vouches that the run had come to rest: what was not delivered by now never will be.
     #[must_use]
-    pub fn finish(self, complete: bool) -> Report {
+    pub fn finish(mut self, complete: bool) -> Report {
+        self.log.settle(self.given.as_ref().map_or(&HashMap::new(), |given| &given.orders));
         let chains = chains(&self.log, &self.cluster);
         let order = Order::new(&chains, &self.log);
         let slots = Slots::new(&self.log);
+        let records = Records::new(self.given.as_ref(), &self.log);
         let view = View {
             cluster: &self.cluster,
             log: &self.log,
             chains: &chains,
             order: &order,
             slots: &slots,
+            records: &records,
             complete,
             sources: &self.sources,
         };
-        let verdicts = properties::check(&view, &self.broadcasts, &self.channels, &self.genuineness, &self.memory);
+        let mut verdicts = properties::check(&view, &self.broadcasts, &self.channels, &self.genuineness, &self.memory);
+        if let Some(why) = self.given.as_ref().and_then(|given| given.unordered.as_ref()) {
+            // Nearly everything depends on which life was the last, and no verdict is better than a wrong one.
+            verdicts.values_mut().for_each(|verdict| *verdict = Verdict::Incomplete(why.clone()));
+        }
         let counts = Counts {
             messages: self.log.sent_order.len() as u64,
             deliveries: self.log.deliveries.len() as u64,

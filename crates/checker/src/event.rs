@@ -71,6 +71,8 @@ pub enum EventKind {
     Deliver(Deliver),
     /// The process stopped; anybody may record it for another.
     Crash,
+    /// From here on nothing of the process is recorded, while it goes on: its file cannot be written.
+    Unrecorded,
     /// The process came back with its group's state.
     Recover {
         /// The delivery number that it resumes after.
@@ -223,6 +225,7 @@ impl EventKind {
             EventKind::Synced(_) => "synced",
             EventKind::Deliver(_) => "deliver",
             EventKind::Crash => "crash",
+            EventKind::Unrecorded => "unrecorded",
             EventKind::Recover { .. } => "recover",
             EventKind::Epoch { .. } => "epoch",
             EventKind::Carry { .. } => "carry",

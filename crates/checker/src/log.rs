@@ -108,17 +108,28 @@ pub(crate) struct Ready {
     pub(crate) not_named: i64,
 }
 
+/// A multicast of a message that another incarnation of its client recorded, too.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    message: u32,
+    sent: Sent,
+}
+
 /// Everything that the properties look at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     pub(crate) messages: Vec<Message>,
     pub(crate) deliveries: Vec<Delivery>,
-    /// Incarnations by process, rising.
+    /// Incarnations by process, rising; once [settled](Log::settle), in the order in which they were.
     pub(crate) lives: Vec<Vec<Life>>,
-    /// Multicasts of a message that was multicast otherwise before.
+    /// Multicasts of a message that was multicast otherwise before, or by the same life already.
     pub(crate) conflicts: Vec<Kept>,
     pub(crate) crashes: u64,
     by_id: HashMap<MessageId, u32>,
+    /// The same message again, by another incarnation; in the end it shows which was first.
+    again: Vec<Again>,
+    /// Where the order of lives is not that of their numbers: the place of each, by process and number.
+    ranks: HashMap<Process, HashMap<u64, u64>>,
     /// Messages in the order in which they were multicast, as far as the inputs tell.
     pub(crate) sent_order: Vec<u32>,
 }
@@ -147,6 +158,7 @@ impl Log {
                 self.ready(event, origin, group, Ballot { number: ballot, by }, carried);
             }
             EventKind::Epoch { .. }
+            | EventKind::Unrecorded
             | EventKind::Broadcast(_)
             | EventKind::Bdeliver(_)
             | EventKind::Equivocation { .. }
@@ -181,10 +193,14 @@ impl Log {
             }
             // The return of a synced multicast, or the same again: a message is told by its client and number.
             Some(sent) if sent.multicast == multicast => {
-                let last_incarnation = sent.last_incarnation.max(event.incarnation);
-                let earlier = event.incarnation < sent.incarnation || (sent.only_returned && !synced);
-                let sent = if earlier { Sent::new(event, origin, multicast, synced) } else { *sent };
-                message.sent = Some(Sent { last_incarnation, ..sent });
+                let again = Sent::new(event, origin, multicast, synced);
+                if event.incarnation != sent.incarnation {
+                    self.again.push(Again { message: index, sent: again });
+                } else if sent.only_returned && !synced {
+                    message.sent = Some(again);
+                } else if !synced {
+                    self.conflicts.push(Kept { event: *event, origin });
+                }
             }
             Some(_) => self.conflicts.push(Kept { event: *event, origin }),
         }
@@ -223,6 +239,36 @@ impl Log {
             lives.insert(at, Life { number: event.incarnation, ..Life::default() });
         }
         self.life(event).recovered = Some(Recovered { from, t: event.t, origin });
+    }
+
+    /// Puts the lives of processes into the order in which they were: for each process the numbers of its lives, the first
+    /// one first. A process that is not named counted them: its lives are in the order of their numbers. To be called
+    /// once, when everything is recorded.
+    pub(crate) fn settle(&mut self, orders: &HashMap<Process, Vec<u64>>) {
+        for (process, order) in orders {
+            let ranks: HashMap<u64, u64> = (0..).zip(order).map(|(rank, number)| (*number, rank)).collect();
+            if let Some(lives) = self.lives.get_mut(process.index()) {
+                // What has one number stays as it is.
+                lives.sort_by_key(|life| ranks.get(&life.number).copied().unwrap_or(u64::MAX));
+            }
+            self.ranks.insert(*process, ranks);
+        }
+        for Again { message, sent: again } in std::mem::take(&mut self.again) {
+            let Some(sent) = self.messages[message as usize].sent else { continue };
+            let rank = |incarnation| self.rank(again.process, incarnation);
+            let later = rank(again.incarnation) > rank(sent.last_incarnation);
+            let last_incarnation = if later { again.incarnation } else { sent.last_incarnation };
+            let earlier =
+                rank(again.incarnation) < rank(sent.incarnation) || (sent.only_returned && !again.only_returned);
+            let sent = if earlier { again } else { sent };
+            self.messages[message as usize].sent = Some(Sent { last_incarnation, ..sent });
+        }
+    }
+
+    /// The place of an incarnation among those of its process.
+    pub(crate) fn rank(&self, process: Process, incarnation: u64) -> u64 {
+        let known = self.ranks.get(&process);
+        known.map_or(incarnation, |ranks| ranks.get(&incarnation).copied().unwrap_or(u64::MAX))
     }
 
     /// The latest life of the event's incarnation.

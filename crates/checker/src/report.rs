@@ -28,6 +28,9 @@ pub enum Verdict {
     Violated(CounterExample),
     /// This history cannot tell; why.
     NotChecked(&'static str),
+    /// These inputs cannot tell, and others of the same run could: a file is missing, or nothing says in which order the
+    /// lives of a process were. Why.
+    Incomplete(String),
 }
 
 impl Verdict {
@@ -37,7 +40,7 @@ impl Verdict {
         match self {
             Verdict::Ok => "ok",
             Verdict::Violated(_) => "violated",
-            Verdict::NotChecked(_) => "not_checked",
+            Verdict::NotChecked(_) | Verdict::Incomplete(_) => "not_checked",
         }
     }
 
@@ -86,23 +89,47 @@ pub struct Report {
     pub counts: Counts,
     /// Whether the history was known to be complete.
     pub complete: bool,
+    /// Files whose last line is cut off, and was left out.
+    pub cut_off: Vec<String>,
 }
 
 impl Report {
     pub(crate) fn new(properties: BTreeMap<&'static str, Verdict>, counts: Counts, complete: bool) -> Self {
         let violated = properties.iter().filter_map(|(name, verdict)| match verdict {
             Verdict::Violated(example) => Some((name, example)),
-            Verdict::Ok | Verdict::NotChecked(_) => None,
+            Verdict::Ok | Verdict::NotChecked(_) | Verdict::Incomplete(_) => None,
         });
         let smallest = violated.min_by_key(|(_, example)| example.lines.len());
         let counter_example = smallest.map(|(name, example)| format!("{name}: {example}"));
-        Report { properties, counter_example, counts, complete }
+        Report { properties, counter_example, counts, complete, cut_off: Vec::new() }
     }
 
-    /// Whether no property is violated. Look at [`unchecked`](Report::unchecked), too.
+    /// Whether no property is violated, and none would need more than was given. Look at
+    /// [`unchecked`](Report::unchecked), too.
     #[must_use]
     pub fn ok(&self) -> bool {
-        self.violated().next().is_none()
+        self.violated().next().is_none() && self.incomplete().next().is_none()
+    }
+
+    /// Properties for which something of the run was not given, and what.
+    pub fn incomplete(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
+        self.properties.iter().filter_map(|(name, verdict)| match verdict {
+            Verdict::Incomplete(reason) => Some((*name, reason.as_str())),
+            Verdict::Ok | Verdict::Violated(_) | Verdict::NotChecked(_) => None,
+        })
+    }
+
+    /// Why these inputs cannot be judged; `None` where some property is violated, or some holds and nothing is missing.
+    #[must_use]
+    pub fn undecided(&self) -> Option<&str> {
+        if self.violated().next().is_some() {
+            return None;
+        }
+        if let Some((_, reason)) = self.incomplete().next() {
+            return Some(reason);
+        }
+        let any = self.properties.values().any(|verdict| *verdict == Verdict::Ok);
+        (!any).then_some("nothing in it can be judged: it has no event that a property is about")
     }
 
     /// Names of the properties that do not hold.
@@ -111,9 +138,10 @@ impl Report {
     }
 
     /// Properties about which this history cannot tell, and why.
-    pub fn unchecked(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+    pub fn unchecked(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
         self.properties.iter().filter_map(|(name, verdict)| match verdict {
             Verdict::NotChecked(reason) => Some((*name, *reason)),
+            Verdict::Incomplete(reason) => Some((*name, reason.as_str())),
             Verdict::Ok | Verdict::Violated(_) => None,
         })
     }

@@ -7,6 +7,7 @@ use crate::history::Encoder;
 use crate::ids::{Group, GroupSet, MessageId, Process};
 use crate::log::{Log, Message, Origin};
 use crate::order::Order;
+use crate::records::Records;
 use crate::report::{CounterExample, Verdict};
 
 /// A finished history.
@@ -16,6 +17,7 @@ pub(crate) struct View<'a> {
     pub(crate) chains: &'a [Chain],
     pub(crate) order: &'a Order,
     pub(crate) slots: &'a Slots,
+    pub(crate) records: &'a Records<'a>,
     pub(crate) complete: bool,
     /// Names of the inputs; none if events came one by one.
     pub(crate) sources: &'a [String],
@@ -35,6 +37,25 @@ impl View<'_> {
     /// A message as text, by index.
     pub(crate) fn text(&self, message: u32) -> String {
         self.message_text(self.log.messages[message as usize].id)
+    }
+
+    /// No verdict, because a record of this process is missing.
+    pub(crate) fn lacks_record(&self, process: Process) -> Verdict {
+        let name = self.name(process);
+        if self.records.end_early(process) {
+            return Verdict::Incomplete(format!(
+                "the history of `{name}` ends before `{name}` did: its file had no room, or its last line is cut off"
+            ));
+        }
+        Verdict::Incomplete(format!(
+            "a history of `{name}` is missing: name the files of all processes and all their lives"
+        ))
+    }
+
+    /// A member of a group that has no record.
+    pub(crate) fn lacks_member(&self, group: Group) -> Option<Process> {
+        let mut members = self.cluster.members(group).iter().copied();
+        members.find(|member| !self.records.would_have_deliveries(*member))
     }
 
     /// Begins a counter-example.

@@ -95,6 +95,22 @@ fn every_bad_event_is_an_error_that_names_line_and_reason() {
         ),
         (r#"{"t":1,"p":"a","i":1,"e":"carry","g":"g1","ballot":[1,"a"]}"#, "`carry` without `m`"),
         (r#"{"t":1,"p":"a","i":1,"e":"carry","m":["c",1],"ballot":[1,"a"]}"#, "`carry` without `g`"),
+        (
+            r#"{"t":1,"p":"a","i":1,"e":"multicast","m":["c",1],"to":["g1"],"len":0,"hash":"00000000000000ff"}"#,
+            "`multicast` of a message of `c`, recorded by `a`: only its sender records it",
+        ),
+        (
+            r#"{"t":1,"p":"b","i":1,"e":"synced","m":["c",1],"to":["g1"],"len":0,"hash":"00000000000000ff"}"#,
+            "`synced` of a message of `c`, recorded by `b`: only its sender records it",
+        ),
+        (
+            r#"{"t":1,"p":"a","i":1,"e":"broadcast","s":"b","k":0,"len":0,"hash":"00000000000000ff"}"#,
+            "`broadcast` of a message of `b`, recorded by `a`: only its sender records it",
+        ),
+        (
+            r#"{"t":1,"p":"c","i":1,"e":"multicast","m":["c","+1"],"to":["g1"],"len":0,"hash":"00000000000000ff"}"#,
+            "not an event: invalid value: string \"+1\", expected a whole number below 2^64, or a string of its digits (column 50)",
+        ),
         (FIRST, "a second cluster line: give files of several runs or processes one by one"),
     ];
     for (line, reason) in cases {
@@ -115,7 +131,7 @@ fn a_life_is_in_one_file_but_for_its_crash() {
         check_inputs(inputs, false).map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(check(&lives(u64::MAX)), Ok(()));
-    let twice = "3.jsonl:2: `a` is in incarnation 7 here and in `1.jsonl`: each life needs its own, larger `i`";
+    let twice = "3.jsonl:2: `a` is in incarnation 7 here and in `1.jsonl`: each life needs its own, larger `i`; leave out what is a copy";
     assert_eq!(check(&lives(7)), Err(twice.to_owned()));
 }
 
@@ -133,8 +149,13 @@ fn time_and_incarnations_do_not_go_back_and_the_dead_do_not_act() {
 #[test]
 fn a_line_that_is_cut_off_is_an_error_unless_tolerated() {
     let cut = format!("{FIRST}\n{MULTICAST}\n{}", &MULTICAST[..40]);
-    let error = error_of(&cut);
+    let (mut reader, mut cluster) = Reader::open("h.jsonl", cut.as_bytes()).unwrap();
+    assert!(reader.next_event(&mut cluster).unwrap().is_some());
+    let error = reader.next_event(&mut cluster).unwrap_err().to_string();
     assert!(error.starts_with("h.jsonl:3: the last line is cut off"), "{error}");
+    // Files are checked without it, and the report says so.
+    let report = check_inputs([("h.jsonl".to_owned(), cut.as_bytes())], false).unwrap();
+    assert_eq!((report.cut_off, report.counts.messages), (vec!["h.jsonl".to_owned()], 1));
     let (reader, mut cluster) = Reader::open("h.jsonl", cut.as_bytes()).unwrap();
     let mut reader = reader.tolerate_cut_off_line();
     assert!(reader.next_event(&mut cluster).unwrap().is_some());
@@ -270,11 +291,20 @@ fn kind() -> impl Strategy<Value = EventKind> {
     ]
 }
 
+/// Who records an event: what a process sends it records itself.
+fn by(process: u32, kind: &EventKind) -> Process {
+    match kind {
+        EventKind::Multicast(multicast) | EventKind::Synced(multicast) => multicast.m.client,
+        EventKind::Broadcast(broadcast) => broadcast.sender,
+        _ => Process(process),
+    }
+}
+
 proptest! {
     #[test]
     fn what_was_written_is_read_back(kinds in proptest::collection::vec((0..4_u32, kind()), 0..40)) {
         let events: Vec<Event> = kinds.into_iter().enumerate()
-            .map(|(t, (process, kind))| Event { t: t as u64, process: Process(process), incarnation: 1, kind })
+            .map(|(t, (process, kind))| Event { t: t as u64, process: by(process, &kind), incarnation: 1, kind })
             .collect();
         let mut text = Vec::new();
         let mut writer = HistoryWriter::new(&mut text, &cluster()).unwrap();

@@ -210,7 +210,7 @@ fn order_violated(report: &Report) -> bool {
 fn cycle_found(report: &Report) -> Option<usize> {
     match &report.properties["M4"] {
         Verdict::Violated(example) => Some(example.summary.matches('→').count()),
-        Verdict::Ok | Verdict::NotChecked(_) => None,
+        Verdict::Ok | Verdict::NotChecked(_) | Verdict::Incomplete(_) => None,
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) use bench::{
 };
 pub(crate) use channel::{ChannelCat, ChannelCommand, ChannelFabric};
 pub(crate) use chaos::{Chaos, ChaosPlant, Fault};
-pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Where};
+pub(crate) use leader::{LeaderCommand, LeaderMove, LeaderShow, Stop, Where};
 pub(crate) use ofi::OnOfi;
 pub(crate) use roce::{BadNetwork, Network, Networks, Pingpong, RoceCommand, SeededNetworks, Taking};
 pub(crate) use run::{Cast, Demo, DemoFabric, LoopbackFabric, Node, OnRoce, Wait};
@@ -42,7 +42,8 @@ pub(crate) struct CommandLine {
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 good, 1 a property or a run failed, 2 bad usage or configuration.\n\
+const EXIT_CODES: &str = "Exit codes: 0 good, 1 a property or a run failed, 2 bad usage or configuration,\n\
+                          3 a history that cannot be judged (`check`).\n\
                           Set NO_COLOR to have no colours.";
 
 #[derive(Subcommand, Debug)]
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Node(Node),
     /// Be a client: multicast standard input to groups, line by line, and wait for all deliveries
     Cast(Cast),
+    /// End the members of a cluster that run on this host, in order, as SIGTERM does, and wait until they are gone
+    Stop(Stop),
     /// See who leads the groups of a running cluster, or let another member lead
     #[command(subcommand)]
     Leader(LeaderCommand),
@@ -89,6 +92,9 @@ pub(crate) enum Command {
     /// Broadcast from processes any of which may lie
     #[command(subcommand)]
     Neb(NebCommand),
+    /// Remove what a process leaves behind, when it ends
+    #[command(hide = true)]
+    Janitor(Janitor),
     /// Look at this machine: what it can do, which fabrics work here, and what to change
     Doctor,
     /// Print the completions for a shell
@@ -130,9 +136,18 @@ pub(crate) enum NebCommand {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Janitor {
+    /// A directory to remove, unless a byte comes first
+    #[arg(long)]
+    pub(crate) tree: Option<PathBuf>,
+    /// A socket, its directory, and the one above it
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct NebRun {
     /// The cluster's configuration
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
     /// Which process of the group this is
     #[arg(long, value_name = "ID")]
@@ -169,7 +184,7 @@ pub(crate) enum ConfigCommand {
     /// Check a configuration; print its processes, majorities and memory
     Check {
         /// The configuration
-        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        #[arg(value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
 }

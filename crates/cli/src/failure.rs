@@ -1,11 +1,13 @@
 //! What ends a command early: what, where, remedy.
 
+use std::error::Error;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use stentor::config::ConfigError;
+use stentor_fabric::OsError;
 
 /// How a command that did its work ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +16,8 @@ pub(crate) enum Verdict {
     Good,
     /// A property or a run failed: exit code 1.
     Bad,
+    /// What was given allows no judgement: exit code 3.
+    Undecided,
 }
 
 impl Verdict {
@@ -27,6 +31,7 @@ impl From<Verdict> for ExitCode {
         match verdict {
             Verdict::Good => ExitCode::SUCCESS,
             Verdict::Bad => ExitCode::from(1),
+            Verdict::Undecided => ExitCode::from(3),
         }
     }
 }
@@ -61,9 +66,37 @@ impl Failure {
         Failure::usage(
             format_args!("cannot write: {error}"),
             path.display(),
-            "name a place that this user may write to",
+            OsError::remedy_for(error).unwrap_or("name a place that this user may write to"),
         )
     }
+
+    /// The same of a history, in a line of the log of a process that goes on without it.
+    pub(crate) fn while_going_on(&self) -> String {
+        let Failure { what, place, remedy, .. } = self;
+        format!(
+            "{place}: {what}; this process goes on without it; {remedy}, and start this process anew with another history"
+        )
+    }
+
+    /// A run that the system did not let go on. `otherwise` is the remedy where no limit was reached.
+    pub(crate) fn refused(error: &(dyn Error + 'static), place: impl fmt::Display, otherwise: &str) -> Self {
+        Failure::run(error, place, OsError::remedy_in(error).unwrap_or(otherwise))
+    }
+
+    /// The same where the error does not say what was tried.
+    pub(crate) fn system(
+        what: impl fmt::Display,
+        error: &std::io::Error,
+        place: impl fmt::Display,
+        otherwise: &str,
+    ) -> Self {
+        Failure { what: format!("{what}: {error}"), ..Failure::refused(error, place, otherwise) }
+    }
+}
+
+/// Returns the remedy in what a process that this one started said last.
+pub(crate) fn remedy_of<'a>(said: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    said.into_iter().find_map(|line| line.trim().strip_prefix("remedy: "))
 }
 
 impl From<ConfigError> for Failure {

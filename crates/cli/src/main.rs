@@ -7,7 +7,9 @@ mod failure;
 mod live;
 mod machine;
 mod output;
+mod streams;
 mod style;
+mod unique;
 
 use std::process::ExitCode;
 

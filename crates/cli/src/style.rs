@@ -17,6 +17,10 @@ impl Style {
         Style { colour: stream.is_terminal() && !refused && !dumb }
     }
 
+    pub(crate) fn has_colour(self) -> bool {
+        self.colour
+    }
+
     fn paint(self, code: u8, text: impl Display) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
@@ -54,6 +58,11 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// So many of something: "1 change", "2 changes".
+pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 /// Bytes with a unit, to three digits or so.

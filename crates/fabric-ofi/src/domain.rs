@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::errno::Errno;
 use crate::info::Info;
 use crate::load::Libfabric;
+use crate::segments::has_segments;
 use crate::sys;
 
 /// Why an object could not be made.
@@ -23,6 +24,11 @@ pub struct MakeError {
     pub remedy: &'static str,
 }
 
+/// Files in `/dev/shm` are named by pid, which is another process's in another PID namespace.
+const OF_ANOTHER_NAMESPACE: &str = "its name in /dev/shm holds this process's pid, and a process of another PID namespace that sees the same directory \
+     has that pid, too, or had it when it was killed: run all in one PID namespace (docker run --pid=container:NAME), \
+     remove what dead ones left there, or name another provider, as \"tcp;ofi_rxm\"";
+
 impl MakeError {
     pub(crate) fn new(info: &Info, what: impl Into<String>, errno: Errno) -> Self {
         let remedy = match errno {
@@ -31,6 +37,7 @@ impl MakeError {
             }
             Errno::INVALID => "ask for less: `stentor doctor` shows the provider's limits",
             Errno::NOT_SUPPORTED => "take another provider",
+            Errno::BUSY if has_segments(info.provider()) => OF_ANOTHER_NAMESPACE,
             _ => "set FI_LOG_LEVEL=warn to see the provider's reasons",
         };
         MakeError { provider: info.provider().to_owned(), what: what.into(), errno, remedy }

@@ -13,6 +13,7 @@ use crate::domain::{Domain, Fid, MakeError};
 use crate::errno::Errno;
 use crate::operations::Operations;
 use crate::quirks::Quirks;
+use crate::segments::Making;
 use crate::sys::{self, bit};
 
 /// The longest address of an endpoint, bytes: `shm` has names, the others far less.
@@ -70,6 +71,7 @@ impl Endpoint {
     /// See [`MakeError`].
     pub fn new(domain: &Arc<Domain>, entries: usize, waits: bool) -> Result<Endpoint, MakeError> {
         let failed = |what: &'static str| move |errno| MakeError::new(domain.info(), what, errno);
+        let _making = Making::begin(domain.info())?;
         let queue = CompletionQueue::new(domain, entries, waits)?;
         let addresses = open_addresses(domain).map_err(failed("address vector"))?;
         let mut raw = ptr::null_mut();

@@ -19,6 +19,10 @@ impl Errno {
     pub const NOT_SUPPORTED: Errno = Errno(sys::FI_ENOSYS);
     /// No memory, or more than may be locked.
     pub const NO_MEMORY: Errno = Errno(sys::FI_ENOMEM);
+    /// A directory is full.
+    pub const NO_SPACE: Errno = Errno(libc::ENOSPC);
+    /// Somebody has it.
+    pub const BUSY: Errno = Errno(libc::EBUSY);
     /// An argument is wrong; libfabric does not say which.
     pub const INVALID: Errno = Errno(sys::FI_EINVAL);
     /// Refused.

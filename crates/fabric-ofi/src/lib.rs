@@ -27,6 +27,7 @@ mod load;
 mod memory;
 mod operations;
 mod quirks;
+mod segments;
 mod sys;
 
 pub use bare::Bare;
@@ -42,3 +43,4 @@ pub use load::{Libfabric, LoadError, Version};
 pub use memory::{Memory, Registration};
 pub use operations::{Completes, Local, Remote, Scratch};
 pub use quirks::Quirks;
+pub use segments::{DIRECTORY, SEGMENT_BYTES, Shortage, Space, has_segments};

@@ -154,7 +154,8 @@ fn who_took_another_provider_or_is_of_another_version_is_refused_by_name() {
             }),
         ];
         for refusal in refusals {
-            assert!(words.iter().all(|word| refusal.contains(word)), "{refusal}");
+            let said = refusal.to_string();
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
         }
         assert!(fabric.state(qp) != QpState::Ready && other.state(back) != QpState::Ready);
     }

@@ -15,4 +15,5 @@ mod fabric;
 pub mod peer;
 
 pub use fabric::{RoceConfig, RoceFabric, StartError};
-pub use stentor_bootstrap::{StartError as BootstrapError, SwitchConfig};
+pub use stentor_bootstrap::ask::{AskConfig, AskError, ask};
+pub use stentor_bootstrap::{HostName, StartError as BootstrapError, SwitchConfig};

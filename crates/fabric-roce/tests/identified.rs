@@ -82,6 +82,7 @@ impl Bed {
             version: 1,
             me: PEER,
             addresses,
+            names: Vec::new(),
             one_life: false,
             switch: None,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io;
 use stentor_fabric::memory::{LINE, WORD, Word};
-use stentor_fabric::{Access, AccessError, Event, ProcessId, RegionId, RegionSpec, RegisterError};
+use stentor_fabric::{Access, AccessError, Event, OsError, ProcessId, RegionId, RegionSpec, RegisterError};
 
 use crate::fabric::ShmFabric;
 use crate::gate;
@@ -47,12 +47,8 @@ impl ShmFabric {
         } else {
             shareable(bytes, self.config.populate).map(|(memory, fd)| (memory, Some(fd)))
         };
-        let (memory, fd) = made.map_err(|error| {
-            refused(match error {
-                io::Errno::MFILE => "too many open files: raise the limit (ulimit -n)".to_owned(),
-                other => other.to_string(),
-            })
-        })?;
+        let refused = |error: io::Errno| RegisterError::Refused { bytes, source: OsError(error.raw_os_error()) };
+        let (memory, fd) = made.map_err(refused)?;
         self.data.regions.push(LocalRegion { spec, memory, fd, granted: None, readers: Vec::new(), sealed_for: None });
         self.region_names.insert((writer, purpose), region);
         Ok(region)
@@ -120,7 +116,7 @@ impl ShmFabric {
         let (purpose, bytes, is_writer) = (own.spec.purpose, own.spec.bytes, own.spec.writer == peer);
         let generation = self.generation(region).load(stentor_fabric::memory::Ordering::Relaxed);
         let passed = if is_writer { Ok(Arc::clone(fd)) } else { memfd::read_only(fd).map(Arc::new) };
-        let told = passed.map_err(|error| error.to_string()).and_then(|fd| {
+        let told = passed.map_err(|error| OsError(error.raw_os_error()).with_remedy()).and_then(|fd| {
             let message = Message::Grant { region: region.0, purpose, access, bytes, generation };
             if peer == self.config.me {
                 return self.hear_own_grant(&message, &fd);
@@ -169,7 +165,10 @@ impl ShmFabric {
     /// borrow of it now.
     fn move_region(&mut self, region: RegionId) -> Result<(), AccessError> {
         let (bytes, populate) = (self.data.regions[region.index()].spec.bytes, self.config.populate);
-        let failed = |error: io::Errno| AccessError::System { region, reason: format!("no fresh memory: {error}") };
+        let failed = |error: io::Errno| AccessError::System {
+            region,
+            reason: format!("no fresh memory: {}", OsError(error.raw_os_error()).with_remedy()),
+        };
         let (memory, fd) = shareable(bytes, populate).map_err(failed)?;
         gate::close(self.generation(region));
         gate::snapshot(self.data.regions[region.index()].words(), memory.words());

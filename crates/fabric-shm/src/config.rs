@@ -1,12 +1,13 @@
 //! What a process must know to start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::getuid;
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
+use crate::credentials::Named;
 use crate::message::MAX_NAME;
 
 /// Configuration of one process.
@@ -38,10 +39,11 @@ pub struct ShmConfig {
     /// Touch all memory while registering it, so that no page is missing later.
     pub populate: bool,
     /// Whether a process that is started again is refused by those who knew its last life: for protocols in which nobody may
-    /// forget. Lives are told apart by their process ids.
+    /// forget. Each start is another life.
     pub one_life: bool,
-    /// Keep a `/bin/sh` that removes this process's socket when it is killed. Without it the next process of the cluster
-    /// with the same id does.
+    /// Keep a small process that removes this process's socket when it is killed: this program, if it
+    /// [says so](crate::become_janitor_by), or `/bin/sh`. Without it, or where neither is there, the next process of the
+    /// cluster with the same id does.
     pub janitor: bool,
 }
 
@@ -90,8 +92,33 @@ impl ShmConfig {
 pub fn default_directory() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
         Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("stentor"),
-        _ => PathBuf::from(format!("/tmp/stentor-{}", getuid().as_raw())),
+        _ => common_directory(),
     }
+}
+
+/// The directory in `/tmp` in which every process of this user looks that was given no directory of its own.
+pub(crate) fn common_directory() -> PathBuf {
+    PathBuf::from(format!("/tmp/stentor-{}", getuid().as_raw()))
+}
+
+/// Where a process that was given this directory looks for others: there, and if it is a usual one in all usual ones, so that
+/// processes with and without `XDG_RUNTIME_DIR` meet.
+#[must_use]
+pub fn meeting_directories(directory: &Path) -> Vec<PathBuf> {
+    let mut all = vec![directory.to_owned()];
+    if is_usual(directory) {
+        for usual in [default_directory(), common_directory()] {
+            if !all.contains(&usual) {
+                all.push(usual);
+            }
+        }
+    }
+    all
+}
+
+/// Whether a directory is one that processes take by themselves.
+pub(crate) fn is_usual(directory: &Path) -> bool {
+    directory == default_directory() || directory == common_directory()
 }
 
 /// Why a process could not start.
@@ -138,7 +165,7 @@ pub enum StartError {
         bytes: usize,
     },
     /// There is a process with this id.
-    #[error("{name} ({me}) of cluster {cluster} is running already, as pid {pid}; stop it or use another id")]
+    #[error("{name} ({me}) of cluster {cluster} is running already, {}; stop it or use another id", as_pid(*pid))]
     AlreadyRunning {
         /// The name.
         name: String,
@@ -146,12 +173,27 @@ pub enum StartError {
         me: ProcessId,
         /// The cluster.
         cluster: String,
-        /// The other process.
+        /// The other process; 0 if it is in a PID namespace that this process cannot see, or too busy to be asked.
         pid: i32,
     },
+    /// Another user holds the name of this process's lock.
+    #[error(
+        "the lock of {name} (the abstract socket @{lock}) is held by {}, of user {uid}; stop that process, or run this one in \
+         a network namespace of its own", Named(*pid)
+    )]
+    ForeignLock {
+        /// The process's name.
+        name: String,
+        /// The abstract socket, as `ss -xl` shows it.
+        lock: String,
+        /// Who holds it; 0 if it is in a PID namespace that this process cannot see.
+        pid: i32,
+        /// The user.
+        uid: u32,
+    },
     /// The janitor could not be started.
-    #[error("cannot start /bin/sh to clean up after this process: {0}; switch the janitor off to do without")]
-    Janitor(std::io::Error),
+    #[error("cannot start a process that cleans up after this one: {0}")]
+    Janitor(#[source] std::io::Error),
     /// The system refused something else.
     #[error("cannot {what}: {source}")]
     System {
@@ -160,4 +202,11 @@ pub enum StartError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+fn as_pid(pid: i32) -> String {
+    match pid {
+        0 => "in another PID namespace or too busy to be asked".to_owned(),
+        pid => format!("as pid {pid}"),
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::io;
 use stentor_fabric::memory::WORD;
-use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpState, Service, Status};
+use stentor_fabric::{ConnectError, Event, OsError, ProcessId, QpConfig, QpId, QpState, Service, Status};
 
 use crate::control::{PeerOffer, REFUSED_PAUSE};
 use crate::fabric::ShmFabric;
@@ -97,7 +97,7 @@ impl ShmFabric {
         });
         let (inbound, outbound) = match tied {
             Ok(tied) => tied,
-            Err(error) => return self.control.refuse(Some(peer), format!("no queue for {peer}: {error}")),
+            Err(error) => return self.control.refuse(Some(peer), no_queue(peer, error)),
         };
         let qp = &mut self.data.qps[index];
         let mut consumer = Consumer::new(shape);
@@ -121,7 +121,7 @@ impl ShmFabric {
             Ok(made) => made,
             Err(error) => {
                 self.control.next_offers = Some(Instant::now() + REFUSED_PAUSE);
-                return self.control.refuse(Some(peer), format!("no queue for {peer}: {error}"));
+                return self.control.refuse(Some(peer), no_queue(peer, error));
             }
         };
         let qp = &mut self.data.qps[index];
@@ -207,6 +207,10 @@ impl ShmFabric {
             }
         }
     }
+}
+
+fn no_queue(peer: ProcessId, error: io::Errno) -> String {
+    format!("no queue for {peer}: {}", OsError(error.raw_os_error()).with_remedy())
 }
 
 fn make_queue(shape: Shape) -> io::Result<(Mapping, Arc<OwnedFd>)> {

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use rustix::fs::Timespec;
 use rustix::io;
-use stentor_fabric::{Event, ProcessId, QpKind, Service};
+use stentor_fabric::{Event, ProcessId, QpKind, Refusal, Service};
 
-use crate::directory::Seat;
 use crate::link::Link;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::{Identity, Message};
 use crate::queue::Shape;
+use crate::seat::Seat;
 
 /// Refusals that are kept until somebody asks.
 const MAX_REFUSALS: usize = 64;
@@ -25,15 +25,6 @@ pub(crate) const DIAL_PAUSE: (Duration, Duration) = (Duration::from_millis(1), D
 pub(crate) const EAGER: Duration = Duration::from_secs(3);
 /// Pause after a peer refused: it will again.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(500);
-
-/// A connection that was not made, or was closed, for a reason that somebody should hear of.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// The other end, if it is known who it is.
-    pub peer: Option<ProcessId>,
-    /// Why, who, and the remedy.
-    pub reason: String,
-}
 
 /// A connection whose other end has not been let in yet.
 #[derive(Debug)]
@@ -45,6 +36,8 @@ pub(crate) struct Newcomer {
     pub(crate) identity: Option<Identity>,
     /// Who it is, if an older connection to that process is still there: it may be about to end with the process.
     pub(crate) held: Option<Identity>,
+    /// Which process it says to be, if it was started with something else.
+    pub(crate) foreign: Option<ProcessId>,
     pub(crate) since: Instant,
 }
 
@@ -62,8 +55,8 @@ pub(crate) struct PeerOffer {
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) link: Option<Link>,
-    /// Its process id, the first time that it was let in.
-    pub(crate) first_pid: Option<i32>,
+    /// The first life of it that was let in.
+    pub(crate) first_life: Option<u64>,
     /// Its generations.
     pub(crate) control: Option<Arc<ReadMapping>>,
     pub(crate) offers: HashMap<Service, PeerOffer>,
@@ -79,11 +72,14 @@ pub(crate) struct Control {
     pub(crate) identity: Identity,
     pub(crate) listener: OwnedFd,
     pub(crate) epoll: OwnedFd,
-    pub(crate) cluster: PathBuf,
+    /// Directories in which peers' sockets may be.
+    pub(crate) places: Vec<PathBuf>,
     pub(crate) newcomers: Vec<Newcomer>,
     pub(crate) peers: Vec<Peer>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) refusals: VecDeque<Refusal>,
+    /// What a person should know beside them.
+    pub(crate) notes: VecDeque<String>,
     /// The wait page and the control page, as every peer gets them.
     pub(crate) pages: [Arc<OwnedFd>; 2],
     pub(crate) control_words: u32,
@@ -122,7 +118,14 @@ impl Control {
         }
         let mut link = Link::new(socket, pid);
         link.send(&Message::Hello(self.identity.clone()), &[]);
-        self.newcomers.push(Newcomer { link, expected, identity: None, held: None, since: Instant::now() });
+        self.newcomers.push(Newcomer {
+            link,
+            expected,
+            identity: None,
+            held: None,
+            foreign: None,
+            since: Instant::now(),
+        });
     }
 
     /// Something changed: peers are expected to connect any moment.
@@ -147,7 +150,15 @@ impl Control {
             if self.refusals.len() == MAX_REFUSALS {
                 self.refusals.pop_front();
             }
-            self.refusals.push_back(Refusal { peer, reason });
+            self.refusals.push_back(Refusal { peer, at: None, certain: true, other: None, reason, lasting: false });
+        }
+    }
+
+    /// The same of a process that was started with something else: it will be refused again.
+    pub(crate) fn refuse_foreign(&mut self, foreign: ProcessId, dialled: Option<ProcessId>, reason: &str) {
+        self.refuse(dialled, reason.to_owned());
+        if let Some(last) = self.refusals.back_mut().filter(|last| last.reason == reason) {
+            (last.peer, last.lasting) = (Some(foreign), true);
         }
     }
 

@@ -1,20 +1,23 @@
 //! Where the control sockets of a cluster are: `DIRECTORY/CLUSTER/ID-NAME.PID.NONCE.sock`, all directories 0700.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use stentor_fabric::ProcessId;
+use stentor_fabric::{OsError, ProcessId};
 
-use crate::config::{ShmConfig, StartError};
-use crate::janitor::Janitor;
+use crate::config::{ShmConfig, StartError, is_usual, meeting_directories};
+use crate::credentials::Credentials;
+use crate::janitor::BESIDE;
+use crate::lock::{Lock, Taken};
+use crate::seat::Seat;
 use crate::socket;
 
 /// `sun_path` without its closing zero.
@@ -26,80 +29,51 @@ const LINGER: Duration = Duration::from_millis(500);
 /// How often the directory may be removed under our feet by a process that leaves.
 const ATTEMPTS: usize = 50;
 
-/// The end of the name of what stands beside a socket and goes with it.
-const BESIDE: &str = "ctl";
-
-/// This process's socket and directories; removed on drop.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    directory: PathBuf,
-    cluster: PathBuf,
-    socket: PathBuf,
-    /// After the fields that `drop` uses: ends when they are gone.
-    janitor: Option<Janitor>,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        // Whatever is gone already, or still used by others, stays as it is.
-        let _ = fs::remove_file(&self.socket);
-        let _ = fs::remove_file(self.beside());
-        if fs::remove_dir(&self.cluster).is_ok() {
-            let _ = fs::remove_dir(&self.directory);
-        }
-        drop(self.janitor.take());
-    }
-}
-
-impl Seat {
-    /// A path beside the socket.
-    pub(crate) fn beside(&self) -> PathBuf {
-        self.socket.with_extension(BESIDE)
-    }
-}
-
-/// A process's place in a host's private directory without the fabric: for processes that meet over another one, so that
-/// operators on this host find them. Everything there is removed when it is dropped, and when the process is killed.
-#[derive(Debug)]
-pub struct Place {
-    seat: Seat,
-    /// Shows that this process lives. Nobody is let in.
-    _listener: OwnedFd,
-}
-
-impl Place {
-    /// Takes the place of a process; `cluster` names a directory in `directory`.
-    ///
-    /// # Errors
-    /// As [`ShmFabric::start`](crate::ShmFabric::start); [`StartError::AlreadyRunning`] if another process is in it.
-    pub fn take(directory: PathBuf, cluster: &str, me: ProcessId, name: &str) -> Result<Self, StartError> {
-        let config = ShmConfig { directory, ..ShmConfig::new(cluster, me, name, me.0.saturating_add(1)) };
-        config.check()?;
-        let (seat, listener, _) = take_seat(&config)?;
-        Ok(Place { seat, _listener: listener })
-    }
-
-    /// As [`ShmFabric::beside`](crate::ShmFabric::beside).
-    #[must_use]
-    pub fn beside(&self) -> PathBuf {
-        self.seat.beside()
-    }
-}
-
 /// Paths beside the sockets of processes with this id, dead or alive; the directories must be ours alone.
 pub(crate) fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
-    let path = directory.join(cluster);
-    for private in [directory, &path] {
-        if private.exists() {
-            make_private(private)?;
+    let directory = absolute(directory);
+    let mut sockets = Vec::new();
+    for place in meeting_directories(&directory) {
+        let path = place.join(cluster);
+        let private = [&place, &path]
+            .into_iter()
+            .filter(|private| private.exists())
+            .try_for_each(|private| make_private(private).map(drop));
+        match private {
+            Ok(()) => {}
+            // In the other usual directory others may have made themselves at home: nobody of ours is there then.
+            Err(_) if place != directory => continue,
+            Err(error) => return Err(error),
+        }
+        match sockets_of(&path, process) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(source) => return Err(StartError::System { what: format!("list {}", path.display()), source }),
+            Ok(listed) => sockets.extend(listed),
         }
     }
-    let beside = |path: &PathBuf| path.with_extension(BESIDE);
-    let sockets = match sockets_of(&path, process) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        listed => listed.map_err(|source| StartError::System { what: format!("list {}", path.display()), source })?,
-    };
-    Ok(sockets.iter().map(beside).collect())
+    Ok(sockets.iter().map(|path| path.with_extension(BESIDE)).collect())
+}
+
+/// A path that means the same from every working directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The name of the lock on a process of this user, as an abstract socket. Clusters in directories of their own may have
+/// the same name; the usual directories are one.
+fn lock_name(config: &ShmConfig) -> String {
+    let (user, cluster, me) = (geteuid().as_raw(), &config.cluster, config.me.0);
+    if is_usual(&config.directory) {
+        return format!("stentor-{user}-{cluster}-{me}");
+    }
+    let path = config.directory.canonicalize().unwrap_or_else(|_| config.directory.clone());
+    // FNV-1a: a name that is too long for a socket becomes a short one. Two that are equal refuse each other, nothing worse.
+    let hash = path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("stentor-{user}-{cluster}-{me}-{hash:016x}")
 }
 
 pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
@@ -109,12 +83,15 @@ pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartErro
 
 /// Makes a directory for us alone, or checks that the one that is there is. `false` if there is nothing to make it in, or
 /// a process that leaves removed it.
-fn make_private(path: &Path) -> Result<bool, StartError> {
+pub(crate) fn make_private(path: &Path) -> Result<bool, StartError> {
     let wrong = |reason: String| StartError::Directory { path: path.to_owned(), reason };
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(source) if OsError::remedy_for(&source).is_some() => {
+            return Err(StartError::System { what: format!("make the directory {}", path.display()), source });
+        }
         Err(error) => return Err(wrong(format!("cannot make the directory: {error}"))),
     }
     let is = match fs::symlink_metadata(path) {
@@ -173,8 +150,8 @@ pub(crate) fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<
     Ok(entries(cluster)?.into_iter().filter(|path| is_socket_of(path, process)).collect())
 }
 
-/// Removes the sockets that dead processes with our id left. Returns the process that one of them is alive in, 0 if it
-/// cannot be told.
+/// Removes the sockets that dead processes with our id left in a directory of the cluster. Returns the process that one of
+/// them is alive in, 0 if it cannot be told.
 fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError> {
     let unknown = |source| StartError::System { what: format!("look for processes in {}", cluster.display()), source };
     let sockets = match sockets_of(cluster, me) {
@@ -199,10 +176,36 @@ fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError>
     Ok(None)
 }
 
-fn refuse_second(config: &ShmConfig, cluster: &Path) -> Result<(), StartError> {
-    let since = Instant::now();
+/// The same in all directories in which there may be one.
+fn find_second_anywhere(config: &ShmConfig) -> Result<Option<i32>, StartError> {
+    for place in meeting_directories(&config.directory) {
+        // A directory that others may enter is none of ours: where it is the own one that was refused before.
+        let path = place.join(&config.cluster);
+        if place != config.directory && (!path.is_dir() || make_private(&path).is_err()) {
+            continue;
+        }
+        if let Some(pid) = find_second(&path, config.me)? {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}
+
+/// Takes the lock on this process, if no other is there with its id.
+fn refuse_second(config: &ShmConfig) -> Result<Lock, StartError> {
+    let (since, lock) = (Instant::now(), lock_name(config));
     let (mut pid, mut pause) = (0, Duration::from_millis(2));
-    while let Some(found) = find_second(cluster, config.me)? {
+    loop {
+        let found = match find_second_anywhere(config)? {
+            Some(found) => found,
+            None => match Lock::take(&lock).map_err(system(format!("take the lock @{lock}")))? {
+                Taken::Ours(lock) => return Ok(lock),
+                Taken::Theirs(Some(Credentials { pid, uid })) if uid != geteuid().as_raw() => {
+                    return Err(StartError::ForeignLock { name: config.name.clone(), lock, pid, uid });
+                }
+                Taken::Theirs(holder) => holder.map_or(0, |holder| holder.pid),
+            },
+        };
         pid = if found == 0 { pid } else { found };
         // A child that a dying process was just starting holds its sockets for a moment.
         if since.elapsed() > LINGER {
@@ -213,11 +216,11 @@ fn refuse_second(config: &ShmConfig, cluster: &Path) -> Result<(), StartError> {
         std::thread::sleep(pause);
         pause *= 2;
     }
-    Ok(())
 }
 
 /// Takes this process's seat in the cluster: returns the listening socket.
-pub(crate) fn take_seat(config: &ShmConfig) -> Result<(Seat, OwnedFd, PathBuf), StartError> {
+pub(crate) fn take_seat(config: &ShmConfig) -> Result<(Seat, OwnedFd), StartError> {
+    let config = &ShmConfig { directory: absolute(&config.directory), ..config.clone() };
     let cluster = config.directory.join(&config.cluster);
     for _ in 0..ATTEMPTS {
         if !make_private(&config.directory)? && config.directory.parent().is_some_and(|parent| !parent.exists()) {
@@ -228,29 +231,20 @@ pub(crate) fn take_seat(config: &ShmConfig) -> Result<(Seat, OwnedFd, PathBuf), 
             continue;
         }
         let Some(locked) = lock(&cluster)? else { continue };
-        refuse_second(config, &cluster)?;
+        let only = refuse_second(config)?;
         let mut nonce = [0; 4];
         rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
             .map_err(system("get a random number"))?;
         let (id, name, pid) = (config.me.0, &config.name, std::process::id());
-        let path = cluster.join(format!("{id}-{name}.{pid}.{:08x}.sock", u32::from_le_bytes(nonce)));
+        let file = format!("{id}-{name}.{pid}.{:08x}.sock", u32::from_le_bytes(nonce));
+        let path = cluster.join(&file);
         let bytes = path.as_os_str().len();
         if bytes > MAX_PATH {
             return Err(StartError::PathTooLong { path, bytes });
         }
-        // The janitor first: there is no moment at which the socket would stay behind.
-        let janitor = config.janitor.then(|| Janitor::start(&path, &cluster, &config.directory));
-        let janitor = janitor.transpose().map_err(StartError::Janitor)?;
-        let seat = Seat { directory: config.directory.clone(), cluster: cluster.clone(), socket: path, janitor };
-        let listener = match socket::serve(&seat.socket) {
-            Ok(listener) => listener,
-            Err(Errno::NOENT) => continue,
-            Err(error) => return Err(system(format!("listen at {}", seat.socket.display()))(error)),
-        };
-        fs::set_permissions(&seat.socket, Permissions::from_mode(0o600))
-            .map_err(|source| StartError::System { what: "make the socket private".to_owned(), source })?;
+        let Some(taken) = Seat::new(config, file, only)? else { continue };
         drop(locked);
-        return Ok((seat, listener, cluster));
+        return Ok(taken);
     }
     let reason = "is removed again and again by other processes; choose another".to_owned();
     Err(StartError::Directory { path: cluster, reason })

@@ -11,18 +11,19 @@ use rustix::event::epoll;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Span, WaitError,
-    Wake, WorkRequest,
+    QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Span,
+    WaitError, Wake, WorkRequest,
 };
 
 use crate::config::{ShmConfig, StartError};
-use crate::control::{Control, DIAL_PAUSE, Peer, Refusal};
+use crate::control::{Control, DIAL_PAUSE, Peer};
 use crate::data::Data;
 use crate::directory::{all_beside, system, take_seat};
 use crate::doorbell::AWAKE;
 use crate::mapping::Mapping;
 use crate::memfd;
 use crate::message::{FORMAT, Identity};
+use crate::seat::Beside;
 
 /// Bytes of the page that peers ring: the wait word, and a word per process that counts its flushes to this one.
 pub(crate) fn wait_page_bytes(processes: u16) -> u64 {
@@ -67,7 +68,7 @@ impl ShmFabric {
     /// See [`StartError`]. Nothing is left behind then.
     pub fn start(config: ShmConfig) -> Result<ShmFabric, StartError> {
         config.check()?;
-        let (seat, listener, cluster) = take_seat(&config)?;
+        let (seat, listener) = take_seat(&config)?;
         let wait_bytes = wait_page_bytes(config.processes);
         let wait_fd = memfd::create("stentor-wait", wait_bytes).map_err(system("make the wait page"))?;
         let wait_page =
@@ -91,14 +92,16 @@ impl ShmFabric {
                 processes: config.processes,
                 cluster: config.cluster.clone(),
                 name: config.name.clone(),
+                life: life()?,
             },
             listener,
             epoll,
-            cluster,
+            places: seat.places(),
             newcomers: Vec::new(),
             peers: (0..config.processes).map(|_| Peer::default()).collect(),
             events: VecDeque::new(),
             refusals: VecDeque::new(),
+            notes: VecDeque::new(),
             pages: [Arc::new(wait_fd), Arc::new(control_fd)],
             control_words,
             next_dial: now,
@@ -131,10 +134,16 @@ impl ShmFabric {
         self.control.refusals.pop_front()
     }
 
+    /// The next thing beside refusals that a person should know: that this process's socket was removed, and is there again or
+    /// not. Told once.
+    pub fn next_note(&mut self) -> Option<String> {
+        self.control.notes.pop_front()
+    }
+
     /// A path for a socket of the caller's own in the cluster's private directory, for operators. What is there is removed
     /// with this process, by whatever cause it ends.
     #[must_use]
-    pub fn beside(&self) -> PathBuf {
+    pub fn beside(&self) -> Beside {
         self.control.seat.beside()
     }
 
@@ -174,7 +183,7 @@ impl ShmFabric {
         regions + queues + wait_page_bytes(self.config.processes) + u64::from(self.control.control_words) * WORD as u64
     }
 
-    /// The process id of a connected peer.
+    /// The process id of a connected peer, 0 if it is in a PID namespace that this process cannot see.
     #[must_use]
     pub fn peer_pid(&self, peer: ProcessId) -> Option<i32> {
         self.control.peers.get(peer.index())?.link.as_ref().map(|link| link.pid)
@@ -185,6 +194,14 @@ impl Drop for ShmFabric {
     fn drop(&mut self) {
         self.data.flush();
     }
+}
+
+/// A number that no other start of a process has.
+fn life() -> Result<u64, StartError> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(system("get a random number"))?;
+    Ok(u64::from_le_bytes(random))
 }
 
 fn capabilities(config: &ShmConfig) -> Capabilities {

@@ -2,6 +2,7 @@
 
 use stentor_fabric::ProcessId;
 
+use crate::credentials::Named;
 use crate::message::{FORMAT, Identity};
 
 impl std::fmt::Display for Identity {
@@ -16,8 +17,9 @@ impl std::fmt::Display for Identity {
 /// # Errors
 /// The reason, naming both sides and the remedy.
 pub(crate) fn compare(mine: &Identity, theirs: &Identity, pid: i32, expected: Option<ProcessId>) -> Result<(), String> {
+    let pid = Named(pid);
     let differ = |what: &str, mine_is: String, theirs_is: String, remedy: &str| {
-        Err(format!("{what} differ: {mine} has {mine_is}, {theirs}, pid {pid}, has {theirs_is}; {remedy}"))
+        Err(format!("{what} differ: {mine} has {mine_is}, {theirs}, {pid}, has {theirs_is}; {remedy}"))
     };
     if theirs.format != FORMAT {
         let remedy = "run the same release of Stentor on both";
@@ -41,7 +43,7 @@ pub(crate) fn compare(mine: &Identity, theirs: &Identity, pid: i32, expected: Op
     };
     if !allowed {
         return Err(format!(
-            "{theirs}, pid {pid}, is not a process that {mine} may be connected to here; \
+            "{theirs}, {pid}, is not a process that {mine} may be connected to here; \
              give each process an id of its own"
         ));
     }
@@ -56,7 +58,8 @@ pub(crate) fn compare_users(me: &Identity, mine: u32, pid: i32, theirs: u32) -> 
     if mine == theirs {
         return Ok(());
     }
-    Err(format!("{me} runs as user {mine}; pid {pid} runs as user {theirs} and is not let in: run both as one user"))
+    let pid = Named(pid);
+    Err(format!("{me} runs as user {mine}; {pid} runs as user {theirs} and is not let in: run both as one user"))
 }
 
 #[cfg(test)]
@@ -72,6 +75,7 @@ mod tests {
             processes: 4,
             cluster: "example".to_owned(),
             name: format!("g1.{process}"),
+            life: 8,
         }
     }
 

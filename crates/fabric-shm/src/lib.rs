@@ -18,6 +18,11 @@
 //!   live, a queue pair that breaks at one end is withdrawn at the other, and offered anew by each end after its reset,
 //!   with a fresh queue; an end that was withdrawn stores nothing any more, so nothing old lands once both have offered.
 //!   Peers that are gone are looked for every 20 ms, by whoever has the larger id.
+//! - **One process of an id**: an abstract Unix socket is the lock on (user, cluster, process), which no cleaner of files can
+//!   remove and which dies with its process. It holds within one network namespace. Sockets that are removed from under a
+//!   process are made anew within a second ([`ShmFabric::next_note`] says so).
+//! - **Namespaces**: processes in different PID namespaces meet if they see the same directory. Lives are told apart by random
+//!   numbers, never by pids.
 //! - **Nobody else gets in**: sockets live in a 0700 directory, both ends check the other's user id, and a handshake
 //!   compares format, version, cluster, configuration and process id.
 //!
@@ -57,6 +62,8 @@ mod control;
 #[cfg(not(loom))]
 mod copy;
 #[cfg(not(loom))]
+mod credentials;
+#[cfg(not(loom))]
 mod data;
 #[cfg(not(loom))]
 mod defer;
@@ -75,11 +82,15 @@ mod link;
 #[cfg(not(loom))]
 mod local;
 #[cfg(not(loom))]
+mod lock;
+#[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
 mod memfd;
 #[cfg(not(loom))]
 mod message;
+#[cfg(not(loom))]
+mod place;
 #[cfg(not(loom))]
 mod post;
 #[cfg(not(loom))]
@@ -91,6 +102,8 @@ mod receive;
 #[cfg(not(loom))]
 mod remote;
 #[cfg(not(loom))]
+mod seat;
+#[cfg(not(loom))]
 mod socket;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -100,10 +113,14 @@ mod wait;
 #[cfg(not(loom))]
 pub use bare::BareMemory;
 #[cfg(not(loom))]
-pub use config::{ShmConfig, StartError, default_directory};
+pub use config::{ShmConfig, StartError, default_directory, meeting_directories};
 #[cfg(not(loom))]
-pub use control::Refusal;
-#[cfg(not(loom))]
-pub use directory::Place;
+pub use credentials::Credentials;
 #[cfg(not(loom))]
 pub use fabric::ShmFabric;
+#[cfg(not(loom))]
+pub use janitor::{become_janitor_by, clean_up};
+#[cfg(not(loom))]
+pub use place::Place;
+#[cfg(not(loom))]
+pub use seat::Beside;

@@ -12,6 +12,10 @@ use stentor_fabric::memory::WORD;
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Zeroed memory of a fixed size.
+///
+/// Its pages come as they are touched, and none of them can fail by SIGBUS: memfds are on a tmpfs of the kernel's own, which has no
+/// limit, whatever `/dev/shm` has. Where memory is accounted strictly, `ftruncate` fails. Allocating all of it here would take
+/// memory for clients that never come. Whether there is enough is looked at before the start, by whoever knows what is needed.
 pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, bytes)?;

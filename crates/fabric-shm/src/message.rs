@@ -8,7 +8,7 @@ use thiserror::Error;
 /// First field of the first message.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"StentorS");
 /// Version of these messages and of what lies in shared memory.
-pub(crate) const FORMAT: u16 = 1;
+pub(crate) const FORMAT: u16 = 2;
 /// No message is longer, bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 /// No name is longer, bytes.
@@ -26,6 +26,8 @@ pub(crate) struct Identity {
     pub(crate) processes: u16,
     pub(crate) cluster: String,
     pub(crate) name: String,
+    /// Another one each time that the process is started.
+    pub(crate) life: u64,
 }
 
 /// A message.
@@ -130,7 +132,8 @@ impl Message {
                 .u16(hello.process.0)
                 .u16(hello.processes)
                 .text(&hello.cluster)
-                .text(&hello.name),
+                .text(&hello.name)
+                .u64(hello.life),
             Message::Refuse(reason) => {
                 let mut end = reason.len().min(MAX_REASON);
                 while !reason.is_char_boundary(end) {
@@ -178,6 +181,7 @@ impl Message {
                     processes: reader.u16()?,
                     cluster: reader.text(MAX_NAME)?,
                     name: reader.text(MAX_NAME)?,
+                    life: reader.u64()?,
                 })
             }
             2 => Message::Refuse(reader.text(MAX_REASON)?),
@@ -227,6 +231,7 @@ mod tests {
                 processes: 5,
                 cluster: "x".repeat(MAX_NAME),
                 name: "g1.1".to_owned(),
+                life: u64::MAX - 1,
             }),
             Message::Refuse("because".to_owned()),
             Message::Welcome { control_words: 9 },

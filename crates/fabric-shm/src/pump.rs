@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
 use stentor_fabric::memory::{Ordering, WORD, fence};
-use stentor_fabric::{ProcessId, QpState, RegionId, Status};
+use stentor_fabric::{OsError, ProcessId, QpState, RegionId, Status};
 
 use crate::bell::Bell;
-use crate::control::{DIAL_PAUSE, Newcomer, PeerOffer};
+use crate::control::{Control, DIAL_PAUSE, Newcomer, PeerOffer};
+use crate::credentials::Named;
 use crate::directory::{entries, is_socket_of};
 use crate::fabric::{ShmFabric, wait_page_bytes};
 use crate::hello;
@@ -18,6 +19,7 @@ use crate::memfd;
 use crate::message::{Identity, Message};
 use crate::queue::Shape;
 use crate::remote::{Granted, RemoteMemory};
+use crate::seat::Remade;
 use crate::socket::{self, Received};
 
 /// Packets taken from one peer at a time; the rest waits for the next round.
@@ -41,8 +43,12 @@ struct Admitted {
 impl ShmFabric {
     /// One round of the control plane.
     pub(crate) fn pump(&mut self) {
-        self.control.last_pump = Instant::now();
+        let now = Instant::now();
+        self.control.last_pump = now;
         self.report_broken();
+        if let Some(remade) = self.control.seat.look(now) {
+            self.sit_down_again(remade);
+        }
         if self.control.readable(Duration::ZERO).unwrap_or(true) {
             self.hear_peers();
             self.accept();
@@ -53,6 +59,18 @@ impl ShmFabric {
         self.drain();
         self.offer_again();
         self.dial();
+    }
+
+    /// The socket was removed from its directory.
+    fn sit_down_again(&mut self, Remade { listener, note }: Remade) {
+        self.control.notes.push_back(note);
+        let Some(listener) = listener else { return };
+        if let Err(error) = Control::watch(&self.control.epoll, &listener) {
+            self.control.notes.push_back(format!("its new socket cannot be watched: {error}"));
+        }
+        self.control.listener = listener;
+        // Peers that were looked for in vain may be there now.
+        self.control.expect_connections();
     }
 
     /// Sends a message to a peer and wakes it.
@@ -201,8 +219,9 @@ impl ShmFabric {
                 Ok(None) => break,
                 Err(error) => {
                     let me = &self.control.identity;
-                    let remedy = "peers cannot connect until that is remedied; for open files raise ulimit -n";
-                    self.control.refuse(None, format!("{me} cannot take a connection: {error}; {remedy}"));
+                    let error = OsError(error.raw_os_error()).with_remedy();
+                    let until = "peers cannot connect until then";
+                    self.control.refuse(None, format!("{me} cannot take a connection: {error}; {until}"));
                     break;
                 }
             };
@@ -254,23 +273,28 @@ impl ShmFabric {
                     Received::Nothing => return,
                     Received::Closed => return newcomer.link.dead = true,
                     Received::Torn(why) => {
-                        let (me, pid) = (&self.control.identity, newcomer.link.pid);
-                        Err(format!("{me} was sent by pid {pid} {why}"))
+                        let (me, pid) = (&self.control.identity, Named(newcomer.link.pid));
+                        Err(format!("{me} was sent by {pid} {why}"))
                     }
                 },
             };
             match greeted {
                 Ok(None) => {}
+                Ok(Some(_)) if newcomer.link.dead => return,
                 Ok(Some(admitted)) => return self.admit(newcomer, admitted),
                 Err(reason) => {
                     let peer = newcomer.identity.as_ref().map(|identity| identity.process).or(newcomer.expected);
                     newcomer.link.send(&Message::Refuse(reason.clone()), &[]);
                     newcomer.link.dead = true;
-                    self.control.refuse(peer, reason);
+                    match newcomer.foreign {
+                        Some(foreign) => self.control.refuse_foreign(foreign, peer, &reason),
+                        None => self.control.refuse(peer, reason),
+                    }
                     return;
                 }
             }
-            if newcomer.link.dead || newcomer.held.is_some() {
+            // An end that hung up may have said why: that is read until nothing is left.
+            if newcomer.held.is_some() {
                 return;
             }
         }
@@ -279,15 +303,18 @@ impl ShmFabric {
     fn greeted(&mut self, newcomer: &mut Newcomer, bytes: &[u8], fds: &[OwnedFd]) -> Result<Option<Admitted>, String> {
         let (me, pid) = (&self.control.identity, newcomer.link.pid);
         let message = Message::decode(bytes);
-        let message = message.map_err(|garbage| format!("{me} was greeted by pid {pid} with {garbage}"))?;
+        let message = message.map_err(|garbage| format!("{me} was greeted by {} with {garbage}", Named(pid)))?;
         match (message, &newcomer.identity) {
             (Message::Hello(theirs), None) => {
-                hello::compare(me, &theirs, pid, newcomer.expected)?;
+                if let Err(reason) = hello::compare(me, &theirs, pid, newcomer.expected) {
+                    newcomer.foreign = Some(theirs.process).filter(|process| process.0 < self.config.processes);
+                    return Err(reason);
+                }
                 self.welcome(newcomer, theirs).map(|()| None)
             }
             (Message::Welcome { control_words }, Some(identity)) => {
                 let identity = identity.clone();
-                let refused = |what: &str, why: String| format!("the {what} page of {identity}, pid {pid}, {why}");
+                let refused = |what: &str, why: String| format!("the {what} page of {identity}, {}, {why}", Named(pid));
                 let [wait_fd, control_fd] = fds else { return Err(refused("control", "is missing".to_owned())) };
                 let words = memfd::verify(wait_fd.as_fd(), wait_page_bytes(self.config.processes))
                     .map_err(|why| refused("wait", why))?;
@@ -302,7 +329,7 @@ impl ShmFabric {
             }
             (Message::Refuse(reason), _) => Err(reason),
             (Message::Wake, _) => Ok(None),
-            _ => Err(format!("{me} was greeted by pid {pid} with a message that comes later")),
+            _ => Err(format!("{me} was greeted by {} with a message that comes later", Named(pid))),
         }
     }
 
@@ -314,16 +341,16 @@ impl ShmFabric {
                 newcomer.held = Some(theirs);
                 return Ok(());
             }
-            let (me, pid, other) = (&self.control.identity, newcomer.link.pid, link.pid);
+            let (me, pid, other) = (&self.control.identity, Named(newcomer.link.pid), Named(link.pid));
             let remedy = "give each process an id of its own";
-            return Err(format!("{theirs}, pid {pid}, is connected to {me} already as pid {other}; {remedy}"));
+            return Err(format!("{theirs}, {pid}, is connected to {me} already as {other}; {remedy}"));
         }
-        let (me, pid) = (&self.control.identity, newcomer.link.pid);
-        let first = self.control.peers[theirs.process.index()].first_pid;
-        if let Some(first) = first.filter(|first| self.config.one_life && *first != pid) {
+        let (me, pid) = (&self.control.identity, Named(newcomer.link.pid));
+        let first = self.control.peers[theirs.process.index()].first_life;
+        if self.config.one_life && first.is_some_and(|first| first != theirs.life) {
             return Err(format!(
-                "{theirs}, pid {pid}, was started again, and {me} knew it as pid {first}: it has forgotten what it must not; \
-                 stop all processes and start them anew"
+                "{theirs}, {pid}, was started again since {me} met it: it has forgotten what it must not; stop all processes and \
+                 start them anew"
             ));
         }
         newcomer.identity = Some(theirs);
@@ -341,7 +368,7 @@ impl ShmFabric {
         }
         let link = newcomer.link.take();
         let known = &mut self.control.peers[peer.index()];
-        known.first_pid.get_or_insert(link.pid);
+        known.first_life.get_or_insert(admitted.identity.life);
         (known.link, known.control, known.refused) = (Some(link), Some(Arc::new(admitted.control)), None);
         self.data.bells[peer.index()] = Some(admitted.bell);
         for region in (0..self.data.regions.len()).map(|index| RegionId(index as u32)) {
@@ -389,16 +416,31 @@ impl ShmFabric {
         let wanted: Vec<ProcessId> = wanted.collect();
         self.control.next_dial = Instant::now() + self.control.dial_pause;
         self.control.dial_pause = (self.control.dial_pause * 2).min(DIAL_PAUSE.1);
-        // A directory that cannot be read now is tried again like a peer that is not there.
-        let entries = entries(&self.control.cluster).unwrap_or_default();
+        let (mut paths, mut exhausted) = (Vec::new(), None);
+        for place in &self.control.places {
+            match entries(place) {
+                Ok(listed) => paths.extend(listed),
+                // A directory that cannot be read now is tried again like a peer that is not there.
+                Err(error) => exhausted = exhausted.or(error.raw_os_error().map(OsError)),
+            }
+        }
         for peer in wanted {
-            for path in entries.iter().filter(|path| is_socket_of(path, peer)) {
-                // Whoever does not answer is not there yet, or not any more.
-                let Ok(socket) = socket::dial(path) else { continue };
+            for path in paths.iter().filter(|path| is_socket_of(path, peer)) {
+                let socket = match socket::dial(path) {
+                    Ok(socket) => socket,
+                    // Whoever does not answer is not there yet, or not any more; if this process cannot ask it says so below.
+                    Err(error) => {
+                        exhausted = exhausted.or(Some(OsError(error.raw_os_error())));
+                        continue;
+                    }
+                };
                 if let Some(pid) = self.same_user(&socket) {
                     self.control.greet(socket, pid, Some(peer));
                     break;
                 }
+            }
+            if let Some(error) = exhausted.filter(|error| error.is_limit()) {
+                self.control.refuse(Some(peer), format!("{peer} cannot be dialled: {}", error.with_remedy()));
             }
         }
     }

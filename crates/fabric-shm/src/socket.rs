@@ -6,18 +6,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::io::{self, Errno};
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     recvmsg, sendmsg, socket_with,
 };
 
+use crate::credentials::Credentials;
 use crate::message::{MAX_MESSAGE, WAKE};
 
-const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+pub(crate) const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// Connections that may wait to be accepted. More are refused by the system, and their peers try again.
-const BACKLOG: i32 = 128;
+pub(crate) const BACKLOG: i32 = 128;
 /// No message has more file descriptors.
 pub(crate) const MAX_FDS: usize = 2;
 
@@ -58,10 +58,9 @@ pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Process and user id of the other end.
-pub(crate) fn peer(socket: &OwnedFd) -> io::Result<(i32, u32)> {
-    let credentials = socket_peercred(socket)?;
-    Ok((credentials.pid.as_raw_nonzero().get(), credentials.uid.as_raw()))
+/// Process and user id of the other end; pid 0 if it is in a PID namespace that this process cannot see.
+pub(crate) fn peer(socket: &OwnedFd) -> std::io::Result<(i32, u32)> {
+    Credentials::of(socket).map(|Credentials { pid, uid }| (pid, uid))
 }
 
 /// Sends a packet; `Ok(false)` if the other end does not keep up.
@@ -105,7 +104,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> Received {
         return Received::Torn("bytes that are no message: more than any has");
     }
     if message.flags.contains(ReturnFlags::CTRUNC) {
-        let why = "file descriptors that cannot be taken: raise the limit of open files here (ulimit -n)";
+        let why = "file descriptors that cannot be taken: raise the limit of open files of the process that refuses them (ulimit -n)";
         return Received::Torn(why);
     }
     // Nobody sends empty packets: this is the end.

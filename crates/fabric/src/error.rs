@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{ProcessId, Purpose, QpId, QpState, RegionId};
+use crate::{OsError, ProcessId, Purpose, QpId, QpState, RegionId};
 
 /// Why a region was not registered.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -24,7 +24,15 @@ pub enum RegisterError {
     /// No such process in the cluster.
     #[error("process {0} is not in the cluster")]
     UnknownProcess(ProcessId),
-    /// The system refused the memory.
+    /// The system refused the memory; [`OsError::remedy`] knows what to do.
+    #[error("cannot get {bytes} bytes of registered memory: {source}")]
+    Refused {
+        /// What was asked for.
+        bytes: u64,
+        /// What the system said.
+        source: OsError,
+    },
+    /// The memory cannot be had for another reason.
     #[error("cannot get {bytes} bytes of registered memory: {reason}")]
     System {
         /// What was asked for.

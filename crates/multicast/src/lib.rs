@@ -22,6 +22,7 @@ mod letter;
 mod limits;
 mod message;
 mod node;
+mod places;
 mod plant;
 mod replica;
 mod sender;

@@ -6,8 +6,8 @@ use stentor_fabric::seal::record_cells;
 use thiserror::Error;
 
 use crate::message::MAX_DESTINATIONS;
-use crate::node::INBOX_BYTES;
-use crate::{Header, Topology};
+use crate::node::{AWAITED_BYTES, INBOX_BYTES, STORED_BYTES};
+use crate::{Header, Replica, Topology};
 
 /// Bytes of a cell for credits, in front of the ring in a control region: one for the control ring in the other
 /// direction, one for the stream.
@@ -115,10 +115,32 @@ impl Limits {
                 + pulses
                 + staging,
             mirrors: clients * body,
+            windows: clients * u64::from(self.window) * (Self::place_bytes() + Self::named_bytes(topology)),
             queues: self.queue_bytes(topology, others + followers),
             aside: clients * u64::from(self.window) * longest,
             letters: others * 2 * self.letter_bytes(topology),
         }
+    }
+
+    /// Returns the bytes that a member has for each place of each client's window: what is known of the message there, its
+    /// place in the order, and where its body lies. Memory is touched when the place is first used.
+    #[must_use]
+    pub fn place_bytes() -> u64 {
+        Replica::place_bytes() + STORED_BYTES
+    }
+
+    /// Returns the most bytes that a member keeps besides for each such place, once a message was there: destinations, times
+    /// and votes, for as many groups as a message can go to.
+    #[must_use]
+    pub fn named_bytes(topology: &Topology) -> u64 {
+        Replica::named_bytes(topology.groups().min(MAX_DESTINATIONS))
+    }
+
+    /// Returns the most bytes that a client keeps for each place of its window at each group: it waits for the delivery of
+    /// what is there, and for news that a majority holds it.
+    #[must_use]
+    pub fn awaited_bytes() -> u64 {
+        2 * AWAITED_BYTES
     }
 
     /// The longest letter between members, bytes, and the most that may wait for one of them: what a member holds for
@@ -155,6 +177,8 @@ pub struct MemoryPlan {
     pub registered: u64,
     /// Private copies of the messages: per client one body ring.
     pub mirrors: u64,
+    /// Places of clients' windows: what is known of the message in each, and where it lies. Touched as they are used.
+    pub windows: u64,
     /// The most that can wait in outboxes.
     pub queues: u64,
     /// The most that can lie aside: messages that did not come through a ring as it is now, a window of the longest ones

@@ -8,7 +8,18 @@ use crate::runner::{Outcome, Step};
 /// The long steps.
 pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "release-tests", what: "all tests, optimised and without debug assertions", run: release_tests },
+    Step { name: "streams", what: "streams and signals × commands and stages: every cell of the table", run: streams },
+    Step {
+        name: "limits",
+        what: "limits of resources × commands: every cell of `crates/cli/tests/cli/limits/matrix.txt`",
+        run: limits,
+    },
     Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
+    Step {
+        name: "namespaces",
+        what: "members in namespaces of their own: every cell of `crates/cli/tests/cli/namespaces.txt`",
+        run: namespaces,
+    },
     Step { name: "model", what: "the model check's large configurations", run: model },
     Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
     Step { name: "campaign-failures", what: "100 000 simulated runs under all failures", run: campaign_failures },
@@ -91,6 +102,19 @@ fn model_channel(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+fn streams(context: &Context) -> Result<Outcome> {
+    let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "streams::"];
+    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
+/// Each cell waits for processes that start and stop. A limit that this machine does not allow is an error.
+fn limits(context: &Context) -> Result<Outcome> {
+    let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "limits::"];
+    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
 fn channel_long(context: &Context) -> Result<Outcome> {
     for (package, test) in [("stentor-channel", "fabric"), ("stentor-cli", "cli")] {
         let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
@@ -123,6 +147,13 @@ fn release_tests(context: &Context) -> Result<Outcome> {
 /// With debug assertions and overflow checks.
 fn properties(context: &Context) -> Result<Outcome> {
     run(context.cargo(["test", "--workspace"]).env("PROPTEST_CASES", "4096"))?;
+    Ok(Outcome::Passed)
+}
+
+fn namespaces(context: &Context) -> Result<Outcome> {
+    crate::ofi::NEEDS.ensure()?;
+    let cells = ["test", "-p", "stentor-cli", "--test", "cli", "--", "members_in_namespaces", "--nocapture"];
+    run(context.cargo(cells).arg("--include-ignored").env("STENTOR_MATRIX", "whole"))?;
     Ok(Outcome::Passed)
 }
 

@@ -126,8 +126,8 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
 /// Lines that are multicast between namespaces.
 const LINES: &str = "1000";
 
-/// Runs a cluster in three network namespaces: on a good network, on one that loses packets, and with links cut one way
-/// and both.
+/// Runs a cluster in three network namespaces: on a good network, on one that loses packets, with links cut one way and both, and
+/// with two interfaces in each.
 pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     NAMESPACES.ensure()?;
     let stentor = programs::stentor(context)?;
@@ -135,8 +135,10 @@ pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
     for network in [&[][..], &["--drop-chance", "0.01"]] {
         run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor).arg(LINES).args(network))?;
     }
-    let script = context.root.join("crates/cli/tests/namespaces/partial.sh");
-    run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor))?;
+    for script in ["partial.sh", "interfaces.sh"] {
+        let script = context.root.join("crates/cli/tests/namespaces").join(script);
+        run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor))?;
+    }
     Ok(Outcome::Passed)
 }
 

@@ -85,6 +85,11 @@ pub(crate) const TEST: &[Step] = &[
         run: chaos::step,
     },
     Step {
+        name: "operators",
+        what: "the command under limits of resources, on all kinds of streams, under signals, and on ten broken clusters",
+        run: operators,
+    },
+    Step {
         name: "zookeeper",
         what: "the election, and the command with it, against a real ZooKeeper",
         run: zookeeper::step,
@@ -168,6 +173,13 @@ fn docs(context: &Context) -> Result<Outcome> {
 
 fn tests(context: &Context) -> Result<Outcome> {
     run(&mut context.cargo(["test", "--workspace", "--no-fail-fast"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// Tests of the command that wait most of the time: more of them at once than there are processors.
+fn operators(context: &Context) -> Result<Outcome> {
+    let cells = ["test", "-p", "stentor-cli", "--test", "cli", "--", "--ignored", "--test-threads", "4"];
+    run(context.cargo(cells).args(["limits::", "streams::", "broken::"]))?;
     Ok(Outcome::Passed)
 }
 

@@ -1,6 +1,6 @@
 //! Turns events into lines.
 
-use super::HOST_CLOCK;
+use super::{Author, HOST_CLOCK};
 use crate::cluster::{Clock, Cluster};
 use crate::event::{Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, Label, MessageId, Process};
@@ -47,7 +47,7 @@ impl Encoder {
         match &event.kind {
             EventKind::Multicast(multicast) | EventKind::Synced(multicast) => self.multicast(multicast, out),
             EventKind::Deliver(deliver) => self.deliver(deliver, out),
-            EventKind::Crash => {}
+            EventKind::Crash | EventKind::Unrecorded => {}
             EventKind::Recover { from } => field(b"from", *from, out),
             EventKind::Epoch { group, ballot, by, leader, carried } => {
                 self.group_field(*group, out);
@@ -187,9 +187,9 @@ impl Encoder {
     fn message(&self, m: MessageId, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"m\":[");
         self.process(m.client, out);
-        out.push(b',');
+        out.extend_from_slice(b",\"");
         number(m.sequence, out);
-        out.push(b']');
+        out.extend_from_slice(b"\"]");
     }
 
     fn group_field(&self, group: Group, out: &mut Vec<u8>) {
@@ -205,8 +205,8 @@ impl Encoder {
     }
 }
 
-/// The line of the cluster itself, with its line feed.
-pub(super) fn cluster_line(cluster: &Cluster) -> Vec<u8> {
+/// The line of the cluster itself, with its line feed; `author` is the process whose record it begins, if it is one's.
+pub(super) fn cluster_line(cluster: &Cluster, author: Option<&Author>) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(b"{\"e\":\"cluster\"");
     field(b"version", super::VERSION, &mut out);
@@ -241,6 +241,11 @@ pub(super) fn cluster_line(cluster: &Cluster) -> Vec<u8> {
             out.extend_from_slice(b",\"clock\":");
             out.extend_from_slice(&quoted(&format!("{HOST_CLOCK}{name}")));
         }
+    }
+    if let Some(Author { process, began }) = author {
+        out.extend_from_slice(b",\"by\":");
+        out.extend_from_slice(&quoted(cluster.process_name(*process)));
+        field(b"began", *began, &mut out);
     }
     out.extend_from_slice(b"}\n");
     out
@@ -313,7 +318,7 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         let cluster = Cluster::builder().group("a\"b", ["x\n"]).build().unwrap();
-        let line = String::from_utf8(cluster_line(&cluster)).unwrap();
+        let line = String::from_utf8(cluster_line(&cluster, None)).unwrap();
         assert_eq!(line, "{\"e\":\"cluster\",\"version\":1,\"groups\":{\"a\\\"b\":[\"x\\n\"]}}\n");
     }
 }

@@ -38,7 +38,7 @@ pub enum Fault {
         reason: String,
     },
     /// The file ends in the middle of a line.
-    #[error("the last line is cut off: its producer was stopped while writing; remove the line to check the rest")]
+    #[error("the last line is cut off: its producer was stopped while writing, or had no room")]
     Truncated,
     /// Longer than any event.
     #[error("the line is longer than {MAX_LINE_BYTES} bytes: this is not a history")]
@@ -87,6 +87,16 @@ pub enum Fault {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A process records what another one sends.
+    #[error("`{event}` of a message of `{owner}`, recorded by `{process}`: only its sender records it")]
+    NotItsOwn {
+        /// The event.
+        event: &'static str,
+        /// Whose message it is.
+        owner: String,
+        /// Who recorded it.
+        process: String,
+    },
     /// A process that the cluster line does not have.
     #[error("process `{0}` is not in the cluster line")]
     UnknownProcess(String),
@@ -122,7 +132,9 @@ pub enum Fault {
         incarnation: u64,
     },
     /// Two histories are of the same life of a process.
-    #[error("`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`")]
+    #[error(
+        "`{process}` is in incarnation {incarnation} here and in `{other}`: each life needs its own, larger `i`; leave out what is a copy"
+    )]
     SameLife {
         /// The process.
         process: String,

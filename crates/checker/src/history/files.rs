@@ -1,11 +1,10 @@
 //! Checks files: one, or several of the same run.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use super::reader::Lived;
+use super::lives::Lives;
 use super::{Fault, HistoryError, Reader};
 use crate::checker::Checker;
 use crate::report::Report;
@@ -55,10 +54,12 @@ fn check_all<R: BufRead>(
     faulty: &[String],
 ) -> Result<Report, HistoryError> {
     let mut first: Option<(String, Checker)> = None;
-    let mut lives = HashMap::new();
+    let (mut lives, mut cut_off) = (Lives::default(), Vec::new());
     for input in inputs {
         let (file, input) = input?;
-        let (mut reader, cluster) = Reader::open(file.clone(), input)?;
+        let (reader, cluster) = Reader::open(file.clone(), input)?;
+        // Its producer was killed, or had no room: what it wrote before is as good as any.
+        let mut reader = reader.tolerate_cut_off_line();
         let (first_file, checker) = first.get_or_insert_with(|| (file.clone(), Checker::new(cluster.clone())));
         if let Some(field) = checker.cluster().difference(&cluster) {
             return Err(reader.error(Fault::ClusterDiffers { field, other: first_file.clone() }));
@@ -68,13 +69,18 @@ fn check_all<R: BufRead>(
         while let Some(event) = reader.next_event(checker.cluster_mut())? {
             checker.event_at(&event, reader.line());
         }
-        for Lived { process, incarnation, line } in reader.lives() {
-            if let Some(other) = lives.insert((*process, *incarnation), reader.file().to_owned()) {
-                let (process, incarnation) = (checker.cluster().process_name(*process).to_owned(), *incarnation);
-                let fault = Fault::SameLife { process, incarnation, other };
-                return Err(HistoryError { file: reader.file().to_owned(), line: *line, fault });
-            }
+        let author = reader.author().and_then(|name| checker.cluster_mut().process_or_client(name));
+        let added = lives.add(reader.file(), cluster.clock(), author, reader.lives());
+        if let Err((lived, other)) = added {
+            let process = checker.cluster().process_name(lived.process).to_owned();
+            let fault = Fault::SameLife { process, incarnation: lived.incarnation, other };
+            return Err(HistoryError { file: reader.file().to_owned(), line: lived.line, fault });
         }
+        if reader.was_cut_off() {
+            cut_off.push(reader.file().to_owned());
+            lives.end_early(author);
+        }
+        reader.unrecorded().iter().for_each(|process| lives.end_early(Some(*process)));
         complete |= reader.is_complete();
     }
     let Some((file, mut checker)) = first else {
@@ -83,5 +89,6 @@ fn check_all<R: BufRead>(
     if let Some(unknown) = faulty.iter().find(|name| !checker.cluster_mut().add_faulty(name)) {
         return Err(HistoryError { file, line: 1, fault: Fault::UnknownProcess(unknown.clone()) });
     }
-    Ok(checker.finish(complete))
+    let given = lives.given(checker.cluster());
+    Ok(Report { cut_off, ..checker.with_given(given).finish(complete) })
 }

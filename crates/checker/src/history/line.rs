@@ -21,6 +21,11 @@ pub(super) enum To<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hex(pub(super) u64);
 
+/// A number of 64 bits: a string of its digits, as it is written, because most readers of JSON round numbers above 2^53; or a
+/// number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Digits(pub(super) u64);
+
 /// An object with its fields in the order of the document.
 #[derive(Debug)]
 pub(super) struct Ordered(pub(super) Vec<(String, Vec<String>)>);
@@ -35,7 +40,7 @@ pub(super) struct Line<'a> {
     pub(super) p: Option<Name<'a>>,
     pub(super) i: Option<u64>,
     #[serde(borrow)]
-    pub(super) m: Option<(Name<'a>, u64)>,
+    pub(super) m: Option<(Name<'a>, Digits)>,
     #[serde(borrow)]
     pub(super) to: Option<To<'a>>,
     pub(super) len: Option<u64>,
@@ -83,6 +88,8 @@ pub(super) struct ClusterLine {
     pub(super) window: Option<u64>,
     pub(super) memory_limit: Option<u64>,
     pub(super) clock: Option<String>,
+    pub(super) by: Option<OwnedName>,
+    pub(super) began: Option<u64>,
 }
 
 struct NameVisitor;
@@ -171,6 +178,32 @@ impl<'de> Deserialize<'de> for Hex {
     }
 }
 
+struct DigitsVisitor;
+
+impl Visitor<'_> for DigitsVisitor {
+    type Value = Digits;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number below 2^64, or a string of its digits")
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Digits, E> {
+        Ok(Digits(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Digits, E> {
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        let value = digits.then(|| text.parse().ok()).flatten();
+        value.map(Digits).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Digits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(DigitsVisitor)
+    }
+}
+
 struct OrderedVisitor;
 
 impl<'de> Visitor<'de> for OrderedVisitor {
@@ -195,7 +228,9 @@ impl<'de> Deserialize<'de> for Ordered {
     }
 }
 
-struct OwnedName(String);
+/// The same, kept.
+#[derive(Debug)]
+pub(super) struct OwnedName(pub(super) String);
 
 impl<'de> Deserialize<'de> for OwnedName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -4,6 +4,7 @@ mod encoder;
 mod error;
 mod files;
 mod line;
+mod lives;
 mod reader;
 mod writer;
 
@@ -11,7 +12,7 @@ pub use encoder::Encoder;
 pub use error::{Fault, HistoryError};
 pub use files::{check_files, check_inputs, check_inputs_knowing};
 pub use reader::Reader;
-pub use writer::HistoryWriter;
+pub use writer::{Author, HistoryWriter};
 
 /// The version of the schema that this crate reads and writes.
 pub const VERSION: u64 = 1;

@@ -4,11 +4,15 @@ use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 
-use super::line::{ClusterLine, Line, Name, To};
+use super::line::{ClusterLine, Line, Name, OwnedName, To};
+use super::lives::Lived;
 use super::{Fault, HOST_CLOCK, HistoryError, MAX_LINE_BYTES, VERSION};
 use crate::cluster::{Cluster, MAX_CLOCK_NAME};
 use crate::event::{Broadcast, Deliver, Event, EventKind, Multicast};
 use crate::ids::{Ballot, Group, GroupSet, Label, MessageId, Process, Timestamp};
+
+/// How first lines begin, as this crate writes them.
+const BEGIN: &[u8] = b"{\"e\":\"cluster\"";
 
 /// Reads one file of a history, one event at a time; memory does not grow with the file.
 #[derive(Debug)]
@@ -19,6 +23,9 @@ pub struct Reader<R> {
     buffer: Vec<u8>,
     seen: Vec<Option<Seen>>,
     lives: Vec<Lived>,
+    unrecorded: Vec<Process>,
+    author: Option<String>,
+    began: Option<u64>,
     complete: bool,
     tolerate_cut: bool,
     cut: bool,
@@ -32,15 +39,8 @@ struct Seen {
     crashed: bool,
     /// Something in this incarnation was no crash: that another process may record.
     acted: bool,
-}
-
-/// An incarnation of a process in a history.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lived {
-    pub(super) process: Process,
-    pub(super) incarnation: u64,
-    /// Where it began.
-    pub(super) line: u64,
+    /// Its place in the lives.
+    life: usize,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -56,6 +56,9 @@ impl<R: BufRead> Reader<R> {
             buffer: Vec::new(),
             seen: Vec::new(),
             lives: Vec::new(),
+            unrecorded: Vec::new(),
+            author: None,
+            began: None,
             complete: false,
             tolerate_cut: false,
             cut: false,
@@ -114,7 +117,17 @@ impl<R: BufRead> Reader<R> {
         &self.file
     }
 
-    /// The lives in which processes acted here, so far.
+    /// The process whose record this is, if the first line says so.
+    pub(super) fn author(&self) -> Option<&str> {
+        self.author.as_deref()
+    }
+
+    /// The processes that said that the rest of what they do is not recorded, so far.
+    pub(super) fn unrecorded(&self) -> &[Process] {
+        &self.unrecorded
+    }
+
+    /// The lives of processes of which something is here, so far.
     pub(super) fn lives(&self) -> &[Lived] {
         &self.lives
     }
@@ -127,7 +140,12 @@ impl<R: BufRead> Reader<R> {
         if !self.fill()? {
             return Err(Fault::Empty);
         }
-        let line: ClusterLine = parse(&self.buffer)?;
+        let line: ClusterLine = match parse(&self.buffer) {
+            Err(Fault::Garbage { .. }) if self.buffer.starts_with(BEGIN) && !self.buffer.ends_with(b"\n") => {
+                return Err(Fault::Truncated);
+            }
+            parsed => parsed?,
+        };
         if line.e.as_deref() != Some("cluster") {
             return Err(Fault::NotACluster);
         }
@@ -156,7 +174,14 @@ impl<R: BufRead> Reader<R> {
                 _ => return Err(Fault::Clock(other.chars().take(MAX_CLOCK_NAME).collect())),
             },
         }
-        Ok(builder.build()?)
+        let mut cluster = builder.build()?;
+        if let Some(OwnedName(author)) = line.by {
+            if cluster.process_or_client(&author).is_none() {
+                return Err(Fault::UnknownProcess(author));
+            }
+            (self.author, self.began) = (Some(author), line.began);
+        }
+        Ok(cluster)
     }
 
     /// Reads the next line that is not blank into the buffer; false at the end.
@@ -187,39 +212,61 @@ impl<R: BufRead> Reader<R> {
             parsed => parsed?,
         };
         let step = translate(&line, cluster)?;
-        if let Step::Event(event) = &step
-            && check_progress(&mut self.seen, event, cluster)?
-        {
-            let Event { process, incarnation, .. } = *event;
-            self.lives.push(Lived { process, incarnation, line: self.line });
+        if let Step::Event(event) = &step {
+            let began = self.began.filter(|_| self.author.as_deref() == Some(cluster.process_name(event.process)));
+            let mut progress = Progress { seen: &mut self.seen, lives: &mut self.lives, line: self.line };
+            progress.take_in(event, began, cluster)?;
+            if event.kind == EventKind::Unrecorded {
+                self.unrecorded.push(event.process);
+            }
         }
         Ok(step)
     }
 }
 
-/// Per process: time does not go back, incarnations do not, and nothing happens after a crash. Returns whether a life
-/// begins.
-fn check_progress(seen: &mut Vec<Option<Seen>>, event: &Event, cluster: &Cluster) -> Result<bool, Fault> {
-    let (index, Event { t, incarnation, .. }) = (event.process.index(), *event);
-    if seen.len() <= index {
-        seen.resize(index + 1, None);
+/// What was seen of the processes, by process.
+struct Progress<'a> {
+    seen: &'a mut Vec<Option<Seen>>,
+    lives: &'a mut Vec<Lived>,
+    line: u64,
+}
+
+impl Progress<'_> {
+    /// Per process: time does not go back, incarnations do not, and nothing happens after a crash. `began` says when the
+    /// process began to record.
+    fn take_in(&mut self, event: &Event, began: Option<u64>, cluster: &Cluster) -> Result<(), Fault> {
+        let (index, Event { t, process, incarnation, .. }) = (event.process.index(), *event);
+        if self.seen.len() <= index {
+            self.seen.resize(index + 1, None);
+        }
+        let name = || cluster.process_name(process).to_owned();
+        let (crashed, last) = (event.kind == EventKind::Crash, self.seen[index]);
+        if let Some(last) = last {
+            if t < last.t {
+                return Err(Fault::TimeBack { process: name(), t, before: last.t });
+            }
+            if incarnation < last.incarnation {
+                return Err(Fault::IncarnationBack { process: name(), incarnation, before: last.incarnation });
+            }
+            if last.crashed && incarnation == last.incarnation && !crashed {
+                return Err(Fault::AfterCrash { process: name(), incarnation });
+            }
+        }
+        let same = last.filter(|last| last.incarnation == incarnation);
+        let acted = same.is_some_and(|last| last.acted) || !crashed;
+        let life = same.map_or(self.lives.len(), |last| last.life);
+        match self.lives.get_mut(life) {
+            Some(lived) => (lived.last, lived.acted) = (t, acted),
+            None => {
+                // The first life of a process is the one that began the file.
+                let began = began.filter(|_| last.is_none());
+                let line = self.line;
+                self.lives.push(Lived { process, incarnation, line, first: t, last: t, began, acted });
+            }
+        }
+        self.seen[index] = Some(Seen { t, incarnation, crashed, acted, life });
+        Ok(())
     }
-    let process = || cluster.process_name(event.process).to_owned();
-    let crashed = event.kind == EventKind::Crash;
-    if let Some(last) = seen[index] {
-        if t < last.t {
-            return Err(Fault::TimeBack { process: process(), t, before: last.t });
-        }
-        if incarnation < last.incarnation {
-            return Err(Fault::IncarnationBack { process: process(), incarnation, before: last.incarnation });
-        }
-        if last.crashed && incarnation == last.incarnation && !crashed {
-            return Err(Fault::AfterCrash { process: process(), incarnation });
-        }
-    }
-    let acted = seen[index].is_some_and(|last| last.incarnation == incarnation && last.acted);
-    seen[index] = Some(Seen { t, incarnation, crashed, acted: acted || !crashed });
-    Ok(!acted && !crashed)
 }
 
 enum Step {
@@ -258,7 +305,7 @@ impl Fields<'_, '_> {
 
     fn message(&mut self) -> Result<MessageId, Fault> {
         let (client, sequence) = self.need("m", self.line.m.as_ref())?;
-        Ok(MessageId { client: self.process(client)?, sequence: *sequence })
+        Ok(MessageId { client: self.process(client)?, sequence: sequence.0 })
     }
 
     fn hash(&self) -> Result<u64, Fault> {
@@ -414,6 +461,7 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
         "synced" => EventKind::Synced(fields.multicast()?),
         "deliver" => EventKind::Deliver(fields.deliver()?),
         "crash" => EventKind::Crash,
+        "unrecorded" => EventKind::Unrecorded,
         "recover" => EventKind::Recover { from: fields.need("from", line.from)? },
         "epoch" => fields.epoch()?,
         "carry" => fields.carry()?,
@@ -431,6 +479,15 @@ fn translate(line: &Line<'_>, cluster: &mut Cluster) -> Result<Step, Fault> {
     };
     let t = fields.need("t", line.t)?;
     let process = fields.process(fields.need("p", line.p.as_ref())?)?;
+    let owner = match &kind {
+        EventKind::Multicast(multicast) | EventKind::Synced(multicast) => Some(multicast.m.client),
+        EventKind::Broadcast(broadcast) => Some(broadcast.sender),
+        _ => None,
+    };
+    if let Some(owner) = owner.filter(|owner| *owner != process) {
+        let [owner, process] = [owner, process].map(|process| fields.cluster.process_name(process).to_owned());
+        return Err(Fault::NotItsOwn { event: kind.name(), owner, process });
+    }
     match fields.need("i", line.i)? {
         0 => Err(Fault::BadField { field: "i", reason: "is 0: incarnations count from 1" }),
         incarnation => Ok(Step::Event(Event { t, process, incarnation, kind })),

@@ -6,9 +6,19 @@ use super::Encoder;
 use super::encoder::cluster_line;
 use crate::cluster::Cluster;
 use crate::event::Event;
+use crate::ids::Process;
 
 /// Bytes that are collected before they are handed to the output.
 const BATCH_BYTES: usize = 64 << 10;
+
+/// Whose record a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Author {
+    /// The process that writes it.
+    pub process: Process,
+    /// When it began, ns of the clock of its times: not later than its first event.
+    pub began: u64,
+}
 
 /// Writes a history. Lines are collected and handed over whole, 64 KiB at a time: an output that is closed in the
 /// middle of a run holds no half line, unless a single hand-over was interrupted.
@@ -24,8 +34,21 @@ impl<W: Write> HistoryWriter<W> {
     ///
     /// # Errors
     /// What the output says.
-    pub fn new(mut output: W, cluster: &Cluster) -> io::Result<Self> {
-        output.write_all(&cluster_line(cluster))?;
+    pub fn new(output: W, cluster: &Cluster) -> io::Result<Self> {
+        Self::begin(output, cluster, None)
+    }
+
+    /// The same for the record of one process: what others did has files of their own. So a reader knows whose record it has,
+    /// and when this life of the process began, also if nothing happens in it.
+    ///
+    /// # Errors
+    /// What the output says.
+    pub fn of(output: W, cluster: &Cluster, author: Author) -> io::Result<Self> {
+        Self::begin(output, cluster, Some(&author))
+    }
+
+    fn begin(mut output: W, cluster: &Cluster, author: Option<&Author>) -> io::Result<Self> {
+        output.write_all(&cluster_line(cluster, author))?;
         let buffer = Vec::with_capacity(BATCH_BYTES + (8 << 10));
         Ok(HistoryWriter { output, encoder: Encoder::new(cluster), buffer })
     }
@@ -37,6 +60,17 @@ impl<W: Write> HistoryWriter<W> {
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         self.encoder.encode(event, &mut self.buffer);
         if self.buffer.len() >= BATCH_BYTES { self.hand_over() } else { Ok(()) }
+    }
+
+    /// Ends a record that cannot be written any more, with the event that says so: `unrecorded`. Lines that were not handed
+    /// over are given up.
+    ///
+    /// # Errors
+    /// What the output says: then the record ends without.
+    pub fn give_up(&mut self, unrecorded: &Event) -> io::Result<()> {
+        self.buffer.clear();
+        self.encoder.encode(unrecorded, &mut self.buffer);
+        self.flush()
     }
 
     /// Adds the event that vouches that the whole run had come to rest: what was not delivered by now never will be.

@@ -18,8 +18,12 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
     }
     let members = view.cluster.groups().flat_map(|group| view.cluster.members(group).to_vec());
     let correct: Vec<Process> = members.filter(|process| is_correct(view, broadcasts, *process)).collect();
-    let mut required = false;
+    let (mut required, mut lacking) = (false, None);
     for process in &correct {
+        if !view.records.would_have_deliveries(*process) {
+            lacking = Some(*process);
+            continue;
+        }
         for sender in &correct {
             let sent = broadcasts.sent.range((*sender, 0)..=(*sender, u64::MAX));
             let outcomes = outcomes(broadcasts, *process, *sender);
@@ -42,7 +46,8 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
     }
     for (sender, _, kept) in broadcasts.removed(view) {
         let told = |process: &Process| {
-            broadcasts.removed(view).any(|(of, _, kept)| of == sender && kept.event.process == *process)
+            !view.records.would_have_deliveries(*process)
+                || broadcasts.removed(view).any(|(of, _, kept)| of == sender && kept.event.process == *process)
         };
         if let Some(other) = correct.iter().find(|process| !told(process)) {
             let (name, who) = (view.name(*other), view.name(sender));
@@ -50,7 +55,11 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
             return view.example(summary).event(&kept.event, kept.origin).violated();
         }
     }
-    if required { Verdict::Ok } else { Verdict::NotChecked(NO_BROADCASTS) }
+    match lacking {
+        Some(process) => view.lacks_record(process),
+        None if required => Verdict::Ok,
+        None => Verdict::NotChecked(NO_BROADCASTS),
+    }
 }
 
 fn may_skip(view: &View<'_>, broadcasts: &Broadcasts, sender: Process, index: u64, t: u64) -> bool {

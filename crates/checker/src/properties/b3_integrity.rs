@@ -1,4 +1,5 @@
-//! B3 integrity: a process delivers at most once per (sender, index); if the sender is correct, only what it broadcast.
+//! B3 integrity: a process delivers at most once per (sender, index); if the sender is correct, only what it broadcast, and
+//! it broadcast that once.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,20 @@ use crate::report::Verdict;
 use crate::view::View;
 
 pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
-    let mut seen = HashMap::new();
+    let again = broadcasts.again.iter().find(|kept| !view.cluster.is_faulty(kept.event.process));
+    if let Some(kept) = again
+        && let EventKind::Broadcast(broadcast) = kept.event.kind
+        && let Some(first) = broadcasts.sent.get(&(broadcast.sender, broadcast.index))
+    {
+        let summary = format!(
+            "{} broadcast {} twice",
+            view.name(broadcast.sender),
+            text(view, (broadcast.sender, broadcast.index))
+        );
+        let example = view.example(summary).event(&first.event, first.origin);
+        return example.event(&kept.event, kept.origin).violated();
+    }
+    let (mut seen, mut lacking) = (HashMap::new(), None);
     for delivered in &broadcasts.deliveries {
         let (broadcast, kept) = (&delivered.broadcast, &delivered.kept);
         let (process, index) = (kept.event.process, (broadcast.sender, broadcast.index));
@@ -29,6 +43,10 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         let reason = match sent.map(|sent| sent.event.kind) {
             Some(EventKind::Broadcast(sent)) if sent == *broadcast => continue,
             Some(_) => "with other bytes than were broadcast",
+            None if !view.records.would_have_broadcasts(broadcast.sender) => {
+                lacking = Some(broadcast.sender);
+                continue;
+            }
             None => "which its correct sender never broadcast",
         };
         let mut example = view.example(format!("{name} delivered {}, {reason}", text(view, index)));
@@ -37,5 +55,9 @@ pub(super) fn check(view: &View<'_>, broadcasts: &Broadcasts) -> Verdict {
         }
         return example.event(&kept.event, kept.origin).violated();
     }
-    if broadcasts.deliveries.is_empty() { Verdict::NotChecked(NO_DELIVERIES) } else { Verdict::Ok }
+    match lacking {
+        Some(sender) => view.lacks_record(sender),
+        None if broadcasts.deliveries.is_empty() => Verdict::NotChecked(NO_DELIVERIES),
+        None => Verdict::Ok,
+    }
 }

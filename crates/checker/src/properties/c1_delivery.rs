@@ -7,10 +7,14 @@ use crate::report::Verdict;
 use crate::view::View;
 
 pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
-    let nobody = EndLog::default();
+    let (nobody, mut lacking) = (EndLog::default(), None);
     for (end, log) in &channels.ends {
         let (name, connection) = (view.name(end.1), view.cluster.label_word(end.0));
         let other = channels.other(*end);
+        if other.is_none() && !log.recvs.is_empty() && !view.records.are_all() {
+            lacking = Some(connection);
+            continue;
+        }
         let sends = other.map_or(&nobody, |(_, log)| log).sends.as_slice();
         for (place, recv) in log.recvs.iter().enumerate() {
             let content = |kept| transfer(kept).map(|transfer| (transfer.len, transfer.hash));
@@ -44,6 +48,9 @@ pub(super) fn check(view: &View<'_>, channels: &Channels) -> Verdict {
             let summary = format!("{name} never received message {} of {connection}", log.recvs.len());
             return view.example(summary).event(&lost.event, lost.origin).violated();
         }
+    }
+    if let Some(connection) = lacking {
+        return Verdict::Incomplete(format!("the history of the other end of {connection} is missing"));
     }
     if channels.recvs == 0 && !view.complete { Verdict::NotChecked(NO_CHANNELS) } else { Verdict::Ok }
 }

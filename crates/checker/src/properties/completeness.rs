@@ -16,6 +16,8 @@ pub(super) enum Outcome {
     NothingRequired,
     /// A correct destination lacks a required message.
     Missing { process: Process, message: u32 },
+    /// A destination of a required message has no record, and nobody else's shows that one is missing.
+    NoRecord { process: Process },
 }
 
 /// Looks for a correct destination process that lacks a message that is `required`.
@@ -33,18 +35,30 @@ pub(super) fn look(view: &View<'_>, required: impl Fn(u32, &Message) -> bool) ->
     }
     let last_chains = last_chains(view);
     let mut marks = vec![u32::MAX; view.log.messages.len()];
+    let mut without = None;
     for group in view.cluster.groups() {
+        let silent = view.lacks_member(group);
         for process in view.cluster.members(group).iter().filter(|process| view.log.is_up(**process)) {
             let mark = process.0;
+            if !view.records.would_have_deliveries(*process) {
+                without = without.or((!wanted[group.index()].is_empty()).then_some(*process));
+                continue;
+            }
+            // What a snapshot holds is known from those who delivered it.
+            let by_snapshot = last_chains[process.index()].is_some_and(|chain| chain.covered_by_snapshot() > 0);
             if let Some(chain) = last_chains[process.index()] {
                 mark_delivered(view, chain, mark, &mut marks);
             }
             if let Some(message) = wanted[group.index()].iter().find(|message| marks[**message as usize] != mark) {
+                if by_snapshot && silent.is_some() {
+                    without = without.or(silent);
+                    continue;
+                }
                 return Outcome::Missing { process: *process, message: *message };
             }
         }
     }
-    Outcome::AllThere
+    without.map_or(Outcome::AllThere, |process| Outcome::NoRecord { process })
 }
 
 fn has_majority(view: &View<'_>, group: Group) -> bool {

@@ -45,19 +45,24 @@ struct Delivered<'a> {
 }
 
 pub(super) fn check(view: &View<'_>) -> Verdict {
-    let mut any = false;
+    let (mut any, mut lacking) = (false, None);
     for group in view.cluster.groups() {
         let returns: Vec<Return<'_>> = returns(view, group).collect();
         if returns.is_empty() {
             continue;
         }
         any = true;
+        lacking = lacking.or(view.lacks_member(group));
         let delivered = Delivered::new(view, group);
         if let Some(verdict) = returns.iter().find_map(|back| delivered.judge(back)) {
             return verdict;
         }
     }
-    if any { Verdict::Ok } else { Verdict::NotChecked("no process of a group came back") }
+    match lacking {
+        Some(process) => view.lacks_record(process),
+        None if any => Verdict::Ok,
+        None => Verdict::NotChecked("no process of a group came back"),
+    }
 }
 
 fn returns<'a>(view: &View<'a>, group: Group) -> impl Iterator<Item = Return<'a>> {
@@ -130,6 +135,10 @@ impl<'a> Delivered<'a> {
     /// A state with deliveries that nobody in the group made.
     fn foreign_state(&self, back: &Return<'_>) -> Option<Verdict> {
         let recovered = back.life.recovered?;
+        let group = self.view.cluster.group_of(back.process)?;
+        if self.view.lacks_member(group).is_some() {
+            return None;
+        }
         let process = self.view.name(back.process);
         if self.view.complete && self.dense < recovered.from {
             let missing = self.dense + 1;

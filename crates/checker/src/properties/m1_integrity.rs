@@ -7,6 +7,7 @@
 use super::{NO_DELIVERIES, NO_MESSAGES};
 use crate::chain::Chain;
 use crate::event::EventKind;
+use crate::ids::Process;
 use crate::log::{Delivery, Sent};
 use crate::report::Verdict;
 use crate::view::View;
@@ -22,22 +23,39 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     if let Some(verdict) = fault.or_else(|| repeated(view)) {
         return verdict;
     }
-    if view.log.deliveries.is_empty() { Verdict::NotChecked(NO_DELIVERIES) } else { Verdict::Ok }
+    if view.log.deliveries.is_empty() {
+        return Verdict::NotChecked(NO_DELIVERIES);
+    }
+    elsewhere(view).map_or(Verdict::Ok, |client| view.lacks_record(client))
 }
 
-/// One message multicast with two contents.
+/// The client of a message that was delivered, and whose multicast may be in a file that was not given.
+fn elsewhere(view: &View<'_>) -> Option<Process> {
+    let messages = view.log.deliveries.iter().map(|delivery| &view.log.messages[delivery.message as usize]);
+    let mut lacking = messages.filter(|message| message.sent.is_none());
+    lacking.next().map(|message| message.id.client)
+}
+
+/// One message multicast with two contents, or twice by one life of its client.
 fn conflict(view: &View<'_>) -> Option<Verdict> {
     let kept = view.log.conflicts.first()?;
     let (EventKind::Multicast(multicast) | EventKind::Synced(multicast)) = kept.event.kind else { return None };
     let first = view.log.messages.iter().position(|message| message.id == multicast.m)?;
     let text = view.message_text(multicast.m);
-    let summary = format!("two different messages were multicast as {text}");
+    let sent = view.log.messages[first].sent.map(|sent| sent.multicast);
+    let summary = if sent == Some(multicast) {
+        format!("{text} was multicast twice in one life of its client")
+    } else {
+        format!("two different messages were multicast as {text}")
+    };
     Some(view.example(summary).multicast(first as u32).event(&kept.event, kept.origin).violated())
 }
 
 fn wrong(view: &View<'_>, index: u32) -> Option<Verdict> {
     let delivery = &view.log.deliveries[index as usize];
-    let reason = match &view.log.messages[delivery.message as usize].sent {
+    let message = &view.log.messages[delivery.message as usize];
+    let reason = match &message.sent {
+        None if !view.records.would_have(message.id) => return None,
         None => "which nobody multicast",
         Some(sent) => mismatch(view, delivery, sent)?,
     };

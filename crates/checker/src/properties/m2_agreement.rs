@@ -16,6 +16,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     }
     match look(view, |message, _| delivered[message as usize].is_some()) {
         Outcome::AllThere => Verdict::Ok,
+        Outcome::NoRecord { process } => view.lacks_record(process),
         Outcome::NothingRequired if view.log.deliveries.is_empty() => Verdict::NotChecked(NO_DELIVERIES),
         Outcome::NothingRequired => Verdict::NotChecked("no delivered message has a majority of each group up"),
         Outcome::Missing { process, message } => {

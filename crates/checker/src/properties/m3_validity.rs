@@ -17,6 +17,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     };
     match look(view, |_, message| required(message)) {
         Outcome::AllThere => Verdict::Ok,
+        Outcome::NoRecord { process } => view.lacks_record(process),
         Outcome::NothingRequired if view.log.sent_order.is_empty() => Verdict::NotChecked(NO_MESSAGES),
         Outcome::NothingRequired => {
             Verdict::NotChecked("no message of a correct client has a majority of each group up")

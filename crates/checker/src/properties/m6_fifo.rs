@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use super::{NO_DELIVERIES, NO_MESSAGES};
 use crate::chain::Chain;
 use crate::ids::{Group, Process};
+use crate::log::Sent;
 use crate::report::Verdict;
 use crate::view::{View, destinations};
 
@@ -50,9 +51,8 @@ fn standings(view: &View<'_>) -> Vec<Standing> {
     let mut order = view.log.sent_order.clone();
     let sent = |message: u32| view.log.messages[message as usize].sent.as_ref();
     // An incarnation's events stand in one file, in their order.
-    order.sort_by_key(|message| {
-        (view.log.messages[*message as usize].id.client, sent(*message).map(|sent| (sent.incarnation, sent.origin)))
-    });
+    let place = |sent: &Sent| (view.log.rank(sent.process, sent.incarnation), sent.origin);
+    order.sort_by_key(|message| (view.log.messages[*message as usize].id.client, sent(*message).map(place)));
     let mut standings = vec![Standing::default(); view.slots.len()];
     let mut last: HashMap<(Process, Group), (u32, u32)> = HashMap::new();
     for message in order {

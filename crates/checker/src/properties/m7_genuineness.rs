@@ -30,9 +30,14 @@ impl Genuineness {
         if !self.seen {
             return Verdict::NotChecked("no remote operations were recorded");
         }
+        let mut lacking = None;
         for (index, kept) in &self.open {
             let EventKind::RemoteOp { to, .. } = kept.event.kind else { continue };
             let message = &view.log.messages[*index as usize];
+            if message.sent.is_none() && !view.records.would_have(message.id) {
+                lacking = Some(message.id.client);
+                continue;
+            }
             if let Some(stranger) = stranger(message, kept.event.process, to, view.cluster) {
                 let (process, text) = (view.name(stranger), view.text(*index));
                 let why =
@@ -41,7 +46,7 @@ impl Genuineness {
                 return view.example(summary).multicast(*index).event(&kept.event, kept.origin).violated();
             }
         }
-        Verdict::Ok
+        lacking.map_or(Verdict::Ok, |client| view.lacks_record(client))
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
         |_: u32, message: &Message| message.sent.as_ref().is_some_and(|sent| view.log.client_is_correct(sent));
     match look(view, required) {
         Outcome::AllThere => Verdict::Ok,
+        Outcome::NoRecord { process } => view.lacks_record(process),
         Outcome::NothingRequired if view.log.sent_order.is_empty() => Verdict::NotChecked(NO_MESSAGES),
         Outcome::NothingRequired => {
             Verdict::NotChecked("no message of a correct client has a majority of each group up")

@@ -39,7 +39,7 @@ pub(crate) struct ChannelCat {
     /// Send this file instead of standard input
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "listen")]
     pub(crate) input: Option<PathBuf>,
-    /// Receive into this file instead of standard output; it must not exist, and is removed if the transfer fails
+    /// Receive into this file instead of standard output; it must not exist, and appears when all of it is there
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "listen")]
     pub(crate) output: Option<PathBuf>,
     /// What the two talk over

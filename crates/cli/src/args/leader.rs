@@ -1,4 +1,4 @@
-//! `stentor leader`.
+//! `stentor leader` and `stentor stop`.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(crate) enum LeaderCommand {
 #[derive(Args, Debug)]
 pub(crate) struct Where {
     /// The cluster's configuration
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
     /// Directory for the control sockets, as its processes were told [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -40,6 +40,18 @@ pub(crate) struct LeaderMove {
     #[arg(long, value_name = "ID")]
     pub(crate) to: String,
     /// Longest time until it leads, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Stop {
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// Only these members [default: all that run on this host]
+    #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+    pub(crate) id: Vec<String>,
+    /// Longest time until they are gone, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: u64,
 }

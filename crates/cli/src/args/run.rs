@@ -38,7 +38,7 @@ impl From<Wait> for WaitMode {
 #[derive(Args, Debug)]
 pub(crate) struct Meeting {
     /// The cluster's configuration
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", env = "STENTOR_CONFIG", default_value = "cluster.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
     /// Directory for the control sockets, the same for all processes [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -29,7 +29,7 @@ pub(crate) enum SwitchCommand {
 #[derive(Args, Debug)]
 pub(crate) struct SwitchRun {
     /// The switch's configuration; `stentor switch init` writes one
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required = true)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "switch.toml")]
     pub(crate) config: Option<PathBuf>,
     /// Directory for the control socket [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -48,7 +48,7 @@ pub(crate) struct SwitchRun {
 #[derive(Args, Debug)]
 pub(crate) struct SwitchShow {
     /// The switch's configuration
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", default_value = "switch.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
     /// Directory for the control socket, as the switch was told [default: below XDG_RUNTIME_DIR, or in /tmp]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -4,7 +4,6 @@ mod report;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,8 +18,13 @@ use stentor_multicast::Place;
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Input, Interrupt, Joining, Latency, Line, Lines, absent, begin_anew, new_history, unstarted};
-use crate::output::Output;
+use crate::live::{
+    self, HistoryFile, Input, Interrupt, Joining, Latency, Line, Lines, Repeats, TooLong, absent, begin_anew,
+    unstarted, unwritten,
+};
+use crate::output::{Level, Output};
+use crate::streams::StandardInput;
+use crate::style::counted;
 use report::Casted;
 
 /// How long to wait for input while nothing is outstanding, before looking after the connections.
@@ -55,7 +59,7 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
     }
     live::refuse_network(*bind, network, config.display())?;
     let directory = live::directory(args.meeting.directory.as_ref());
-    casting.run(&|client| plan.client(client, directory.clone()), format!("sockets in {}", directory.display()))
+    casting.run(&|client| plan.client(client, directory.clone()), format!("sockets in {}", live::looked_in(&directory)))
 }
 
 /// What is to be done, on any fabric.
@@ -85,9 +89,9 @@ impl Casting<'_> {
             timeout: Duration::from_secs(args.timeout),
             check: &|| interrupt.check(),
         };
-        let joined = joining.join(asked, |text| output.note(text))?;
+        let joined = joining.join(asked, |text| output.log(Level::Warn, "cast", text))?;
         let name = plan.name(plan.topology().client_process(joined.id));
-        live::carrier_line(name, joined.client.fabric()).iter().for_each(|line| output.note(line));
+        joined.client.fabric().carrier().iter().for_each(|line| output.log(Level::Info, name, line));
         cast(args, plan, to, joined, &interrupt, output)
     }
 }
@@ -102,11 +106,12 @@ fn cast<F: Hosted>(
 ) -> Result<Verdict, Failure> {
     let limit = plan.config().limits().message_bytes as usize;
     let mut caster = Caster::new(args, plan, to, joined, output)?;
-    let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), limit);
+    let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Ends)?;
     let ended = caster.cast(&lines, interrupt, limit);
     let written = caster.close();
+    let name = plan.name(plan.topology().client_process(caster.id));
     for trouble in caster.client.fabric_mut().last_troubles() {
-        output.note(&trouble);
+        output.log(Level::Warn, name, &trouble);
     }
     // What was sent is told also when something went wrong afterwards.
     let casted = Casted::new(plan, &caster);
@@ -140,10 +145,13 @@ struct Caster<'a, F: Hosted> {
     client: Client<F>,
     id: ClientId,
     output: Output,
-    recorder: Option<Recorder<File>>,
+    recorder: Option<Recorder<HistoryFile>>,
+    /// The history cannot be written any more: nothing more is multicast.
+    unrecorded: Option<Failure>,
     /// Sequence and time of messages that are not known to be delivered.
     outstanding: VecDeque<(u64, Instant)>,
     latency: Latency,
+    troubles: Repeats<String>,
     messages: u64,
     bytes: u64,
     begin: Instant,
@@ -161,7 +169,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
     ) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder = args.meeting.history.as_deref().map(|path| {
-            let recorder = Recorder::new(plan, me, new_history(path)?);
+            let recorder = Recorder::new(plan, me, HistoryFile::create(path)?);
             let recorder = recorder.map_err(|error| Failure::cannot_write(path, &error))?;
             Ok::<_, Failure>(recorder.in_life(life_now()))
         });
@@ -177,8 +185,10 @@ impl<'a, F: Hosted> Caster<'a, F> {
             id: joined.id,
             output,
             recorder: recorder.transpose()?,
+            unrecorded: None,
             outstanding: VecDeque::new(),
             latency: Latency::new(),
+            troubles: Repeats::default(),
             messages: 0,
             bytes: 0,
             begin: Instant::now(),
@@ -189,22 +199,30 @@ impl<'a, F: Hosted> Caster<'a, F> {
     fn cast(&mut self, lines: &Lines, interrupt: &Interrupt, limit: usize) -> Result<(), Failure> {
         let mut backoff = Backoff::new(self.args.meeting.wait.into());
         let mut housekeeper = Housekeeper::default();
-        let (mut next, mut ended) = (None, None);
+        let (mut next, mut ended, mut interrupted) = (None, None, false);
         loop {
             let sent = self.send(lines, &mut next, &mut ended, limit)?;
             client_round(&mut self.client, &mut backoff, &mut housekeeper, sent)
                 .map_err(|error| Failure::run(error, "waiting", "report this as a bug"))?;
             self.take_delivered();
-            self.record_operations()?;
+            self.record_operations();
+            if let Some(failure) = self.unrecorded.take() {
+                (next, ended) = (None, Some(Err(failure)));
+            }
             self.tell_troubles();
             if self.client.is_superseded() {
                 return Err(self.superseded());
             }
-            if interrupt.came() {
-                let what = format_args!("interrupted after {} messages", self.messages);
+            if interrupt.insists() {
+                return Err(self.given_up(interrupt));
+            }
+            if interrupt.came() && !interrupted {
+                interrupted = true;
+                let what = format_args!("interrupted by {} after {} messages", interrupt.name(), self.messages);
                 let remedy = "the lines that were not sent are in the input still";
-                ended.get_or_insert(Err(Failure::run(what, "standard input", remedy)));
+                ended = Some(Err(Failure::run(what, "standard input", remedy)));
                 next = None;
+                self.tell_what_is_awaited(interrupt);
             }
             if next.is_none() && self.outstanding.is_empty() {
                 if let Some(ended) = ended {
@@ -240,7 +258,10 @@ impl<'a, F: Hosted> Caster<'a, F> {
             // Before it is multicast: who is killed then has told of it.
             if let Some(recorder) = &mut self.recorder {
                 let written = recorder.multicast(now_ns(), id, self.to, line).and_then(|()| recorder.flush());
-                written.map_err(|error| self.unwritten(&error))?;
+                if let Err(error) = written {
+                    self.give_up(&error);
+                    return Ok(sent);
+                }
             }
             self.client.submit(self.to, line, true).map_err(|error| refused(&error))?;
             self.outstanding.push_back((id.sequence, Instant::now()));
@@ -263,27 +284,42 @@ impl<'a, F: Hosted> Caster<'a, F> {
 
     fn tell_troubles(&mut self) {
         while let Some(trouble) = self.client.fabric_mut().next_trouble() {
+            let Some(times) = self.troubles.happened(trouble.clone(), Instant::now()) else { continue };
             let name = self.plan.name(self.plan.topology().client_process(self.id));
-            self.output.note(&format!("{name}: {trouble}"));
+            self.output.log(Level::Warn, name, &format!("{trouble}{times}"));
         }
     }
 
-    fn record_operations(&mut self) -> Result<(), Failure> {
-        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.args.meeting.operations) {
-            let written = recorder.operations(now_ns(), &self.client.take_operations());
-            written.map_err(|error| self.unwritten(&error))?;
+    fn record_operations(&mut self) {
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.args.meeting.operations)
+            && let Err(error) = recorder.operations(now_ns(), &self.client.take_operations())
+        {
+            self.give_up(&error);
         }
-        Ok(())
     }
 
     fn close(&mut self) -> Result<(), Failure> {
-        let written = self.recorder.as_mut().map_or(Ok(()), Recorder::flush);
-        written.map_err(|error| self.unwritten(&error))
+        if let Some(recorder) = &mut self.recorder
+            && let Err(error) = recorder.flush()
+        {
+            self.give_up(&error);
+        }
+        self.unrecorded.take().map_or(Ok(()), Err)
     }
 
-    fn unwritten(&self, error: &std::io::Error) -> Failure {
+    /// Ends the history. What was multicast is in it, and nothing else is multicast from here on: a message without a record
+    /// would look like one that nobody sent.
+    fn give_up(&mut self, error: &std::io::Error) {
+        if let Some(mut recorder) = self.recorder.take() {
+            let _ = recorder.give_up(now_ns());
+        }
         let path = self.args.meeting.history.as_deref().unwrap_or(Path::new(""));
-        Failure::cannot_write(path, error)
+        let mut failure = unwritten(path, error);
+        failure.what += &format!(
+            "; {} multicast, no further line of the input is",
+            counted(self.messages, "message was", "messages were")
+        );
+        self.unrecorded = Some(failure);
     }
 
     fn superseded(&self) -> Failure {
@@ -297,16 +333,45 @@ impl<'a, F: Hosted> Caster<'a, F> {
         Failure::run(what, self.args.meeting.config.display(), remedy)
     }
 
+    /// It was asked to end, and waits for what is under way.
+    fn tell_what_is_awaited(&self, interrupt: &Interrupt) {
+        let (left, sent) = (self.outstanding.len(), self.messages);
+        if left > 0 {
+            let name = self.plan.name(self.plan.topology().client_process(self.id));
+            let text = format!(
+                "{}: waits up to {} s for the delivery of {left} of {sent} messages; a second signal ends it at once",
+                interrupt.name(),
+                self.args.timeout
+            );
+            self.output.log(Level::Warn, name, &text);
+        }
+    }
+
+    fn given_up(&self, interrupt: &Interrupt) -> Failure {
+        let (left, sent) = (self.outstanding.len(), self.messages);
+        let what = format_args!(
+            "interrupted twice, by {} last: {left} of {sent} messages are not known to be delivered",
+            interrupt.name()
+        );
+        let remedy = "see what was delivered before sending them again; without a second signal they are waited for";
+        Failure::run(what, self.args.meeting.config.display(), remedy)
+    }
+
     fn stuck(&self, next: &Option<Vec<u8>>) -> Failure {
         let (left, sent) = (self.outstanding.len(), self.messages);
-        let mut what = format!("no progress for {} s: {left} of {sent} messages are not delivered", self.args.timeout);
+        let seconds = self.args.timeout;
+        let mut what = match left {
+            0 => format!("no progress for {seconds} s: the {sent} messages so far are delivered"),
+            _ => format!("no progress for {seconds} s: {left} of {sent} messages are not delivered"),
+        };
         if next.is_some() {
-            what += ", and the next line finds no room";
+            what += if left == 0 { ", but the next line finds no room" } else { ", and the next line finds no room" };
         }
         let gone = absent(self.plan, &self.client, self.to);
         let place = self.args.meeting.config.display();
         if gone.is_empty() {
-            let remedy = "wait longer with --timeout if a member is slow or has just been started again";
+            let remedy = "`stentor leader show` says whether the groups work; then wait longer with --timeout, or start this client anew if a \
+                 group began from nothing meanwhile";
             return Failure::run(what, place, remedy);
         }
         what += &format!("; not there: {}", gone.join(", "));

@@ -154,14 +154,14 @@ impl Script<'_> {
         let on_verbs = |client| client_on_verbs(plan, client, &config, None);
         let on_ofi = |client| client_on_ofi(plan, client, &config, None);
         std::thread::scope(|scope| {
+            // However this ends, the clients end, too: the scope waits for them.
+            let _end = loads.end_with();
             match plan.config().fabric() {
                 FabricKind::Roce => loads.start(scope, &on_roce),
                 FabricKind::Verbs => loads.start(scope, &on_verbs),
                 FabricKind::Ofi => loads.start(scope, &on_ofi),
                 FabricKind::Shm | FabricKind::Sim => loads.start(scope, &on_shm),
-            }
-            // However this ends, the clients end, too: the scope waits for them.
-            let _end = loads.end_with();
+            }?;
             Conductor::begin(self, &loads, interrupt)?.play()
         })
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs::File;
 use std::io::BufReader;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -13,10 +14,11 @@ use stentor_checker::{Report, Verdict as Finding};
 use crate::args::Check;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
-use crate::style::Style;
+use crate::style::{Style, counted};
 
 #[derive(Serialize)]
 struct Judgement {
+    /// Nothing is violated, and nothing kept it from being judged.
     ok: bool,
     /// By name: `ok`, `violated` or `not_checked`.
     properties: BTreeMap<&'static str, &'static str>,
@@ -25,7 +27,11 @@ struct Judgement {
     /// One for each violated property.
     counter_examples: BTreeMap<&'static str, String>,
     /// Why this history cannot tell.
-    not_checked: BTreeMap<&'static str, &'static str>,
+    not_checked: BTreeMap<&'static str, String>,
+    /// Why there is no verdict, if there is none.
+    undecided: Option<String>,
+    /// Files whose last line is cut off, and was left out.
+    cut_off: Vec<String>,
     complete: bool,
     counts: Counts,
 }
@@ -104,29 +110,37 @@ pub(super) fn in_order<'a>(
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
-    refuse_twice(&args.histories)?;
     let files = args.histories.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let bar = output.progress("reading", files.iter().map(|(_, _, bytes)| bytes).sum());
-    let inputs =
-        files.into_iter().map(|(name, file, _)| (name, BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(file))));
+    refuse_twice(&files)?;
+    let bar = output.progress("reading", files.iter().map(|opened| opened.bytes).sum());
+    let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(file));
+    let inputs = files.into_iter().map(|opened| (opened.name, buffered(opened.file)));
     let report = check_inputs_knowing(inputs, args.complete, &args.faulty);
     bar.finish_and_clear();
     let judgement = Judgement::from(report?);
     output.report(&judgement)?;
-    Ok(Verdict::of(judgement.ok))
+    Ok(if judgement.undecided.is_some() { Verdict::Undecided } else { Verdict::of(judgement.ok) })
+}
+
+/// A history that is open.
+struct Opened {
+    name: String,
+    file: File,
+    bytes: u64,
+    /// Device and number there: what a file is, however it is named.
+    inode: (u64, u64),
 }
 
 /// A file that is read twice would show every delivery in it twice: a violation that never was.
-fn refuse_twice(paths: &[PathBuf]) -> Result<(), Failure> {
+fn refuse_twice(files: &[Opened]) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
-    // What has no true path cannot be opened either; that is told then.
-    let twice = paths.iter().find(|path| path.canonicalize().is_ok_and(|path| !seen.insert(path)));
-    twice.map_or(Ok(()), |path| {
-        Err(Failure::usage("the history is named twice", path.display(), "name each file of the run once"))
+    let twice = files.iter().find(|opened| !seen.insert(opened.inode));
+    twice.map_or(Ok(()), |opened| {
+        Err(Failure::usage("the history is named twice", &opened.name, "name each file of the run once"))
     })
 }
 
-fn open(path: &PathBuf) -> Result<(String, File, u64), Failure> {
+fn open(path: &PathBuf) -> Result<Opened, Failure> {
     let name = path.display().to_string();
     let refuse = |what: String| Failure::usage(what, &name, "name a history file (JSON Lines) that this user may read");
     let file = File::open(path).map_err(|error| refuse(format!("cannot read the history: {error}")))?;
@@ -134,7 +148,7 @@ fn open(path: &PathBuf) -> Result<(String, File, u64), Failure> {
     if metadata.is_dir() {
         return Err(refuse("cannot read the history: it is a directory".to_owned()));
     }
-    Ok((name, file, metadata.len()))
+    Ok(Opened { name, file, bytes: metadata.len(), inode: (metadata.dev(), metadata.ino()) })
 }
 
 impl From<HistoryError> for Failure {
@@ -145,7 +159,11 @@ impl From<HistoryError> for Failure {
             Fault::ClusterDiffers { .. } | Fault::SecondCluster => {
                 "check the files of one run together, and only those"
             }
+            Fault::Truncated => "leave the file out: it records nothing",
             Fault::Version(_) => "check it with the program of that version",
+            Fault::NotItsOwn { .. } => {
+                "correct the line or its producer: each process records what it sends, and nobody else does"
+            }
             _ => "correct the line or its producer; docs/history.md has the schema",
         };
         Failure::usage(&error.fault, format_args!("{}:{}", error.file, error.line), remedy)
@@ -156,15 +174,17 @@ impl From<Report> for Judgement {
     fn from(report: Report) -> Self {
         let examples = report.properties.iter().filter_map(|(name, finding)| match finding {
             Finding::Violated(example) => Some((*name, example.to_string())),
-            Finding::Ok | Finding::NotChecked(_) => None,
+            Finding::Ok | Finding::NotChecked(_) | Finding::Incomplete(_) => None,
         });
         let counts = report.counts;
         Judgement {
-            ok: report.ok(),
+            ok: report.ok() && report.undecided().is_none(),
+            undecided: report.undecided().map(str::to_owned),
             properties: report.properties.iter().map(|(name, finding)| (*name, finding.as_str())).collect(),
             counter_examples: examples.collect(),
-            not_checked: report.unchecked().collect(),
+            not_checked: report.unchecked().map(|(name, why)| (name, why.to_owned())).collect(),
             complete: report.complete,
+            cut_off: report.cut_off,
             counts: Counts {
                 events: counts.events,
                 messages: counts.messages,
@@ -190,27 +210,45 @@ impl Human for Judgement {
             let state = match state {
                 "ok" => style.good("ok"),
                 "violated" => style.bad("violated"),
-                _ => format!("{}: {}", style.fair("not checked"), self.not_checked.get(name).unwrap_or(&"")),
+                _ => {
+                    format!("{}: {}", style.fair("not checked"), self.not_checked.get(name).map_or("", String::as_str))
+                }
             };
             let _ = writeln!(text, "{name:3} {:22} {state}", title(name));
         }
-        let Counts { events, messages, deliveries, crashes, sends, receptions, .. } = self.counts;
-        let rest = if self.complete { "complete" } else { "not known to be complete" };
-        let _ =
-            writeln!(text, "{events} events, {messages} messages, {deliveries} deliveries, {crashes} crashes; {rest}");
-        let Counts { broadcasts, broadcast_deliveries, equivocations, skips, .. } = self.counts;
-        if broadcasts + broadcast_deliveries > 0 {
-            let _ = writeln!(
-                text,
-                "{broadcasts} broadcasts, {broadcast_deliveries} deliveries of them, {equivocations} equivocations \
-                 reported, {skips} skips"
-            );
-        }
-        if sends + receptions > 0 {
-            let _ = writeln!(text, "{sends} messages written on channels, {receptions} read");
+        text += &self.counts.text(if self.complete { "complete" } else { "not known to be complete" });
+        for file in &self.cut_off {
+            let _ = writeln!(text, "{file}: the last line is cut off, and was left out");
         }
         for (name, example) in &self.counter_examples {
             let _ = writeln!(text, "\n{} {name}: {example}", style.bad("counter-example"));
+        }
+        if let Some(why) = &self.undecided {
+            let _ = writeln!(text, "\n{}: {why}", style.fair("cannot be judged"));
+        }
+        text
+    }
+}
+
+impl Counts {
+    /// What was looked at, in words.
+    fn text(&self, rest: &str) -> String {
+        let Counts { broadcasts, broadcast_deliveries, sends, receptions, .. } = *self;
+        let events = counted(self.events, "event", "events");
+        let messages = counted(self.messages, "message", "messages");
+        let deliveries = counted(self.deliveries, "delivery", "deliveries");
+        let crashes = counted(self.crashes, "crash", "crashes");
+        let mut text = format!("{events}, {messages}, {deliveries}, {crashes}; {rest}\n");
+        if broadcasts + broadcast_deliveries > 0 {
+            let broadcasts = counted(broadcasts, "broadcast", "broadcasts");
+            let deliveries = counted(broadcast_deliveries, "delivery", "deliveries");
+            let equivocations = counted(self.equivocations, "equivocation", "equivocations");
+            let skips = counted(self.skips, "skip", "skips");
+            let _ = writeln!(text, "{broadcasts}, {deliveries} of them, {equivocations} reported, {skips}");
+        }
+        if sends + receptions > 0 {
+            let sends = counted(sends, "message", "messages");
+            let _ = writeln!(text, "{sends} written on channels, {receptions} read");
         }
         text
     }

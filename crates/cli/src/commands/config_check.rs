@@ -1,11 +1,14 @@
 //! `stentor config check`: what follows from a configuration.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::{self, FabricKind, KeyError, OfiSettings, Role, VerbsSettings};
+use stentor::runtime::Room;
+use stentor_fabric_ofi::{DIRECTORY, SEGMENT_BYTES, Space, has_segments};
 
 use crate::failure::{Failure, Verdict};
 use crate::machine;
@@ -47,6 +50,20 @@ struct Process {
 struct Memory {
     processes: Vec<ProcessMemory>,
     total_bytes: u64,
+    here: Here,
+}
+
+/// What this machine has for it.
+#[derive(Serialize)]
+struct Here {
+    /// Bytes that a new process can have; none: not known.
+    left_bytes: Option<u64>,
+    /// Bytes of the machine.
+    total_bytes: Option<u64>,
+    /// Bytes of the tightest control group.
+    limit_bytes: Option<u64>,
+    /// Whether the largest process finds room.
+    fits: bool,
 }
 
 #[derive(Serialize)]
@@ -82,6 +99,7 @@ pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
 
 impl Checked {
     fn new(config: &ClusterConfig, file: &Path) -> Self {
+        let room = Room::here();
         let group = |group: &config::GroupConfig| Group {
             id: group.id().to_owned(),
             processes: group.members().len(),
@@ -94,8 +112,8 @@ impl Checked {
             fingerprint: format!("{:016x}", config.fingerprint()),
             groups: config.groups().iter().map(group).collect(),
             processes: processes(config),
-            memory: Memory::new(config),
-            notes: notes(config, file),
+            memory: Memory::new(config, &room),
+            notes: notes(config, file).into_iter().chain(shortages(config, &room)).collect(),
         }
     }
 }
@@ -134,6 +152,9 @@ fn notes(config: &ClusterConfig, file: &Path) -> Vec<String> {
                 if would.contains(";ofi_rxm ") {
                     notes.push(RXM.to_owned());
                 }
+                if would.split(' ').next().is_some_and(has_segments) {
+                    notes.push(segments(config));
+                }
                 notes.push(format!("here libfabric would use {would}"));
             }
             Err(error) => notes.push(format!("no process can start here: {error}")),
@@ -151,9 +172,60 @@ fn notes(config: &ClusterConfig, file: &Path) -> Vec<String> {
     notes
 }
 
+/// How much room libfabric's files need on this host, if all processes are here.
+fn segments(config: &ClusterConfig) -> String {
+    let topology = config.topology();
+    let (clients, members) = (topology.clients() as u64, topology.all_members() as u64);
+    // With each client, each other member, and once more with those of the own group; a client with each member.
+    let of = |size: u64| size * (clients + members - 1 + size - 1);
+    let connections: u64 =
+        config.groups().iter().map(|group| of(group.members().len() as u64)).sum::<u64>() + clients * members;
+    let (each, all) = (bytes(SEGMENT_BYTES), bytes(connections * SEGMENT_BYTES));
+    let here =
+        Space::of(Path::new(DIRECTORY)).map_or("it has no limit here".to_owned(), |space| format!("there {space}"));
+    format!("libfabric's shm takes {each} per connection in {DIRECTORY}, all processes together {all}; {here}")
+}
+
+/// What of the cluster does not fit into this machine.
+fn shortages(config: &ClusterConfig, room: &Room) -> Vec<String> {
+    if config.fabric() == FabricKind::Sim {
+        return Vec::new();
+    }
+    let plan = config.memory();
+    let lacks = |bytes| room.check(bytes).err();
+    let of = |process: &config::ProcessMemory| {
+        let shortage = lacks(process.bytes())?;
+        let who = process.group_size.map_or("client".to_owned(), |size| format!("member of a group of {size}"));
+        Some(format!("no {who} can start here: {shortage}; {}", shortage.remedy()))
+    };
+    let alone: Vec<_> = plan.processes.iter().filter_map(of).collect();
+    let together = lacks(plan.total_bytes()).filter(|_| alone.is_empty() && is_on_one_host(config));
+    let all = together.map(|shortage| {
+        let needed = bytes(shortage.needed);
+        format!(
+            "all processes are on one host, and not all of them fit into this one: they need {needed}, and {}",
+            shortage.room
+        )
+    });
+    alone.into_iter().chain(all).collect()
+}
+
+fn is_on_one_host(config: &ClusterConfig) -> bool {
+    let mut members = config.groups().iter().flat_map(|group| group.members());
+    let is_loopback = |address: &str| address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
+    !config.fabric().is_between_hosts() || members.all(|member| is_loopback(member.address()))
+}
+
 impl Memory {
-    fn new(config: &ClusterConfig) -> Self {
+    fn new(config: &ClusterConfig, room: &Room) -> Self {
         let plan = config.memory();
+        let most = plan.processes.iter().map(config::ProcessMemory::bytes).max().unwrap_or(0);
+        let here = Here {
+            left_bytes: room.left(),
+            total_bytes: room.total,
+            limit_bytes: room.quota.as_ref().map(|quota| quota.limit),
+            fits: room.check(most).is_ok(),
+        };
         let row = |row: &config::MemoryRow| Row {
             what: row.what,
             formula: row.formula,
@@ -168,7 +240,7 @@ impl Memory {
             bytes: process.bytes(),
             rows: process.rows.iter().map(row).collect(),
         };
-        Memory { processes: plan.processes.iter().map(process).collect(), total_bytes: plan.total_bytes() }
+        Memory { processes: plan.processes.iter().map(process).collect(), total_bytes: plan.total_bytes(), here }
     }
 }
 
@@ -186,7 +258,8 @@ impl Human for Checked {
         text += &columns(&self.process_rows());
         text.push('\n');
         text += &columns(&self.memory_rows());
-        let _ = writeln!(text, "all processes together: {}", bytes(self.memory.total_bytes));
+        let here = self.memory.here.left_bytes.map_or(String::new(), |left| format!("; here {} are left", bytes(left)));
+        let _ = writeln!(text, "all processes together: {}{here}", bytes(self.memory.total_bytes));
         for note in &self.notes {
             let _ = writeln!(text, "{} {note}", style.fair("note:"));
         }

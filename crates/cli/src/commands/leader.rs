@@ -1,9 +1,10 @@
 //! `stentor leader`: who leads, and who is to.
 
+mod asking;
+mod judge;
 mod report;
 
 use std::io::ErrorKind;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,16 @@ use crate::args::{LeaderCommand, LeaderMove, LeaderShow, Where};
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Answer, Interrupt, Question, Standing, ask, unstarted};
 use crate::output::Output;
-use report::{Moved, Shown};
+use report::{Member, Moved, Shown};
 
 /// Between two looks whether the other leads.
 const LOOK: Duration = Duration::from_millis(2);
+/// How long `leader show` waits for all members together.
+const BRIEF: Duration = Duration::from_millis(400);
+/// The same of `leader move`, which has no use for an answer that lacks somebody.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// If all answered at once and do not agree, they are asked once more after that long.
+const AGAIN: Duration = Duration::from_millis(100);
 /// The time for which a request that is refused at present is repeated.
 const SOON: Duration = Duration::from_secs(2);
 
@@ -36,13 +43,15 @@ enum Heard<T> {
     Nobody,
     /// A process is there and says nothing: it is stopped, or very busy.
     Silence,
+    /// It cannot be asked from here, and why.
+    Unknown(String),
 }
 
 impl<T> Heard<T> {
     fn answer(self) -> Option<T> {
         match self {
             Heard::Answer(answer) => Some(answer),
-            Heard::Nobody | Heard::Silence => None,
+            Heard::Nobody | Heard::Silence | Heard::Unknown(_) => None,
         }
     }
 }
@@ -66,22 +75,14 @@ impl<'a> Cluster<'a> {
         Ok(Cluster { plan, config: &place.config, directory, meeting, spread })
     }
 
-    /// `None`: it does not run, or is silent.
+    /// `None`: it does not run on this host, or is silent.
     fn ask(&self, process: ProcessId, question: &Question) -> Result<Option<Answer>, Failure> {
-        Ok(match self.hear(process, question)? {
-            Heard::Answer(answer) => Some(answer),
-            Heard::Nobody | Heard::Silence => None,
-        })
-    }
-
-    fn hear(&self, process: ProcessId, question: &Question) -> Result<Heard<Answer>, Failure> {
         let name = self.plan.name(process);
         let paths = ShmFabric::all_beside(&self.directory, &self.meeting, process)
             .map_err(|error| unstarted(error.into(), self.config))?;
         match ask(&paths, question) {
-            Ok(Some(answer)) => Ok(Heard::Answer(answer)),
-            Ok(None) => Ok(Heard::Nobody),
-            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Ok(Heard::Silence),
+            Ok(answer) => Ok(answer),
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Ok(None),
             Err(error) => {
                 let what = format_args!("`{name}` does not answer as it should: {error}");
                 Err(Failure::run(what, self.directory.display(), "look at what it says; stop it and start it again"))
@@ -89,28 +90,9 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// How a member stands, as it says.
-    fn look(&self, process: ProcessId) -> Result<Heard<Standing>, Failure> {
-        match self.hear(process, &Question::Show)? {
-            Heard::Nobody => Ok(Heard::Nobody),
-            Heard::Silence => Ok(Heard::Silence),
-            Heard::Answer(Answer::Standing(standing)) => Ok(Heard::Answer(standing)),
-            Heard::Answer(Answer::Moving | Answer::Done) => Err(self.refused(process, "it answered another question")),
-            Heard::Answer(Answer::Refused(why) | Answer::NotYet(why)) => Err(self.refused(process, &why)),
-        }
-    }
-
-    /// The same of several at once: those that are silent take their time together.
-    fn look_at(&self, processes: &[ProcessId]) -> Result<Vec<Heard<Standing>>, Failure> {
-        std::thread::scope(|scope| {
-            let looks: Vec<_> = processes.iter().map(|process| scope.spawn(|| self.look(*process))).collect();
-            looks.into_iter().map(|look| look.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-        })
-    }
-
-    /// `None`: it does not run, or is silent.
+    /// How a member stands, on whichever host. `None`: it does not run, is silent, or cannot be asked.
     fn standing(&self, process: ProcessId) -> Result<Option<Standing>, Failure> {
-        Ok(self.look(process)?.answer())
+        Ok(asking::all(self, &[process], PATIENCE)?.pop().and_then(Heard::answer))
     }
 
     fn refused(&self, process: ProcessId, why: &str) -> Failure {
@@ -126,16 +108,29 @@ fn show(args: &LeaderShow, output: Output) -> Result<Verdict, Failure> {
     } else {
         live::groups(&cluster.plan, &args.group, cluster.config)?
     };
-    let mut shown = Shown::new(cluster.spread, cluster.plan.config().election_times().max);
-    for group in groups {
-        let name = cluster.plan.config().groups()[usize::from(group.0)].id();
-        let members: Vec<_> = cluster.plan.topology().members(group).collect();
-        for (process, heard) in members.iter().zip(cluster.look_at(&members)?) {
-            shown.add(name, cluster.plan.name(*process), heard);
-        }
+    let since = Instant::now();
+    let mut shown = look(&cluster, &groups)?;
+    // A change of leaders may be under way: a moment later its members agree.
+    if !shown.ok() && !shown.is_incomplete() && since.elapsed() < AGAIN {
+        std::thread::sleep(AGAIN);
+        shown = look(&cluster, &groups)?;
     }
     output.report(&shown)?;
     Ok(Verdict::of(shown.ok()))
+}
+
+/// How all members of these groups stand.
+fn look(cluster: &Cluster<'_>, groups: &[GroupId]) -> Result<Shown, Failure> {
+    let members = |group: GroupId| cluster.plan.topology().members(group).map(move |process| (group, process));
+    let members: Vec<_> = groups.iter().copied().flat_map(members).collect();
+    let processes: Vec<_> = members.iter().map(|(_, process)| *process).collect();
+    let heard = asking::all(cluster, &processes, BRIEF)?;
+    let member = |((group, process), heard): (&(GroupId, ProcessId), _)| {
+        let name = cluster.plan.config().groups()[usize::from(group.0)].id();
+        Member::new(name, cluster.plan.name(*process), heard)
+    };
+    let members = members.iter().zip(heard).map(member).collect();
+    Ok(Shown::new(members, cluster.plan.config().election_times().max))
 }
 
 fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
@@ -152,7 +147,7 @@ fn hand_over(args: &LeaderMove, output: Output) -> Result<Verdict, Failure> {
         match cluster.standing(to)? {
             Some(standing) if standing.leads && (from == to || standing.epoch > before.epoch) => break standing.epoch,
             Some(_) => {}
-            // On another host: the one that led follows it.
+            // It cannot be asked: the one that led follows it.
             None => match cluster.standing(from)? {
                 Some(standing) if standing.leader == args.to && standing.epoch > before.epoch => break standing.epoch,
                 _ => {}
@@ -199,49 +194,61 @@ fn nominate(
             Some(Answer::Standing(_) | Answer::Done) => {
                 return Err(cluster.refused(from, "it answered another question"));
             }
+            None if cluster.spread => return Err(elsewhere(cluster, from)),
             None => return Err(cluster.refused(from, "it is gone")),
         }
         std::thread::sleep(LOOK);
     }
 }
 
+/// Nothing that changes a member can be asked for from another host.
+fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
+    let name = cluster.plan.name(leader);
+    let what = format_args!("`{name}` leads, and is not on this host");
+    let remedy = format_args!("ask on the host of `{name}`, with the --directory that it was told");
+    Failure::run(what, cluster.config.display(), remedy)
+}
+
 /// Of those who say that they lead, the one in the highest ballot: another may not have heard of it yet.
 fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
     let mut leader: Option<(ProcessId, Standing)> = None;
-    let (mut up, mut heard, mut remember) = (0, None, Vec::new());
+    let (mut up, mut remember, mut unknown) = (0, Vec::new(), Vec::new());
     let members: Vec<_> = cluster.plan.topology().members(group).collect();
-    for (process, said) in members.iter().zip(cluster.look_at(&members)?) {
-        let Some(standing) = said.answer() else { continue };
+    for (process, heard) in members.iter().zip(asking::all(cluster, &members, PATIENCE)?) {
+        let standing = match heard {
+            Heard::Answer(standing) => standing,
+            Heard::Unknown(why) => {
+                unknown.push(format!("`{}` cannot be asked from here: {why}", cluster.plan.name(*process)));
+                continue;
+            }
+            Heard::Nobody | Heard::Silence => continue,
+        };
         up += 1;
         if !standing.joining {
             remember.push(standing.id.clone());
         }
-        heard = heard.max(Some((standing.epoch, standing.leader.clone())));
         if standing.leads && leader.as_ref().is_none_or(|(_, other)| other.epoch < standing.epoch) {
             leader = Some((*process, standing));
         }
     }
-    leader.ok_or_else(|| {
-        let config = &cluster.plan.config().groups()[usize::from(group.0)];
-        let all = config.members().len();
-        if let Some((_, elsewhere)) = heard.filter(|_| cluster.spread && up < all) {
-            let what = format_args!("who leads `{}` is not on this host; {up} of its {all} members are", config.id());
-            let remedy = format_args!("ask on the host of `{elsewhere}`, the last leader that those here know");
-            return Failure::run(what, cluster.config.display(), remedy);
-        }
-        let forgot = up - remember.len();
-        if all - forgot < all / 2 + 1 && up == all && forgot < all {
-            let what = format_args!("nobody leads `{}`: {forgot} of its {all} members have no memory of it", config.id());
-            let remedy = format_args!(
-                "no majority remembers, so nobody is taken in: stop {} and start it anew; the group begins from nothing",
-                remember.join(", ")
-            );
-            return Failure::run(what, cluster.config.display(), remedy);
-        }
-        let here = if cluster.spread { " on this host" } else { "" };
-        let what = format_args!("nobody leads `{}`; {up} of its {all} members run{here}", config.id());
-        let place = format_args!("{}, sockets in {}", cluster.config.display(), cluster.directory.display());
-        let remedy = "start its members with `stentor node`, and name the --directory that they were told";
-        Failure::run(what, place, remedy)
-    })
+    leader.ok_or_else(|| nobody_leads(cluster, group, up, &remember, &unknown))
+}
+
+/// `up`: members that answered; `remember`: those of them that have the group's state.
+fn nobody_leads(cluster: &Cluster<'_>, group: GroupId, up: usize, remember: &[String], unknown: &[String]) -> Failure {
+    let config = &cluster.plan.config().groups()[usize::from(group.0)];
+    let (all, forgot) = (config.members().len(), up - remember.len());
+    if all - forgot < all / 2 + 1 && up == all && forgot < all {
+        let what = format_args!("nobody leads `{}`: {forgot} of its {all} members have no memory of it", config.id());
+        let remedy = format_args!(
+            "no majority remembers, so nobody is taken in: stop {} and start it anew; the group begins from nothing",
+            remember.join(", ")
+        );
+        return Failure::run(what, cluster.config.display(), remedy);
+    }
+    let what = format!("nobody leads `{}`; {up} of its {all} members run", config.id());
+    let what = [vec![what], unknown.to_vec()].concat().join("; ");
+    let place = format_args!("{}, sockets in {}", cluster.config.display(), live::looked_in(&cluster.directory));
+    let remedy = "start its members with `stentor node`, and name the --directory that they were told";
+    Failure::run(what, place, remedy)
 }

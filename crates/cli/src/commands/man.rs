@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::args::CommandLine;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
+use crate::streams::{Existing, PLAIN, write_whole};
 use crate::style::Style;
 
 #[derive(Serialize)]
@@ -44,7 +45,8 @@ pub(super) fn run(directory: Option<&Path>, output: Output) -> Result<Verdict, F
     };
     for page in &mut pages {
         let path = directory.join(&page.name);
-        std::fs::write(&path, &page.text).map_err(|error| Failure::cannot_write(&path, &error))?;
+        write_whole(&path, page.text.as_bytes(), Existing::Goes, PLAIN)
+            .map_err(|error| Failure::cannot_write(&path, &error))?;
         page.path = Some(path);
     }
     output.report(&Manual { pages })?;

@@ -10,6 +10,7 @@ mod config_check;
 mod config_init;
 mod demo;
 mod doctor;
+mod janitor;
 mod leader;
 mod man;
 mod neb;
@@ -17,27 +18,45 @@ mod neb_history;
 mod neb_key;
 mod neb_remove;
 mod neb_run;
+mod neb_unsent;
 mod node;
 mod roce;
 mod sim;
+mod stop;
 mod switch;
 
+use std::io::{stderr, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 
 use crate::args::{Command, CommandLine, ConfigCommand, NebCommand};
 use crate::failure::{Failure, Verdict};
-use crate::output::Output;
+use crate::live::{outlive_file_sizes, watch_signals};
+use crate::output::{Output, print, unprinted};
+use crate::streams::{complain, finish};
+use crate::style::Style;
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> ExitCode {
+    outlive_file_sizes();
+    let code = perform();
+    finish();
+    code
+}
+
+fn perform() -> ExitCode {
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
         Err(error) => return refuse(&error),
     };
     let output = Output::new(line.json, line.quiet);
+    stentor_fabric_shm::become_janitor_by(janitor::NAME);
+    if !matches!(line.command, Command::Janitor(_)) {
+        watch_signals();
+    }
     match dispatch(&line.command, output) {
         Ok(verdict) => verdict.into(),
         Err(failure) => {
@@ -53,6 +72,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Chaos(args) => chaos::run(args, output),
         Command::Node(args) => node::run(args, output),
         Command::Cast(args) => cast::run(args, output),
+        Command::Stop(args) => stop::run(args, output),
         Command::Leader(command) => leader::run(command, output),
         Command::Config(ConfigCommand::Init(args)) => config_init::run(args, output),
         Command::Config(ConfigCommand::Check { file }) => config_check::run(file, output),
@@ -66,6 +86,7 @@ fn dispatch(command: &Command, output: Output) -> Result<Verdict, Failure> {
         Command::Neb(NebCommand::Remove(args)) => neb_remove::run(args, output),
         Command::Neb(NebCommand::Key { file }) => neb_key::run(file, output),
         Command::Neb(NebCommand::Process { errand }) => neb::process(errand),
+        Command::Janitor(args) => janitor::run(args),
         Command::Doctor => doctor::run(output),
         Command::Completions { shell } => completions::run(*shell, output),
         Command::Man { output: directory } => man::run(directory.as_deref(), output),
@@ -78,8 +99,18 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     if asked || !json {
-        // A reader that went away is not an error.
-        let _ = error.print();
+        let style =
+            |style: Style, text: StyledStr| if style.has_colour() { text.ansi().to_string() } else { text.to_string() };
+        if asked {
+            // A reader that went away is not an error.
+            if let Err(error) = print(&style(Style::of(&stdout()), error.render())) {
+                let failure = unprinted(&error);
+                Output::new(json, false).failure(&failure);
+                return ExitCode::from(failure.exit_code);
+            }
+        } else {
+            complain(style(Style::of(&stderr()), error.render()));
+        }
         return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
     let text = error.render().to_string();

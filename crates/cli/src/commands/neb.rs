@@ -223,7 +223,7 @@ fn take_part<F: Fabric>(fabric: F, errand: Errand) -> Result<Verdict, Failure> {
     let (config, me) = (errand.config(), ProcessId(errand.me));
     let authority = Authority::new(errand.salt, me, &errand.secret, &errand.public).map_err(failed)?;
     let stop = Arc::new(Stop::default());
-    stop_at_end_of_input(Arc::clone(&stop));
+    stop_at_end_of_input(Arc::clone(&stop))?;
     if errand.me == errand.liar {
         let lies = errand.lies()?;
         let victims: ProcessSet = errand.victims.iter().map(|victim| ProcessId(*victim)).collect();

@@ -1,26 +1,27 @@
 //! The history of one process of the broadcast.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use stentor::runtime::now_ns;
-use stentor_checker::{self as checker, Cluster, EventKind, HistoryWriter};
+use stentor_checker::{self as checker, Author, Cluster, EventKind, HistoryWriter};
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_neb::{Config, Evidence, Node, Notice, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::Failure;
-use crate::live::new_history;
+use crate::live::{HistoryFile, unwritten};
 
-/// Records what happens at one process. What goes wrong is kept until somebody asks.
+/// Records what happens at one process. If that fails, the history ends there and says so.
 pub(super) struct NebHistory {
     path: PathBuf,
-    writer: HistoryWriter<File>,
+    /// `None`: it cannot be written any more.
+    writer: Option<HistoryWriter<HistoryFile>>,
     me: checker::Process,
     regions: checker::Label,
     signed: bool,
     limit: usize,
-    failed: Option<Failure>,
+    /// Why, and whether that was told.
+    failed: Option<(Failure, bool)>,
 }
 
 fn stream(process: ProcessId) -> checker::Process {
@@ -31,23 +32,30 @@ impl NebHistory {
     /// Begins the history of `me`. The cluster's processes are those of the broadcast, in its order; the file must not
     /// exist.
     pub(super) fn new(path: &Path, mut cluster: Cluster, me: ProcessId, config: &Config) -> Result<Self, Failure> {
-        let file = new_history(path)?;
+        let file = HistoryFile::create(path)?;
         let regions = cluster.label("regions");
-        let writer = HistoryWriter::new(file, &cluster).map_err(|error| Failure::cannot_write(path, &error))?;
+        let author = Author { process: stream(me), began: now_ns() };
+        let writer = HistoryWriter::of(file, &cluster, author).map_err(|error| Failure::cannot_write(path, &error))?;
         let (signed, limit) = (config.signed, config.payload_bytes);
-        Ok(NebHistory { path: path.to_owned(), writer, me: stream(me), regions, signed, limit, failed: None })
+        let (writer, me) = (Some(writer), stream(me));
+        Ok(NebHistory { path: path.to_owned(), writer, me, regions, signed, limit, failed: None })
     }
 
-    fn keep(&mut self, written: std::io::Result<()>) {
-        if let Err(error) = written {
-            self.failed.get_or_insert(Failure::cannot_write(&self.path, &error));
+    fn write(&mut self, write: impl FnOnce(&mut HistoryWriter<HistoryFile>) -> std::io::Result<()>) {
+        if let Some(writer) = &mut self.writer
+            && let Err(error) = write(writer)
+        {
+            let last = checker::Event { t: now_ns(), process: self.me, incarnation: 1, kind: EventKind::Unrecorded };
+            // If the last word finds no room, either, the history is short without saying so.
+            let _ = writer.give_up(&last);
+            self.failed = Some((unwritten(&self.path, &error), false));
+            self.writer = None;
         }
     }
 
     fn event(&mut self, t: u64, kind: EventKind) {
         let event = checker::Event { t, process: self.me, incarnation: 1, kind };
-        let written = self.writer.event(&event);
-        self.keep(written);
+        self.write(|writer| writer.event(&event));
     }
 
     /// This process broadcasts. `t` is a time before the first write.
@@ -98,13 +106,18 @@ impl NebHistory {
 
     /// Hands everything to the operating system.
     pub(super) fn flush(&mut self) {
-        let written = self.writer.flush();
-        self.keep(written);
+        self.write(HistoryWriter::flush);
     }
 
-    /// What went wrong since it was asked last.
-    pub(super) fn check(&mut self) -> Result<(), Failure> {
-        self.failed.take().map_or(Ok(()), Err)
+    /// Why it ended, once.
+    pub(super) fn news(&mut self) -> Option<&Failure> {
+        let (failure, told) = self.failed.as_mut()?;
+        (!std::mem::replace(told, true)).then_some(&*failure)
+    }
+
+    /// Why it ended, if it has.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.failed.as_ref().map_or(Ok(()), |(failure, _)| Err(failure.clone()))
     }
 }
 

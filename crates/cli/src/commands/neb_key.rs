@@ -1,8 +1,7 @@
 //! `stentor neb key`: secret keys, and the public ones that belong to them.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use serde::Serialize;
@@ -10,6 +9,7 @@ use stentor_neb::Authority;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
+use crate::streams::{Existing, SECRET, write_whole};
 use crate::style::Style;
 
 #[derive(Serialize)]
@@ -25,8 +25,8 @@ impl Human for Key {
 }
 
 pub(super) fn run(file: &Path, output: Output) -> Result<Verdict, Failure> {
-    let secret = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(file) {
-        Ok(to) => make(to).map_err(|error| Failure::cannot_write(file, &error))?,
+    let secret = match make(file) {
+        Ok(secret) => secret,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => read(file)?,
         Err(error) => return Err(Failure::cannot_write(file, &error)),
     };
@@ -38,10 +38,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn make(mut to: File) -> std::io::Result<[u8; 32]> {
+fn make(file: &Path) -> std::io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
-    writeln!(to, "{}", hex(&secret))?;
+    write_whole(file, format!("{}\n", hex(&secret)).as_bytes(), Existing::Stays, SECRET)?;
     Ok(secret)
 }
 

@@ -1,25 +1,29 @@
 //! `stentor neb run`: one process of the broadcast that `cluster.toml` describes.
 
-use std::collections::VecDeque;
-use std::io::{BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::io::BufReader;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::ClusterConfig;
 use stentor::config::{FabricKind, NebConfig};
-use stentor::runtime::{Hosted, Plan, Seat, ShmFabric, clock_name, now_ns};
+use stentor::runtime::{Hosted, Plan, Room, Seat, ShmFabric, clock_name, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
-use stentor_fabric_shm::{Place, ShmConfig, StartError};
+use stentor_fabric_shm::{Beside, Place, ShmConfig, StartError};
 use stentor_neb::{Authority, Mode, Node, Notice};
 
 use super::neb_history::NebHistory;
 use super::neb_remove::Listening;
+use super::neb_unsent::Unsent;
 use crate::args::{NebRun, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Input, Interrupt, Line, Lines};
-use crate::output::Output;
+use crate::live::{self, Input, Interrupt, Line, Lines, Refusals, Repeats, TooLong, Waiting, addressed};
+use crate::output::{Level, Output, hex};
+use crate::streams::{StandardInput, write_until};
+
+/// Bytes of lines that are collected under load.
+const BATCH_BYTES: usize = 64 << 10;
 
 /// What happened, one JSON document per line.
 #[derive(Serialize)]
@@ -28,30 +32,20 @@ enum Told<'a> {
     Deliver {
         sender: &'a str,
         index: u64,
-        payload: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload: Option<&'a str>,
+        /// When the bytes are not UTF-8.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload_hex: Option<String>,
     },
     /// The index came too late here.
-    Skip {
-        sender: &'a str,
-        index: u64,
-    },
+    Skip { sender: &'a str, index: u64 },
     /// The sender broadcast two values; its stream ends here.
-    Equivocation {
-        sender: &'a str,
-        index: u64,
-        witness: &'a str,
-        proven: bool,
-    },
+    Equivocation { sender: &'a str, index: u64, witness: &'a str, proven: bool },
     /// The sender broke the protocol; its stream ends here.
-    Refused {
-        sender: &'a str,
-        why: String,
-    },
+    Refused { sender: &'a str, why: String },
     /// An operator removed the sender; its stream ends before this index, here as everywhere.
-    Removed {
-        sender: &'a str,
-        index: u64,
-    },
+    Removed { sender: &'a str, index: u64 },
 }
 
 pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
@@ -68,7 +62,7 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     };
     let me = ProcessId(me as u16);
     let authority = authority(config, neb, me, args.secret.as_deref())?;
-    let say = |text: &str| output.note(&format!("{}: {text}", args.id));
+    let say = |text: &str| output.log(Level::Info, &args.id, text);
     let OnRoce { bind, network } = &args.roce;
     if config.fabric() == FabricKind::Roce {
         let seat = live::roce_seat(&args.config, *bind, network);
@@ -94,6 +88,8 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
         return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     live::refuse_network(*bind, network, args.config.display())?;
+    let room = Room::here().check(neb.config().memory_bytes());
+    room.map_err(|shortage| live::unstarted(shortage.into(), &args.config))?;
     let fabric = live::patiently(|| shm(config, neb, me, args), say).map_err(|error| failed(&error))?;
     let path = fabric.beside();
     serve(args, config, neb, fabric, authority, Some(path), output)
@@ -102,10 +98,12 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
 /// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well.
 fn beside(args: &NebRun, plan: &Plan, me: ProcessId, output: Output) -> Option<Place> {
     let directory = live::directory(args.directory.as_ref());
-    match Place::take(directory, &live::neb_meeting_name(plan), me, &args.id) {
+    let name = args.id.clone();
+    let say = move |text: &str| output.log(Level::Warn, &name, text);
+    match Place::take(directory, &live::neb_meeting_name(plan), me, &args.id, say) {
         Ok(place) => Some(place),
         Err(error) => {
-            output.note(&format!("{}: `stentor neb remove` cannot ask this process: {error}", args.id));
+            output.log(Level::Warn, &args.id, &format!("`stentor neb remove` cannot ask this process: {error}"));
             None
         }
     }
@@ -118,33 +116,38 @@ fn serve<F: Hosted>(
     neb: &NebConfig,
     fabric: F,
     authority: Option<Authority>,
-    operator: Option<PathBuf>,
+    operator: Option<Beside>,
     output: Output,
 ) -> Result<Verdict, Failure> {
     let group = &config.groups()[neb.group()];
     let names: Vec<&str> = group.members().iter().map(|member| member.id()).collect();
     let interrupt = Interrupt::catch()?;
-    live::carrier_line(&args.id, &fabric).iter().for_each(|line| output.note(line));
+    fabric.carrier().iter().for_each(|line| output.log(Level::Info, &args.id, line));
     // In the other modes nobody waits for who has stopped.
     let operator = operator.filter(|_| neb.config().mode == Mode::All);
     let operator = operator.map(|path| Listening::at(&path, config.fingerprint())).transpose()?;
     let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| failed(&error))?;
-    output.note(&format!("{}: {}, quorum {}", args.id, neb.config().mode, neb.config().quorum()));
+    output.log(Level::Info, &args.id, &format!("{}, quorum {}", neb.config().mode, neb.config().quorum()));
     // Only now: another process with this id may be writing that file.
     let history = args.history.as_deref().map(|path| history(path, group.id(), &names, &node));
     let mut serving = Serving {
         node,
         history: history.transpose()?,
         waiting: None,
-        refusals: VecDeque::new(),
+        unsent: Unsent::default(),
+        refusals: Refusals::default(),
+        troubles: Repeats::default(),
+        waiting_for: Waiting::new(),
+        addressed: group.members().iter().map(|member| addressed(config, member)).collect(),
+        met: false,
         operator,
         begun: false,
         enough_since: None,
     };
-    let served = serving.run(&names, &interrupt, |text| output.note(&format!("{}: {text}", args.id)));
+    let served = serving.run(&names, &interrupt, |level, text| output.log(level, &args.id, text));
     // What was recorded until it failed is worth having, too.
     for trouble in serving.node.fabric_mut().last_troubles() {
-        output.note(&format!("{}: {trouble}", args.id));
+        output.log(Level::Warn, &args.id, &trouble);
     }
     serving.finish()?;
     served?;
@@ -190,8 +193,8 @@ fn authority(
     }
 }
 
-fn failed(error: &dyn std::fmt::Display) -> Failure {
-    Failure::run(error, "stentor neb run", "`stentor doctor` says what this machine can do")
+fn failed(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::refused(error, "stentor neb run", "`stentor doctor` says what this machine can do")
 }
 
 fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) -> Result<ShmFabric, StartError> {
@@ -215,8 +218,15 @@ struct Serving<F: Hosted> {
     history: Option<NebHistory>,
     /// A line that was read and could not go out yet.
     waiting: Option<Vec<u8>>,
-    /// What was said last of who is not let in.
-    refusals: VecDeque<String>,
+    /// Lines that were too long.
+    unsent: Unsent,
+    refusals: Refusals,
+    troubles: Repeats<String>,
+    waiting_for: Waiting,
+    /// All processes, with their addresses.
+    addressed: Vec<String>,
+    /// Whether another process was ever there.
+    met: bool,
     /// Where operators ask.
     operator: Option<Listening>,
     /// Whether broadcasts go out.
@@ -226,12 +236,13 @@ struct Serving<F: Hosted> {
 }
 
 impl<F: Hosted> Serving<F> {
-    fn run(&mut self, names: &[&str], interrupt: &Interrupt, say: impl Fn(&str)) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::run(error, "standard output", "read it to its end");
-        let lines = Lines::read(|| Box::new(BufReader::new(std::io::stdin())), self.node.config().payload_bytes);
+    fn run(&mut self, names: &[&str], interrupt: &Interrupt, log: impl Fn(Level, &str)) -> Result<(), Failure> {
+        let (say, trouble) = (|text: &str| log(Level::Warn, text), |text: &str| log(Level::Error, text));
+        let limit = self.node.config().payload_bytes;
+        // A process that ended could not come back under its id, so a line that cannot go ends nothing.
+        let lines = Lines::read(|| Box::new(BufReader::new(StandardInput)), limit, TooLong::Skipped)?;
         let mut backoff = Backoff::new(WaitMode::ADAPTIVE);
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        let (mut round, mut written) = (0_u64, Ok(()));
+        let (mut out, mut round) = (Vec::with_capacity(2 * BATCH_BYTES), 0_u64);
         while !interrupt.came() && !self.node.has_left() {
             round += 1;
             let mut worked = (round.is_multiple_of(64) || !self.node.is_connected()) && self.node.housekeep();
@@ -240,18 +251,21 @@ impl<F: Hosted> Serving<F> {
                 if let Some(history) = history {
                     history.notice(&notice);
                 }
-                let text = serde_json::to_string(&told(names, &notice)).expect("string keys");
-                if written.is_ok() {
-                    written = writeln!(out, "{text}");
-                }
+                serde_json::to_writer(&mut out, &told(names, &notice)).expect("string keys");
+                out.push(b'\n');
             });
-            std::mem::replace(&mut written, Ok(())).map_err(failed)?;
-            worked |= self.broadcast(&lines)?;
+            if out.len() >= BATCH_BYTES {
+                print(&mut out, interrupt)?;
+            }
+            worked |= self.broadcast(&lines, &say)?;
+            if self.unsent.is_any() {
+                self.unsent.tell(now_ns(), limit, &say);
+            }
             if !worked {
-                out.flush().map_err(failed)?;
+                print(&mut out, interrupt)?;
                 self.node.housekeep();
                 worked |= self.operator.as_ref().is_some_and(|operator| operator.round(&mut self.node));
-                self.refusals(&say);
+                self.refusals(names, say)?;
                 self.flush_history();
             }
             if round.is_multiple_of(64) {
@@ -260,28 +274,34 @@ impl<F: Hosted> Serving<F> {
                     operator.round(&mut self.node);
                 });
             }
-            self.check_history()?;
+            self.history.iter_mut().filter_map(NebHistory::news).for_each(|failure| trouble(&failure.while_going_on()));
             let slept = backoff.pause(self.node.fabric_mut(), worked, Duration::from_millis(5));
             slept.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
         }
-        out.flush().map_err(failed)
+        self.unsent.tell_all(limit, &say);
+        print(&mut out, interrupt)
     }
 
-    /// Says who was not let in: a process of another cluster, or with another configuration. None of the last ones
-    /// twice.
-    fn refusals(&mut self, say: impl Fn(&str)) {
-        while let Some(refusal) = self.node.fabric_mut().next_refusal() {
-            if !self.refusals.contains(&refusal) {
-                say(&format!("refused a connection: {refusal}"));
-                self.refusals.push_back(refusal);
-                if self.refusals.len() > 16 {
-                    self.refusals.pop_front();
-                }
-            }
+    /// Says who was not let in: a process of another cluster, or with another configuration. Fails if nobody ever let this
+    /// one in, and most others never will.
+    fn refusals(&mut self, names: &[&str], say: impl Fn(&str)) -> Result<(), Failure> {
+        let named = |process: ProcessId| names[process.index()].to_owned();
+        self.refusals.take(self.node.fabric_mut(), named, &say);
+        if let Some(trouble) = self.node.fabric_mut().next_trouble()
+            && let Some(times) = self.troubles.happened(trouble.clone(), Instant::now())
+        {
+            say(&format!("{trouble}{times}"));
         }
-        if let Some(trouble) = self.node.fabric_mut().next_trouble() {
-            say(&trouble);
+        if !self.node.is_connected() && !self.begun {
+            let fabric = self.node.fabric();
+            let absent = |n: &usize| *n != fabric.me().index() && !fabric.sees(ProcessId(*n as u16));
+            let whom = || (0..names.len()).filter(absent).map(|n| self.addressed[n].clone()).collect();
+            self.waiting_for.look(Instant::now(), whom).iter().for_each(|text| say(text));
         }
+        self.met |= self.node.connected_others() > 0;
+        let me = names[self.node.me().index()];
+        let enough = if self.met { 0 } else { (names.len() - 1) / 2 + 1 };
+        self.refusals.final_word(enough, |_| true, &me).map_or(Ok(()), Err)
     }
 
     fn flush_history(&mut self) {
@@ -290,8 +310,8 @@ impl<F: Hosted> Serving<F> {
         }
     }
 
-    fn check_history(&mut self) -> Result<(), Failure> {
-        self.history.as_mut().map_or(Ok(()), NebHistory::check)
+    fn check_history(&self) -> Result<(), Failure> {
+        self.history.as_ref().map_or(Ok(()), NebHistory::check)
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
@@ -302,7 +322,6 @@ impl<F: Hosted> Serving<F> {
         self.check_history()
     }
 
-    /// Broadcasts the line that waits, or the next one. Whether there was one that could go.
     /// Everybody is waited for at the start, so that nobody misses anything: where some may stop for good, for as long as
     /// patience lasts. Later, who is gone holds up nobody: flow control says what may go out.
     fn has_begun(&mut self, now_ns: u64) -> bool {
@@ -320,47 +339,64 @@ impl<F: Hosted> Serving<F> {
         self.begun
     }
 
-    fn broadcast(&mut self, lines: &Lines) -> Result<bool, Failure> {
+    /// Broadcasts the line that waits, or the next one. Whether there was one that could go.
+    fn broadcast(&mut self, lines: &Lines, say: &impl Fn(&str)) -> Result<bool, Failure> {
         let now = now_ns();
         if !self.has_begun(now) {
             return Ok(false);
         }
         if self.waiting.is_none() {
-            self.waiting = next_line(lines, self.node.config().payload_bytes)?;
+            self.waiting = self.next_line(lines, say);
         }
         let Some(line) = self.waiting.take_if(|_| self.node.has_room(now)) else { return Ok(false) };
         if let Some(history) = &mut self.history {
             // Out of this process's hands before anybody gets it: if this process is killed next, others may deliver it.
             history.broadcast(now, self.node.own_stream().next(), &line);
             history.flush();
-            history.check()?;
         }
         let sent = self.node.broadcast(now, 0, &line);
-        sent.map_err(|error| Failure::run(error, "stentor neb run", "start it again"))?;
+        sent.map_err(|error| Failure::run(error, "stentor neb run", "report this as a bug"))?;
         Ok(true)
     }
-}
 
-fn next_line(lines: &Lines, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
-    match lines.next() {
-        Input::Line(Line::Text(line)) => Ok(Some(line)),
-        Input::Line(Line::TooLong { number }) => {
-            let what = format_args!("line {number} is longer than {limit} bytes");
-            Err(Failure::usage(what, "standard input", "shorten it, or raise payload_bytes in [neb]"))
+    /// The next line that can go. Not too many that cannot are looked at in one round.
+    fn next_line(&mut self, lines: &Lines, say: &impl Fn(&str)) -> Option<Vec<u8>> {
+        for _ in 0..64 {
+            match lines.next() {
+                Input::Line(Line::Text(line)) => return Some(line),
+                Input::Line(Line::TooLong { number }) => self.unsent.add(number),
+                Input::Line(Line::Unreadable { number, error }) => say(&format!(
+                    "cannot read standard input at line {number}: {error}; this process goes on and broadcasts nothing more"
+                )),
+                Input::Later | Input::End => break,
+            }
         }
-        Input::Line(Line::Unreadable { number, error }) => {
-            Err(Failure::usage(error, format_args!("standard input, line {number}"), "give it text"))
-        }
-        Input::Later | Input::End => Ok(None),
+        None
     }
 }
 
-fn told<'a>(names: &[&'a str], notice: &Notice<'_>) -> Told<'a> {
+/// Prints what happened. If nobody reads it, this process waits, until it is told to end.
+fn print(lines: &mut Vec<u8>, interrupt: &Interrupt) -> Result<(), Failure> {
+    match write_until(lines, &|| interrupt.came()) {
+        Ok(0) => {
+            lines.clear();
+            Ok(())
+        }
+        Ok(left) => {
+            let what = format_args!("nobody reads what happened: the last {left} bytes were not printed");
+            Err(Failure::run(what, "standard output", "let the reader go on before stopping this"))
+        }
+        Err(error) => Err(Failure::refused(&error, "standard output", "read it to its end")),
+    }
+}
+
+fn told<'a>(names: &[&'a str], notice: &'a Notice<'_>) -> Told<'a> {
     let name = |process: ProcessId| names[process.index()];
     match notice {
         Notice::Deliver(sender, value) => {
-            let payload = String::from_utf8_lossy(value.payload()).into_owned();
-            Told::Deliver { sender: name(*sender), index: value.index(), payload }
+            let payload = std::str::from_utf8(value.payload()).ok();
+            let payload_hex = payload.is_none().then(|| hex(value.payload()));
+            Told::Deliver { sender: name(*sender), index: value.index(), payload, payload_hex }
         }
         Notice::Skip(sender, index) => Told::Skip { sender: name(*sender), index: *index },
         Notice::Equivocation(evidence) => Told::Equivocation {

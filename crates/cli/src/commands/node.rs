@@ -9,18 +9,17 @@ mod sink;
 mod talk;
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stentor::config::FabricKind;
 use stentor::runtime::{Hosted, Member, Plan, RoceSeat, RunError, Seat, Stop, run_member};
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::Place;
+use stentor_fabric_shm::{Beside, Place};
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Interrupt, stop_at_end_of_input, unstarted};
-use crate::output::Output;
+use crate::output::{Level, Output};
 use crate::style::bytes;
 use keeping::Keeping;
 use operator::Operator;
@@ -34,43 +33,45 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let plan = live::plan(&meeting.config)?;
     let me = plan.process(&args.id).map_err(|error| unstarted(error, &meeting.config))?;
     let failed = |error| unstarted(error, &meeting.config);
-    let say = |text: &str| output.note(&format!("{}: {text}", args.id));
+    let say = |text: &str| output.log(Level::Info, &args.id, text);
     let OnRoce { bind, network } = &meeting.roce;
     if plan.config().fabric() == FabricKind::Roce {
         let seat = RoceSeat { faults: args.faults, ..live::roce_seat(&meeting.config, *bind, network) };
         let fabric = live::patiently(|| plan.roce(me, &seat), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
         let place = beside(args, &plan, me, output);
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
+        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
     }
     if plan.config().fabric() == FabricKind::Verbs {
         live::refuse_traffic(network, meeting.config.display())?;
         let fabric = live::patiently(|| plan.verbs(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
         let place = beside(args, &plan, me, output);
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
+        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
     }
     if plan.config().fabric() == FabricKind::Ofi {
         live::refuse_traffic(network, meeting.config.display())?;
         let fabric = live::patiently(|| plan.ofi(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
         let place = beside(args, &plan, me, output);
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside), output);
+        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
     }
     live::refuse_network(*bind, network, meeting.config.display())?;
     let directory = live::directory(meeting.directory.as_ref());
     let member = live::patiently(|| plan.joining(me, directory.clone()), say).map_err(failed)?;
     let path = member.fabric().beside();
-    live(args, &plan, me, member, Some(path), output)
+    live(args, &plan, me, member, Some(&path), output)
 }
 
 /// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well.
 fn beside(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Option<Place> {
     let directory = live::directory(args.meeting.directory.as_ref());
-    match Place::take(directory, &live::meeting_name(plan), me, &args.id) {
+    let name = args.id.clone();
+    let say = move |text: &str| output.log(Level::Warn, &name, text);
+    match Place::take(directory, &live::meeting_name(plan), me, &args.id, say) {
         Ok(place) => Some(place),
         Err(error) => {
-            output.note(&format!("{}: `stentor leader` cannot ask this node: {error}", args.id));
+            output.log(Level::Warn, &args.id, &format!("`stentor leader` cannot ask this node: {error}"));
             None
         }
     }
@@ -82,7 +83,7 @@ fn live<F: Hosted>(
     plan: &Plan,
     me: ProcessId,
     mut member: Member<F>,
-    operator: Option<PathBuf>,
+    operator: Option<&Beside>,
     output: Output,
 ) -> Result<Verdict, Failure> {
     let meeting = &args.meeting;
@@ -96,22 +97,24 @@ fn live<F: Hosted>(
     };
     let mut sink = Sink::new(plan, me, history, args.life, !output.is_json(), stopping)?;
     sink.memory(&member.memory_use());
-    live::carrier_line(&args.id, member.fabric()).iter().for_each(|line| output.note(line));
-    output.note(&announce(plan, &member, me));
+    member.fabric().carrier().iter().for_each(|line| output.log(Level::Info, &args.id, line));
+    output.log(Level::Info, &args.id, &announce(plan, &member));
     if meeting.operations {
         member.record_operations();
     }
     if args.until_eof {
-        stop_at_end_of_input(Arc::clone(&stop));
+        stop_at_end_of_input(Arc::clone(&stop))?;
     }
     let mut keeper = Keeping::new(plan, me, args)?;
-    let told = Listeners {
-        talk: Talk::new(plan, me, output),
-        operator: operator.map(|path| Operator::listen(plan, &path)).transpose()?,
+    // On shared memory processes that were started with another directory do not meet, and nobody sees why.
+    let meets = match plan.config().fabric() {
+        FabricKind::Shm => format!(" (sockets in {})", live::looked_in(&live::directory(meeting.directory.as_ref()))),
+        _ => String::new(),
     };
+    let told = Listeners { talk: Talk::new(plan, me, output, meets), operator: Operator::listen(plan, operator)? };
     let ended = serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt);
     for trouble in member.fabric_mut().last_troubles() {
-        output.note(&format!("{}: {trouble}", args.id));
+        output.log(Level::Warn, &args.id, &trouble);
     }
     sink.memory(&member.memory_use());
     let finished = sink.finish();
@@ -120,19 +123,22 @@ fn live<F: Hosted>(
     if output.is_json() {
         output.report(&served)?;
     } else {
-        output.note(&served.text());
+        output.log(Level::Info, &args.id, &served.text());
     }
     Ok(Verdict::Good)
 }
 
-fn announce<F: Hosted>(plan: &Plan, member: &Member<F>, me: ProcessId) -> String {
+fn announce<F: Hosted>(plan: &Plan, member: &Member<F>) -> String {
     let size = plan.topology().size(member.replica().group());
+    let planned = plan.config().memory().of(Some(size)).map_or(0, |process| process.bytes());
     let limits = plan.limits().memory(plan.topology(), size, u32::MAX);
     format!(
-        "{}: memory, fixed from here on: {} shared, {} for copies of messages, at most {} waiting to be written",
-        plan.name(me),
-        bytes(member.fabric().memory_bytes()),
+        "memory, fixed from here on: {} as `config check` prints it, touched as it is used ({} of it copies of messages, {} their \
+         places); {} shared, with the fabric's queues; at most {} waiting to be written",
+        bytes(planned),
         bytes(limits.mirrors),
+        bytes(limits.windows),
+        bytes(member.fabric().memory_bytes()),
         bytes(limits.queues)
     )
 }
@@ -140,7 +146,7 @@ fn announce<F: Hosted>(plan: &Plan, member: &Member<F>, me: ProcessId) -> String
 /// Whoever wants to know how the node stands.
 struct Listeners<'a> {
     talk: Talk<'a>,
-    operator: Option<Operator<'a>>,
+    operator: Operator<'a>,
 }
 
 fn serve<F: Hosted>(
@@ -154,7 +160,7 @@ fn serve<F: Hosted>(
 ) -> Result<(), Failure> {
     let operations = args.meeting.operations;
     let sink = RefCell::new(sink);
-    let mut led = None;
+    let (mut led, mut over) = (None, None);
     let round = |member: &mut Member<F>, now, _: bool| {
         // Heartbeats alone are no reason to keep lines back: a member that rests does nothing else in any round.
         let worked = member.had_work();
@@ -167,23 +173,31 @@ fn serve<F: Hosted>(
             leads.into_iter().for_each(|ballot| sink.epoch(ballot));
         }
         told.talk.epoch(member);
-        if let Some(operator) = &mut told.operator {
-            operator.round(now, member, keeper);
-        }
+        told.operator.round(now, member, keeper);
         if operations {
             sink.operations(&member.take_operations());
         }
         if !worked {
             told.talk.idle(member);
+            over = told.talk.final_word();
         }
         sink.round(worked);
-        let hands_over = |heir| told.talk.say(&format!("told to stop: hands over to {}", told.talk.name_of(heir)));
-        if sink.is_broken() || (interrupt.came() && keeper.leave(now, member, hands_over)) {
+        sink.news().into_iter().for_each(|failure| told.talk.unrecorded(failure));
+        let asked = told.operator.ends();
+        if interrupt.came() || asked {
+            told.talk.stopping(if asked { "`stentor stop`" } else { interrupt.name() });
+            let hands_over = |heir| told.talk.say(&format!("told to stop: hands over to {}", told.talk.name_of(heir)));
+            if interrupt.insists() || keeper.leave(now, member, hands_over) {
+                stop.stop();
+            }
+        }
+        if sink.is_broken() || over.is_some() {
             stop.stop();
         }
     };
     let wait = args.meeting.wait.into();
-    run_member(member, wait, stop, &mut Told(&sink), round).map_err(|error| ended_early(&error, &args.id))
+    run_member(member, wait, stop, &mut Told(&sink), round).map_err(|error| ended_early(&error, &args.id))?;
+    over.map_or(Ok(()), Err)
 }
 
 fn ended_early(error: &RunError, id: &str) -> Failure {
@@ -194,10 +208,4 @@ fn ended_early(error: &RunError, id: &str) -> Failure {
         }
     };
     Failure::run(error, id, remedy)
-}
-
-/// What a history that could not be written means.
-fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
-    let what = format_args!("cannot write the history: {error}; it is incomplete");
-    Failure::run(what, path.display(), "make room on the disk, or write somewhere else")
 }

@@ -7,14 +7,16 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use stentor_fabric_shm::{Beside, Credentials};
 
 /// How long the other side may take to read or to write.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,6 +45,8 @@ pub(crate) enum Question {
         /// Its name.
         to: String,
     },
+    /// To end in order, as by SIGTERM.
+    Stop,
     /// Replaces the network's faults; only a node with `--faults` accepts this.
     Faults {
         /// Lost packets per million.
@@ -79,7 +83,23 @@ pub(crate) struct Standing {
     /// Messages that it knows of and has not delivered, and some of them.
     pub(crate) undelivered: u64,
     pub(crate) waiting: Vec<String>,
+    /// How long it has delivered nothing although there was something to deliver, ms.
+    #[serde(default)]
+    pub(crate) stalled_ms: u64,
+    /// Whose messages those are that it has not delivered: the clients with most of them.
+    #[serde(default)]
+    pub(crate) clients: Vec<Lag>,
 }
+
+/// Undelivered messages of a client.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Lag {
+    pub(crate) client: String,
+    pub(crate) undelivered: u64,
+}
+
+/// What is asked from other hosts instead of [`Question::Show`]; nothing else is answered there.
+pub(crate) const REMOTE_SHOW: &[u8] = b"show";
 
 /// What a node says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -88,7 +108,7 @@ pub(crate) enum Answer {
     Standing(Standing),
     /// It is on its way.
     Moving,
-    /// The request was carried out.
+    /// The request was carried out, or is about to be.
     Done,
     /// The reason why the request is refused at present; it may succeed in a moment.
     NotYet(String),
@@ -122,11 +142,11 @@ impl<Q: Asks> Asked<Q> {
 pub(crate) struct Control<Q: Asks = Question>(Receiver<Asked<Q>>);
 
 impl<Q: Asks> Control<Q> {
-    /// Listens at a new path in a directory that is this user's alone.
-    pub(crate) fn listen(path: &Path) -> io::Result<Self> {
-        let listener = UnixListener::bind(path)?;
+    /// Listens at a new path in a directory that is this user's alone, and again if it is removed.
+    pub(crate) fn listen(at: &Beside) -> io::Result<Self> {
+        let (at, listener) = (at.clone(), UnixListener::bind(at.path())?);
         let (sender, asked) = sync_channel(1);
-        std::thread::Builder::new().name("control".to_owned()).spawn(move || serve(&listener, &sender))?;
+        std::thread::Builder::new().name("control".to_owned()).spawn(move || serve(listener, &at, &sender))?;
         Ok(Control(asked))
     }
 
@@ -137,8 +157,25 @@ impl<Q: Asks> Control<Q> {
     }
 }
 
-fn serve<Q: Asks>(listener: &UnixListener, asked: &SyncSender<Asked<Q>>) {
+/// How often the socket is looked for.
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+fn serve<Q: Asks>(mut listener: UnixListener, at: &Beside, asked: &SyncSender<Asked<Q>>) {
     loop {
+        match poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&LOOK)) {
+            Ok(0) => {
+                // Whoever keeps the directory says what happened to it, and makes it anew.
+                let path = at.path();
+                if std::fs::symlink_metadata(&path).is_err()
+                    && let Ok(anew) = UnixListener::bind(&path)
+                {
+                    listener = anew;
+                }
+                continue;
+            }
+            Err(Errno::INTR) => continue,
+            Ok(_) | Err(_) => {}
+        }
         match listener.accept() {
             // Whoever goes away, says nothing or something else harms nobody but itself.
             Ok((stream, _)) => {
@@ -167,9 +204,9 @@ fn converse<Q: Asks>(stream: &UnixStream, asked: &SyncSender<Asked<Q>>) -> io::R
 
 /// Refuses another user, and sees to it that nothing blocks for long.
 fn prepare(stream: &UnixStream) -> io::Result<()> {
-    let (other, me) = (socket_peercred(stream)?.uid, geteuid());
+    let (other, me) = (Credentials::of(stream)?.uid, geteuid().as_raw());
     if other != me {
-        let what = format!("the other end is of user {}, this process of {}", other.as_raw(), me.as_raw());
+        let what = format!("the other end is of user {other}, this process of {me}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -196,6 +233,15 @@ fn receive<T: DeserializeOwned>(stream: &UnixStream, longest: u64) -> io::Result
 
 /// Asks the process that listens at one of these paths. `None` if nobody does.
 pub(crate) fn ask<Q: Asks>(paths: &[PathBuf], question: &Q) -> io::Result<Option<Q::Answer>> {
+    ask_within(paths, question, PATIENCE + ANSWERING)
+}
+
+/// The same, and the answer has that long.
+pub(crate) fn ask_within<Q: Asks>(
+    paths: &[PathBuf],
+    question: &Q,
+    patience: Duration,
+) -> io::Result<Option<Q::Answer>> {
     for path in paths {
         let stream = match UnixStream::connect(path) {
             Ok(stream) => stream,
@@ -206,11 +252,11 @@ pub(crate) fn ask<Q: Asks>(paths: &[PathBuf], question: &Q) -> io::Result<Option
             Err(error) => return Err(error),
         };
         prepare(&stream)?;
-        stream.set_read_timeout(Some(PATIENCE + ANSWERING))?;
+        stream.set_read_timeout(Some(patience))?;
         send(&stream, question)?;
         return receive(&stream, Q::LONGEST).map(Some).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                io::Error::new(error.kind(), format!("no answer for {:?}", PATIENCE + ANSWERING))
+                io::Error::new(error.kind(), format!("no answer for {patience:?}"))
             }
             _ => error,
         });
@@ -254,7 +300,7 @@ mod tests {
     fn questions_are_answered_and_nonsense_is_refused_and_harms_nobody() {
         let place = Place::new("nonsense");
         assert_eq!(ask(&[place.path()], &Question::Show).unwrap(), None, "nobody is there");
-        let control: Control = Control::listen(&place.path()).unwrap();
+        let control: Control = Control::listen(&Beside::from(place.path())).unwrap();
         let lines = ["\n".to_owned(), "{}\n".into(), "\"show\" 7\n".into(), "\u{ff}\n".into()];
         for line in lines.iter().chain([&"x".repeat(Question::LONGEST as usize + 9)]) {
             let stream = UnixStream::connect(place.path()).unwrap();
@@ -274,5 +320,17 @@ mod tests {
         assert_eq!(asked.question, Question::Move { to: "g1.2".to_owned() });
         asked.answer(Answer::Moving);
         assert_eq!(asking.join().unwrap(), Some(Answer::Moving));
+    }
+
+    #[test]
+    fn socket_that_was_removed_is_made_anew_where_it_belongs() {
+        let place = Place::new("removed");
+        let _control: Control = Control::listen(&Beside::from(place.path())).unwrap();
+        std::fs::remove_file(place.path()).unwrap();
+        let since = std::time::Instant::now();
+        while UnixStream::connect(place.path()).is_err() {
+            assert!(since.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }

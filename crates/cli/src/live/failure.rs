@@ -4,12 +4,16 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use stentor::runtime::{AddressError, StartError};
+use stentor_fabric::OsError;
 use stentor_fabric_ofi::{ChooseError, StartError as OfiError};
 use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
 use stentor_fabric_shm::StartError as ShmError;
 use stentor_fabric_verbs::StartError as VerbsError;
+use stentor_multicast::NodeError;
 
 use crate::failure::Failure;
+
+const DOCTOR: &str = "`stentor doctor` says what this machine can do";
 
 /// `config` is where the processes are named.
 pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
@@ -26,19 +30,13 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             "name one; `stentor config check FILE` lists them",
         ),
         StartError::Topology(error) => Failure::usage(error, place, "change the groups"),
-        StartError::Fabric(ShmError::AlreadyRunning { name, cluster, pid, .. }) => Failure::usage(
-            format_args!("`{name}` of cluster `{cluster}` is running already, as pid {pid}"),
+        StartError::Room(shortage) => Failure::run(
+            &shortage,
             place,
-            "stop that process, or start another one",
+            format_args!("{}; `stentor config check FILE` prints the memory", shortage.remedy()),
         ),
-        StartError::Fabric(ShmError::Directory { path, reason }) => {
-            Failure::usage(reason, path.display(), "or name another directory with --directory")
-        }
-        StartError::Fabric(ShmError::PathTooLong { path, bytes }) => {
-            let what = format_args!("the path of a socket would be {bytes} bytes long; at most 107 are possible");
-            Failure::usage(what, path.display(), "name a shorter directory with --directory")
-        }
-        StartError::Fabric(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Fabric(error) => unmet(error, config),
+        StartError::Roce(error) if OsError::remedy_in(&error).is_some() => Failure::refused(&error, place, DOCTOR),
         StartError::Roce(RoceError::Port(error)) => {
             Failure::usage(error, place, "name an address of this host, with --bind or in the configuration")
         }
@@ -59,23 +57,66 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
         StartError::Roce(RoceError::Pcap { path, source }) if source.kind() == ErrorKind::AlreadyExists => {
             Failure::usage("the capture exists already; it was not changed", path.display(), "name another file")
         }
-        StartError::Roce(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
-        StartError::Verbs(error) => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        StartError::Roce(error) => Failure::refused(&error, place, DOCTOR),
+        StartError::Verbs(error) => Failure::refused(&error, place, DOCTOR),
         StartError::Ofi(error) => without_provider(&error, config),
         StartError::Key(error) => Failure::usage(
             error,
             place,
             "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
         ),
-        StartError::Address(error @ AddressError::Family { .. }) => Failure::usage(
+        StartError::Address(error) => unresolved(error, config),
+        StartError::Node(error @ NodeError::Connect(_)) => Failure::refused(&error, place, DOCTOR),
+        StartError::Node(error) => {
+            Failure::refused(&error, place, "lower the limits; `stentor config check FILE` prints the memory")
+        }
+    }
+}
+
+/// Why a process does not meet the others of its host.
+fn unmet(error: ShmError, config: &Path) -> Failure {
+    let place = config.display();
+    match error {
+        ShmError::AlreadyRunning { name, cluster, pid, .. } => Failure::usage(
+            format_args!("`{name}` of cluster `{cluster}` is running already, {}", as_pid(pid)),
+            place,
+            "stop that process, or start another one",
+        ),
+        error @ ShmError::ForeignLock { .. } => Failure::usage(error, place, "or give the cluster another name"),
+        ShmError::Directory { path, reason } => {
+            Failure::usage(reason, path.display(), "or name another directory with --directory")
+        }
+        ShmError::PathTooLong { path, bytes } => {
+            let what = format_args!("the path of a socket would be {bytes} bytes long; at most 107 are possible");
+            Failure::usage(what, path.display(), "name a shorter directory with --directory")
+        }
+        error => Failure::refused(&error, place, DOCTOR),
+    }
+}
+
+/// Why a process has no address.
+fn unresolved(error: AddressError, config: &Path) -> Failure {
+    let place = config.display();
+    match error {
+        AddressError::Family { .. } => Failure::usage(
             error,
             place,
             "give all processes addresses of one kind, with --bind or in the configuration",
         ),
-        StartError::Address(error) => Failure::usage(error, place, "correct the address of this process"),
-        StartError::Node(error) => {
-            Failure::run(error, place, "lower the limits; `stentor config check FILE` prints the memory")
-        }
+        AddressError::Unknown { .. } | AddressError::None { .. } => Failure::usage(
+            error,
+            place,
+            "mend that name (/etc/hosts, DNS) or its address in the configuration, or name an address with --bind",
+        ),
+        _ => Failure::usage(error, place, "correct that address"),
+    }
+}
+
+/// A running process in words: its pid, or why it has none here.
+pub(crate) fn as_pid(pid: i32) -> String {
+    match pid {
+        0 => "in another PID namespace (a container), where it has no pid that is known here".to_owned(),
+        pid => format!("as pid {pid}"),
     }
 }
 
@@ -87,9 +128,12 @@ fn without_provider(error: &OfiError, config: &Path) -> Failure {
             place,
             "give the process an address of this host, with --bind or in the configuration",
         ),
+        OfiError::Choose(ChooseError::NoRoom { .. }) => {
+            Failure::run(error, place, "make room there, or name another provider: `provider` in [ofi] (or --provider)")
+        }
         OfiError::Choose(_) | OfiError::Unfit { .. } => {
             Failure::usage(error, place, "`provider` in [ofi] (or --provider) names one; `stentor doctor` lists them")
         }
-        _ => Failure::run(error, place, "`stentor doctor` says what this machine can do"),
+        _ => Failure::refused(error, place, DOCTOR),
     }
 }

@@ -3,38 +3,51 @@
 mod capture;
 mod control;
 mod failure;
+mod history;
 mod latency;
 mod lines;
 mod patient;
 mod place;
+mod refusals;
+mod repeats;
 mod signals;
+mod threads;
+mod waiting;
 
 pub(crate) use capture::{Captures, begin_anew};
-pub(crate) use control::{Answer, Asks, Control, Question, Standing, ask};
-pub(crate) use failure::unstarted;
+pub(crate) use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within};
+pub(crate) use failure::{as_pid, unstarted};
+pub(crate) use history::{HistoryFile, unwritten};
 pub(crate) use latency::{Latency, Micros};
-pub(crate) use lines::{Input, Line, Lines};
+pub(crate) use lines::{Input, Line, Lines, TooLong};
 pub(crate) use patient::{Busy, patiently};
 pub(crate) use place::{Joined, Joining, absent};
-pub(crate) use signals::{Interrupt, follow, stop_at_end_of_input};
+pub(crate) use refusals::Refusals;
+pub(crate) use repeats::Repeats;
+pub(crate) use signals::{
+    Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
+};
+pub(crate) use threads::{at_once, no_thread, thread};
+pub(crate) use waiting::Waiting;
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
-use stentor::config::FabricKind;
+use stentor::config::{FabricKind, MemberConfig};
 use stentor::runtime::{
-    Client, ClientId, GroupId, Hosted, Plan, RestrictedOfi, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
+    Client, ClientId, GroupId, Plan, RestrictedOfi, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
 };
 
+use stentor_fabric::ProcessId;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::args::Network;
 use crate::failure::Failure;
+use crate::streams::{Existing, SECRET, write_whole};
 
 /// Reads a configuration whose processes run on a system.
 pub(crate) fn plan(config: &Path) -> Result<Plan, Failure> {
@@ -86,11 +99,6 @@ pub(crate) fn client_on_ofi(
     plan.client_on(plan.ofi(process, &Seat::beside(config, bind))?, client)
 }
 
-/// What really carries a process's data, in one line, where that is chosen at start.
-pub(crate) fn carrier_line<F: Hosted>(name: &str, fabric: &F) -> Option<String> {
-    Some(format!("{name}: {}", fabric.carrier()?))
-}
-
 /// Refuses what means nothing where others make the packets, which nobody sees on their way.
 pub(crate) fn refuse_traffic(network: &Network, place: impl Display) -> Result<(), Failure> {
     if network.pcap.is_none() && !network.bad.chances().is_any() {
@@ -132,16 +140,6 @@ pub(crate) fn groups(plan: &Plan, names: &[String], config: &Path) -> Result<Vec
     Ok(groups)
 }
 
-/// Makes a history file; one that exists is never overwritten.
-pub(crate) fn new_history(path: &Path) -> Result<std::fs::File, Failure> {
-    std::fs::File::create_new(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::usage("the history exists already; it was not changed", path.display(), "name another file")
-        }
-        _ => Failure::cannot_write(path, &error),
-    })
-}
-
 /// A key for one run: 64 hexadecimal digits that nobody can guess.
 pub(crate) fn random_key() -> std::io::Result<String> {
     let mut random = [0; 32];
@@ -151,8 +149,7 @@ pub(crate) fn random_key() -> std::io::Result<String> {
 
 /// Writes such a key to a new file, which nobody else may read.
 pub(crate) fn write_key(path: &Path) -> std::io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(random_key()?.as_bytes())
+    write_whole(path, random_key()?.as_bytes(), Existing::Stays, SECRET)
 }
 
 /// The name of the directory in which the processes of a cluster that run on this host meet, or those who ask them. Where
@@ -163,8 +160,21 @@ pub(crate) fn meeting_name(plan: &Plan) -> String {
         return config.cluster().to_owned();
     }
     let members = config.groups().iter().flat_map(|group| group.members());
-    let addresses: Vec<_> = members.map(stentor::config::MemberConfig::address).collect();
+    let addresses: Vec<_> = members.map(MemberConfig::address).collect();
     format!("{}-{:016x}", config.fabric(), xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
+}
+
+/// A process with its address, where it has one.
+pub(crate) fn whereabouts(plan: &Plan, process: ProcessId) -> String {
+    let (config, name) = (plan.config(), plan.name(process));
+    let mut members = config.groups().iter().flat_map(|group| group.members());
+    members.find(|member| member.id() == name).map_or_else(|| name.to_owned(), |member| addressed(config, member))
+}
+
+/// The same of a member.
+pub(crate) fn addressed(config: &ClusterConfig, member: &MemberConfig) -> String {
+    let address = if config.fabric().is_between_hosts() { format!(" ({})", member.address()) } else { String::new() };
+    format!("{}{address}", member.id())
 }
 
 /// The same of a broadcast.
@@ -172,7 +182,14 @@ pub(crate) fn neb_meeting_name(plan: &Plan) -> String {
     format!("{}.neb", meeting_name(plan))
 }
 
-/// Where the control sockets are.
+/// Where the control sockets are. A relative path is made absolute at once: processes may change their directory.
 pub(crate) fn directory(asked: Option<&PathBuf>) -> PathBuf {
-    asked.cloned().unwrap_or_else(stentor_fabric_shm::default_directory)
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    asked.map_or_else(stentor_fabric_shm::default_directory, absolute)
+}
+
+/// The same in words: all directories in which processes are looked for.
+pub(crate) fn looked_in(directory: &Path) -> String {
+    let all = stentor_fabric_shm::meeting_directories(directory);
+    all.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }

@@ -77,7 +77,8 @@ impl Busy for ShmError {
     /// A process that runs and is not being torn down stays, so nobody waits for it.
     fn busy(&self) -> Option<String> {
         match self {
-            ShmError::AlreadyRunning { name, pid, .. } if *pid == 0 || is_ending(*pid) => {
+            ShmError::AlreadyRunning { name, pid: 0, .. } => Some(format!("the place of `{name}`")),
+            ShmError::AlreadyRunning { name, pid, .. } if is_ending(*pid) => {
                 Some(format!("the place of `{name}`, whose process {pid} is ending,"))
             }
             _ => None,

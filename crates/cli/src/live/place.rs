@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use stentor::config::FabricKind;
 use stentor::runtime::{Client, ClientId, GroupId, Hosted, Housekeeper, Plan, StartError, WaitMode, client_round};
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_roce::driver::PortError;
 use stentor_fabric_shm::StartError as ShmError;
 
-use super::{Busy, patiently, unstarted};
+use super::{Busy, Refusals, Waiting, patiently, unstarted, whereabouts};
 use crate::failure::Failure;
 
 /// How long messages of an earlier process of a place may take to finish.
@@ -85,7 +86,8 @@ impl<F: Hosted> Joining<'_, F> {
                 Err(Refused::Failed(failure)) => return Err(failure),
             }
         }
-        let remedy = "wait until a client ends, or give the cluster more places: `clients` in [limits]";
+        let remedy = "wait until a client ends, or until its messages are delivered (`stentor leader show` names them); or give the cluster \
+                      more places: `clients` in [limits]";
         Err(match asked {
             Some(_) => Failure::usage(
                 "this client has messages of an earlier process that are not finished, or is running",
@@ -102,12 +104,14 @@ impl<F: Hosted> Joining<'_, F> {
             Err(error) if is_taken(&error) => Err(Unstarted(None)),
             Err(error) => Err(Unstarted(Some(error))),
         };
-        let mut client = patiently(start, note).map_err(|Unstarted(error)| match error {
+        let mut client = patiently(start, &mut *note).map_err(|Unstarted(error)| match error {
             None => Refused::Taken,
             Some(error) => Refused::Failed(unstarted(error, self.config)),
         })?;
         let (mut backoff, mut housekeeper) = (Backoff::new(self.wait), Housekeeper::default());
         let (mut unfinished_since, mut displaced_since) = (None, None);
+        let (mut refusals, mut waiting) = (Refusals::default(), Waiting::new());
+        let named = |process| self.plan.name(process).to_owned();
         while !client.is_connected(self.to) {
             client_round(&mut client, &mut backoff, &mut housekeeper, false)
                 .map_err(|error| Refused::Failed(Failure::run(error, "waiting", "report this as a bug")))?;
@@ -124,18 +128,30 @@ impl<F: Hosted> Joining<'_, F> {
                 return Err(Refused::Taken);
             }
             (self.check)().map_err(Refused::Failed)?;
+            refusals.take(client.fabric_mut(), named, &mut *note);
+            let is_member = |process: ProcessId| process.index() < self.plan.topology().all_members();
+            if let Some(failure) = refusals.final_word(1, is_member, &self.config.display()) {
+                return Err(Refused::Failed(failure));
+            }
+            let whom = || self.absent(&client).map(|process| whereabouts(self.plan, process)).collect();
+            waiting.look(now, whom).iter().for_each(|text| note(text));
             if now > until {
-                return Err(Refused::Failed(self.nobody(&mut client)));
+                return Err(Refused::Failed(self.nobody(&client, refusals.last())));
             }
         }
         Ok(Joined { client, id: place })
     }
 
-    fn nobody(&self, client: &mut Client<F>) -> Failure {
-        // Not only of the groups that are meant: every group knows some of the ids that this place has used.
-        let all: Vec<_> = self.plan.topology().group_ids().collect();
-        let absent = absent(self.plan, client, &all);
-        let (mut what, remedy) = match absent.as_slice() {
+    /// Not only of the groups that are meant: every group knows some of the ids that this place has used.
+    fn absent<'a>(&'a self, client: &'a Client<F>) -> impl Iterator<Item = ProcessId> + 'a {
+        let topology = self.plan.topology();
+        let members = topology.group_ids().flat_map(|group| topology.members(group));
+        members.filter(|process| !client.fabric().sees(*process))
+    }
+
+    fn nobody(&self, client: &Client<F>, refused: Option<&str>) -> Failure {
+        let absent: Vec<_> = self.absent(client).map(|process| self.plan.name(process)).collect();
+        let (what, remedy) = match absent.as_slice() {
             [] => (
                 "all members are there, but they do not answer".to_owned(),
                 "a member answers when its group has taken it in: look at what each `stentor node` says, and who leads"
@@ -144,16 +160,25 @@ impl<F: Hosted> Joining<'_, F> {
             names => (
                 format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
                 format!(
-                    "a client begins when all members are up: start each with `stentor node --config {} --id ID`",
-                    self.config.display()
+                    "a client begins when all members are up: start each with `stentor node --config {} --id ID`{}",
+                    self.config.display(),
+                    if self.plan.config().fabric() == FabricKind::Shm {
+                        ", with the same --directory if one is named"
+                    } else {
+                        ""
+                    }
                 ),
             ),
         };
-        while let Some(refusal) = client.fabric_mut().next_refusal() {
-            what += &format!("; {refusal}");
+        let place = format!("{}, {}", self.config.display(), self.meet);
+        match refused {
+            Some(why) => Failure::run(
+                format_args!("{what}; the last connection was refused: {why}"),
+                place,
+                format_args!("mend that first; {remedy}"),
+            ),
+            None => Failure::run(what, place, remedy),
         }
-        let config = self.config.display();
-        Failure::run(what, format_args!("{config}, {}", self.meet), remedy)
     }
 }
 

@@ -1,15 +1,31 @@
-//! Limits that a container or a service manager has set: control groups, version 2.
+//! Limits that a container or a service manager has set: control groups, version 2, and memory of version 1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use stentor::runtime::{Quota, Room};
 
 use super::Finding;
 use crate::style::bytes;
 
 pub(super) fn limits() -> Finding {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    finding(Path::new("/sys/fs/cgroup"), &groups)
+    with_memory(finding(Path::new("/sys/fs/cgroup"), &groups), Room::here().quota)
 }
+
+/// Version 1 has a tree of its own for memory, whether or not version 2 is there beside it.
+fn with_memory(found: Finding, quota: Option<Quota>) -> Finding {
+    let told = found.detail.contains("memory ");
+    match quota.filter(|_| !told) {
+        None => found,
+        Some(Quota { limit, left, file }) => {
+            let (limit, left, file) = (bytes(limit), bytes(left), file.display());
+            Finding::info(found.what, format!("memory {limit}, of which {left} are left ({file})"), RAISE)
+        }
+    }
+}
+
+const RAISE: &str = "nothing to do, unless a cluster does not fit: raise them where the container is started";
 
 fn finding(root: &Path, groups: &str) -> Finding {
     let what = "container limits";
@@ -24,11 +40,7 @@ fn finding(root: &Path, groups: &str) -> Finding {
     if limits.is_empty() {
         return Finding::ok(what, "none");
     }
-    Finding::info(
-        what,
-        limits.join(", "),
-        "nothing to do, unless a cluster does not fit: raise them where the container is started",
-    )
+    Finding::info(what, limits.join(", "), RAISE)
 }
 
 /// The group's folder and those around it: the limits of each hold.
@@ -82,6 +94,18 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(found.detail, "memory 8.0 GiB, 1.5 processors, 512 tasks, RDMA mlx5_0 hca_handle=2 hca_object=max");
         assert_eq!((none.state, none.detail.as_str()), (State::Ok, "none"));
+    }
+
+    #[test]
+    fn a_limit_of_version_1_is_told_unless_version_2_has_one() {
+        let quota = || Some(Quota { file: "/cg/memory.limit_in_bytes".into(), limit: 64 << 20, left: 1 << 20 });
+        let none = || Finding::ok("container limits", "none");
+        let found = with_memory(none(), quota());
+        assert_eq!(found.state, State::Info);
+        assert_eq!(found.detail, "memory 64.0 MiB, of which 1.0 MiB are left (/cg/memory.limit_in_bytes)");
+        assert_eq!(with_memory(none(), None), none());
+        let second = Finding::info("container limits", "memory 8.0 GiB", RAISE);
+        assert_eq!(with_memory(second.clone(), quota()), second);
     }
 
     #[test]

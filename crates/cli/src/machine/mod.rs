@@ -73,11 +73,14 @@ pub(crate) fn findings() -> Vec<Finding> {
         system::futex(),
         shm::finding(),
         system::open_files(),
+        system::file_sizes(),
+        system::processes(),
         memory::memlock(),
         memory::huge_pages(),
         container::limits(),
     ];
     findings.extend(verbs::findings());
     findings.extend(ofi::findings());
+    findings.extend(ofi::segments());
     findings
 }

@@ -1,12 +1,16 @@
 //! What libfabric there is: the library, its providers, and which would be taken.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use stentor::ClusterConfig;
 use stentor_fabric::ProcessId;
-use stentor_fabric_ofi::{Device, Info, Libfabric, ORDER, OfiConfig, StartError, devices, providers};
+use stentor_fabric_ofi::{
+    DIRECTORY, Device, Info, Libfabric, ORDER, OfiConfig, SEGMENT_BYTES, Space, StartError, devices, has_segments,
+    providers,
+};
 
 use super::Finding;
 use crate::style::bytes;
@@ -26,6 +30,29 @@ pub(super) fn findings() -> Vec<Finding> {
     let all = devices(library);
     let of = |info: &Info| Finding::ok("libfabric provider", provider(info, &all));
     std::iter::once(Finding::ok(what, detail)).chain(providers(library).iter().map(of)).collect()
+}
+
+/// Connections that a demonstration makes, with some to spare.
+const MANY: u64 = 64;
+
+/// The room for files of providers on shared memory, if there is such a provider and a limit.
+pub(super) fn segments() -> Option<Finding> {
+    let there = providers(Libfabric::load().ok()?).iter().any(|info| has_segments(info.provider()));
+    Space::of(Path::new(DIRECTORY)).filter(|_| there).map(room_for)
+}
+
+fn room_for(space: Space) -> Finding {
+    let what = "room for libfabric's shm";
+    let connections = space.left / SEGMENT_BYTES;
+    let detail = format!("{space} in {DIRECTORY}: enough for {connections} connections");
+    if connections >= MANY {
+        return Finding::ok(what, detail);
+    }
+    Finding::limited(
+        what,
+        detail,
+        format!("{OTHERS} enlarge {DIRECTORY} (docker run --shm-size=1g), or name another provider"),
+    )
 }
 
 fn provider(info: &Info, all: &[Device]) -> String {
@@ -91,7 +118,17 @@ const NAMED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192
 
 #[cfg(test)]
 mod tests {
+    use super::super::State;
     use super::*;
+
+    #[test]
+    fn a_small_dev_shm_is_limited() {
+        let finding = |left| room_for(Space { left, total: 1 << 30 });
+        assert_eq!(finding(MANY * SEGMENT_BYTES).state, State::Ok);
+        let small = finding(SEGMENT_BYTES - 1);
+        assert!(small.state == State::Limited && small.detail.contains("for 0 connections"), "{small:?}");
+        assert!(small.remedy.unwrap().contains("--shm-size"));
+    }
 
     /// Whichever way it goes here, it is told.
     #[test]

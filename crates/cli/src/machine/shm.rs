@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use stentor_fabric::{Fabric, ProcessId, Purpose, RegionSpec};
+use stentor_fabric::{Fabric, OsError, ProcessId, Purpose, RegionSpec};
 use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError, default_directory};
 
 use super::Finding;
+
+use crate::unique;
 
 /// Where the processes of one user find each other's sockets.
 pub(crate) fn runtime_directory() -> PathBuf {
@@ -24,14 +26,17 @@ fn inspect(directory: &Path) -> Finding {
     let what = "shared-memory process";
     let shown = directory.display();
     let me = ProcessId(0);
-    let cluster = format!("doctor-{}", std::process::id());
+    let cluster = format!("doctor-{:08x}", unique::number() as u32);
     let config = ShmConfig { directory: directory.to_owned(), ..ShmConfig::new(&cluster, me, "doctor", 1) };
     match ShmFabric::start(config) {
         Ok(mut fabric) => {
             let spec = RegionSpec { purpose: Purpose(0), writer: me, bytes: REGION_BYTES };
             match fabric.register(spec) {
                 Ok(_) => Finding::ok(what, format!("one was started and stopped; sockets in {shown}")),
-                Err(error) => Finding::missing(what, error.to_string(), REGISTER_REMEDY),
+                Err(error) => {
+                    let remedy = OsError::remedy_in(&error).unwrap_or(REGISTER_REMEDY);
+                    Finding::missing(what, error.to_string(), remedy)
+                }
             }
         }
         Err(error) => Finding::missing(what, error.to_string(), start_remedy(&error, directory)),
@@ -39,13 +44,16 @@ fn inspect(directory: &Path) -> Finding {
 }
 
 fn start_remedy(error: &StartError, directory: &Path) -> String {
+    if let Some(remedy) = OsError::remedy_in(error) {
+        return remedy.to_owned();
+    }
     match error {
         StartError::Directory { .. } => {
             let shown = directory.display();
             format!("make {shown} a directory of yours (chmod 0700), or set XDG_RUNTIME_DIR to one of yours")
         }
         StartError::PathTooLong { .. } => "set XDG_RUNTIME_DIR to a directory with a shorter path".to_owned(),
-        StartError::Janitor(_) => "provide /bin/sh".to_owned(),
+        StartError::Janitor(_) => "allow more processes (ulimit -u)".to_owned(),
         _ => "allow this process Unix sockets, file locks and random numbers (sandbox, limits)".to_owned(),
     }
 }

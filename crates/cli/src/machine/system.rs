@@ -7,6 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::futex;
 
 use super::Finding;
+use crate::style::bytes;
 
 /// A process that has nothing to do sleeps on a futex in shared memory.
 pub(super) fn futex() -> Finding {
@@ -26,16 +27,57 @@ pub(super) fn futex() -> Finding {
 /// descriptors of regions while they are handed over.
 const OPEN_FILES: u64 = 1024;
 
+/// Fewer than what a member of the smallest cluster has open.
+const FEW_FILES: u64 = 24;
+
 pub(super) fn open_files() -> Finding {
     let what = "open files limit";
     let limit = getrlimit(Resource::Nofile);
     match limit.current {
+        Some(n) if n < FEW_FILES => Finding::missing(
+            what,
+            format!("{n}: no member of any cluster starts with so few"),
+            format!("ulimit -n {OPEN_FILES}, or raise `nofile` in /etc/security/limits.conf"),
+        ),
         Some(n) if n < OPEN_FILES => Finding::limited(
             what,
             format!("{n}: enough for small clusters only"),
             format!("ulimit -n {OPEN_FILES}, or raise `nofile` in /etc/security/limits.conf"),
         ),
         Some(n) => Finding::ok(what, n.to_string()),
+        None => Finding::ok(what, "unlimited"),
+    }
+}
+
+/// The memory of a small cluster's process, and a history of some length.
+const FILE_BYTES: u64 = 64 << 20;
+
+/// Shared memory counts as a file.
+pub(super) fn file_sizes() -> Finding {
+    let what = "file sizes limit";
+    match getrlimit(Resource::Fsize).current {
+        Some(most) if most < FILE_BYTES => Finding::limited(
+            what,
+            format!("{}: regions of shared memory, histories and captures are no longer than that", bytes(most)),
+            "ulimit -f unlimited, or raise `fsize` in /etc/security/limits.conf",
+        ),
+        Some(most) => Finding::ok(what, bytes(most)),
+        None => Finding::ok(what, "unlimited"),
+    }
+}
+
+/// What a demonstration with 16 groups of 5 needs: a process, its janitor and their threads for each member.
+const PROCESSES: u64 = 1024;
+
+pub(super) fn processes() -> Finding {
+    let what = "processes limit";
+    match getrlimit(Resource::Nproc).current {
+        Some(most) if most < PROCESSES => Finding::limited(
+            what,
+            format!("{most} processes and threads of this user: enough for small clusters only"),
+            format!("ulimit -u {PROCESSES}, or raise `nproc` in /etc/security/limits.conf"),
+        ),
+        Some(most) => Finding::ok(what, most.to_string()),
         None => Finding::ok(what, "unlimited"),
     }
 }

@@ -161,10 +161,22 @@ fn who_finds_nobody_says_so() {
     }
 }
 
+/// What is there of a file that is not whole yet.
+fn parts(path: &str) -> Vec<fs::DirEntry> {
+    let path = Path::new(path);
+    let begin = format!(".{}.", path.file_name().unwrap().to_str().unwrap());
+    let is_part = |entry: &fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        name.starts_with(&begin) && name.ends_with(".part")
+    };
+    fs::read_dir(path.parent().unwrap()).unwrap().map(Result::unwrap).filter(is_part).collect()
+}
+
 /// Waits until something came through, so that both are in the middle of it.
 fn until_it_flows(path: &str) {
     let since = Instant::now();
-    while fs::metadata(path).map_or(0, |file| file.len()) == 0 {
+    let came = || parts(path).iter().any(|part| part.metadata().is_ok_and(|file| file.len() > 0));
+    while !came() {
         assert!(since.elapsed() < Duration::from_secs(30), "nothing arrives");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -191,8 +203,9 @@ pub(crate) fn the_other_side_dies(meeting: &Meeting) {
         assert!(remains.stderr.contains("connection 0 with p"), "{}", remains.stderr);
         assert!(remains.stderr.contains("nothing is resumed"), "{}", remains.stderr);
         assert!(!remains.stderr.contains("not given everything back"), "{}", remains.stderr);
-        assert_eq!(Path::new(&copy).exists(), listener_dies, "what is not whole is removed by who can");
-        let _ = fs::remove_file(&copy);
+        assert!(!Path::new(&copy).exists(), "what is not whole has not its name");
+        assert_eq!(!parts(&copy).is_empty(), listener_dies, "and is removed by who can");
+        parts(&copy).iter().for_each(|part| fs::remove_file(part.path()).unwrap());
     }
 }
 
@@ -243,7 +256,8 @@ fn what_is_wrong_on_this_side_is_said_at_once() {
     cat(&["192.0.2.1:7399", "--fabric", "roce", "--bind", "127.0.0.1"]).refused(&["no key", "--key"]);
     cat(&["127.0.0.1:7399", "--fabric", "roce", "--key", mine]).refused(&["the key has 4 bytes", mine]);
     cat(&["127.0.0.1:7399", "--fabric", "roce", "--bind", "::1"]).refused(&["IPv4", "--bind"]);
-    cat(&[&"x".repeat(100)]).refused(&["shorter"]);
+    let long = scratch.path(&"x".repeat(100));
+    cat(&["there", "--directory", long.to_str().unwrap()]).refused(&["shorter"]);
     for words in [&["there", "--listen", "--input", mine][..], &["there", "--output", mine], &[]] {
         assert_eq!(cat(words).code, 2);
     }

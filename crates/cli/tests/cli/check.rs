@@ -132,7 +132,7 @@ fn garbage_is_refused_with_its_line() {
         (broken(5, &deliver(4, "g1.1", 2, 2).replace("\"n\":2,", "")), 5, "without `n`", "docs/history.md"),
         (broken(5, &deliver(2, "g1.1", 2, 2)), 5, "time goes back at `g1.1`", "docs/history.md"),
         (broken(5, r#"{"e":"dance","t":4,"p":"g1.1","i":1}"#), 5, "unknown event `dance`", "docs/history.md"),
-        (text(&good).trim_end()[..text(&good).len() - 20].to_owned(), 7, "cut off", "docs/history.md"),
+        (text(&good)[..20].to_owned(), 1, "cut off", "leave the file out"),
     ];
     let scratch = Scratch::new();
     for (text, line, what, remedy) in &cases {
@@ -158,4 +158,114 @@ fn a_history_that_is_named_twice_is_no_violation() {
     std::os::unix::fs::symlink(&file, scratch.path("link.jsonl")).unwrap();
     let link = scratch.path("link.jsonl");
     run(["check", file.to_str().unwrap(), link.to_str().unwrap()]).refused(&["named twice", "link.jsonl"]);
+    let hard = scratch.path("hard.jsonl");
+    fs::hard_link(&file, &hard).unwrap();
+    run(["check", file.to_str().unwrap(), hard.to_str().unwrap()]).refused(&["named twice", "hard.jsonl"]);
+}
+
+/// The same events, each process's in a file of its own.
+fn by_process(scratch: &Scratch, lines: &[String], processes: &[&str]) -> Vec<String> {
+    let part = |process: &&str| {
+        let own = lines[1..].iter().filter(|line| line.contains(&format!("\"p\":\"{process}\""))).cloned();
+        let file = text(&std::iter::once(lines[0].clone()).chain(own).collect::<Vec<_>>());
+        scratch.file(&format!("{process}.jsonl"), &file).to_str().unwrap().to_owned()
+    };
+    processes.iter().map(part).collect()
+}
+
+fn check(files: &[String], flags: &[&str]) -> crate::support::Ran {
+    run(["check"].into_iter().chain(flags.iter().copied()).chain(files.iter().map(String::as_str)))
+}
+
+#[test]
+fn a_missing_client_is_exit_code_3_and_no_violation() {
+    let scratch = Scratch::new();
+    let files = by_process(&scratch, &history([1, 2], [1, 2]), &["c0", "g1.1", "g1.2"]);
+    assert_eq!(check(&files, &["--complete"]).code, 0);
+    for flags in [&[][..], &["--complete"]] {
+        let ran = check(&files[1..], flags);
+        assert_eq!((ran.code, ran.stderr.as_str()), (3, ""), "{}", ran.stdout);
+        assert!(ran.stdout.contains("cannot be judged: a history of `c0` is missing"), "{}", ran.stdout);
+        let document = check(&files[1..], &[flags, &["--json"]].concat()).document("check");
+        assert_eq!((&document["ok"], &document["counter_example"]), (&false.into(), &serde_json::Value::Null));
+        assert_eq!(document["properties"]["M1"], "not_checked", "{document:#}");
+        assert!(document["undecided"].as_str().unwrap().contains("`c0`"), "{document:#}");
+    }
+    // What is wrong without it is a violation still.
+    let files = by_process(&scratch, &history([1, 2], [2, 1]), &["g1.1", "g1.2"]);
+    assert_eq!(check(&files, &[]).code, 1);
+}
+
+/// A client that came back after the calendar was set back: the second life has the smaller number.
+fn clock_set_back(scratch: &Scratch, clocks: [&str; 2]) -> Vec<String> {
+    let cluster = |clock: &str| CLUSTER.replace("global", clock);
+    let first = [multicast(100, 1).replace("\"i\":1", "\"i\":20")];
+    let second = [multicast(200, 4_294_967_297).replace("\"i\":1", "\"i\":10")];
+    let member = [deliver(150, "g1.1", 1, 1), deliver(250, "g1.1", 2, 4_294_967_297)];
+    let file = |name: &str, clock: &str, events: &[String]| {
+        let file = text(&[&[cluster(clock)], events].concat());
+        scratch.file(name, &file).to_str().unwrap().to_owned()
+    };
+    vec![
+        file("first.jsonl", clocks[0], &first),
+        file("second.jsonl", clocks[1], &second),
+        file("member.jsonl", clocks[0], &member),
+    ]
+}
+
+#[test]
+fn lives_are_ordered_by_the_clock_that_they_share_and_without_one_there_is_no_verdict() {
+    let scratch = Scratch::new();
+    let shared = check(&clock_set_back(&scratch, ["host:one"; 2]), &["--json"]);
+    let document = shared.document("check");
+    assert_eq!((shared.code, &document["properties"]["M6"]), (0, &"ok".into()), "{document:#}");
+    let apart = check(&clock_set_back(&scratch, ["host:one", "host:one, started again"]), &[]);
+    assert_eq!(apart.code, 3, "{}", apart.stdout);
+    for part in ["cannot be judged: `c0` has several lives", "first.jsonl", "second.jsonl", "different clocks"] {
+        assert!(apart.stdout.contains(part), "`{part}` is not in:\n{}", apart.stdout);
+    }
+}
+
+#[test]
+fn a_history_that_shows_nothing_is_exit_code_3() {
+    let scratch = Scratch::new();
+    let file = scratch.file("empty.jsonl", &text(&[CLUSTER.to_owned()]));
+    let ran = run(["check", file.to_str().unwrap(), "--complete"]);
+    assert_eq!(ran.code, 3, "{}", ran.stdout);
+    assert!(ran.stdout.contains("cannot be judged: nothing in it"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_another_process_sends_is_not_recorded() {
+    let scratch = Scratch::new();
+    let mut lines = history([1, 2], [1, 2]);
+    lines[1] = lines[1].replace(r#""p":"c0""#, r#""p":"g1.2""#);
+    let file = scratch.file("forged.jsonl", &text(&lines));
+    run(["check", file.to_str().unwrap()]).refused(&[
+        "forged.jsonl:2\n",
+        "`multicast` of a message of `c0`, recorded by `g1.2`",
+        "each process records what it sends",
+    ]);
+}
+
+#[test]
+fn one_is_told_in_the_singular() {
+    let scratch = Scratch::new();
+    let file = scratch.file("one.jsonl", &text(&[CLUSTER.to_owned(), multicast(1, 1), deliver(2, "g1.1", 1, 1)]));
+    let ran = run(["check", file.to_str().unwrap()]);
+    assert!(ran.stdout.contains("2 events, 1 message, 1 delivery, 0 crashes"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_last_line_that_is_cut_off_is_left_out_and_told() {
+    let scratch = Scratch::new();
+    let good = text(&history([1, 2], [1, 2]));
+    let file = scratch.file("cut.jsonl", &good[..good.len() - 20]);
+    let path = file.to_str().unwrap();
+    let ran = run(["check", path]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    assert!(ran.stdout.contains("cut.jsonl: the last line is cut off, and was left out"), "{}", ran.stdout);
+    let document = run(["check", "--complete", "--json", path]).document("check");
+    assert_eq!(document["cut_off"], serde_json::json!([path]));
+    assert!(document["undecided"].is_string(), "{document:#}");
 }

@@ -1,10 +1,12 @@
 //! `stentor config init` and `stentor config check`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Scratch, run};
+use crate::support::{Scratch, ran, run, stentor};
 
 const GROUP: &str = "[[group]]\nid = \"g1\"\nprocess = [ { id = \"g1.1\", address = \"127.0.0.1:7101\" } ]\n";
 
@@ -136,4 +138,57 @@ fn notes_tell_what_is_not_used_and_what_does_not_help() {
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].as_str().unwrap().contains("`key` is not used on shm"));
     assert!(notes[1].as_str().unwrap().contains("`g2`: 2 processes survive no more failures than 1"));
+}
+
+#[test]
+fn init_makes_a_key_where_one_is_needed_and_keeps_one_that_is_there() {
+    let scratch = Scratch::new();
+    let (config, key) = (scratch.path("cluster.toml"), scratch.path("cluster.key"));
+    let init =
+        |fabric: &str| run(["config", "init", "--force", "--json", "--fabric", fabric, "-o", config.to_str().unwrap()]);
+    let shm = init("shm").document("config-init");
+    assert!(shm.get("key").is_none() && !key.exists(), "{shm:#}");
+    for fabric in ["roce", "ofi", "verbs"] {
+        let made = init(fabric).document("config-init");
+        assert_eq!(made["key"], key.to_str().unwrap(), "{fabric}");
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = fs::read_to_string(&key).unwrap();
+        assert_eq!(text.len(), 64, "{fabric}");
+        init(fabric);
+        assert_eq!(fs::read_to_string(&key).unwrap(), text, "another host may have it");
+        fs::remove_file(&key).unwrap();
+    }
+}
+
+#[test]
+fn a_configuration_is_found_without_being_named() {
+    let scratch = Scratch::new();
+    let named = scratch.path("named.toml");
+    for (name, cluster) in [("cluster.toml", "here"), ("named.toml", "there")] {
+        let path = scratch.path(name);
+        assert_eq!(run(["config", "init", "--cluster", cluster, "-o", path.to_str().unwrap()]).code, 0);
+    }
+    let checked = |command: &mut Command| {
+        let command = command.args(["config", "check", "--json"]).current_dir(scratch.path(""));
+        ran(&command.output().unwrap()).document("config-check")["cluster"].clone()
+    };
+    assert_eq!(checked(&mut stentor()), "here");
+    assert_eq!(checked(stentor().env("STENTOR_CONFIG", &named)), "there");
+    // All of them look there, and say where they looked.
+    let empty = scratch.path("empty");
+    fs::create_dir(&empty).unwrap();
+    for command in [
+        &["config", "check"][..],
+        &["node", "--id", "g1.1"],
+        &["cast", "--to", "g1"],
+        &["leader", "show"],
+        &["leader", "move", "--to", "g1.2"],
+        &["stop"],
+        &["neb", "run", "--id", "p1"],
+        &["neb", "remove", "--id", "p1"],
+    ] {
+        let absent = |command: &mut Command| ran(&command.current_dir(&empty).stdin(Stdio::null()).output().unwrap());
+        absent(stentor().args(command)).refused(&["cannot read the configuration", "cluster.toml"]);
+        absent(stentor().args(command).env("STENTOR_CONFIG", "/none.toml")).refused(&["/none.toml"]);
+    }
 }

@@ -32,6 +32,8 @@ fn every_fabric_of_the_design_is_told_of() {
             "futex",
             "shared-memory process",
             "open files limit",
+            "file sizes limit",
+            "processes limit",
             "locked memory limit",
             "huge pages",
             "container limits",

@@ -42,7 +42,7 @@ impl Drop for Scratch {
 /// The command, with nothing of the caller's environment that it looks at.
 pub(crate) fn stentor() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stentor"));
-    command.env_remove("NO_COLOR").env_remove("XDG_RUNTIME_DIR").env("TERM", "xterm");
+    command.env_remove("NO_COLOR").env_remove("XDG_RUNTIME_DIR").env_remove("STENTOR_CONFIG").env("TERM", "xterm");
     command
 }
 

@@ -1,8 +1,12 @@
 //! Habits that all commands share.
 
+use std::ffi::CStr;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 
+use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::support::{Scratch, ran, run, stentor};
 
@@ -24,7 +28,7 @@ fn bad_usage_is_exit_code_2_and_says_what() {
         (&["config"], "Usage: stentor config"),
         (&["conjure"], "unrecognized subcommand 'conjure'"),
         (&["doctor", "--colour"], "unexpected argument '--colour'"),
-        (&["config", "check"], "<FILE>"),
+        (&["config", "check", "one", "two"], "unexpected argument 'two'"),
         (&["config", "init", "--groups", "two"], "invalid value 'two' for '--groups <N>'"),
     ];
     for (args, part) in cases {
@@ -66,12 +70,20 @@ fn there_are_no_colours_where_there_is_no_terminal() {
     }
 }
 
+/// Opens the command's side of a pseudo terminal. It must not become the terminal that controls the tests, which would be
+/// hung up with it, where they lead a session.
+fn open_side(name: &CStr) -> std::fs::File {
+    let flags = OFlags::NOCTTY.bits().cast_signed();
+    let name = name.to_str().expect("a path");
+    std::fs::File::options().read(true).write(true).custom_flags(flags).open(name).expect("a pseudo terminal")
+}
+
 /// What the command prints to a terminal.
 fn in_terminal(no_colour: &str) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo terminal");
     unlockpt(&master).expect("a pseudo terminal");
     let name = ptsname(&master, Vec::new()).expect("a pseudo terminal");
-    let terminal = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let terminal = open_side(&name);
     let status = stentor().arg("doctor").env("NO_COLOR", no_colour).stdout(terminal).status().unwrap();
     assert_eq!(status.code(), Some(0));
     // The other end is closed: what is buffered comes first, then an error.
@@ -104,4 +116,30 @@ fn output_that_cannot_be_written_is_a_failure() {
     let ran = ran(&stentor().arg("doctor").stdout(full).output().unwrap());
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("cannot write") && ran.stderr.contains("standard output"), "{}", ran.stderr);
+}
+
+#[test]
+fn help_is_as_wide_as_the_terminal() {
+    for columns in [60, 100] {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&terminal).unwrap();
+        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal, size).unwrap();
+        let side = open_side(&ptsname(&terminal, Vec::new()).unwrap());
+        let mut command = stentor();
+        command.args(["node", "--help"]).env("NO_COLOR", "1").stdout(side.try_clone().unwrap()).stderr(side);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
+        let mut terminal = std::fs::File::from(terminal);
+        // The terminal fails when its last other side closes.
+        while let Ok(count @ 1..) = terminal.read(&mut bytes) {
+            text.extend_from_slice(&bytes[..count]);
+        }
+        assert!(child.wait().unwrap().success());
+        let text = String::from_utf8(text).unwrap();
+        let widest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+        // Words are not broken.
+        assert!(widest <= usize::from(columns) && widest > usize::from(columns) - 15, "{widest} of {columns}:\n{text}");
+    }
 }

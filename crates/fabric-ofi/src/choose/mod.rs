@@ -10,6 +10,7 @@ use stentor_bootstrap::sysfs;
 use crate::device::{Device, Here, nearest};
 use crate::info::{Info, InfoError, Needs};
 use crate::load::Libfabric;
+use crate::segments::{REMEDY, Shortage};
 use order::Asked;
 
 /// Providers in the order in which they are tried where none is named.
@@ -72,6 +73,14 @@ pub enum ChooseError {
         asked: Vec<String>,
         /// What there is.
         there: Vec<String>,
+    },
+    /// It is not there because the directory of its memory has no room.
+    #[error("provider {provider:?} is not there: {shortage}; {REMEDY}")]
+    NoRoom {
+        /// The provider.
+        provider: String,
+        /// What there is, and what is needed.
+        shortage: Shortage,
     },
     /// It is there, and not at this address.
     #[error("provider {provider:?} has no device with the address {address}: name one of this host")]
@@ -144,7 +153,13 @@ fn names_of(library: &'static Libfabric) -> Vec<String> {
 }
 
 fn named(library: &'static Libfabric, provider: &str, wish: &Wish, needs: Needs) -> Result<Info, ChooseError> {
-    let absent = |why| ChooseError::Absent { provider: provider.to_owned(), why, there: names_of(library) };
+    let absent = |why| {
+        let provider = provider.to_owned();
+        match Shortage::of(&provider).filter(|_| matches!(why, InfoError::Nobody { .. })) {
+            Some(shortage) => ChooseError::NoRoom { provider, shortage },
+            None => ChooseError::Absent { provider, why, there: names_of(library) },
+        }
+    };
     let mut offered = Info::list(library, Some(provider), None, needs).map_err(absent)?;
     // Where it has addresses, it is asked for the one that is meant: one that is not configured anywhere is an error.
     if offered.first().is_some_and(Info::has_ip)

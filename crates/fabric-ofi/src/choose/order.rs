@@ -37,7 +37,10 @@ pub(crate) fn first<T>(
                     let devices = efa.to_vec();
                     return Err(ChooseError::PassedOver { provider: name.clone(), devices, there: there() });
                 }
+                // Others of this host saw it while there was room, and would be met by nobody.
+                ChooseError::NoRoom { shortage, .. } if shortage.passes() => return Err(error),
                 ChooseError::Absent { why: InfoError::Nobody { .. }, .. }
+                | ChooseError::NoRoom { .. }
                 | ChooseError::Another { .. }
                 | ChooseError::Address { .. }
                 | ChooseError::Device { .. } => {}

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use stentor_bootstrap as bootstrap;
+use stentor_bootstrap::HostName;
 use stentor_fabric::ProcessId;
 
 use crate::choose::{ChooseError, Wish, choose, first, order};
@@ -40,6 +41,8 @@ pub struct OfiConfig {
     /// Where each process listens for bootstrap connections; providers that have addresses of the Internet use the same one.
     /// `None` for processes that only dial. This process's own address must be there.
     pub addresses: Vec<Option<SocketAddr>>,
+    /// How the configuration names where processes are, resolved again at every attempt to connect; empty: nothing is.
+    pub names: Vec<Option<HostName>>,
     /// Providers in the order in which they are tried, and no others; if there are none, those of [`ORDER`](crate::ORDER). What
     /// is taken must be equal at every process: the bootstrap refuses others.
     pub providers: Vec<String>,
@@ -72,6 +75,7 @@ impl OfiConfig {
             version: 1,
             me,
             addresses,
+            names: Vec::new(),
             providers: Vec::new(),
             device: None,
             max_bytes: 4 << 30,

@@ -27,16 +27,17 @@ use stentor_bootstrap::{self as bootstrap, Bootstrap, Ends};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpKind, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
-    WorkRequest,
+    QpConfig, QpId, QpKind, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span,
+    WaitError, Wake, WorkRequest,
 };
 
 use crate::domain::Domain;
 use crate::info::Info;
 use crate::load::Libfabric;
 use crate::quirks::Quirks;
+use crate::segments::has_segments;
 pub use config::{OfiConfig, StartError};
-use net::{Net, Shared};
+use net::{Net, Shared, Trouble};
 use queue::Qp;
 use regions::{Own, Revocation, fresh_key};
 
@@ -81,6 +82,7 @@ impl OfiFabric {
             version: config.version,
             me: config.me,
             addresses: config.addresses.clone(),
+            names: config.names.clone(),
             one_life: config.one_life,
             switch: None,
         })?;
@@ -103,7 +105,7 @@ impl OfiFabric {
             epoll,
         };
         let mut fabric = OfiFabric {
-            net: Net { ends: Vec::new(), shared, domain, me: config.me },
+            net: Net { ends: Vec::new(), shared, domain, me: config.me, trouble: Trouble::default() },
             config,
             capabilities,
             bootstrap,
@@ -130,9 +132,30 @@ impl OfiFabric {
         self.net.drive();
     }
 
-    /// The next connection that was refused, in words. The newest 64 are kept.
-    pub fn next_refusal(&mut self) -> Option<String> {
+    /// The next question of somebody who has the cluster's key and is no process, with a number for its
+    /// [`answer`](Self::answer).
+    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.bootstrap.next_question()
+    }
+
+    /// Answers a question.
+    pub fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.bootstrap.answer(question, answer);
+    }
+
+    /// The next connection that was refused. The newest 64 are kept.
+    pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.bootstrap.next_refusal()
+    }
+
+    /// The next thing about names and addresses that a person should know.
+    pub fn next_name_note(&mut self) -> Option<String> {
+        self.bootstrap.next_name_note()
+    }
+
+    /// Returns why connections cannot be made again, once until one can.
+    pub fn next_trouble(&mut self) -> Option<String> {
+        self.net.trouble.next()
     }
 
     /// Whether a peer says that another process with this one's id is connected to it.
@@ -166,7 +189,23 @@ impl OfiFabric {
 /// What two processes must have in common. The bootstrap compares it, and refuses who has another. One provider may speak two
 /// protocols (`efa` and `efa-direct`); versions of one protocol are between the providers.
 fn carrier(info: &Info) -> String {
-    format!("ofi {} protocol {}", info.provider(), info.protocol())
+    let carrier = format!("ofi {} protocol {}", info.provider(), info.protocol());
+    match pid_namespace() {
+        Some(namespace) if names_by_pid(info.provider()) => format!("{carrier} in PID namespace {namespace}"),
+        _ => carrier,
+    }
+}
+
+/// Whether a provider finds the memory of a peer by its process id, which is another one in every PID namespace: across them
+/// processes never meet, or meet a stranger.
+fn names_by_pid(provider: &str) -> bool {
+    has_segments(provider)
+}
+
+/// The number of this process's PID namespace; `None` where `/proc` does not tell.
+fn pid_namespace() -> Option<String> {
+    let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(link.to_str()?.trim_matches(|c: char| !c.is_ascii_digit()).to_owned())
 }
 
 fn capabilities(config: &OfiConfig, info: &Info) -> Capabilities {
@@ -325,5 +364,18 @@ impl Fabric for OfiFabric {
     fn raw_fd(&self) -> Option<i32> {
         // Without descriptors of completion queues nobody could wait for what lands.
         self.net.has_descriptors().then(|| self.net.shared.epoll.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_providers_that_name_peers_by_pid_are_bound_to_a_pid_namespace() {
+        assert!(names_by_pid("shm") && names_by_pid("ofi_rxm;shm"));
+        assert!(!names_by_pid("tcp") && !names_by_pid("efa") && !names_by_pid("ofi_rxd;udp"));
+        let namespace = pid_namespace().unwrap();
+        assert!(!namespace.is_empty() && namespace.bytes().all(|byte| byte.is_ascii_digit()), "{namespace}");
     }
 }

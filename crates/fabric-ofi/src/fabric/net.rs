@@ -95,6 +95,34 @@ pub(super) struct Net {
     pub(super) shared: Shared,
     pub(super) domain: Arc<Domain>,
     pub(super) me: ProcessId,
+    pub(super) trouble: Trouble,
+}
+
+/// Why endpoints cannot be made, for a person.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    why: Option<String>,
+    /// Whether it was taken since an endpoint was made last: what stays the same is not said again.
+    told: bool,
+}
+
+impl Trouble {
+    fn made(&mut self) {
+        *self = Trouble::default();
+    }
+
+    fn failed(&mut self, why: &str) {
+        if !self.told {
+            self.why.get_or_insert_with(|| format!("cannot connect: {why}"));
+        }
+    }
+
+    /// Takes it.
+    pub(super) fn next(&mut self) -> Option<String> {
+        let why = self.why.take();
+        self.told |= why.is_some();
+        why
+    }
 }
 
 impl Net {
@@ -147,7 +175,8 @@ impl Ends for Net {
         let config = end.config;
         let (sends, receives) = (end.slots() as usize, config.recv_depth as usize);
         let life = Life::new(&self.domain, Sizes { sends, tagged: receives, receives }, self.shared.waits, fresh_key());
-        let life = life.map_err(|error| error.to_string())?;
+        let life = life.map_err(|error| error.to_string()).inspect_err(|why| self.trouble.failed(why))?;
+        self.trouble.made();
         let address = life.endpoint().address().map_err(|errno| format!("it does not tell its address: {errno}"))?;
         self.shared.watch(life.endpoint()).map_err(|error| format!("it cannot be waited for: {error}"))?;
         let mut bytes = life.token.to_be_bytes().to_vec();

@@ -1,7 +1,7 @@
 //! Captures that Wireshark reads: raw IP packets, nanoseconds.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,10 +13,34 @@ const RAW_IP: u32 = 101;
 /// A pcap file with nanoseconds.
 const MAGIC: u32 = 0xa1b2_3c4d;
 
+/// Takes all that it is given at once, which is whole packets, or nothing: what a full disk took of it is cut off.
+#[derive(Debug)]
+struct Batches {
+    file: File,
+    /// Bytes in the file.
+    bytes: u64,
+}
+
+impl Write for Batches {
+    fn write(&mut self, packets: &[u8]) -> io::Result<usize> {
+        if let Err(error) = self.file.write_all(packets) {
+            // A pipe cannot be cut, and has a reader that knows where it ended.
+            let _ = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
+            return Err(error);
+        }
+        self.bytes += packets.len() as u64;
+        Ok(packets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A file that packets are written to.
 #[derive(Debug)]
 pub struct Pcap {
-    file: BufWriter<File>,
+    file: BufWriter<Batches>,
     /// One packet with its header: only whole ones get to the file, also when the process is killed.
     record: Vec<u8>,
     /// The first error, until it is told.
@@ -41,7 +65,7 @@ impl Pcap {
     }
 
     fn begin(file: File) -> io::Result<Pcap> {
-        let mut file = BufWriter::new(file);
+        let mut file = BufWriter::new(Batches { file, bytes: 0 });
         for word in [MAGIC, 4 << 16 | 2, 0, 0, 65535, RAW_IP] {
             file.write_all(&word.to_le_bytes())?;
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stentor_bootstrap::SwitchConfig;
+use stentor_bootstrap::{HostName, SwitchConfig};
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
@@ -27,6 +27,8 @@ pub struct RoceConfig {
     /// for processes that only dial: of two processes the one with the larger id dials, so the others need no address in
     /// the table. This process's own address must be there.
     pub addresses: Vec<Option<SocketAddr>>,
+    /// How the configuration names where processes are, resolved again at every attempt to connect; empty: nothing is.
+    pub names: Vec<Option<HostName>>,
     /// Payload of a packet, bytes; the smaller of the two ends counts. 1024 fits an Ethernet MTU of 1500, 4096 one of 4200.
     pub mtu: u16,
     /// Packets of one queue pair that are on their way at the same time.
@@ -69,6 +71,7 @@ impl RoceConfig {
             version: 1,
             me,
             addresses,
+            names: Vec::new(),
             mtu: 1024,
             window: 32,
             max_bytes: 4 << 30,

@@ -22,9 +22,9 @@ use rustix::event::epoll;
 use stentor_bootstrap::{Bootstrap, Ends, nonce};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite, Span,
-    WaitError, Wake, WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, OsError, PostError, ProcessId,
+    Purpose, QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec,
+    SetWrite, Span, WaitError, Wake, WorkRequest,
 };
 use stentor_wire::PATH_MTUS;
 
@@ -89,6 +89,7 @@ impl RoceFabric {
             version: config.version,
             me: config.me,
             addresses: config.addresses.clone(),
+            names: config.names.clone(),
             one_life: config.one_life,
             switch: config.switch.clone(),
         })?;
@@ -157,9 +158,25 @@ impl RoceFabric {
         self.net.pump.injected()
     }
 
-    /// The next connection that was refused, in words. The newest 64 are kept.
-    pub fn next_refusal(&mut self) -> Option<String> {
+    /// The next question of somebody who has the cluster's key and is no process, with a number for its
+    /// [`answer`](Self::answer).
+    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.bootstrap.next_question()
+    }
+
+    /// Answers a question.
+    pub fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.bootstrap.answer(question, answer);
+    }
+
+    /// The next connection that was refused. The newest 64 are kept.
+    pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.bootstrap.next_refusal()
+    }
+
+    /// The next thing about names and addresses that a person should know.
+    pub fn next_name_note(&mut self) -> Option<String> {
+        self.bootstrap.next_name_note()
     }
 
     /// Whether a peer says that another process with this one's id is connected to it.
@@ -185,7 +202,8 @@ impl RoceFabric {
 
     fn capture_failed(&self, error: &std::io::Error) -> String {
         let path = self.net.config.pcap.as_deref().unwrap_or(std::path::Path::new(""));
-        format!("cannot write the capture {}: {error}; it is incomplete", path.display())
+        let remedy = OsError::remedy_for(error).map_or(String::new(), |remedy| format!("; {remedy}"));
+        format!("cannot write the capture {}: {error}; it is incomplete{remedy}", path.display())
     }
 
     /// All memory that is registered, bytes.

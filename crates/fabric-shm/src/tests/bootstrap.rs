@@ -6,7 +6,7 @@ use std::time::Duration;
 use stentor_fabric::{ConnectError, Fabric, ProcessId, QpConfig};
 
 use super::support::*;
-use crate::{ShmConfig, ShmFabric, StartError};
+use crate::{Place, ShmConfig, ShmFabric, StartError};
 
 const QP: QpConfig = QpConfig::reliable(4, 0);
 
@@ -172,4 +172,86 @@ fn the_order_of_connecting_does_not_matter_and_a_peer_that_left_comes_back() {
         until("gone", || events(&mut a).len() == 1);
         a.reset(qp).unwrap();
     }
+}
+
+#[test]
+fn socket_that_was_removed_is_made_anew_said_and_found() {
+    let directory = TestDirectory::new();
+    let mut a = ShmFabric::start(config(&directory.0, 0, 2)).unwrap();
+    a.connect(ProcessId(1), SERVICE, QP).unwrap();
+    let beside = a.beside();
+    std::fs::remove_dir_all(&directory.0).unwrap();
+    // Nothing in the directory tells of it, and a second process of its id is refused all the same.
+    let error = ShmFabric::start(config(&directory.0, 0, 2)).unwrap_err();
+    assert!(matches!(error, StartError::AlreadyRunning { pid, .. } if pid == std::process::id() as i32), "{error}");
+    let mut note = None;
+    until("made anew", || {
+        events(&mut a);
+        note = note.take().or_else(|| a.next_note());
+        note.is_some()
+    });
+    let note = note.unwrap();
+    assert!(note.contains("was removed") && note.contains("made anew") && note.contains(".sock"), "{note}");
+    assert_eq!(beside.path(), a.beside().path());
+    let mut b = ShmFabric::start(config(&directory.0, 1, 2)).unwrap();
+    let qp = b.connect(ProcessId(0), SERVICE, QP).unwrap();
+    until("connected", || {
+        events(&mut a);
+        events(&mut b);
+        b.state(qp) == stentor_fabric::QpState::Ready
+    });
+    drop((a, b));
+    assert!(!directory.0.exists(), "nothing is left behind");
+}
+
+#[test]
+fn place_that_was_removed_is_made_anew_and_said() {
+    let directory = TestDirectory::new();
+    let (sender, said) = std::sync::mpsc::channel();
+    let say = move |text: &str| sender.send(text.to_owned()).unwrap();
+    let place = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", say).unwrap();
+    std::fs::remove_dir_all(directory.0.join("test")).unwrap();
+    let second = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", |_| {});
+    assert!(matches!(second, Err(StartError::AlreadyRunning { .. })), "{second:?}");
+    assert!(said.recv_timeout(PATIENCE).unwrap().contains("made anew"));
+    assert_eq!(crate::directory::sockets_of(&directory.0.join("test"), ProcessId(3)).unwrap().len(), 1);
+    drop(place);
+    assert!(!directory.0.exists());
+}
+
+#[test]
+fn relative_directory_is_the_same_as_its_absolute_path() {
+    let directory = TestDirectory::new();
+    let up: std::path::PathBuf = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+    let relative = up.join(directory.0.strip_prefix("/").unwrap());
+    let fabric = ShmFabric::start(ShmConfig { directory: relative, ..config(&directory.0, 0, 2) }).unwrap();
+    assert!(fabric.beside().path().is_absolute());
+    let error = ShmFabric::start(config(&directory.0, 0, 2)).unwrap_err();
+    assert!(matches!(error, StartError::AlreadyRunning { .. }), "{error}");
+}
+
+#[test]
+fn process_that_is_started_again_is_refused_where_each_has_one_life_although_its_pid_is_the_same() {
+    let directory = TestDirectory::new();
+    let mut a = ShmFabric::start(ShmConfig { one_life: true, ..config(&directory.0, 0, 2) }).unwrap();
+    a.connect(ProcessId(1), SERVICE, QP).unwrap();
+    let live = |a: &mut ShmFabric| {
+        let mut b = ShmFabric::start(config(&directory.0, 1, 2)).unwrap();
+        let qp = b.connect(ProcessId(0), SERVICE, QP).unwrap();
+        let mut refusal = None;
+        until("connected or refused", || {
+            events(a);
+            events(&mut b);
+            refusal = refusal.take().or_else(|| b.next_refusal());
+            refusal.is_some() || b.state(qp) == stentor_fabric::QpState::Ready
+        });
+        refusal
+    };
+    assert_eq!(live(&mut a), None);
+    until("gone", || {
+        events(&mut a);
+        a.peer_pid(ProcessId(1)).is_none()
+    });
+    let refusal = live(&mut a).expect("it was there before");
+    assert!(refusal.reason.contains("started again"), "{refusal:?}");
 }

@@ -28,6 +28,7 @@ pub(super) fn hello() -> Identity {
         processes: 3,
         cluster: "test".to_owned(),
         name: "raw".to_owned(),
+        life: 1,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use stentor_bootstrap::SwitchConfig;
+use stentor_bootstrap::{HostName, SwitchConfig};
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
@@ -26,6 +26,8 @@ pub struct VerbsConfig {
     /// Where each process listens for bootstrap connections. `None` for processes that only dial: of two processes the one with
     /// the larger id dials. This process's own address must be there.
     pub addresses: Vec<Option<SocketAddr>>,
+    /// How the configuration names where processes are, resolved again at every attempt to connect; empty: nothing is.
+    pub names: Vec<Option<HostName>>,
     /// The device; `None`: the one whose GID stands for this process's address.
     pub device: Option<String>,
     /// Its port; `None`: as the device.
@@ -66,6 +68,7 @@ impl VerbsConfig {
             version: 1,
             me,
             addresses,
+            names: Vec::new(),
             device: None,
             port: None,
             gid_index: None,

@@ -20,8 +20,8 @@ use stentor_bootstrap::Bootstrap;
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpKind, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite,
-    Span, WaitError, Wake, WorkRequest,
+    QpConfig, QpId, QpKind, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec,
+    SetWrite, Span, WaitError, Wake, WorkRequest,
 };
 
 use crate::device::Choice;
@@ -64,14 +64,30 @@ impl VerbsFabric {
         self.net.mtu.bytes()
     }
 
-    /// The next connection that was refused, in words. The newest 64 are kept.
-    pub fn next_refusal(&mut self) -> Option<String> {
+    /// The next question of somebody who has the cluster's key and is no process, with a number for its
+    /// [`answer`](Self::answer).
+    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.bootstrap.next_question()
+    }
+
+    /// Answers a question.
+    pub fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.bootstrap.answer(question, answer);
+    }
+
+    /// The next connection that was refused. The newest 64 are kept.
+    pub fn next_refusal(&mut self) -> Option<Refusal> {
         self.bootstrap.next_refusal()
     }
 
     /// The next thing about the device that a person should know. The newest 64 are kept.
     pub fn next_trouble(&mut self) -> Option<Trouble> {
         self.net.troubles.pop_front()
+    }
+
+    /// The next thing about names and addresses that a person should know.
+    pub fn next_name_note(&mut self) -> Option<String> {
+        self.bootstrap.next_name_note()
     }
 
     /// Whether a peer says that another process with this one's id is connected to it.

@@ -48,6 +48,7 @@ impl VerbsFabric {
             version: config.version,
             me: config.me,
             addresses: config.addresses.clone(),
+            names: config.names.clone(),
             one_life: config.one_life,
             switch: config.switch.clone(),
         })?;

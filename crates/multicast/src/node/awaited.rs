@@ -22,6 +22,9 @@ struct Waiting {
 }
 
 impl Awaited {
+    /// Bytes of a message at one group: its place there, and an entry that is in use or not.
+    pub(super) const MESSAGE_BYTES: u64 = (size_of::<(u64, u64, u32)>() + size_of::<u16>() + size_of::<u32>()) as u64;
+
     pub(super) fn new(groups: usize) -> Self {
         let groups = (0..groups).map(|_| Waiting::default()).collect();
         Awaited { groups, left: Vec::new(), unused: Vec::new(), last: 0 }

@@ -57,6 +57,11 @@ pub(crate) const MAIN: Service = Service(1);
 /// The queue pair for the stream: fencing a leader breaks this one only.
 pub(crate) const STREAMING: Service = Service(2);
 
+/// Bytes of a place of a client's window at a member, in the table of where messages lie.
+pub(crate) const STORED_BYTES: u64 = store::Store::PLACE_BYTES;
+/// Bytes that a client keeps for a message at one group, each time that it waits for something about it.
+pub(crate) const AWAITED_BYTES: u64 = awaited::Awaited::MESSAGE_BYTES;
+
 /// Depth of every send queue.
 pub(crate) const SEND_DEPTH: u32 = 256;
 

@@ -3,6 +3,7 @@
 use zerocopy::IntoBytes;
 
 use crate::Header;
+use crate::places::Places;
 
 /// Where a held message lies.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +32,7 @@ struct Stored {
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) mirror: Vec<u64>,
-    by_slot: Vec<Stored>,
+    by_slot: Places<Stored>,
     /// By slot, like `by_slot`; empty until something lies aside.
     aside: Vec<Vec<u64>>,
     aside_bytes: u64,
@@ -40,18 +41,17 @@ pub(super) struct Store {
 }
 
 impl Store {
+    /// Bytes of a place of a client's window.
+    pub(super) const PLACE_BYTES: u64 = size_of::<Stored>() as u64;
+
     pub(super) fn new(ring_bytes: u64, window: u32) -> Self {
         Store {
             mirror: vec![0; ring_bytes as usize / 8],
-            by_slot: vec![Stored::default(); window as usize],
+            by_slot: Places::new(window),
             aside: Vec::new(),
             aside_bytes: 0,
             mirrored: 0,
         }
-    }
-
-    fn at(&self, slot: u64) -> usize {
-        slot as usize & (self.by_slot.len() - 1)
     }
 
     /// A message in the mirror, from `word` on: its groups, bytes of payload, and whether the client waits.
@@ -64,9 +64,8 @@ impl Store {
         (start, end): (u64, u64),
     ) {
         self.remove(slot);
-        let at = self.at(slot);
         let header = Header::words(groups);
-        self.by_slot[at] =
+        *self.by_slot.get_mut(slot) =
             Stored { tag: slot + 1, word, header, bytes, start, end, notify, aside: false, released: false };
         self.mirrored += 1;
     }
@@ -74,13 +73,11 @@ impl Store {
     /// A message that did not come through the ring as it is now: `words` are header and payload.
     pub(super) fn put_aside(&mut self, slot: u64, header: &Header<'_>, words: Vec<u64>) {
         self.remove(slot);
-        if self.aside.is_empty() {
-            self.aside = vec![Vec::new(); self.by_slot.len()];
-        }
-        let at = self.at(slot);
+        self.make_aside();
+        let at = self.by_slot.at(slot);
         let (header_words, bytes) = (Header::words(header.groups()), header.payload_bytes);
         let (tag, notify) = (slot + 1, header.notify);
-        self.by_slot[at] = Stored {
+        *self.by_slot.get_mut(slot) = Stored {
             tag,
             word: 0,
             header: header_words,
@@ -95,25 +92,29 @@ impl Store {
         self.aside[at] = words;
     }
 
+    fn make_aside(&mut self) {
+        if self.aside.is_empty() {
+            self.aside.resize_with(self.by_slot.window() as usize, Vec::new);
+        }
+    }
+
     /// Moves what is in the mirror aside, for slots from `first` on: the ring starts anew.
     pub(super) fn move_aside(&mut self, first: u64) {
-        for slot in first..first + self.by_slot.len() as u64 {
-            let at = self.at(slot);
-            let stored = self.by_slot[at];
+        for slot in first..first + self.by_slot.window() {
+            let at = self.by_slot.at(slot);
+            let stored = *self.by_slot.get(slot);
             if stored.released {
                 // The ring's positions begin anew: nobody knows any more how long this will lie there.
-                self.by_slot[at].tag = 0;
+                self.by_slot.get_mut(slot).tag = 0;
             }
             if stored.tag != slot + 1 || stored.aside || stored.released {
                 continue;
             }
-            if self.aside.is_empty() {
-                self.aside = vec![Vec::new(); self.by_slot.len()];
-            }
+            self.make_aside();
             let words = self.words_of(&stored, at).to_vec();
             self.aside_bytes += words.len() as u64 * 8;
             self.aside[at] = words;
-            self.by_slot[at] = Stored { word: 0, start: 0, end: 0, aside: true, ..stored };
+            *self.by_slot.get_mut(slot) = Stored { word: 0, start: 0, end: 0, aside: true, ..stored };
             self.mirrored -= 1;
         }
     }
@@ -126,23 +127,21 @@ impl Store {
     /// Header and payload of the message in a slot, if they are here still: those of a delivered message until the ring
     /// comes round, which it has if the mirror was written beyond a lap from its start, up to `reach`.
     pub(super) fn record(&self, slot: u64, reach: u64, lap_cells: u64) -> Option<&[u64]> {
-        let at = self.at(slot);
-        let stored = &self.by_slot[at];
+        let (at, stored) = (self.by_slot.at(slot), self.by_slot.get(slot));
         let intact = !stored.released || reach <= stored.start + lap_cells;
         (stored.tag == slot + 1 && intact).then(|| self.words_of(stored, at))
     }
 
     #[inline]
     pub(super) fn has(&self, slot: u64) -> bool {
-        let stored = &self.by_slot[self.at(slot)];
+        let stored = self.by_slot.get(slot);
         stored.tag == slot + 1 && !stored.released
     }
 
     /// The payload of a message that is held, and whether the client waits for it.
     #[inline]
     pub(super) fn payload(&self, slot: u64) -> (&[u8], bool) {
-        let at = self.at(slot);
-        let stored = &self.by_slot[at];
+        let (at, stored) = (self.by_slot.at(slot), self.by_slot.get(slot));
         let words = &self.words_of(stored, at)[stored.header..];
         (&words.as_bytes()[..stored.bytes], stored.notify)
     }
@@ -150,8 +149,7 @@ impl Store {
     /// A message is delivered. Returns the ring position after it, if it is in the mirror.
     #[inline]
     pub(super) fn release(&mut self, slot: u64) -> Option<u64> {
-        let at = self.at(slot);
-        let stored = &mut self.by_slot[at];
+        let stored = self.by_slot.get_mut(slot);
         if stored.tag != slot + 1 || stored.released {
             return None;
         }
@@ -166,17 +164,16 @@ impl Store {
     /// Forgets a message. Returns the ring position after it, if it was in the mirror.
     #[inline]
     pub(super) fn remove(&mut self, slot: u64) -> Option<u64> {
-        let at = self.at(slot);
-        let Stored { tag, aside, end, released, .. } = self.by_slot[at];
+        let Stored { tag, aside, end, released, .. } = *self.by_slot.get(slot);
         if tag == 0 {
             return None;
         }
-        self.by_slot[at].tag = 0;
+        self.by_slot.get_mut(slot).tag = 0;
         if released {
             return None;
         }
         if aside {
-            let words = std::mem::take(&mut self.aside[at]);
+            let words = std::mem::take(&mut self.aside[self.by_slot.at(slot)]);
             self.aside_bytes -= words.len() as u64 * 8;
         } else {
             self.mirrored -= 1;

@@ -375,6 +375,16 @@ impl Replica {
         }
     }
 
+    /// Returns the bytes of a place of a client's window: a slot and an entry in the order.
+    pub(crate) fn place_bytes() -> u64 {
+        (size_of::<slot::Slot>() + size_of::<order::Entry>()) as u64
+    }
+
+    /// Returns the bytes that such a place keeps besides, once a message to so many groups was in it.
+    pub(crate) fn named_bytes(groups: usize) -> u64 {
+        slot::Slot::heap_bytes(groups)
+    }
+
     /// This member's group.
     #[must_use]
     pub fn group(&self) -> GroupId {

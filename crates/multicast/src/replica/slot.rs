@@ -4,6 +4,7 @@ use super::Rejected;
 use super::votes::Votes;
 use crate::item::{Head, ShortSlot, Times};
 use crate::message::Destination;
+use crate::places::heap_bytes;
 use crate::state::Entry;
 use crate::{Ballot, ClientId, GroupId, GroupSet, Header, Timestamp};
 
@@ -44,6 +45,12 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// Returns the bytes that a message to so many groups takes on the heap. They are kept for the next one in its place.
+    pub(super) fn heap_bytes(groups: usize) -> u64 {
+        let destinations = heap_bytes::<Destination>(groups.next_power_of_two());
+        destinations + 2 * heap_bytes::<u64>(groups) + Votes::heap_bytes(groups)
+    }
+
     /// Forgets everything but the memory.
     pub(super) fn clear(&mut self) {
         self.sequence = 0;
@@ -222,6 +229,34 @@ impl Slot {
         self.vector = entry.vector;
         if entry.decided {
             self.decided = Some(self.latest(Times::new(&entry.times)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::votes::Vote;
+    use super::*;
+
+    fn taken<T>(vector: &Vec<T>) -> u64 {
+        heap_bytes::<T>(vector.capacity())
+    }
+
+    #[test]
+    fn a_message_takes_no_more_than_is_announced_and_not_much_less() {
+        for groups in [1, 4, 5, 8, 255] {
+            let mut slot = Slot::default();
+            // As from a header, which does not say how many there are.
+            let destinations = (0..groups as u16).map(|group| Destination { group: GroupId(group), slot: 0 });
+            slot.destinations.extend(destinations.filter(|_| true));
+            slot.times.resize(groups, 0);
+            slot.ballots.resize(groups, 0);
+            let times = Times::new(&slot.times);
+            slot.votes.record(&Vote { position: 0, voter: 1, implied: 0, ballot: Ballot::NONE, times }, false);
+            let own = taken(&slot.destinations) + taken(&slot.times) + taken(&slot.ballots);
+            let all = own + slot.votes.taken();
+            let said = Slot::heap_bytes(groups);
+            assert!(all <= said && said <= all + all / 4, "{groups} groups take {all} bytes, {said} are announced");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::item::Times;
 use crate::message::Destination;
+use crate::places::heap_bytes;
 use crate::{Ballot, Topology};
 
 /// The acknowledgements of one message, by the exact vector of times that they name. The latest of each process counts.
@@ -39,6 +40,17 @@ pub(super) struct Vote<'a> {
 }
 
 impl Votes {
+    /// Returns the bytes that one candidate vector of so many groups takes on the heap.
+    pub(super) fn heap_bytes(groups: usize) -> u64 {
+        heap_bytes::<u64>(groups) + heap_bytes::<Tally>(groups)
+    }
+
+    /// Returns the bytes that it takes on the heap now.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> u64 {
+        heap_bytes::<u64>(self.vectors.capacity()) + heap_bytes::<Tally>(self.tallies.capacity())
+    }
+
     pub(super) fn clear(&mut self) {
         self.vectors.clear();
         self.tallies.clear();

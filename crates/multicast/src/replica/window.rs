@@ -5,6 +5,7 @@ use super::Rejected;
 use super::slot::Slot;
 use crate::item::{Head, ShortSlot};
 use crate::message::Destination;
+use crate::places::Places;
 use crate::state::{ClientState, Entry};
 use crate::{ClientId, GroupId, GroupSet, ids};
 
@@ -12,7 +13,7 @@ use crate::{ClientId, GroupId, GroupSet, ids};
 /// has delivered what was there; until then it is retained for whoever has not.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Window {
-    slots: Vec<Slot>,
+    slots: Places<Slot>,
     /// The first slot that is retained.
     base: u64,
     /// Sequence of the last slot before `base`: sequences rise with slots, so what is not above it is about freed ones.
@@ -50,7 +51,7 @@ pub(super) struct Gap {
 impl Window {
     pub(super) fn new(window: u32) -> Self {
         Window {
-            slots: vec![Slot::default(); window as usize],
+            slots: Places::new(window),
             base: 0,
             freed: 0,
             delivered: 0,
@@ -93,7 +94,7 @@ impl Window {
     /// Whether the slot's place is the slot's, not that of one a window before.
     #[inline]
     pub(super) fn is_here(&self, slot: u64) -> bool {
-        slot >= self.base && slot - self.base < self.slots.len() as u64
+        slot >= self.base && slot - self.base < self.slots.window()
     }
 
     /// The slot that an item is about, if it is not freed already; it may be beyond the window.
@@ -117,7 +118,7 @@ impl Window {
     /// Whether a slot is beyond the window.
     #[inline]
     pub(super) fn is_beyond(&self, slot: u64) -> bool {
-        slot >= self.delivered + self.slots.len() as u64
+        slot >= self.delivered + self.slots.window()
     }
 
     /// Whether the process that multicast a message is gone.
@@ -127,7 +128,7 @@ impl Window {
 
     /// The first slot from `from` on that something is known about, and that satisfies a condition.
     pub(super) fn first_from(&self, from: u64, condition: impl Fn(&Slot) -> bool) -> Option<u64> {
-        let end = self.top.min(self.base + self.slots.len() as u64);
+        let end = self.top.min(self.base + self.slots.window());
         (from.max(self.delivered)..end).find(|slot| condition(self.slot(*slot)))
     }
 
@@ -144,7 +145,7 @@ impl Window {
 
     /// Behind the last slot whose body is held; everything below counts, held or not.
     pub(super) fn end_of_held(&self) -> u64 {
-        let end = self.top.min(self.base + self.slots.len() as u64).max(self.delivered);
+        let end = self.top.min(self.base + self.slots.window()).max(self.delivered);
         (self.delivered..end).rev().find(|slot| self.slot(*slot).body).map_or(self.delivered, |last| last + 1)
     }
 
@@ -156,7 +157,7 @@ impl Window {
 
     /// The retained slot of a message.
     pub(super) fn find(&self, sequence: u64) -> Option<u64> {
-        let end = self.top.max(self.assigned).min(self.base + self.slots.len() as u64);
+        let end = self.top.max(self.assigned).min(self.base + self.slots.window());
         (self.base..end).find(|slot| self.slot(*slot).sequence == sequence)
     }
 
@@ -167,7 +168,7 @@ impl Window {
 
     /// The largest sequence that is or was named here.
     pub(super) fn last_sequence(&self) -> u64 {
-        let named = self.slots.iter().map(|slot| slot.sequence).max().unwrap_or(0);
+        let named = self.slots.made().iter().map(|slot| slot.sequence).max().unwrap_or(0);
         named.max(self.freed).max(self.done)
     }
 
@@ -202,7 +203,7 @@ impl Window {
     #[inline]
     pub(super) fn check(&self, client: ClientId, slot: u64) -> Result<(), Rejected> {
         if self.is_beyond(slot) {
-            let end = self.delivered + self.slots.len() as u64;
+            let end = self.delivered + self.slots.window();
             return Err(Rejected::BeyondWindow { client: client.0, slot, end });
         }
         Ok(())
@@ -211,7 +212,7 @@ impl Window {
     /// Gives the place of a delivered slot, a window before, to this one. Call after [`check`](Window::check).
     #[inline]
     pub(super) fn make_room(&mut self, slot: u64) {
-        while slot >= self.base + self.slots.len() as u64 {
+        while slot >= self.base + self.slots.window() {
             self.free_first();
         }
         self.top = self.top.max(slot + 1);
@@ -228,13 +229,12 @@ impl Window {
 
     #[inline]
     pub(super) fn slot(&self, slot: u64) -> &Slot {
-        &self.slots[slot as usize & (self.slots.len() - 1)]
+        self.slots.get(slot)
     }
 
     #[inline]
     pub(super) fn slot_mut(&mut self, slot: u64) -> &mut Slot {
-        let mask = self.slots.len() - 1;
-        &mut self.slots[slot as usize & mask]
+        self.slots.get_mut(slot)
     }
 
     /// Passes slots that are delivered or void for good.
@@ -281,7 +281,7 @@ impl Window {
     pub(super) fn state(&self) -> ClientState {
         let entries = (self.base..self.assigned).map(|slot| self.slot(slot).entry()).collect();
         let (delivered, from, freed, closed) = (self.delivered, self.base, self.freed, self.closed);
-        let end = self.top.min(self.base + self.slots.len() as u64);
+        let end = self.top.min(self.base + self.slots.window());
         let held = (self.assigned..end).map(|slot| (slot, self.slot(slot)));
         let held = held.filter(|(_, message)| message.body).map(|(slot, message)| (slot, message.sequence)).collect();
         ClientState { delivered, from, freed, closed, entries, held }
@@ -319,9 +319,9 @@ impl Window {
         if state.delivered <= self.delivered {
             return;
         }
-        let capacity = self.slots.len() as u64;
+        let capacity = self.slots.window();
         if state.from > self.base + capacity {
-            self.slots.iter_mut().for_each(Slot::clear);
+            self.slots.made_mut().iter_mut().for_each(Slot::clear);
             self.base = state.from;
         }
         while self.base < state.from {

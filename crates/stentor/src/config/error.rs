@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use stentor_fabric::OsError;
 use thiserror::Error;
 
 use super::limits::{MAX_GROUP_PROCESSES, MAX_GROUPS, MAX_NAME};
@@ -54,6 +55,7 @@ impl ConfigError {
                 reason: error.to_string(),
                 absent: error.kind() == std::io::ErrorKind::NotFound,
                 foreign: error.kind() == std::io::ErrorKind::InvalidData,
+                system: error.raw_os_error().map(OsError),
             },
         }
     }
@@ -92,6 +94,8 @@ pub enum Problem {
         absent: bool,
         /// It is read, but it is no text, or no text of a configuration's length.
         foreign: bool,
+        /// The number of the system's error.
+        system: Option<OsError>,
     },
     /// Not TOML.
     #[error("not valid TOML: {message}")]
@@ -306,7 +310,9 @@ impl Problem {
             Problem::Unreadable { foreign: true, .. } => {
                 "name a configuration; `stentor config init` writes one".to_owned()
             }
-            Problem::Unreadable { .. } => "name a file that this user may read".to_owned(),
+            Problem::Unreadable { system, .. } => {
+                system.and_then(OsError::remedy).unwrap_or("name a file that this user may read").to_owned()
+            }
             Problem::Syntax { .. } => {
                 "correct this line; `stentor config init` writes a file to compare with".to_owned()
             }

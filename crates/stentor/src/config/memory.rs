@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stentor_multicast::INBOX_BYTES;
+use stentor_multicast::{INBOX_BYTES, Limits};
 
-use super::ClusterConfig;
+use super::{ClusterConfig, FabricKind};
 
 /// One kind of memory at one kind of process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +56,12 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
+    /// Returns the memory of each member of a group of this size; `None`: of each client.
+    #[must_use]
+    pub fn of(&self, group_size: Option<usize>) -> Option<&ProcessMemory> {
+        self.processes.iter().find(|process| process.group_size == group_size)
+    }
+
     /// All members and all places for clients together, bytes.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
@@ -63,18 +69,24 @@ impl MemoryPlan {
     }
 }
 
-/// The one place that puts the multicast's sizes together. The fabric's own queues come on top, and a staging ring for
-/// each ring of records that are longer than what the fabric takes inline.
+/// Puts the multicast's sizes together: what a process that works for long keeps, if all its clients are there and use their
+/// windows. The fabric's own queues and the program come on top, and what waits when something fails.
 pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
     let topology = config.topology();
     let limits = config.limits().multicast();
     let (clients, members) = (topology.clients() as u64, topology.all_members() as u64);
+    let groups = topology.groups() as u64;
     let body = limits.body_ring(&topology).bytes();
     let stream = limits.stream_ring(&topology).bytes();
     let control_ring = limits.control_ring(&topology);
     // What stands before the ring in a control region; a client's control regions are nothing else.
     let credits = control_ring.offset;
     let control = credits + control_ring.bytes();
+    // Records that are longer than what the fabric takes inline are posted from a ring of one's own.
+    let staged = matches!(config.fabric(), FabricKind::Verbs | FabricKind::Ofi);
+    let others_staged = if staged { members - 1 } else { 0 };
+    let window = u64::from(limits.window);
+    let (place, named) = (Limits::place_bytes(), Limits::named_bytes(&topology));
     let row = |what, formula, count, bytes_each, registered| MemoryRow { what, formula, count, bytes_each, registered };
     let member = |(size, processes): (usize, u64)| ProcessMemory {
         group_size: Some(size),
@@ -85,6 +97,9 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
             row("control rings", "other members", members - 1, control, true),
             row("stream rings", "other members of the group", size as u64 - 1, stream, true),
             row("the stream as it was written", "one", 1, stream, false),
+            row("control rings before they are sent", "other members", others_staged, control_ring.bytes(), true),
+            row("places of messages", "clients × window", clients * window, place, false),
+            row("their groups, times and votes", "clients × window", clients * window, named, false),
             row("receives", "clients and other members", clients + members - 1, INBOX_BYTES, false),
         ],
     };
@@ -93,6 +108,8 @@ pub(super) fn plan(config: &ClusterConfig) -> MemoryPlan {
         processes: clients,
         rows: vec![
             row("credits", "members", members, credits, true),
+            row("message rings", "groups", groups, body, true),
+            row("messages that are awaited", "groups × window", groups * window, Limits::awaited_bytes(), false),
             row("receives", "members", members, INBOX_BYTES, false),
         ],
     };

@@ -172,17 +172,41 @@ fn bad_addresses_are_refused_with_their_reason() {
         ("224.0.0.1:7101", "multicast"),
         ("::1:7101", "stands in brackets"),
         ("fe80::1:2:3:zz:7101", "brackets"),
+        ("[fe80::1:2:3:zz]:7101", "not a valid IPv6 address"),
+        ("[127.0.0.1]:7101", "not a valid IPv6 address"),
+        ("[fe80::1]:7101", "link-local"),
+        ("[fe80::1%2]:7101", "link-local"),
+        ("[fe80::1%eth0]:7101", "link-local"),
+        ("[febf::1%eth0]:7101", "link-local"),
+        ("[fd00::1%eth0]:7101", "only link-local addresses have a scope"),
+        ("[::ffff:127.0.0.1]:7101", "it is an IPv4 address"),
+        ("[::ffff:10.0.0.1%2]:7101", "it is an IPv4 address"),
+        ("[::1]", "the port is missing"),
+        ("[::1]:0", "port 0"),
+        ("0.0.0.7:7101", "no host has this address"),
+        ("255.255.255.255:7101", "no host has this address"),
         ("a b:7101", "neither an IP address nor a host name"),
         ("-a:7101", "neither an IP address nor a host name"),
     ];
     for (address, reason) in cases {
         let error = refused("127.0.0.1:7101", address);
         assert!(matches!(error.problem, Problem::BadAddress { .. }), "{address}: {error}");
-        assert!(error.to_string().contains(reason), "{address}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(reason) && text.contains(address), "{address}: {error}");
         assert_eq!(error.place.unwrap().line, 12);
     }
     let host = GOOD.replace("localhost:7102", "db-2.example.org:7102");
     parse(&host).unwrap();
+}
+
+#[test]
+fn one_address_in_two_spellings_is_a_duplicate() {
+    for (first, second) in [("[::1]:7101", "[0:0::1]:7101"), ("LocalHost:7101", "localhost:7101")] {
+        let text = GOOD.replace("127.0.0.1:7101", first).replace("localhost:7102", second);
+        let error = parse(&text).unwrap_err();
+        assert!(matches!(error.problem, Problem::Duplicate { what: "address", .. }), "{second}: {error}");
+        assert!(error.to_string().contains(second), "{error}");
+    }
 }
 
 #[test]
@@ -469,9 +493,14 @@ fn the_fingerprint_of_format_1_is_what_it_was() {
 #[test]
 fn memory_grows_with_each_limit_and_adds_up() {
     let base = good().memory();
-    let grow = |to| parse(&GOOD.replacen("clients = 2", to, 1)).unwrap().memory().total_bytes();
-    for to in ["clients = 3", "clients = 2\nring_kib = 512", "clients = 2\nbody_ring_kib = 2048"] {
-        assert!(grow(to) > base.total_bytes(), "{to}");
+    let grow = |from, to| parse(&GOOD.replacen(from, to, 1)).unwrap().memory().total_bytes();
+    for (from, to) in [
+        ("clients = 2", "clients = 3"),
+        ("clients = 2", "clients = 2\nring_kib = 512"),
+        ("clients = 2", "clients = 2\nbody_ring_kib = 2048"),
+        ("window = 1024", "window = 2048"),
+    ] {
+        assert!(grow(from, to) > base.total_bytes(), "{to}");
     }
     let each: Vec<_> = base.processes.iter().map(|p| (p.group_size, p.processes, p.bytes())).collect();
     let [(Some(1), 1, single), (Some(2), 2, pair), (None, 2, client)] = each[..] else { panic!("{each:?}") };

@@ -172,11 +172,11 @@ fn member(process: Process, seen: &mut Seen<'_>) -> Result<MemberConfig, Misplac
     }
     seen.once("process id", &process.id)?;
     at(&process.address, address::check(process.address.as_ref()))?;
-    seen.once("address", &process.address)?;
+    seen.once_as("address", &process.address, address::canonical(process.address.as_ref()))?;
     seen.one_family(&process.address)?;
     if seen.apart {
-        let (host, _) = process.address.as_ref().rsplit_once(':').unwrap_or_default();
-        seen.once("IP address (RoCEv2 has one port)", &Spanned::new(process.address.span(), host.to_owned()))?;
+        let host = address::host(process.address.as_ref());
+        seen.once_as("IP address (RoCEv2 has one port)", &Spanned::new(process.address.span(), host.clone()), host)?;
     }
     Ok(MemberConfig { id: process.id.into_inner(), address: process.address.into_inner() })
 }
@@ -206,7 +206,12 @@ impl Seen<'_> {
     }
 
     fn once(&mut self, what: &'static str, name: &Spanned<String>) -> Result<(), Misplaced> {
-        match self.first.insert((what, name.as_ref().clone()), name.span()) {
+        self.once_as(what, name, name.as_ref().clone())
+    }
+
+    /// The same of what has several spellings; `key` is the one that is compared.
+    fn once_as(&mut self, what: &'static str, name: &Spanned<String>, key: String) -> Result<(), Misplaced> {
+        match self.first.insert((what, key), name.span()) {
             None => Ok(()),
             Some(first) => {
                 let first_line = Place::of(self.text, first.start).line;

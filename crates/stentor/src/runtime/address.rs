@@ -1,6 +1,6 @@
 //! What can be wrong with an address.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use stentor_fabric::ProcessId;
 use thiserror::Error;
@@ -25,6 +25,28 @@ pub enum AddressError {
         process: String,
         /// Its address.
         address: String,
+    },
+    /// A name whose addresses mean something else on each interface.
+    #[error(
+        "`{process}` at {address}: {found} is a link-local address, which means another host on each interface; give the name a \
+         global or unique-local (fd00::/8) address"
+    )]
+    LinkLocal {
+        /// The process.
+        process: String,
+        /// Its address.
+        address: String,
+        /// What was found, with its scope.
+        found: SocketAddr,
+    },
+    /// The same of the address that a process was told.
+    #[error(
+        "{found} is a link-local address, which means another host on each interface; bind to a global or unique-local \
+         (fd00::/8) address"
+    )]
+    LinkLocalBind {
+        /// The address.
+        found: IpAddr,
     },
     /// The cluster has no such process, so it has no address.
     #[error("{process} is not one of the {processes} processes of the configuration: take one of those")]

@@ -21,11 +21,12 @@ pub fn clock_name() -> Option<String> {
     Some(format!("{} {}", boot.trim(), namespace.display()).trim().to_owned())
 }
 
-/// Which life of its process a history begins now, if nobody counts them: milliseconds of the calendar, so that the lives of
-/// a process rise as long as the clock is not set back.
+/// Names the life of its process that a history begins now, if nobody counts them: milliseconds of the calendar, and at
+/// least 1. It is a name and no order: the calendar may be set back between two lives, so the times of a history
+/// ([`now_ns`]) order them.
 #[must_use]
 pub fn life_now() -> u64 {
-    incarnation() / 1_000_000
+    (incarnation() / 1_000_000).max(1)
 }
 
 /// Tells a process from those that had its place before: the time of its start, nanoseconds of the calendar. Two are

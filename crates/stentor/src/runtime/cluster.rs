@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use super::address::AddressError;
 use super::clock::{clock_name, incarnation};
+use super::room::Shortage;
 use crate::config::{ClusterConfig, KeyError, ProcessTable};
 
 /// Why a process did not start.
@@ -30,6 +31,9 @@ pub enum StartError {
     /// The configuration and the protocol disagree on what is possible.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// Less memory is left than the process needs. Nothing was allocated.
+    #[error(transparent)]
+    Room(#[from] Shortage),
     /// Shared memory.
     #[error(transparent)]
     Fabric(#[from] ShmError),
@@ -141,7 +145,7 @@ impl Plan {
     /// [`StartError::Fabric`].
     pub fn shm(&self, me: ProcessId, directory: PathBuf) -> Result<ShmFabric, StartError> {
         let longest = self.limits().body_ring(&self.topology).max_payload() as u32;
-        let most = self.config.memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
+        let most = self.most_bytes(me)?;
         let processes = self.topology.processes() as u32;
         let message_bytes = (longest + 4096).max(256 << 10);
         let config = ShmConfig {

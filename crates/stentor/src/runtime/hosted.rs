@@ -1,6 +1,6 @@
 //! What a process says of its fabric besides the contract.
 
-use stentor_fabric::{Fabric, ProcessId, Restricted};
+use stentor_fabric::{Fabric, ProcessId, Refusal, Restricted};
 use stentor_fabric_ofi::OfiFabric;
 use stentor_fabric_roce::RoceFabric;
 use stentor_fabric_roce::driver::Faults;
@@ -20,8 +20,8 @@ pub trait Hosted: Fabric {
     /// All memory that it shares or registered, bytes.
     fn memory_bytes(&self) -> u64;
 
-    /// The next connection that was refused, here or by the other end, in words.
-    fn next_refusal(&mut self) -> Option<String>;
+    /// The next connection that was refused, here or by the other end.
+    fn next_refusal(&mut self) -> Option<Refusal>;
 
     /// Whether a peer is there.
     fn sees(&self, peer: ProcessId) -> bool;
@@ -38,6 +38,15 @@ pub trait Hosted: Fabric {
     fn next_trouble(&mut self) -> Option<String> {
         None
     }
+
+    /// The next question of somebody on any host who has the cluster's key and is no process, with a number for its
+    /// [`answer`](Self::answer).
+    fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        None
+    }
+
+    /// Answers it.
+    fn answer(&mut self, _: u64, _: &[u8]) {}
 
     /// Replaces the network's faults, on a fabric that can inject them. Returns false, and does nothing, where that is
     /// impossible or was not allowed when the process was started.
@@ -64,8 +73,8 @@ impl Hosted for ShmFabric {
         self.memory_bytes()
     }
 
-    fn next_refusal(&mut self) -> Option<String> {
-        self.next_refusal().map(|refusal| refusal.reason)
+    fn next_refusal(&mut self) -> Option<Refusal> {
+        self.next_refusal()
     }
 
     fn sees(&self, peer: ProcessId) -> bool {
@@ -73,7 +82,11 @@ impl Hosted for ShmFabric {
     }
 
     fn pid_of(&self, peer: ProcessId) -> Option<i32> {
-        self.peer_pid(peer)
+        self.peer_pid(peer).filter(|pid| *pid != 0)
+    }
+
+    fn next_trouble(&mut self) -> Option<String> {
+        self.next_note()
     }
 }
 
@@ -84,8 +97,16 @@ impl Hosted for RoceFabric {
         self.memory_bytes()
     }
 
-    fn next_refusal(&mut self) -> Option<String> {
+    fn next_refusal(&mut self) -> Option<Refusal> {
         self.next_refusal()
+    }
+
+    fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.next_question()
+    }
+
+    fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.answer(question, answer);
     }
 
     fn sees(&self, peer: ProcessId) -> bool {
@@ -101,7 +122,8 @@ impl Hosted for RoceFabric {
     }
 
     fn next_trouble(&mut self) -> Option<String> {
-        self.next_capture_error().or_else(|| self.next_note()).or_else(|| self.next_switch_note())
+        let note = self.next_capture_error().or_else(|| self.next_name_note());
+        note.or_else(|| self.next_note()).or_else(|| self.next_switch_note())
     }
 
     fn finish(&mut self) -> Option<String> {
@@ -126,8 +148,16 @@ impl Hosted for VerbsFabric {
         self.memory_bytes()
     }
 
-    fn next_refusal(&mut self) -> Option<String> {
+    fn next_refusal(&mut self) -> Option<Refusal> {
         self.next_refusal()
+    }
+
+    fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.next_question()
+    }
+
+    fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.answer(question, answer);
     }
 
     fn sees(&self, peer: ProcessId) -> bool {
@@ -143,7 +173,8 @@ impl Hosted for VerbsFabric {
     }
 
     fn next_trouble(&mut self) -> Option<String> {
-        self.next_trouble().map(|trouble| trouble.to_string()).or_else(|| self.next_switch_note())
+        let note = self.next_trouble().map(|trouble| trouble.to_string()).or_else(|| self.next_name_note());
+        note.or_else(|| self.next_switch_note())
     }
 }
 
@@ -158,8 +189,16 @@ impl Hosted for OfiFabric {
         self.memory_bytes()
     }
 
-    fn next_refusal(&mut self) -> Option<String> {
+    fn next_refusal(&mut self) -> Option<Refusal> {
         self.next_refusal()
+    }
+
+    fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.next_question()
+    }
+
+    fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.answer(question, answer);
     }
 
     fn sees(&self, peer: ProcessId) -> bool {
@@ -172,6 +211,10 @@ impl Hosted for OfiFabric {
 
     fn is_displaced(&self) -> bool {
         self.is_displaced()
+    }
+
+    fn next_trouble(&mut self) -> Option<String> {
+        self.next_name_note().or_else(|| self.next_trouble())
     }
 }
 
@@ -193,8 +236,16 @@ impl<F: Hosted> Hosted for Restricted<F> {
         self.inner().memory_bytes()
     }
 
-    fn next_refusal(&mut self) -> Option<String> {
+    fn next_refusal(&mut self) -> Option<Refusal> {
         self.inner_mut().next_refusal()
+    }
+
+    fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.inner_mut().next_question()
+    }
+
+    fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.inner_mut().answer(question, answer);
     }
 
     fn sees(&self, peer: ProcessId) -> bool {

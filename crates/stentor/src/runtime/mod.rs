@@ -4,11 +4,13 @@ mod address;
 mod clock;
 mod cluster;
 mod hosted;
+mod hosts;
 mod keeper;
 mod looping;
 mod ofi;
 mod recorder;
 mod roce;
+mod room;
 mod seat;
 mod verbs;
 
@@ -21,6 +23,7 @@ pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
 pub use ofi::RestrictedOfi;
 pub use recorder::Recorder;
 pub use roce::RoceSeat;
+pub use room::{Quota, Room, Shortage};
 pub use seat::Seat;
 
 pub use stentor_fabric::WaitMode;

@@ -17,9 +17,10 @@ impl Plan {
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Ofi`].
     pub fn ofi(&self, me: ProcessId, seat: &Seat) -> Result<RestrictedOfi, StartError> {
         let addresses = self.addresses(me, seat.bind)?;
-        let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
+        let most = self.most_bytes(me)?;
         let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
-        self.start_ofi(seat, (most, longest), OfiConfig::new(self.config().cluster(), me, addresses))
+        let process = OfiConfig { names: self.host_names(), ..OfiConfig::new(self.config().cluster(), me, addresses) };
+        self.start_ofi(seat, (most, longest), process)
     }
 
     /// The same for a process of the broadcast of `[neb]`, counted in its group.
@@ -30,8 +31,9 @@ impl Plan {
         let addresses = self.neb_addresses(neb, me, seat.bind)?;
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
-        let process = OfiConfig { one_life: true, ..OfiConfig::new(&name, me, addresses) };
-        self.start_ofi(seat, (neb.config().memory_bytes(), neb.config().payload_bytes as u32), process)
+        let process =
+            OfiConfig { names: self.neb_host_names(neb), one_life: true, ..OfiConfig::new(&name, me, addresses) };
+        self.start_ofi(seat, (self.neb_bytes(neb)?, neb.config().payload_bytes as u32), process)
     }
 
     /// A process whose memory is `most` bytes large and whose messages are at most `longest`.

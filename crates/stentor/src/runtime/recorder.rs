@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use stentor_checker as checker;
-use stentor_checker::{Cluster, EventKind, HistoryWriter};
+use stentor_checker::{Author, Cluster, EventKind, HistoryWriter};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, Delivered, GroupId, MemoryUse, MessageId, RemoteOp};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Plan;
+use super::{Plan, now_ns};
 
 fn ballot_of(ballot: Ballot) -> checker::Ballot {
     checker::Ballot { number: ballot.number(), by: checker::Process(u32::from(ballot.leader().0)) }
@@ -27,7 +27,7 @@ pub struct Recorder<W: Write> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Begins the history of process `me`.
+    /// Begins the history of process `me`, and says in its first line whose it is and that it begins now.
     ///
     /// # Errors
     /// What writing says.
@@ -35,19 +35,20 @@ impl<W: Write> Recorder<W> {
         let mut cluster: Cluster = plan.history_cluster();
         let labels = stentor_multicast::Step::ALL.iter().map(|step| cluster.label(step.name())).collect();
         let memory = ["regions", "queues"].map(|what| cluster.label(what));
+        let process = checker::Process(u32::from(me.0));
         Ok(Recorder {
-            writer: HistoryWriter::new(output, &cluster)?,
-            me: checker::Process(u32::from(me.0)),
+            writer: HistoryWriter::of(output, &cluster, Author { process, began: now_ns() })?,
+            me: process,
             incarnation: 1,
-            group: cluster.group_of(checker::Process(u32::from(me.0))),
+            group: cluster.group_of(process),
             first_client: plan.topology().all_members() as u32,
             labels,
             memory,
         })
     }
 
-    /// In which life this process is, from 1; larger after every restart. Who does not count them takes
-    /// [`life_now`](super::life_now).
+    /// Names the life in which this process is, from 1; another one after every restart. Who does not count them takes
+    /// [`life_now`](super::life_now). Lives are ordered by their times.
     #[must_use]
     pub fn in_life(self, incarnation: u64) -> Self {
         Recorder { incarnation, ..self }
@@ -123,6 +124,16 @@ impl<W: Write> Recorder<W> {
     pub fn crash(&mut self, t: u64, process: ProcessId, incarnation: u64) -> io::Result<()> {
         let process = checker::Process(u32::from(process.0));
         self.writer.event(&checker::Event { t, process, incarnation, kind: EventKind::Crash })
+    }
+
+    /// The record cannot be written any more, and this process goes on: says so, and is the last word. Lines that were not
+    /// written are given up.
+    ///
+    /// # Errors
+    /// What writing says: then the history ends without.
+    pub fn give_up(&mut self, t: u64) -> io::Result<()> {
+        let (process, incarnation) = (self.me, self.incarnation);
+        self.writer.give_up(&checker::Event { t, process, incarnation, kind: EventKind::Unrecorded })
     }
 
     /// Remote operations on behalf of messages.

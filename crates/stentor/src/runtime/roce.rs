@@ -1,15 +1,16 @@
 //! Processes of a configuration on RoCEv2.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_roce::driver::{Chances, source_address};
-use stentor_fabric_roce::{RoceConfig, RoceFabric, SwitchConfig};
+use stentor_fabric_roce::{HostName, RoceConfig, RoceFabric, SwitchConfig};
 use stentor_multicast::{ClientId, Place};
 
 use super::address::AddressError;
 use super::cluster::{Plan, StartError};
+use super::hosts::{self, Found};
 use crate::config::{ClusterConfig, KeyError, MemberConfig, NebConfig};
 
 /// What a process is told besides the configuration.
@@ -37,10 +38,11 @@ impl Plan {
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Roce`].
     pub fn roce(&self, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
         let addresses = self.addresses(me, seat.bind)?;
-        let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
+        let most = self.most_bytes(me)?;
         let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
         let switch = self.config().switch().cloned();
-        let process = RoceConfig { switch, ..RoceConfig::new(self.config().cluster(), me, addresses) };
+        let process =
+            RoceConfig { names: self.host_names(), switch, ..RoceConfig::new(self.config().cluster(), me, addresses) };
         seat.start(self.config(), most, longest, process)
     }
 
@@ -50,11 +52,16 @@ impl Plan {
     /// As [`roce`](Self::roce).
     pub fn neb_roce(&self, neb: &NebConfig, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
         let addresses = self.neb_addresses(neb, me, seat.bind)?;
-        let (most, longest) = (neb.config().memory_bytes(), neb.config().payload_bytes as u32);
+        let (most, longest) = (self.neb_bytes(neb)?, neb.config().payload_bytes as u32);
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
         let switch = self.neb_switch();
-        let process = RoceConfig { one_life: true, switch, ..RoceConfig::new(&name, me, addresses) };
+        let process = RoceConfig {
+            names: self.neb_host_names(neb),
+            one_life: true,
+            switch,
+            ..RoceConfig::new(&name, me, addresses)
+        };
         seat.start(self.config(), most, longest, process)
     }
 }
@@ -80,28 +87,39 @@ impl Plan {
         self.config().switch().map(|switch| SwitchConfig { cluster, first_set: NEB_SETS, ..switch.clone() })
     }
 
-    /// Where all processes are; `bind` is this one's address, if it is not that of the configuration.
+    /// How the configuration names where its members are.
+    pub(super) fn host_names(&self) -> Vec<Option<HostName>> {
+        hosts::names(self.config().groups().iter().flat_map(|group| group.members()))
+    }
+
+    /// The same for the processes of a broadcast.
+    pub(super) fn neb_host_names(&self, neb: &NebConfig) -> Vec<Option<HostName>> {
+        hosts::names(self.config().groups().get(neb.group()).into_iter().flat_map(|group| group.members()))
+    }
+
+    /// Where all processes are; `bind` is this one's address, if it is not that of the configuration. Members whose names mean
+    /// nothing at present have none: they are looked for later.
     pub(super) fn addresses(
         &self,
         me: ProcessId,
         bind: Option<IpAddr>,
     ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
-        let mut addresses = resolve_all(self.config().groups().iter().flat_map(|group| group.members()))?;
-        let first = addresses[0].expect("members have addresses");
-        addresses.resize(self.topology().processes(), None);
-        let processes = addresses.len();
-        let Some(own) = addresses.get_mut(me.index()) else {
+        let processes = self.topology().processes();
+        if me.index() >= processes {
             return Err(AddressError::NoProcess { process: me, processes });
-        };
-        match (self.topology().place(me), bind, &own) {
-            (_, Some(bind), Some(known)) => *own = Some(SocketAddr::new(bind, known.port())),
-            (_, Some(bind), None) => *own = Some(SocketAddr::new(bind, 0)),
-            (Some(Place::Client(client)), None, None) => {
+        }
+        let members = self.config().groups().iter().flat_map(|group| group.members());
+        let mut addresses = Plan::table(members, me, bind)?;
+        addresses.resize(processes, None);
+        let first = addresses.iter().flatten().next().copied();
+        let own = &mut addresses[me.index()];
+        match (self.topology().place(me), bind, first) {
+            (Some(Place::Client(_)), Some(bind), _) => *own = Some(SocketAddr::new(bind, 0)),
+            (Some(Place::Client(client)), None, Some(first)) => {
                 *own = Some(SocketAddr::new(client_address(first, client)?, 0));
             }
             _ => {}
         }
-        one_family(self.config(), me, &addresses)?;
         Ok(addresses)
     }
 
@@ -112,16 +130,52 @@ impl Plan {
         me: ProcessId,
         bind: Option<IpAddr>,
     ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
-        let group = self.config().groups().get(neb.group());
-        let mut addresses = resolve_all(group.into_iter().flat_map(|group| group.members()))?;
-        let processes = addresses.len();
-        let Some(own) = addresses.get_mut(me.index()).and_then(Option::as_mut) else {
-            return Err(AddressError::NoProcess { process: me, processes });
-        };
-        own.set_ip(bind.unwrap_or(own.ip()));
-        one_family(self.config(), me, &addresses)?;
+        let members = self.config().groups().get(neb.group()).map_or(&[][..], |group| group.members());
+        if me.index() >= members.len() {
+            return Err(AddressError::NoProcess { process: me, processes: members.len() });
+        }
+        Plan::table(members, me, bind)
+    }
+
+    /// One address of each member.
+    fn table<'a>(
+        members: impl IntoIterator<Item = &'a MemberConfig> + Clone,
+        me: ProcessId,
+        bind: Option<IpAddr>,
+    ) -> Result<Vec<Option<SocketAddr>>, AddressError> {
+        let bind = bind.map(|bind| bind.to_canonical());
+        if let Some(found) = bind.filter(|bind| hosts::is_link_local(*bind)) {
+            return Err(AddressError::LinkLocalBind { found });
+        }
+        let mut found = hosts::resolve(members.clone(), bind.map(|bind| (me.index(), bind)));
+        // Nobody knows where a member is whose own name means nothing; a client needs one member to begin with.
+        let is_member = me.index() < found.len();
+        let needed = if is_member { Some(me.index()) } else { found.iter().all(Result::is_err).then_some(0) };
+        if let Some(at) = needed.filter(|at| found.get(*at).is_some_and(Result::is_err)) {
+            return found.swap_remove(at).map(|_| Vec::new());
+        }
+        let v4 = hosts::is_ipv4(&found, bind);
+        let pick = |found: &Found| hosts::pick(found.as_deref().ok()?, v4);
+        let addresses: Vec<_> = found.iter().map(pick).collect();
+        let own = addresses.get(me.index()).copied().flatten().map(|own| own.ip()).or(bind);
+        let first = addresses.iter().flatten().next().map(|first| first.ip());
+        if let Some(own) = own.or(first) {
+            one_family(members, own, &addresses)?;
+        }
         Ok(addresses)
     }
+}
+
+/// Refuses a process that others wait for in vain: packets do not go from IPv4 to IPv6.
+fn one_family<'a>(
+    members: impl IntoIterator<Item = &'a MemberConfig>,
+    own: IpAddr,
+    addresses: &[Option<SocketAddr>],
+) -> Result<(), AddressError> {
+    let other = |address: &Option<SocketAddr>| address.is_some_and(|address| address.is_ipv4() != own.is_ipv4());
+    let mut all = members.into_iter().zip(addresses);
+    let Some((member, Some(address))) = all.find(|(_, address)| other(address)) else { return Ok(()) };
+    Err(AddressError::Family { process: member.id().to_owned(), address: address.ip(), own })
 }
 
 impl RoceSeat {
@@ -152,32 +206,6 @@ impl RoceSeat {
     pub fn beside(config: &Path) -> Self {
         RoceSeat { directory: config.parent().unwrap_or(Path::new("")).to_owned(), seed: 1, ..RoceSeat::default() }
     }
-}
-
-fn resolve(member: &MemberConfig) -> Result<SocketAddr, AddressError> {
-    let (process, address) = (member.id().to_owned(), member.address().to_owned());
-    match member.address().to_socket_addrs() {
-        Ok(mut found) => found.next().ok_or(AddressError::None { process, address }),
-        Err(source) => Err(AddressError::Unknown { process, address, source }),
-    }
-}
-
-fn resolve_all<'a>(
-    members: impl IntoIterator<Item = &'a MemberConfig>,
-) -> Result<Vec<Option<SocketAddr>>, AddressError> {
-    members.into_iter().map(|member| resolve(member).map(Some)).collect()
-}
-
-/// Refuses a process that others wait for in vain: packets do not go from IPv4 to IPv6.
-fn one_family(config: &ClusterConfig, me: ProcessId, addresses: &[Option<SocketAddr>]) -> Result<(), AddressError> {
-    let Some(own) = addresses.get(me.index()).copied().flatten() else { return Ok(()) };
-    let other = |address: &Option<SocketAddr>| address.is_some_and(|address| address.is_ipv4() != own.is_ipv4());
-    let Some(n) = addresses.iter().position(other) else { return Ok(()) };
-    let address = addresses[n].expect("it has one").ip();
-    let mut members = config.groups().iter().flat_map(|group| group.members());
-    let named = |member: &&MemberConfig| resolve(member).is_ok_and(|found| found.ip() == address);
-    let process = members.find(named).map_or_else(|| format!("process {n}"), |member| member.id().to_owned());
-    Err(AddressError::Family { process, address, own: own.ip() })
 }
 
 /// Where a client is that was not told.

@@ -14,9 +14,13 @@ impl Plan {
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Verbs`].
     pub fn verbs(&self, me: ProcessId, seat: &Seat) -> Result<VerbsFabric, StartError> {
         let addresses = self.addresses(me, seat.bind)?;
-        let most = self.config().memory().processes.iter().map(|process| process.bytes()).max().unwrap_or(0);
+        let most = self.most_bytes(me)?;
         let switch = self.config().switch().cloned();
-        let process = VerbsConfig { switch, ..VerbsConfig::new(self.config().cluster(), me, addresses) };
+        let process = VerbsConfig {
+            names: self.host_names(),
+            switch,
+            ..VerbsConfig::new(self.config().cluster(), me, addresses)
+        };
         self.start_verbs(seat, most, process)
     }
 
@@ -29,8 +33,13 @@ impl Plan {
         let name = format!("{}.neb", self.config().cluster());
         // Registers are written once: a process without its memory would split what others have agreed on.
         let switch = self.neb_switch();
-        let process = VerbsConfig { one_life: true, switch, ..VerbsConfig::new(&name, me, addresses) };
-        self.start_verbs(seat, neb.config().memory_bytes(), process)
+        let process = VerbsConfig {
+            names: self.neb_host_names(neb),
+            one_life: true,
+            switch,
+            ..VerbsConfig::new(&name, me, addresses)
+        };
+        self.start_verbs(seat, self.neb_bytes(neb)?, process)
     }
 
     fn start_verbs(&self, seat: &Seat, most: u64, process: VerbsConfig) -> Result<VerbsFabric, StartError> {

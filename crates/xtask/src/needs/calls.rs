@@ -26,6 +26,7 @@ fn lists() -> Vec<&'static Needs> {
 const EVERYWHERE: &[&str] = &[
     "apt-get",
     "awk",
+    "base64",
     "bash",
     "cat",
     "chmod",
@@ -34,10 +35,14 @@ const EVERYWHERE: &[&str] = &[
     "cp",
     "cut",
     "date",
+    "dd",
     "dirname",
+    "env",
+    "getent",
     "grep",
     "head",
     "install",
+    "ls",
     "mkdir",
     "mkfifo",
     "mktemp",
@@ -45,6 +50,7 @@ const EVERYWHERE: &[&str] = &[
     "mv",
     "nproc",
     "od",
+    "perl",
     "realpath",
     "rm",
     "sed",
@@ -62,6 +68,7 @@ const EVERYWHERE: &[&str] = &[
     "timeout",
     "touch",
     "tr",
+    "umount",
     "uname",
     "unshare",
     "wc",
@@ -81,6 +88,7 @@ const BEFORE: &[&str] = &["do", "then", "else", "elif", "if", "while", "until", 
 fn commands(script: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut here: Option<String> = None;
+    let mut open = None;
     for line in script.replace("\\\n", " ").lines() {
         if let Some(end) = &here {
             if line.trim() == end {
@@ -89,13 +97,26 @@ fn commands(script: &str) -> BTreeSet<String> {
             continue;
         }
         here = line.split_once("<<").map(|(_, end)| end.trim_matches(['-', '\'', '"', ' ']).to_owned());
-        scan(line, &mut found);
+        let line = if open.is_none() { behind_pattern(line) } else { line };
+        open = scan(line, open, &mut found);
     }
     found
 }
 
-fn scan(line: &str, found: &mut BTreeSet<String>) {
-    let (mut begins, mut word, mut quotes) = (true, String::new(), Vec::new());
+/// Returns what follows the pattern of a `case`, as in `one | other) command`.
+fn behind_pattern(line: &str) -> &str {
+    match line.split_once(')') {
+        Some((pattern, rest)) if !pattern.contains(['(', '$', ';', '&', '`']) => {
+            let is_word = |part: &str| !part.is_empty() && !part.contains(char::is_whitespace);
+            if pattern.split('|').all(|part| is_word(part.trim())) { rest } else { line }
+        }
+        _ => line,
+    }
+}
+
+/// `open`: the quote in which the line before ended. Returns that of this line.
+fn scan(line: &str, open: Option<char>, found: &mut BTreeSet<String>) -> Option<char> {
+    let (mut begins, mut word, mut quotes) = (open.is_none(), String::new(), Vec::from_iter(open));
     let mut characters = line.chars().chain(['\n']).peekable();
     let mut last = ' ';
     while let Some(character) = characters.next() {
@@ -118,7 +139,7 @@ fn scan(line: &str, found: &mut BTreeSet<String>) {
                 continue;
             }
             _ if !plain => {}
-            '#' if last.is_whitespace() => return,
+            '#' if last.is_whitespace() => return None,
             '(' if quote == Some('+') => quotes.push('+'),
             ')' if quote.is_some() => {
                 if quotes.pop() == Some('(') {
@@ -145,6 +166,10 @@ fn scan(line: &str, found: &mut BTreeSet<String>) {
             word.push('$');
         }
         last = character;
+    }
+    match quotes[..] {
+        [quote @ ('\'' | '"')] => Some(quote),
+        _ => None,
     }
 }
 
@@ -281,6 +306,9 @@ fn commands_of_scripts_are_told_from_their_arguments() {
     assert_eq!(found("for x in a b; do if ! jq .; then exec nc; fi; done"), "done fi for jq nc");
     assert_eq!(found("cat >x <<END\nnetcat y\nEND\nwhile curl; do echo $((1 + 2)); done"), "cat curl done echo");
     assert_eq!(found("{ wget \\\n  x; }"), "wget");
+    let case = "case $1 in\none | two) curl ;;\n*) wget x ;;\nesac\n(exec nc)";
+    assert_eq!(found(case), "case curl esac nc wget");
+    assert_eq!(found("perl -e '\n  print ps; my $x\n' jq && curl\nx=\"a\n b\"\nnc"), "curl nc perl");
 }
 
 #[test]

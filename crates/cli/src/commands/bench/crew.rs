@@ -9,6 +9,7 @@ use super::stage::{Command, Shape, Stage};
 use crate::args::Network;
 use crate::failure::Failure;
 use crate::live::random_key;
+use crate::unique;
 
 /// The environment variable with the key of this bench's cluster, where its fabric takes one.
 pub(super) const KEY: &str = "STENTOR_BENCH_KEY";
@@ -36,7 +37,7 @@ impl Crew {
         traffic: impl Fn(usize) -> Network,
     ) -> Result<Self, Failure> {
         let stage = Stage::create(shape).map_err(broken("share memory"))?;
-        let directory = std::env::temp_dir().join(format!("stentor-bench-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(unique::name("bench"));
         let program = std::env::current_exe().map_err(broken("find this program"))?;
         let key = random_key().map_err(broken("make a key"))?;
         let mut crew = Crew { stage, children: Vec::new(), directory };

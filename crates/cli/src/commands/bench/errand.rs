@@ -141,7 +141,7 @@ pub(super) fn pin(processors: &[usize]) -> io::Result<()> {
 
 /// Something that the system refused in the middle of a bench.
 pub(super) fn broken(what: &str) -> impl Fn(io::Error) -> Failure {
-    move |error| Failure::run(format_args!("cannot {what}: {error}"), "bench", "run `stentor doctor`")
+    move |error| Failure::system(format_args!("cannot {what}"), &error, "bench", "run `stentor doctor`")
 }
 
 /// Runs one process until the conductor ends it. `perform` does one phase.

@@ -20,6 +20,7 @@ mod report;
 mod roce;
 mod samples;
 mod stage;
+mod still;
 mod switch;
 mod way;
 
@@ -27,8 +28,12 @@ use crate::args::BenchCommand;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 use errand::{Errand, Part};
+use still::Still;
 
 pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Failure> {
+    // The processes that a bench starts are this command as well.
+    let is_conductor = !matches!(command, BenchCommand::Load { .. } | BenchCommand::Process { .. });
+    let still = is_conductor.then(|| Still::begin(output));
     let (report, verdict) = match command {
         BenchCommand::Fabric(args) => (fabric::run(args)?, Verdict::Good),
         BenchCommand::Multicast(args) => (multicast::run(args)?, Verdict::Good),
@@ -39,6 +44,7 @@ pub(super) fn run(command: &BenchCommand, output: Output) -> Result<Verdict, Fai
         BenchCommand::Load { errand } => return failover::process::run(errand),
         BenchCommand::Process { errand } => return process(&Errand::parse(errand)?),
     };
+    drop(still);
     output.report(&report)?;
     Ok(verdict)
 }

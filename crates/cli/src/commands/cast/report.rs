@@ -6,7 +6,7 @@ use stentor::runtime::{Hosted, Plan};
 use super::Caster;
 use crate::live::Micros;
 use crate::output::Human;
-use crate::style::Style;
+use crate::style::{Style, counted};
 
 /// The document.
 #[derive(Serialize)]
@@ -46,7 +46,8 @@ impl Casted {
             0 => "all delivered".to_owned(),
             n => format!("{n} not delivered"),
         };
-        format!("{client} to {}: {messages} messages in {seconds:.3} s, {delivered}{latency}", self.to.join(", "))
+        let messages = counted(*messages, "message", "messages");
+        format!("{client} to {}: {messages} in {seconds:.3} s, {delivered}{latency}", self.to.join(", "))
     }
 }
 

@@ -8,7 +8,7 @@ use stentor_fabric::{Backoff, ProcessId};
 
 use super::words::{MESSAGE_BYTES, Words};
 use crate::failure::Failure;
-use crate::live::Interrupt;
+use crate::live::{Interrupt, Refusals, Repeats, Waiting};
 use crate::output::Output;
 
 /// The fabric is asked for events once in so many turns, and whenever there is nothing else to do.
@@ -24,6 +24,9 @@ const PIECE_BYTES: u32 = 64 << 10;
 /// The same on fabrics with tags: `ofi_rxm` of libfabric copies what is shorter than 128 KiB in parts, and asks for each piece; with
 /// 1 MiB the two ends do not copy at the same time.
 pub(in crate::commands) const TAGGED_PIECE_BYTES: u32 = 512 << 10;
+
+/// The other process, as a person calls it.
+const OTHER: &str = "the other side";
 
 /// What a connection of this command is like on a fabric with tags, or without.
 pub(super) fn config(tagged: bool) -> EndpointConfig {
@@ -46,7 +49,8 @@ pub(super) struct Line<F: Hosted> {
     opened: bool,
     failed: Option<ChannelError>,
     closed: bool,
-    refusals: Vec<String>,
+    refusals: Refusals,
+    troubles: Repeats<String>,
     patience: Option<Duration>,
     moved: Instant,
     /// When the two met, and when there was nothing more to say but farewell.
@@ -64,7 +68,7 @@ impl<F: Hosted> Line<F> {
         output: Output,
     ) -> Result<Self, Failure> {
         let peer = ProcessId(1 - fabric.me().0);
-        let failed = |error: &dyn std::fmt::Display| Failure::run(error, place, "report this as a bug");
+        let failed = |error: &(dyn std::error::Error + 'static)| Failure::refused(error, place, "report this as a bug");
         let config = config(fabric.capabilities().tagged);
         let mut endpoint = Endpoint::new(fabric, config, &[peer]).map_err(|error| failed(&error))?;
         let handle = endpoint.open(peer, 0).map_err(|error| failed(&error))?;
@@ -80,7 +84,8 @@ impl<F: Hosted> Line<F> {
             opened: false,
             failed: None,
             closed: false,
-            refusals: Vec::new(),
+            refusals: Refusals::default(),
+            troubles: Repeats::default(),
             patience,
             moved: Instant::now(),
             met: Instant::now(),
@@ -113,13 +118,12 @@ impl<F: Hosted> Line<F> {
         let mut worked = self.endpoint.step();
         if !worked || self.turns.is_multiple_of(HOUSEKEEP_TURNS) {
             worked |= self.endpoint.housekeep();
-            while let Some(refusal) = self.endpoint.fabric_mut().next_refusal() {
-                if !self.refusals.contains(&refusal) && self.refusals.len() < 4 {
-                    self.refusals.push(refusal);
-                }
-            }
+            let output = self.output;
+            self.refusals.take(self.endpoint.fabric_mut(), |_| OTHER.to_owned(), |text| output.note(text));
             while let Some(trouble) = self.endpoint.fabric_mut().next_trouble() {
-                self.output.note(&trouble);
+                if let Some(times) = self.troubles.happened(trouble.clone(), Instant::now()) {
+                    self.output.note(&format!("{trouble}{times}"));
+                }
             }
         }
         while let Some((_, notice)) = self.endpoint.next_notice() {
@@ -160,13 +164,18 @@ impl<F: Hosted> Line<F> {
 
     /// Waits for the other side.
     pub(super) fn meet(&mut self, patience: Option<Duration>) -> Result<(), Failure> {
-        let since = Instant::now();
+        let (since, mut waiting) = (Instant::now(), Waiting::new());
         while !self.opened {
             let worked = self.turn();
+            let whom = || vec![format!("{OTHER} at {}", self.place)];
+            waiting.look(Instant::now(), whom).iter().for_each(|text| self.output.note(text));
             if let Some(error) = self.failed {
                 return Err(self.lost(&error));
             }
             self.interrupt.check()?;
+            if let Some(failure) = self.refusals.final_word(1, |_| true, &self.place) {
+                return Err(failure);
+            }
             if patience.is_some_and(|patience| since.elapsed() > patience) {
                 return Err(self.nobody(since.elapsed()));
             }
@@ -182,8 +191,7 @@ impl<F: Hosted> Line<F> {
     }
 
     fn nobody(&self, waited: Duration) -> Failure {
-        let refusals: String = self.refusals.iter().map(|refusal| format!("; {refusal}")).collect();
-        let what = format!("the other side was not there for {} s{refusals}", waited.as_secs());
+        let what = format!("the other side was not there for {} s", waited.as_secs());
         let remedy = "one side needs --listen, and both the same PLACE and --fabric (and --key); -w waits longer";
         Failure::run(what, &self.place, remedy)
     }

@@ -19,6 +19,7 @@ use crate::args::{ChannelCat, ChannelCommand, ChannelFabric};
 use crate::failure::{Failure, Verdict};
 use crate::live::{Interrupt, refuse_network, refuse_traffic};
 use crate::output::{Human, Output};
+use crate::streams::StandardInput;
 use crate::style::Style;
 use line::Line;
 pub(super) use line::TAGGED_PIECE_BYTES;
@@ -99,7 +100,7 @@ impl Task {
     fn open(args: &ChannelCat) -> Result<Self, Failure> {
         if args.listen {
             let name = args.output.as_deref().map_or_else(|| OUTPUT.to_owned(), |path| path.display().to_string());
-            let sink = Sink::new(args.output.clone()).map_err(|error| match error.kind() {
+            let sink = Sink::new(args.output.as_deref()).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => {
                     Failure::usage("the file exists already; it was not changed", &name, "name another file")
                 }
@@ -108,7 +109,7 @@ impl Task {
             return Ok(Task::Receive { sink, name });
         }
         let Some(path) = &args.input else {
-            return Ok(Task::Send { source: Box::new(io::stdin()), name: INPUT.to_owned(), bytes: None });
+            return Ok(Task::Send { source: Box::new(StandardInput), name: INPUT.to_owned(), bytes: None });
         };
         let unreadable = |error: io::Error| {
             Failure::usage(format_args!("cannot read: {error}"), path.display(), "name a file that this user may read")
@@ -135,7 +136,7 @@ impl Task {
         let (role, whole) = match self {
             Task::Send { source, name, bytes } => {
                 let bar = output.transfer("sending", bytes);
-                let mut source = Source::new(source);
+                let mut source = Source::new(source)?;
                 let sent = send::run(&mut line, &mut source, (&name, bytes), &bar);
                 bar.finish_and_clear();
                 ("sender", sent?)
@@ -144,9 +145,7 @@ impl Task {
                 let bar = output.transfer("receiving", None);
                 let received = receive::run(&mut line, &mut sink, &name, &bar);
                 bar.finish_and_clear();
-                let whole = received?;
-                sink.keep();
-                ("receiver", whole)
+                ("receiver", received?)
             }
         };
         tell(&report(role, &line, &whole), output)

@@ -11,9 +11,11 @@ use stentor_fabric_roce::driver::{PortError, source_address};
 use stentor_fabric_roce::{RoceConfig, StartError as RoceError};
 use stentor_fabric_shm::{ShmConfig, StartError as ShmError};
 
+use xxhash_rust::xxh3::xxh3_128;
+
 use crate::args::ChannelCat;
 use crate::failure::Failure;
-use crate::live::{directory, patiently, unstarted};
+use crate::live::{as_pid, directory, patiently, unstarted};
 use crate::output::Output;
 
 /// The cluster of a transfer between hosts; clusters of others have other names.
@@ -26,6 +28,23 @@ const OFI_BYTES: u32 = 512 << 10;
 /// Addresses that a sender on this host tries.
 const LOOPBACKS: u8 = 64;
 
+/// Letters of a place that is its own name, at most.
+const PLAIN: usize = 24;
+
+/// The name of the directory of a place: two places have two names. Some places are their own name; of all others, of which a
+/// file may not have the letters or the length, it is made of a hash of 128 bits.
+fn meeting_name(place: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+    if place.is_empty() {
+        return String::new();
+    }
+    if place.len() <= PLAIN && place.chars().all(is_plain) {
+        return format!("cat-{place}");
+    }
+    // `_` is in no place that is its own name. Nothing of the place is shown: the path of a socket has 107 bytes at most.
+    format!("cat-_{:032x}", xxh3_128(place.as_bytes()))
+}
+
 /// Who listens is process 0.
 fn me(args: &ChannelCat) -> ProcessId {
     ProcessId(u16::from(!args.listen))
@@ -34,9 +53,7 @@ fn me(args: &ChannelCat) -> ProcessId {
 /// This side on shared memory.
 pub(super) fn shm(args: &ChannelCat, output: Output) -> Result<ShmFabric, Failure> {
     let me = me(args);
-    // Whatever the place is called: letters that a file's name may have.
-    let plain = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
-    let cluster = format!("cat-{}", args.place.chars().map(plain).collect::<String>());
+    let cluster = meeting_name(&args.place);
     let name = if args.listen { "listener" } else { "sender" };
     let config = ShmConfig {
         directory: directory(args.directory.as_ref()),
@@ -47,11 +64,11 @@ pub(super) fn shm(args: &ChannelCat, output: Output) -> Result<ShmFabric, Failur
     let start = || ShmFabric::start(config.clone());
     patiently(start, |text| output.note(text)).map_err(|error| match error {
         ShmError::AlreadyRunning { pid, .. } => Failure::usage(
-            format_args!("there is a {name} already, pid {pid}"),
+            format_args!("there is a {name} already, {}", as_pid(pid)),
             &args.place,
             "wait for it to end, or meet at another place",
         ),
-        ShmError::Name { .. } => Failure::usage("a place has 1 to 60 letters", &args.place, "choose a shorter one"),
+        ShmError::Name { .. } => Failure::usage("a place has at least one letter", "PLACE", "name one"),
         error => unstarted(StartError::Fabric(error), Path::new(&args.place)),
     })
 }
@@ -158,5 +175,42 @@ fn key(args: &ChannelCat, listener: IpAddr, own: IpAddr) -> Result<Vec<u8>, Fail
             "--key",
             "write one with `head -c 32 /dev/urandom | base64 > key`, and name it on both sides",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn places_that_differ_anywhere_have_different_names_that_files_may_have() {
+        let long = "x".repeat(300);
+        let places = [
+            "backup",
+            "Backup",
+            "a b",
+            "a/b",
+            "a_b",
+            "доход",
+            "вывод",
+            "备份",
+            "数据",
+            "é",
+            "e\u{301}",
+            " ",
+            "..",
+            "127.0.0.1:7300",
+            &long,
+            &long[1..],
+            "a\nb",
+            "\u{1f4e6}",
+        ];
+        let names: BTreeSet<_> = places.iter().map(|place| meeting_name(place)).collect();
+        assert_eq!(names.len(), places.len(), "{names:?}");
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        assert!(names.iter().all(|name| name.len() <= 40 && name.chars().all(plain)), "{names:?}");
+        assert_eq!(meeting_name("backup"), "cat-backup");
     }
 }

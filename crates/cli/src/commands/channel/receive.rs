@@ -52,7 +52,7 @@ pub(super) fn run<F: Hosted>(
             sink.finish();
         }
         if let Some(written) = sink.written() {
-            return confirm(line, written, told, name);
+            return confirm(line, sink, written, told, name);
         }
         if told.is_none() && waiting.is_none() && line.has_ended() {
             line.part(None);
@@ -65,11 +65,14 @@ pub(super) fn run<F: Hosted>(
 /// Tells the other side what was written, or why it cannot be.
 fn confirm<F: Hosted>(
     line: &mut Line<F>,
+    sink: &mut Sink,
     written: io::Result<Whole>,
     told: Option<Whole>,
     name: &str,
 ) -> Result<Whole, Failure> {
-    match written {
+    // A file has its name before the other side hears that all is well.
+    let kept = written.and_then(|whole| if told == Some(whole) { sink.keep().map(|()| whole) } else { Ok(whole) });
+    match kept {
         Ok(whole) => {
             line.part(Some(&Words::End(whole)));
             if told == Some(whole) {
@@ -84,6 +87,9 @@ fn confirm<F: Hosted>(
             line.part(Some(&Words::Failed(what.clone())));
             let remedy = match error.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, and send it again",
+                io::ErrorKind::AlreadyExists => {
+                    "another program made the file meanwhile: name another, and send it again"
+                }
                 io::ErrorKind::BrokenPipe => "what reads this output must read all of it",
                 _ => AGAIN,
             };

@@ -1,12 +1,14 @@
 //! Reading and writing files in threads: while a pipe keeps them waiting, packets are still taken from the network.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
-use std::thread;
 
 use sha2::{Digest, Sha256};
+
+use crate::failure::Failure;
+use crate::live::thread;
+use crate::streams::{Partial, StandardOutput};
 
 use super::words::{DATA, MESSAGE_BYTES, Whole};
 
@@ -30,10 +32,10 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(mut from: Box<dyn Read + Send>) -> Self {
+    pub(super) fn new(mut from: Box<dyn Read + Send>) -> Result<Self, Failure> {
         let (fill, filled) = sync_channel(AHEAD);
         let (used, empty) = channel::<Vec<u8>>();
-        thread::spawn(move || {
+        let work = move || {
             let (mut hash, mut bytes) = (Sha256::new(), 0);
             loop {
                 let mut message = empty.try_recv().unwrap_or_default();
@@ -56,8 +58,9 @@ impl Source {
                     return;
                 }
             }
-        });
-        Source { filled, used }
+        };
+        thread("that reads the input", work)?;
+        Ok(Source { filled, used })
     }
 
     /// What was read next, if it was.
@@ -79,24 +82,26 @@ impl Source {
 pub(super) struct Sink {
     give: Option<SyncSender<Vec<u8>>>,
     written: Receiver<io::Result<Whole>>,
-    /// A file that was made for this, to be removed unless all of it is there.
-    made: Option<PathBuf>,
+    /// A file that was made for this.
+    made: Option<Partial>,
 }
 
 impl Sink {
     /// Makes a file, or writes to standard output.
-    pub(super) fn new(path: Option<PathBuf>) -> io::Result<Self> {
-        let to: Box<dyn Write + Send> = match &path {
-            Some(path) => Box::new(File::create_new(path)?),
-            None => Box::new(io::stdout()),
+    pub(super) fn new(path: Option<&Path>) -> io::Result<Self> {
+        let (made, to): (_, Box<dyn Write + Send>) = match path {
+            Some(path) => {
+                let (partial, file) = Partial::create(path)?;
+                (Some(partial), Box::new(file))
+            }
+            None => (None, Box::new(StandardOutput)),
         };
         let (give, given) = sync_channel(AHEAD);
         let (write, written) = channel();
-        thread::spawn(move || {
-            // The polling loop may be gone.
-            let _ = write.send(write_all(&given, to));
-        });
-        Ok(Sink { give: Some(give), written, made: path })
+        // The polling loop may be gone.
+        let work = move || drop(write.send(write_all(&given, to)));
+        std::thread::Builder::new().spawn(work)?;
+        Ok(Sink { give: Some(give), written, made })
     }
 
     /// Takes a message with data, or gives it back: too many wait.
@@ -120,16 +125,11 @@ impl Sink {
     }
 
     /// All of it is there, and is what was sent.
-    pub(super) fn keep(&mut self) {
-        self.made = None;
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        if let Some(path) = &self.made {
-            let _ = std::fs::remove_file(path);
-        }
+    ///
+    /// # Errors
+    /// When the file cannot be given its name.
+    pub(super) fn keep(&mut self) -> io::Result<()> {
+        self.made.take().map_or(Ok(()), Partial::keep)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The conductor injects the faults, keeps the board, looks for hangs, and brings the cluster to rest at the end.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,7 @@ use super::schedule::{self, Order, Schedule, Step};
 use super::{PLACE, Script};
 use crate::args::{ChaosPlant, Fault};
 use crate::failure::Failure;
-use crate::live::{Interrupt, Question, Standing, meeting_name, new_history};
+use crate::live::{HistoryFile, Interrupt, Question, Standing, meeting_name};
 
 /// The time between two looks.
 const TICK: Duration = Duration::from_millis(5);
@@ -125,7 +124,7 @@ pub(super) struct Conductor<'a> {
     asked: Vec<u64>,
     /// For each member, the faults that will end, and when.
     ends: Vec<Vec<(u64, End)>>,
-    recorder: Recorder<File>,
+    recorder: Recorder<HistoryFile>,
     looks: Looks,
     schedule: Schedule,
     played: RunOutcome,
@@ -145,7 +144,7 @@ impl<'a> Conductor<'a> {
         let sizes: Vec<_> = plan.topology().group_ids().map(|group| plan.topology().members(group).count()).collect();
         let path = scene.history("conductor", 1);
         // It says only of others that they crashed, and that it is over; no process has its name.
-        let recorder = Recorder::new(plan, plan.topology().client_process(ClientId(0)), new_history(&path)?);
+        let recorder = Recorder::new(plan, plan.topology().client_process(ClientId(0)), HistoryFile::create(&path)?);
         let poller = |n| {
             MemberPoller::open(MemberAddress {
                 sockets: scene.sockets(),

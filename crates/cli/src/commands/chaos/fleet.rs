@@ -13,7 +13,7 @@ use stentor::config::FabricKind;
 use super::PLACE;
 use super::scene::{Scene, cut};
 use crate::args;
-use crate::failure::Failure;
+use crate::failure::{Failure, remedy_of};
 
 /// The time after which a node that was asked to end is killed.
 const GIVEN_UP: Duration = Duration::from_secs(2);
@@ -203,13 +203,19 @@ impl Running {
     }
 
     fn gone(&self, scene: &Scene, status: ExitStatus, how: &str) -> Failure {
-        let said = self.last_words(scene).join("; ");
-        let what = format_args!("`{}` {how} ({status}), in its life {}: {said}", self.name, self.life);
-        Failure::run(what, scene.path().display(), "report this as a bug, with that directory")
+        let said = self.last_words(scene);
+        let remedy = remedy_of(said.iter().map(String::as_str)).unwrap_or("report this as a bug, with that directory");
+        let what = format_args!("`{}` {how} ({status}), in its life {}: {}", self.name, self.life, said.join("; "));
+        Failure::run(what, scene.path().display(), remedy)
     }
 }
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {
-    let what = format_args!("cannot start, signal or end `{name}`: {error}");
-    Failure::run(what, PLACE, "allow more processes and memory; `stentor doctor` says what this machine can do")
+    let what = format_args!("cannot start, signal or end `{name}`");
+    Failure::system(
+        what,
+        error,
+        PLACE,
+        "allow more processes and memory; `stentor doctor` says what this machine can do",
+    )
 }

@@ -1,11 +1,10 @@
 //! The load: clients that multicast messages of all lengths to any groups and record what they do. Threads of this
 //! process.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Scope;
+use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use stentor::runtime::{
@@ -20,7 +19,7 @@ use super::hang::Waiting;
 use super::scene::Scene;
 use crate::args;
 use crate::failure::Failure;
-use crate::live::{Joining, new_history};
+use crate::live::{HistoryFile, Joining, no_thread};
 
 /// The time within which a client must join.
 const JOINING: Duration = Duration::from_secs(60);
@@ -114,17 +113,20 @@ impl<'a> Loads<'a> {
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         start: &'env (dyn Fn(ClientId) -> Result<Client<F>, StartError> + Sync),
-    ) where
+    ) -> Result<(), Failure>
+    where
         'a: 'env,
     {
         for (client, shared) in (0..).map(ClientId).zip(&self.clients) {
-            scope.spawn(move || {
+            let work = move || {
                 let ended = self.run(client, shared, start);
                 let mut status = shared.status();
                 status.failure = ended.err();
                 status.ended = true;
-            });
+            };
+            Builder::new().spawn_scoped(scope, work).map_err(|error| no_thread("for a client", &error))?;
         }
+        Ok(())
     }
 
     fn run<F: Hosted>(
@@ -218,7 +220,7 @@ struct Load<'a, F: Hosted> {
     plan: &'a Plan,
     shared: &'a Shared,
     client: Client<F>,
-    recorder: Recorder<File>,
+    recorder: Recorder<HistoryFile>,
     path: PathBuf,
     backoff: Backoff,
     housekeeper: Housekeeper,
@@ -240,8 +242,8 @@ impl<'a, F: Hosted> Load<'a, F> {
         let Loads { plan, scene, args, seed, .. } = loads;
         let me = plan.topology().client_process(id);
         let path = scene.history(plan.name(me), 1);
-        let recorder =
-            Recorder::new(plan, me, new_history(&path)?).map_err(|error| Failure::cannot_write(&path, &error))?;
+        let recorder = Recorder::new(plan, me, HistoryFile::create(&path)?)
+            .map_err(|error| Failure::cannot_write(&path, &error))?;
         client.record_operations();
         let interval = Duration::from_secs(1) * u32::from(args.clients) / args.rate;
         shared.status().joined = true;

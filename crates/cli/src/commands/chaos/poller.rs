@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use stentor::runtime::ShmFabric;
 use stentor_fabric::ProcessId;
 
-use super::PLACE;
 use crate::failure::Failure;
-use crate::live::{Answer, Question, Standing, ask};
+use crate::live::{Answer, Question, Standing, ask, no_thread};
 
 /// The time between two queries.
 const LOOK: Duration = Duration::from_millis(50);
@@ -70,7 +69,7 @@ impl MemberPoller {
         let shared = Arc::clone(&status);
         let thread =
             std::thread::Builder::new().name("poller".to_owned()).spawn(move || serve(&place, &shared, &taken));
-        thread.map_err(|error| Failure::run(error, PLACE, "allow more threads"))?;
+        thread.map_err(|error| no_thread("that asks a member", &error))?;
         Ok(MemberPoller { status, orders })
     }
 

@@ -1,9 +1,8 @@
 //! The directory of a run, with the configuration, the histories and the output of all processes.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::UdpSocket;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,6 +16,7 @@ use crate::args::{self, DemoFabric};
 use crate::commands::demo::Janitor;
 use crate::failure::Failure;
 use crate::live::{self, unstarted, write_key};
+use crate::unique;
 
 /// The longest path of the directory for sockets, bytes. A socket's path has at most 107 bytes, and its name takes the
 /// rest.
@@ -122,7 +122,7 @@ impl Scene {
         };
         let (path, keep) = match &args.directory {
             Some(path) => (named(path)?, true),
-            None => (temporary()?, false),
+            None => (unique::directory("chaos")?, false),
         };
         let janitor = if keep { None } else { Some(Janitor::start(&path)?) };
         let (config, plan) = match given {
@@ -156,7 +156,7 @@ impl Scene {
         if inside.as_os_str().len() <= LONGEST_SOCKETS {
             return inside;
         }
-        PathBuf::from(format!("/tmp/stentor-chaos-{}-sockets", std::process::id()))
+        Path::new("/tmp").join(format!("{}-sockets", unique::name("chaos")))
     }
 
     /// Returns the path of the history of a process in one of its lives.
@@ -257,10 +257,4 @@ fn named(path: &Path) -> Result<PathBuf, Failure> {
         return Err(Failure::usage("the directory is not empty; nothing was changed", path.display(), remedy));
     }
     fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error))
-}
-
-fn temporary() -> Result<PathBuf, Failure> {
-    let path = std::env::temp_dir().join(format!("stentor-chaos-{}", std::process::id()));
-    DirBuilder::new().mode(0o700).create(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
-    Ok(path)
 }

@@ -158,10 +158,7 @@ fn read(pipe: Option<impl Read>) -> String {
 }
 
 fn unstarted(name: &str, error: &std::io::Error) -> Failure {
-    let what = format_args!("cannot start `{name}`: {error}");
-    Failure::run(
-        what,
-        "stentor demo",
-        "allow more processes and memory; `stentor doctor` says what this machine can do",
-    )
+    let what = format_args!("cannot start `{name}`");
+    let otherwise = "allow more processes and memory; `stentor doctor` says what this machine can do";
+    Failure::system(what, error, "stentor demo", otherwise)
 }

@@ -119,7 +119,7 @@ fn wrong(what: &str) -> Failure {
 }
 
 fn unstarted(error: &std::io::Error) -> Failure {
-    Failure::run(format_args!("cannot start a switch: {error}"), "stentor demo --switch", "allow more processes")
+    Failure::system("cannot start a switch", error, "stentor demo --switch", "allow more processes")
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::cluster::Nodes;
 use super::stage::Stage;
 use crate::args::Wait;
 use crate::failure::Failure;
+use crate::live::HistoryFile;
 
 /// What happened; times in ns of the histories' clock.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,7 @@ pub(super) struct Drama<'a> {
 
 impl Drama<'_> {
     /// Kills whoever leads the first group.
-    pub(super) fn kill(&mut self, recorder: &mut Recorder<File>) -> Result<(), Failure> {
+    pub(super) fn kill(&mut self, recorder: &mut Recorder<HistoryFile>) -> Result<(), Failure> {
         let process = self.leader()?;
         let killed = now_ns();
         self.nodes.kill(process)?;

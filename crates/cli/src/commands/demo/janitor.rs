@@ -5,23 +5,22 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::commands::janitor::NAME;
 use crate::failure::Failure;
 
-/// A line means that there is nothing to do. The end of input without one means that whoever held the other end is gone;
-/// the members end by that too, and until they have they may still make a file.
-const SCRIPT: &str = r#"trap "" HUP INT TERM; read -r x && exit; for n in 1 2 3 4 5; do rm -rf "$1"; sleep 0.2; done"#;
-
-/// A tiny process that outlives this one, in a process group of its own.
+/// This program, run again, in a process group of its own: it outlives this process.
 pub(in crate::commands) struct Janitor(Child);
 
 impl Janitor {
     pub(in crate::commands) fn start(path: &Path) -> Result<Self, Failure> {
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(SCRIPT).arg("stentor-demo-janitor").arg(path);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/").process_group(0);
-        command.spawn().map(Janitor).map_err(|error| {
-            let what = format_args!("cannot start /bin/sh to clean up after a demonstration that is killed: {error}");
-            Failure::run(what, "stentor demo", "allow more processes; or name a directory with --keep")
+        let started = std::env::current_exe().and_then(|program| {
+            let mut command = Command::new(program);
+            command.arg0("stentor").args([NAME, "--tree"]).arg(path).current_dir("/").process_group(0);
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+        });
+        started.map(Janitor).map_err(|error| {
+            let what = "cannot start a process that cleans up after one that is killed";
+            Failure::system(what, &error, "this host", "allow more processes (ulimit -u)")
         })
     }
 

@@ -1,7 +1,6 @@
 //! The client: some messages one at a time, the others as fast as the window lets them.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
@@ -15,7 +14,7 @@ use super::drama::{Crash, Drama};
 use super::stage::Stage;
 use super::text::{Text, destinations};
 use crate::failure::Failure;
-use crate::live::{Joined, absent, new_history};
+use crate::live::{HistoryFile, Joined, absent};
 
 /// Messages that are sent one at a time, for their latency.
 const ALONE: usize = 1000;
@@ -24,7 +23,7 @@ const WARM_UP: usize = 100;
 /// Time between messages while somebody is missing.
 const PACE: Duration = Duration::from_millis(1);
 /// Rounds between two looks at the other processes.
-const ROUNDS_PER_LOOK: u32 = 4096;
+const ROUNDS_PER_LOOK: u32 = 256;
 
 /// What was sent.
 pub(super) struct Sent {
@@ -54,7 +53,7 @@ pub(super) struct Loader<'a, F: Hosted> {
     plan: &'a Plan,
     stage: &'a Stage,
     client: Client<F>,
-    recorder: Recorder<File>,
+    recorder: Recorder<HistoryFile>,
     backoff: Backoff,
     housekeeper: Housekeeper,
     rounds: u32,
@@ -74,8 +73,8 @@ impl<'a, F: Hosted> Loader<'a, F> {
     ) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let path = stage.history(plan, me, 1);
-        let recorder =
-            Recorder::new(plan, me, new_history(&path)?).map_err(|error| Failure::cannot_write(&path, &error))?;
+        let recorder = Recorder::new(plan, me, HistoryFile::create(&path)?)
+            .map_err(|error| Failure::cannot_write(&path, &error))?;
         let mut client = joined.client;
         client.record_operations();
         let (backoff, housekeeper) = (Backoff::new(wait), Housekeeper::default());

@@ -20,7 +20,7 @@ use crate::args::{self, DemoFabric};
 use crate::commands::check::title;
 use crate::commands::neb::{CLUSTER, Errand, OnOfi, OnRoce, OnVerbs, Said};
 use crate::failure::{Failure, Verdict};
-use crate::live::{Captures, Interrupt};
+use crate::live::{Captures, Interrupt, thread};
 use crate::output::{Human, Output};
 use crate::style::Style;
 
@@ -195,7 +195,9 @@ fn errands(args: &args::Demo, stage: &Stage, text: &Text) -> Result<Vec<Errand>,
 }
 
 fn start(errands: &[Errand]) -> Result<Cast, Failure> {
-    let refuse = |error: std::io::Error| Failure::run(error, "stentor demo --neb", "allow more processes and memory");
+    let refuse = |error: std::io::Error| {
+        Failure::system("cannot start a process", &error, "stentor demo --neb", "allow more processes and memory")
+    };
     let program = std::env::current_exe().map_err(refuse)?;
     let (tell, said) = channel();
     let mut cast = Cast { children: Vec::new(), said };
@@ -208,15 +210,16 @@ fn start(errands: &[Errand]) -> Result<Cast, Failure> {
             .spawn()
             .map_err(refuse)?;
         let (out, me, tell) = (child.stdout.take(), errand.me, tell.clone());
-        std::thread::spawn(move || {
+        let work = move || {
             for line in out.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
                 let Ok(said) = serde_json::from_str(&line) else { break };
                 if tell.send((me, said)).is_err() {
                     break;
                 }
             }
-        });
+        };
         cast.children.push(child);
+        thread("that reads what a process says", work)?;
     }
     Ok(cast)
 }

@@ -20,7 +20,7 @@ use crate::commands::check::{in_order, title};
 use crate::commands::node::Served;
 use crate::live::Micros;
 use crate::output::Human;
-use crate::style::{Style, columns};
+use crate::style::{Style, columns, counted};
 
 /// The document.
 #[derive(Serialize)]
@@ -204,15 +204,15 @@ impl Human for Shown {
         let rows = self.delivered.iter().map(|(name, n)| vec![name.clone(), format!("delivered {n}")]);
         text += &columns(&rows.collect::<Vec<_>>());
         text += &self.figures(style);
-        let changes = self.leader_changes;
+        let changes = counted(self.leader_changes, "change", "changes");
         let _ = match (&self.killed, self.failover_ms, self.rejoin_ms) {
             (Some(killed), Some(failover), Some(rejoin)) => writeln!(
                 text,
-                "leaders     {changes} changes; {killed} led and was killed half-way: fail-over took {failover:.1} ms, \
+                "leaders     {changes}; {killed} led and was killed half-way: fail-over took {failover:.1} ms, \
                  from the kill to the next delivery; started again, it was back in {rejoin:.0} ms\n"
             ),
-            (Some(killed), ..) => writeln!(text, "leaders     {changes} changes; {killed} was killed, nobody led\n"),
-            (None, ..) => writeln!(text, "leaders     {changes} changes; nothing is killed\n"),
+            (Some(killed), ..) => writeln!(text, "leaders     {changes}; {killed} was killed, nobody led\n"),
+            (None, ..) => writeln!(text, "leaders     {changes}; nothing is killed\n"),
         };
         for (property, verdict) in in_order(&self.properties) {
             let verdict = match verdict {

@@ -1,8 +1,7 @@
 //! Where a demonstration happens: a directory with its configuration and histories.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
@@ -14,6 +13,7 @@ use super::janitor::Janitor;
 use crate::args::{self, DemoFabric};
 use crate::failure::Failure;
 use crate::live::{Captures, write_key};
+use crate::unique;
 
 /// Paths of sockets are at most 107 bytes long; this is what the names in them leave to the directory.
 const LONGEST_SOCKETS: usize = 60;
@@ -119,7 +119,7 @@ impl Stage {
     pub(super) fn bare(args: &args::Demo) -> Result<Self, Failure> {
         let path = match &args.keep {
             Some(path) => named(path)?,
-            None => temporary()?,
+            None => unique::directory("demo")?,
         };
         let (election, captures) = (election(args), Captures::from(&args.network));
         let keep = args.keep.is_some();
@@ -171,7 +171,7 @@ impl Stage {
     /// Directory of the control sockets; the fabric makes and removes it.
     pub(super) fn sockets(&self) -> PathBuf {
         let inside = self.path.join("sockets");
-        let name = format!("stentor-demo-{}-sockets", std::process::id());
+        let name = format!("{}-sockets", unique::name("demo"));
         let elsewhere = [inside, std::env::temp_dir().join(&name)];
         let short = elsewhere.into_iter().find(|path| path.as_os_str().len() <= LONGEST_SOCKETS);
         short.unwrap_or_else(|| Path::new("/tmp").join(name))
@@ -215,19 +215,4 @@ fn named(path: &Path) -> Result<PathBuf, Failure> {
         return Err(Failure::usage("the directory is not empty; nothing was changed", path.display(), remedy));
     }
     fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error))
-}
-
-fn temporary() -> Result<PathBuf, Failure> {
-    let directory = std::env::temp_dir();
-    let pid = std::process::id();
-    for n in 0..100 {
-        let path = directory.join(format!("stentor-demo-{pid}-{n}"));
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => return Ok(path),
-            // Of an earlier process with this number.
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Failure::cannot_write(&path, &error)),
-        }
-    }
-    Err(Failure::usage("a hundred names are taken", directory.display(), "remove old directories stentor-demo-*"))
 }

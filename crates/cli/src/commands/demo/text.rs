@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::args;
 use crate::failure::Failure;
-use crate::live::{Input, Line, Lines};
+use crate::live::{Input, Line, Lines, TooLong};
 
 /// What is at hand without an input.
 const DOCUMENTS: [&str; 7] = [
@@ -75,7 +75,7 @@ fn file(path: &Path, limit: usize, most: usize) -> Result<Vec<Vec<u8>>, Failure>
         )
     };
     let input = File::open(path).map_err(|error| refuse(&error, ""))?;
-    let input = Lines::read(move || Box::new(BufReader::new(input.take(u64::MAX))), limit);
+    let input = Lines::read(move || Box::new(BufReader::new(input.take(u64::MAX))), limit, TooLong::Ends)?;
     let (mut lines, mut bytes) = (Vec::new(), 0);
     while lines.len() < most {
         if (lines.len() >= MOST_LINES && most == usize::MAX) || bytes > MOST_BYTES {

@@ -6,118 +6,134 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Heard;
-
+use super::judge::{Judged, judge};
 use crate::live::Standing;
 use crate::output::Human;
 use crate::style::{Style, columns};
 
 /// One member.
 #[derive(Serialize)]
-struct Member {
-    id: String,
-    group: String,
-    /// `leads`, `follows`, `campaigns`, `joins`, `silent`: there, and does not answer; `down`, or `unknown`: not on this
-    /// host, or down.
-    state: &'static str,
+pub(super) struct Member {
+    pub(super) id: String,
+    pub(super) group: String,
+    /// `leads`, `follows`, `campaigns`, `joins`, `silent`: there, and does not answer; `down`: nobody is there; `unknown`: it
+    /// cannot be asked from here.
+    pub(super) state: &'static str,
+    /// Why it cannot be asked.
+    why: Option<String>,
+    /// Messages that another member of its group has delivered and this one has not.
+    lag: Option<u64>,
     /// What it says, if it runs.
-    standing: Option<Standing>,
+    pub(super) standing: Option<Standing>,
 }
 
-/// The document of `leader show`.
-#[derive(Serialize)]
-pub(super) struct Shown {
-    members: Vec<Member>,
-    /// Members may be on other hosts.
-    #[serde(skip)]
-    spread: bool,
-    /// A leader that is silent for longer is replaced, ms.
-    #[serde(skip)]
-    timeout_ms: u64,
-}
-
-impl Shown {
-    pub(super) fn new(spread: bool, timeout: Duration) -> Self {
-        Shown { members: Vec::new(), spread, timeout_ms: timeout.as_millis() as u64 }
-    }
-
-    pub(super) fn add(&mut self, group: &str, id: &str, heard: Heard<Standing>) {
+impl Member {
+    pub(super) fn new(group: &str, id: &str, heard: Heard<Standing>) -> Self {
         let state = match &heard {
             Heard::Silence => "silent",
-            Heard::Nobody if self.spread => "unknown",
             Heard::Nobody => "down",
+            Heard::Unknown(_) => "unknown",
             Heard::Answer(standing) if standing.joining => "joins",
             Heard::Answer(standing) if standing.leads => "leads",
             Heard::Answer(standing) if standing.campaigns => "campaigns",
             Heard::Answer(_) => "follows",
         };
-        let standing = heard.answer();
-        self.members.push(Member { id: id.to_owned(), group: group.to_owned(), state, standing });
-    }
-
-    /// The leader that a member here follows, if it cannot be asked because it may be on another host; and how long ago
-    /// its last sign of life came here, ms.
-    fn leader_elsewhere<'a>(&self, member: &'a Member) -> Option<(&'a str, Option<u64>)> {
-        let standing = member.standing.as_ref().filter(|_| member.state == "follows")?;
-        let elsewhere = self.members.iter().any(|other| other.id == standing.leader && other.state == "unknown");
-        elsewhere.then_some((&standing.leader, standing.heard_ms))
-    }
-
-    /// Every group has a leader, or has one on another host, whom a member here follows and has heard lately.
-    pub(super) fn ok(&self) -> bool {
-        let leads = |member: &Member| {
-            let heard = |(_, ms): (&str, Option<u64>)| ms.is_none_or(|ms| ms <= self.timeout_ms);
-            member.state == "leads" || self.leader_elsewhere(member).is_some_and(heard)
+        let (standing, why) = match heard {
+            Heard::Answer(standing) => (Some(standing), None),
+            Heard::Unknown(why) => (None, Some(why)),
+            Heard::Silence | Heard::Nobody => (None, None),
         };
-        let led = |group: &str| self.members.iter().any(|other| other.group == group && leads(other));
-        self.members.iter().all(|member| led(&member.group))
+        Member { id: id.to_owned(), group: group.to_owned(), state, why, lag: None, standing }
+    }
+}
+
+/// The document of `leader show`.
+#[derive(Serialize)]
+pub(super) struct Shown {
+    /// Every group works.
+    ok: bool,
+    groups: Vec<Judged>,
+    members: Vec<Member>,
+}
+
+impl Shown {
+    /// `members` are all those of some groups. `timeout`: a leader that is silent for longer is replaced.
+    pub(super) fn new(mut members: Vec<Member>, timeout: Duration) -> Self {
+        let mut furthest: BTreeMap<String, u64> = BTreeMap::new();
+        let delivered = |member: &Member| member.standing.as_ref().map(|standing| standing.delivered);
+        for member in &members {
+            let known = furthest.entry(member.group.clone()).or_default();
+            *known = (*known).max(delivered(member).unwrap_or(0));
+        }
+        for member in &mut members {
+            member.lag = delivered(member).map(|delivered| furthest[&member.group] - delivered);
+        }
+        let names: Vec<_> = furthest.into_keys().collect();
+        let timeout_ms = timeout.as_millis() as u64;
+        let groups: Vec<_> = names.iter().map(|name| judge(name, &of(&members, name), timeout_ms)).collect();
+        Shown { ok: groups.iter().all(|group| group.ok), groups, members }
     }
 
-    /// What is known of leaders that cannot be asked: who was heard last, for each of them.
-    fn elsewhere(&self) -> BTreeMap<(&str, &str), Option<u64>> {
-        let mut heard: BTreeMap<(&str, &str), Option<u64>> = BTreeMap::new();
+    pub(super) fn ok(&self) -> bool {
+        self.ok
+    }
+
+    /// Whether somebody took all the time there was, or would again.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.members.iter().any(|member| ["silent", "unknown"].contains(&member.state))
+    }
+
+    /// Undelivered messages of each client, at the member where there are most of them.
+    fn clients(&self) -> BTreeMap<&str, (u64, &str)> {
+        let mut most: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
         for member in &self.members {
-            if let Some((leader, ms)) = self.leader_elsewhere(member) {
-                let known = heard.entry((&member.group, leader)).or_insert(ms);
-                *known = known.iter().copied().chain(ms).min();
+            for lag in member.standing.iter().flat_map(|standing| &standing.clients) {
+                let known = most.entry(&lag.client).or_default();
+                *known = (*known).max((lag.undelivered, &member.id));
             }
         }
-        heard
+        most
     }
+}
+
+fn of<'a>(members: &'a [Member], group: &str) -> Vec<&'a Member> {
+    members.iter().filter(|member| member.group == group).collect()
 }
 
 impl Human for Shown {
     fn human(&self, _: Style) -> String {
-        let head = ["group", "member", "pid", "state", "epoch", "of", "delivered", "undelivered"];
+        let head = ["group", "member", "pid", "state", "epoch", "of", "delivered", "lag", "undelivered"];
         let mut table = vec![head.map(str::to_owned).to_vec()];
-        for Member { id, group, state, standing } in &self.members {
+        for Member { id, group, state, lag, standing, .. } in &self.members {
             let tell = |what: &dyn Fn(&Standing) -> String| standing.as_ref().map_or_else(|| "-".to_owned(), what);
+            // Who waits for its group's state knows of no leader yet.
+            let member = standing.as_ref().filter(|standing| !standing.joining);
+            let of_member = |what: &dyn Fn(&Standing) -> String| member.map_or_else(|| "-".to_owned(), what);
             table.push(vec![
                 group.clone(),
                 id.clone(),
                 tell(&|standing| standing.pid.to_string()),
                 (*state).to_owned(),
-                tell(&|standing| standing.epoch.to_string()),
-                tell(&|standing| standing.leader.clone()),
+                of_member(&|standing| standing.epoch.to_string()),
+                of_member(&|standing| standing.leader.clone()),
                 tell(&|standing| standing.delivered.to_string()),
+                lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string()),
                 tell(&|standing| standing.undelivered.to_string()),
             ]);
         }
         let mut text = columns(&table);
-        if self.members.iter().any(|member| member.state == "unknown") {
-            text += "unknown: not on this host, or not running; each host tells of its own\n";
+        for group in &self.groups {
+            text += &group.text(&of(&self.members, &group.group));
+        }
+        for (client, (undelivered, at)) in self.clients() {
+            text += &format!("client {client}: {undelivered} undelivered at {at}\n");
         }
         if self.members.iter().any(|member| member.state == "silent") {
-            text += "silent: its process is there and does not answer; it is stopped, or its host is very busy\n";
+            text += "silent: something has its place and does not answer: its process is stopped, its host is very busy, or on a network \
+                     another program has its address\n";
         }
-        for ((group, leader), heard) in self.elsewhere() {
-            text += &match heard {
-                Some(ms) if ms > self.timeout_ms => format!(
-                    "{group}: `{leader}` was heard {ms} ms ago, and is replaced after {} ms: it has stopped, or nothing comes from its host\n",
-                    self.timeout_ms
-                ),
-                Some(ms) => format!("{group}: `{leader}` was heard {ms} ms ago; it may have stopped since\n"),
-                None => format!("{group}: when `{leader}` was heard last is not known here\n"),
-            };
+        for Member { id, why, .. } in &self.members {
+            text += &why.as_ref().map_or_else(String::new, |why| format!("{id} cannot be asked from here: {why}\n"));
         }
         text
     }
@@ -145,10 +161,11 @@ impl Human for Moved {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::live::Lag;
 
-    fn follower(id: &str, leader: &str, heard_ms: Option<u64>) -> Standing {
+    pub(in super::super) fn follower(id: &str, leader: &str, heard_ms: Option<u64>) -> Standing {
         Standing {
             id: id.to_owned(),
             pid: 1,
@@ -163,30 +180,42 @@ mod tests {
             delivered: 0,
             undelivered: 0,
             waiting: Vec::new(),
+            stalled_ms: 0,
+            clients: Vec::new(),
         }
     }
 
-    fn shown(heard: [Option<u64>; 2]) -> Shown {
-        let mut shown = Shown::new(true, Duration::from_millis(2000));
-        shown.add("g1", "g1.1", Heard::Nobody);
-        shown.add("g1", "g1.2", Heard::Answer(follower("g1.2", "g1.1", heard[0])));
-        shown.add("g1", "g1.3", Heard::Answer(follower("g1.3", "g1.1", heard[1])));
-        shown
+    pub(in super::super) fn leader(id: &str) -> Standing {
+        Standing { leads: true, named: true, ..follower(id, id, None) }
     }
 
     #[test]
-    fn a_leader_on_another_host_counts_as_long_as_somebody_here_heard_it_lately() {
-        let text = |shown: &Shown| shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()));
-        let lately = shown([Some(2500), Some(1999)]);
-        assert!(lately.ok() && text(&lately).contains("`g1.1` was heard 1999 ms ago; it may have stopped"));
-        let silent = shown([Some(2001), Some(2500)]);
-        assert!(!silent.ok() && text(&silent).contains("heard 2001 ms ago, and is replaced after 2000 ms"));
-        let deaf = shown([None, None]);
-        assert!(deaf.ok() && text(&deaf).contains("is not known here"), "an election by servers does not listen");
-        // On one host whoever does not answer is down, whatever was heard.
-        let mut here = Shown::new(false, Duration::from_millis(2000));
-        here.add("g1", "g1.1", Heard::Nobody);
-        here.add("g1", "g1.2", Heard::Answer(follower("g1.2", "g1.1", Some(1))));
-        assert!(!here.ok() && !text(&here).contains("heard"));
+    fn lag_of_members_and_clients_is_told_with_whom_it_is() {
+        let lag = |client: &str, undelivered| Lag { client: client.to_owned(), undelivered };
+        let behind = Standing {
+            delivered: 7,
+            undelivered: 5,
+            clients: vec![lag("c0", 4), lag("c1", 1)],
+            ..follower("g1.2", "g1.1", Some(1))
+        };
+        let ahead = Standing { delivered: 12, undelivered: 1, clients: vec![lag("c1", 2)], ..leader("g1.1") };
+        let members = vec![
+            Member::new("g1", "g1.1", Heard::Answer(ahead)),
+            Member::new("g1", "g1.2", Heard::Answer(behind)),
+            Member::new("g1", "g1.3", Heard::Unknown("no route".to_owned())),
+        ];
+        let shown = Shown::new(members, Duration::from_millis(2000));
+        assert!(shown.ok() && shown.is_incomplete());
+        let lags: Vec<_> = shown.members.iter().map(|member| member.lag).collect();
+        assert_eq!(lags, [Some(0), Some(5), None]);
+        let text = shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()));
+        for part in [
+            "client c0: 4 undelivered at g1.2",
+            "client c1: 2 undelivered at g1.1",
+            "g1.3 cannot be asked from here: no route",
+            "g1 works: g1.1 leads, 2 of its 3 members stand by it; of g1.3 nothing is known here",
+        ] {
+            assert!(text.contains(part), "`{part}` is not in: {text}");
+        }
     }
 }

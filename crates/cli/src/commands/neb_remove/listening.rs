@@ -1,8 +1,7 @@
 //! A process's side: what an operator asks is answered between two rounds.
 
-use std::path::Path;
-
 use stentor::runtime::Hosted;
+use stentor_fabric_shm::Beside;
 use stentor_neb::Node;
 
 use super::words::{Answer, Question};
@@ -18,11 +17,11 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Listens beside the process's socket.
-    pub(crate) fn at(path: &Path, fingerprint: u64) -> Result<Self, Failure> {
-        let control = Control::listen(path).map_err(|error| {
+    pub(crate) fn at(at: &Beside, fingerprint: u64) -> Result<Self, Failure> {
+        let control = Control::listen(at).map_err(|error| {
             let what = format_args!("cannot listen for `stentor neb remove`: {error}");
             let remedy = "raise the limits of open files and threads, or choose another directory";
-            Failure::run(what, path.display(), remedy)
+            Failure::run(what, at.path().display(), remedy)
         })?;
         Ok(Listening { control, fingerprint })
     }

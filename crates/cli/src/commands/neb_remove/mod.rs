@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::config::NebConfig;
-use stentor::runtime::{Plan, ShmFabric, now_ns};
+use stentor::runtime::{Plan, ShmFabric};
 use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
 use stentor_neb::removal::{Removal, RemovalError};
@@ -21,6 +21,7 @@ use crate::failure::{Failure, Verdict};
 use crate::live::{self, Interrupt, ask, unstarted};
 use crate::output::{Human, Output};
 use crate::style::Style;
+use crate::unique;
 
 /// Between two looks whether a fence has taken effect.
 const LOOK: Duration = Duration::from_millis(2);
@@ -112,9 +113,7 @@ impl Cluster<'_> {
     fn remove(&self, neb: &NebConfig, output: Output) -> Result<Removed, Failure> {
         let targets = self.targets()?;
         let interrupt = Interrupt::catch()?;
-        // Two runs of the command on this host have different numbers.
-        let operator = now_ns() ^ u64::from(std::process::id()) << 48;
-        let mut removal = Removal::new(neb.config(), targets, operator).map_err(|error| self.failed(&error))?;
+        let mut removal = Removal::new(neb.config(), targets, unique::number()).map_err(|error| self.failed(&error))?;
         let since = Instant::now();
         while !removal.is_done() {
             interrupt.check()?;

@@ -1,19 +1,25 @@
 //! What an operator asks a running node.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use stentor::runtime::{Faults, Hosted, Member, Plan};
 use stentor_election::HandOverError;
+use stentor_fabric_shm::Beside;
+use stentor_multicast::Replica;
 
 use super::keeping::Keeping;
 use crate::failure::Failure;
-use crate::live::{Answer, Control, Question, Standing};
+use crate::live::{Answer, Control, Lag, Question, REMOTE_SHOW, Standing};
 
 /// How often questions are looked for.
 const LOOK: Duration = Duration::from_millis(1);
 /// Undelivered messages that are told by name.
 const TOLD: usize = 4;
+/// Clients whose undelivered messages are counted by name.
+const CLIENTS: usize = 8;
+/// How often it is looked whether messages move. Who did not look for ten times as long was stopped itself.
+const MOVES: Duration = Duration::from_millis(50);
 
 /// The denominator of drop probabilities.
 const MILLION: u32 = 1_000_000;
@@ -21,22 +27,54 @@ const MILLION: u32 = 1_000_000;
 /// Answers between two rounds of the node's loop.
 pub(super) struct Operator<'a> {
     plan: &'a Plan,
-    control: Control,
+    /// Where this host asks; there may be no such place.
+    control: Option<Control>,
     next: Duration,
+    moves: Moves,
+    /// Somebody asked this process to end.
+    ends: bool,
+}
+
+/// Whether messages move.
+#[derive(Default)]
+struct Moves {
+    delivered: u64,
+    /// When some were delivered, or there were none to deliver.
+    last: Duration,
+    looked: Duration,
+}
+
+impl Moves {
+    #[inline]
+    fn look(&mut self, now: Duration, replica: &Replica) {
+        let pause = now.saturating_sub(self.looked);
+        if pause < MOVES {
+            return;
+        }
+        self.looked = now;
+        let delivered = replica.delivered();
+        if delivered != self.delivered || pause > 10 * MOVES || replica.undelivered().next().is_none() {
+            (self.delivered, self.last) = (delivered, now);
+        }
+    }
 }
 
 impl<'a> Operator<'a> {
-    /// Listens beside the member's socket.
-    pub(super) fn listen(plan: &'a Plan, path: &Path) -> Result<Self, Failure> {
-        let control = Control::listen(path).map_err(|error| {
-            let what = format_args!("cannot listen for `stentor leader`: {error}");
-            Failure::run(
-                what,
-                path.display(),
-                "raise the limits of open files and threads, or choose another directory",
-            )
-        })?;
-        Ok(Operator { plan, control, next: Duration::ZERO })
+    /// Listens beside the member's socket, if there is such a place.
+    pub(super) fn listen(plan: &'a Plan, at: Option<&Beside>) -> Result<Self, Failure> {
+        let listen = |at: &Beside| {
+            Control::listen(at).map_err(|error| {
+                let place = at.path();
+                Failure::system(
+                    "cannot listen for `stentor leader`",
+                    &error,
+                    place.display(),
+                    "choose another directory",
+                )
+            })
+        };
+        let control = at.map(listen).transpose()?;
+        Ok(Operator { plan, control, next: Duration::ZERO, moves: Moves::default(), ends: false })
     }
 
     /// Answers what was asked. Cheap when it is not yet time.
@@ -46,9 +84,23 @@ impl<'a> Operator<'a> {
             return;
         }
         self.next = now + LOOK;
-        if let Some(asked) = self.control.next() {
+        self.moves.look(now, member.replica());
+        if let Some((asker, question)) = member.fabric_mut().next_question() {
+            let answer = if question == REMOTE_SHOW {
+                Answer::Standing(self.standing(now, member, keeper))
+            } else {
+                Answer::Refused("from another host it only tells how it stands".to_owned())
+            };
+            let answer = serde_json::to_vec(&answer).expect("answers have string keys");
+            member.fabric_mut().answer(asker, &answer);
+        }
+        if let Some(asked) = self.control.as_ref().and_then(Control::next) {
             let answer = match &asked.question {
                 Question::Show => Answer::Standing(self.standing(now, member, keeper)),
+                Question::Stop => {
+                    self.ends = true;
+                    Answer::Done
+                }
                 Question::Move { to } => self.hand_over(member, keeper, to),
                 Question::Faults { drop_ppm, from, to } => {
                     let drop = f64::from(*drop_ppm) / f64::from(MILLION);
@@ -59,9 +111,25 @@ impl<'a> Operator<'a> {
         }
     }
 
+    /// Whether somebody asked this process to end.
+    #[inline]
+    pub(super) fn ends(&self) -> bool {
+        self.ends
+    }
+
     fn standing<F: Hosted>(&self, now: Duration, member: &Member<F>, keeper: &Keeping) -> Standing {
         let replica = member.replica();
         let name = |process| self.plan.name(process).to_owned();
+        let mut by_client = BTreeMap::new();
+        for id in replica.undelivered() {
+            *by_client.entry(id.client).or_insert(0_u64) += 1;
+        }
+        let topology = self.plan.topology();
+        let lag = |(client, undelivered)| Lag { client: name(topology.client_process(client)), undelivered };
+        let mut clients: Vec<_> = by_client.into_iter().map(lag).collect();
+        clients.sort_by_key(|lag| std::cmp::Reverse(lag.undelivered));
+        clients.truncate(CLIENTS);
+        let stalls = replica.undelivered().next().is_some();
         Standing {
             id: name(member.fabric().me()),
             pid: std::process::id(),
@@ -76,6 +144,8 @@ impl<'a> Operator<'a> {
             delivered: replica.delivered(),
             undelivered: replica.undelivered().count() as u64,
             waiting: replica.undelivered().take(TOLD).map(|id| id.to_string()).collect(),
+            stalled_ms: if stalls { now.saturating_sub(self.moves.last).as_millis() as u64 } else { 0 },
+            clients,
         }
     }
 

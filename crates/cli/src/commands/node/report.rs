@@ -7,7 +7,7 @@ use stentor::runtime::{Counts, Hosted, Member};
 use stentor_multicast::Step;
 
 use crate::output::Human;
-use crate::style::{Style, bytes};
+use crate::style::{Style, bytes, counted};
 
 /// The document.
 #[derive(Serialize, Deserialize, Debug)]
@@ -79,9 +79,8 @@ impl Served {
             skipped => format!(" and {skipped} that came as another member's state"),
         };
         format!(
-            "{}: stopped after {} deliveries{skipped}; remote writes: {}; at most {} waited",
-            self.id,
-            self.deliveries,
+            "stopped after {}{skipped}; remote writes: {}; at most {} waited",
+            counted(self.deliveries, "delivery", "deliveries"),
             if writes.is_empty() { "none" } else { &writes },
             bytes(self.memory.most_queued)
         )
@@ -90,6 +89,6 @@ impl Served {
 
 impl Human for Served {
     fn human(&self, _: Style) -> String {
-        self.text() + "\n"
+        format!("{}: {}\n", self.id, self.text())
     }
 }

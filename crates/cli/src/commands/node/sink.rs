@@ -1,38 +1,31 @@
 //! Where the deliveries of a node go: standard output, its history.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use rustix::time::Timespec;
 use serde::Serialize;
 use stentor::runtime::{Application, Delivered, Plan, Recorder, life_now, now_ns};
-use stentor_fabric::ProcessId;
+use stentor_fabric::{OsError, ProcessId};
 use stentor_multicast::{Ballot, MemoryUse, RemoteOp};
 
-use super::unwritten;
 use crate::failure::Failure;
-use crate::live::new_history;
+use crate::live::{HistoryFile, unwritten};
+use crate::output::{Digits, hex};
+use crate::streams::write_until;
 
 /// Bytes of lines that are collected under load.
 const BATCH_BYTES: usize = 64 << 10;
 /// Idle rounds after which lines are printed; every wait mode gets that far before it sleeps.
 const PRINT_AFTER: u32 = 16;
-/// POSIX's PIPE_BUF on Linux.
-const PIPE_BYTES: usize = 4096;
-/// How often a node whose deliveries nobody reads looks whether it is to stop.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How old lines of a history may become in memory, when there is nothing else to do.
 const WRITE_AFTER: Duration = Duration::from_millis(50);
 
 /// One line on standard output.
 #[derive(Serialize)]
 struct Line<'a> {
-    m: (&'a str, u64),
+    m: (&'a str, Digits),
     n: u64,
     ts: (u64, &'a str),
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,13 +49,16 @@ struct After {
     skipped: u64,
 }
 
-/// Takes deliveries. What goes wrong is kept, and ends the node.
+/// Takes deliveries. If standard output cannot be written, that is kept and ends the node. A history that cannot be written ends
+/// there, and the node goes on without: a record is no reason to take a member from its group.
 pub(super) struct Sink {
     clients: Vec<String>,
     groups: Vec<String>,
     prints: bool,
     lines: Vec<u8>,
-    history: Option<(PathBuf, Recorder<File>)>,
+    history: Option<(PathBuf, Recorder<HistoryFile>)>,
+    /// Why there is no history any more, and whether that was told.
+    unrecorded: Option<(Failure, bool)>,
     written: Instant,
     deliveries: u64,
     /// Deliveries that another member's state stands for.
@@ -88,8 +84,8 @@ impl Sink {
     ) -> Result<Self, Failure> {
         let topology = plan.topology();
         let recorder = |path: &Path| {
-            let file = new_history(path)?;
-            let recorder = Recorder::new(plan, me, file).map_err(|error| unwritten(path, &error))?;
+            let file = HistoryFile::create(path)?;
+            let recorder = Recorder::new(plan, me, file).map_err(|error| Failure::cannot_write(path, &error))?;
             Ok::<_, Failure>((path.to_owned(), recorder.in_life(life.unwrap_or_else(life_now))))
         };
         let client = |n| plan.name(topology.client_process(stentor::runtime::ClientId(n))).to_owned();
@@ -99,6 +95,7 @@ impl Sink {
             prints,
             lines: Vec::with_capacity(2 * BATCH_BYTES),
             history: history.map(recorder).transpose()?,
+            unrecorded: None,
             written: Instant::now(),
             deliveries: 0,
             skipped: 0,
@@ -127,7 +124,7 @@ impl Sink {
         let (client, ts) = (usize::from(delivered.id.client.0), delivered.timestamp);
         let text = std::str::from_utf8(delivered.payload).ok();
         let line = Line {
-            m: (&self.clients[client], delivered.id.sequence),
+            m: (&self.clients[client], Digits(delivered.id.sequence)),
             n: delivered.number,
             ts: (ts.time, &self.groups[usize::from(ts.group)]),
             payload: text,
@@ -148,7 +145,7 @@ impl Sink {
             return;
         }
         if !self.is_broken() {
-            match write_patiently(&self.lines, &*self.stopping) {
+            match write_until(&self.lines, &*self.stopping) {
                 Ok(0) => {}
                 Ok(left) => {
                     let what = format_args!("nobody reads the deliveries: their last {left} bytes were not printed");
@@ -158,7 +155,7 @@ impl Sink {
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => self.abandoned = true,
                 Err(error) => {
                     let what = format_args!("cannot write deliveries: {error}");
-                    let remedy = "make room on the disk, or write somewhere else";
+                    let remedy = OsError::remedy_for(&error).unwrap_or("write somewhere else");
                     self.failed = Some(Failure::run(what, "standard output", remedy));
                 }
             }
@@ -166,12 +163,21 @@ impl Sink {
         self.lines.clear();
     }
 
-    fn record(&mut self, write: impl FnOnce(&mut Recorder<File>) -> std::io::Result<()>) {
+    fn record(&mut self, write: impl FnOnce(&mut Recorder<HistoryFile>) -> std::io::Result<()>) {
         if let Some((path, recorder)) = &mut self.history
             && let Err(error) = write(recorder)
         {
-            self.failed.get_or_insert(unwritten(path, &error));
+            // If the last word finds no room, either, the history is short without saying so.
+            let _ = recorder.give_up(now_ns());
+            self.unrecorded = Some((unwritten(path, &error), false));
+            self.history = None;
         }
+    }
+
+    /// Why the history ended, once.
+    pub(super) fn news(&mut self) -> Option<&Failure> {
+        let (failure, told) = self.unrecorded.as_mut()?;
+        (!std::mem::replace(told, true)).then_some(&*failure)
     }
 
     pub(super) fn operations(&mut self, operations: &[RemoteOp]) {
@@ -236,7 +242,8 @@ impl Sink {
     pub(super) fn finish(mut self) -> Result<(u64, u64), Failure> {
         self.print();
         self.record(Recorder::flush);
-        self.failed.map_or(Ok((self.deliveries, self.skipped)), Err)
+        let failed = self.failed.or(self.unrecorded.map(|(failure, _)| failure));
+        failed.map_or(Ok((self.deliveries, self.skipped)), Err)
     }
 }
 
@@ -257,33 +264,7 @@ impl Application for Told<'_, '_> {
     }
 }
 
-/// Writes to standard output, which may be a pipe that nobody reads: then it waits until somebody does or this process
-/// is to stop. Returns the bytes that were not written.
-fn write_patiently(mut bytes: &[u8], stopping: &dyn Fn() -> bool) -> std::io::Result<usize> {
-    let stdout = std::io::stdout();
-    while !bytes.is_empty() {
-        let mut looked = [PollFd::new(&stdout, PollFlags::OUT)];
-        match poll(&mut looked, Some(&LOOK)) {
-            Ok(0) if stopping() => return Ok(bytes.len()),
-            Ok(0) | Err(Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // A pipe that can be written takes so much without blocking.
-        match rustix::io::write(&stdout, &bytes[..bytes.len().min(PIPE_BYTES)]) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(0)
-}
-
 fn put(lines: &mut Vec<u8>, line: &impl Serialize) {
     serde_json::to_writer(&mut *lines, line).expect("a Vec takes everything");
     lines.push(b'\n');
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

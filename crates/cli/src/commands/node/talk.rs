@@ -6,7 +6,9 @@ use stentor::runtime::{Hosted, Member, Plan};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, Place, Replica};
 
-use crate::output::Output;
+use crate::failure::Failure;
+use crate::live::{Refusals, Repeats, Waiting, whereabouts};
+use crate::output::{Level, Output};
 
 /// How often the other members are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -31,19 +33,26 @@ pub(super) struct Talk<'a> {
     peers: Vec<Peer>,
     ready: bool,
     stranded: bool,
+    /// It was told to end.
+    stopping: bool,
     /// What the group waits for, since when, and whether that was said.
     waits: (String, Instant, bool),
     /// The ballot that was told last.
     ballot: Ballot,
     joining: bool,
-    refusal: String,
+    refusals: Refusals,
+    waiting: Waiting,
+    /// Where processes meet.
+    meets: String,
+    troubles: Repeats<String>,
     looked: Instant,
     /// When a member came or went last.
     changed: Instant,
 }
 
 impl<'a> Talk<'a> {
-    pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output) -> Self {
+    /// `meets` follows who is waited for, and says where processes meet.
+    pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output, meets: String) -> Self {
         let members = (0..plan.topology().all_members() as u16).map(ProcessId).filter(|process| *process != me);
         Talk {
             plan,
@@ -52,10 +61,14 @@ impl<'a> Talk<'a> {
             peers: members.map(|process| Peer { process, pid: None, here: false, seen: false }).collect(),
             ready: false,
             stranded: false,
+            stopping: false,
             waits: (String::new(), Instant::now(), false),
             ballot: Ballot::NONE,
             joining: true,
-            refusal: String::new(),
+            refusals: Refusals::default(),
+            waiting: Waiting::new(),
+            meets,
+            troubles: Repeats::default(),
             looked: Instant::now(),
             changed: Instant::now(),
         }
@@ -70,14 +83,13 @@ impl<'a> Talk<'a> {
             let leads = if member.replica().is_leader() { ", leads its group" } else { "" };
             self.say(&format!("ready{leads}; all members are connected"));
         }
-        while let Some(refusal) = member.fabric_mut().next_refusal() {
-            if refusal != self.refusal {
-                self.say(&format!("refused a connection: {refusal}"));
-                self.refusal = refusal;
-            }
-        }
-        if let Some(trouble) = member.fabric_mut().next_trouble() {
-            self.say(&trouble);
+        let (output, name) = (self.output, self.name);
+        let named = |process| self.plan.name(process).to_owned();
+        self.refusals.take(member.fabric_mut(), named, |text| output.log(Level::Warn, name, text));
+        if let Some(trouble) = member.fabric_mut().next_trouble()
+            && let Some(times) = self.troubles.happened(trouble.clone(), Instant::now())
+        {
+            self.warn(&format!("{trouble}{times}"));
         }
         // Whoever is lost right after that was there.
         if connects || self.looked.elapsed() >= LOOK {
@@ -86,6 +98,12 @@ impl<'a> Talk<'a> {
             let fabric = member.fabric();
             self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
             self.tell_what_the_group_waits_for(member.replica(), late);
+            if !self.ready {
+                let absent = || self.peers.iter().filter(|peer| !peer.here);
+                let whom = || absent().map(|peer| whereabouts(self.plan, peer.process)).collect();
+                let said = self.waiting.look(self.looked, whom);
+                said.iter().for_each(|text| self.warn(&format!("{text}{}", self.meets)));
+            }
         }
     }
 
@@ -119,9 +137,18 @@ impl<'a> Talk<'a> {
         if late || waits != self.waits.0 {
             self.waits = (waits, Instant::now(), false);
         } else if !waits.is_empty() && !self.waits.2 && self.waits.1.elapsed() > CONNECTING {
-            self.say(&waits);
+            self.warn(&waits);
             self.waits.2 = true;
         }
+    }
+
+    /// Why there is no point in going on: nobody has ever let this process in, and most others never will.
+    pub(super) fn final_word(&self) -> Option<Failure> {
+        if self.peers.iter().any(|peer| peer.seen) {
+            return None;
+        }
+        let is_member = |process: ProcessId| self.peers.iter().any(|peer| peer.process == process);
+        self.refusals.final_word(self.peers.len() / 2 + 1, is_member, &self.name)
     }
 
     /// Looks whether the group has another leader. Cheap if not.
@@ -143,7 +170,23 @@ impl<'a> Talk<'a> {
     }
 
     pub(super) fn say(&self, text: &str) {
-        self.output.note(&format!("{}: {text}", self.name));
+        self.output.log(Level::Info, self.name, text);
+    }
+
+    /// The history ended before this process.
+    pub(super) fn unrecorded(&self, failure: &Failure) {
+        self.output.log(Level::Error, self.name, &failure.while_going_on());
+    }
+
+    fn warn(&self, text: &str) {
+        self.output.log(Level::Warn, self.name, text);
+    }
+
+    /// This process was told to end by a signal.
+    pub(super) fn stopping(&mut self, signal: &str) {
+        if !std::mem::replace(&mut self.stopping, true) {
+            self.say(&format!("told to stop by {signal}"));
+        }
     }
 
     fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>), connected: bool) {
@@ -155,27 +198,62 @@ impl<'a> Talk<'a> {
             }
             self.changed = Instant::now();
             self.peers[at] = Peer { process, pid: pid.or(old), here, seen: true };
+            if here {
+                self.refusals.is_there(process);
+            }
             let name = self.plan.name(process);
-            let consequence = || self.consequence(process);
+            let (consequence, again) = (|| self.consequence(process), || self.again(process));
             match (here, old, pid) {
-                (false, Some(old), _) => self.say(&format!("lost {name}, pid {old}; {}", consequence())),
-                (false, None, _) if seen => self.say(&format!("lost {name}; {}", consequence())),
-                (true, _, Some(new)) if seen => self.say(&format!("{name} was started again, as pid {new}")),
-                (true, _, None) if seen => self.say(&format!("{name} is there again")),
+                (false, Some(old), _) => self.warn(&format!("lost {name}, pid {old}; {}", consequence())),
+                (false, None, _) if seen => self.warn(&format!("lost {name}; {}", consequence())),
+                (true, _, Some(new)) if seen => self.say(&format!("{name} was started again, as pid {new}{}", again())),
+                (true, _, None) if seen => self.say(&format!("{name} is there again{}", again())),
                 _ => {}
             }
         }
         let all_here = self.peers.iter().all(|peer| peer.here);
         if !self.ready && !connected && !self.stranded && all_here && self.changed.elapsed() > CONNECTING {
             self.stranded = true;
-            self.say("all members are there, but not all connect: look at what they say");
+            self.warn("all members are there, but not all connect: look at what they say");
+        }
+    }
+
+    /// Counts the members of a member's group: the group's name, members that are there, its size, and its majority.
+    fn strength(&self, process: ProcessId) -> Option<(&str, usize, usize, usize)> {
+        let topology = self.plan.topology();
+        let Some(Place::Member { group, .. }) = topology.place(process) else { return None };
+        let name = self.plan.config().groups()[usize::from(group.0)].id();
+        let is_here = |member: &ProcessId| {
+            self.plan.name(*member) == self.name || self.peers.iter().any(|peer| peer.process == *member && peer.here)
+        };
+        let here = topology.members(group).filter(is_here).count();
+        Some((name, here, topology.size(group), topology.majority(group) as usize))
+    }
+
+    /// Says that as many members of a group run again as a majority has, if that is due to this member. They may have no
+    /// memory of it.
+    fn again(&self, process: ProcessId) -> String {
+        match self.strength(process) {
+            Some((name, here, size, majority)) if here == majority => {
+                format!(
+                    "; {here} of the {size} members of {name} run again, a majority; `stentor leader show` says whether it works"
+                )
+            }
+            _ => String::new(),
         }
     }
 
     /// What it means that a member is gone.
     fn consequence(&self, process: ProcessId) -> String {
-        let Some(Place::Member { group, .. }) = self.plan.topology().place(process) else { return String::new() };
-        let name = self.plan.config().groups()[usize::from(group.0)].id();
-        format!("{name} goes on while it has a majority; start it again with the same command")
+        let Some((name, here, size, majority)) = self.strength(process) else { return String::new() };
+        if here >= majority {
+            return format!(
+                "{name} goes on: {here} of its {size} members are there, {majority} have to; start it again with the same command"
+            );
+        }
+        format!(
+            "{name} has lost its majority: {here} of its {size} members are there, {majority} have to, and nothing is delivered \
+             until then; start it again with the same command"
+        )
     }
 }

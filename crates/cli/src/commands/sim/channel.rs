@@ -11,6 +11,7 @@ use super::report::{About, Ran, Simulated, Talk, impossible};
 use crate::args::SimSeeds;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
+use crate::streams::{Existing, PLAIN, write_whole};
 
 super::planted!(Plant, "channel");
 
@@ -45,7 +46,8 @@ fn one(seed: u64, trace: Option<&Path>, plant: Plant) -> Result<Simulated, Failu
         None => run_seed(seed, plant).map_err(|error| impossible(&error))?,
         Some(path) => {
             let (report, trace) = trace_seed(seed, plant).map_err(|error| impossible(&error))?;
-            std::fs::write(path, trace).map_err(|error| Failure::cannot_write(path, &error))?;
+            write_whole(path, trace.as_ref(), Existing::Goes, PLAIN)
+                .map_err(|error| Failure::cannot_write(path, &error))?;
             report
         }
     };

@@ -9,6 +9,7 @@ use super::report::{About, Cluster, Ran, Recovery, Simulated, impossible};
 use crate::args::SimMulticast;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
+use crate::streams::{Existing, PLAIN, write_whole};
 
 super::planted!(Plant, "multicast");
 
@@ -51,7 +52,8 @@ fn one(seed: u64, trace: Option<&Path>, (profile, sets): (Profile, Sets), plant:
         None => run_seed(seed, profile, sets, plant).map_err(|error| impossible(&error))?,
         Some(path) => {
             let (report, trace) = trace_seed(seed, profile, sets, plant).map_err(|error| impossible(&error))?;
-            std::fs::write(path, trace).map_err(|error| Failure::cannot_write(path, &error))?;
+            write_whole(path, trace.as_ref(), Existing::Goes, PLAIN)
+                .map_err(|error| Failure::cannot_write(path, &error))?;
             report
         }
     };

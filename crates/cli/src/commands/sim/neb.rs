@@ -11,6 +11,7 @@ use super::report::{About, Ran, Simulated, Society, impossible};
 use crate::args::SimNeb;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
+use crate::streams::{Existing, PLAIN, write_whole};
 
 super::planted!(Plant, "neb");
 
@@ -58,7 +59,8 @@ fn one(
         None => run_seed(seed, severity, sets, plant).map_err(|error| impossible(&error))?,
         Some(path) => {
             let (report, trace) = trace_seed(seed, severity, sets, plant).map_err(|error| impossible(&error))?;
-            std::fs::write(path, trace).map_err(|error| Failure::cannot_write(path, &error))?;
+            write_whole(path, trace.as_ref(), Existing::Goes, PLAIN)
+                .map_err(|error| Failure::cannot_write(path, &error))?;
             report
         }
     };

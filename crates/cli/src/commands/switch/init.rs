@@ -1,7 +1,6 @@
 //! `stentor switch init`: a commented configuration to begin with.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -11,6 +10,7 @@ use stentor_soft_switch::{Settings, example};
 use crate::args::SwitchInit;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Human, Output};
+use crate::streams::{Existing, PLAIN, write_whole};
 use crate::style::Style;
 
 /// Where hosts ask for sets, if nothing is said.
@@ -35,12 +35,8 @@ pub(super) fn run(args: &SwitchInit, output: Output) -> Result<Verdict, Failure>
     // What the file would be refused for is refused before it is written.
     Settings::parse(&args.output, &text)
         .map_err(|error| Failure::usage(&error.problem, "the arguments of `stentor switch init`", error.remedy()))?;
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    if !args.force {
-        options.create_new(true);
-    }
-    let mut file = options.open(&args.output).map_err(|error| match error.kind() {
+    let existing = if args.force { Existing::Goes } else { Existing::Stays };
+    write_whole(&args.output, text.as_bytes(), existing, PLAIN).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Failure::usage(
             "the file exists already; it was not changed",
             args.output.display(),
@@ -48,7 +44,6 @@ pub(super) fn run(args: &SwitchInit, output: Output) -> Result<Verdict, Failure>
         ),
         _ => Failure::cannot_write(&args.output, &error),
     })?;
-    file.write_all(text.as_bytes()).map_err(|error| Failure::cannot_write(&args.output, &error))?;
     output.report(&Written { path: args.output.clone(), cluster: args.cluster.clone() })?;
     Ok(Verdict::Good)
 }

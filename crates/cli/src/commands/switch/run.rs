@@ -18,13 +18,16 @@ use super::{Answer, ME, Question, load, meeting_name};
 use crate::args::SwitchRun;
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Control, Interrupt, stop_at_end_of_input, unstarted};
-use crate::output::{Human, Output};
+use crate::output::{Human, Level, Output};
 use crate::style::Style;
 
 /// Longest sleep.
 const LONGEST: Duration = Duration::from_millis(20);
 /// How often questions and signals are looked for.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// What it is called in its log.
+const NAME: &str = "switch";
 
 pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> {
     let path = args.config.as_deref().unwrap_or(Path::new("switch.toml"));
@@ -33,13 +36,15 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     if chances.is_any() {
         settings.faults = Faults { links: chances, seed: args.network.seed, ..settings.faults };
     }
-    let say = |text: &str| output.note(&format!("switch: {text}"));
+    let say = |text: &str| output.log(Level::Info, NAME, text);
     let mut switch = live::patiently(|| SoftSwitch::open(&settings), say).map_err(|error| unopened(&error, path))?;
-    let place = Place::take(live::directory(args.directory.as_ref()), &meeting_name(&settings), ME, "switch")
+    let directory = live::directory(args.directory.as_ref());
+    let warn = move |text: &str| output.log(Level::Warn, NAME, text);
+    let place = Place::take(directory, &meeting_name(&settings), ME, "switch", warn)
         .map_err(|error| unstarted(error.into(), path))?;
     let control: Control<Question> = Control::listen(&place.beside()).map_err(|error| {
         let what = format_args!("cannot listen for `stentor switch show`: {error}");
-        Failure::run(what, place.beside().display(), "raise the limits of open files and threads")
+        Failure::run(what, place.beside().path().display(), "raise the limits of open files and threads")
     })?;
     if let Some((at, key)) = &settings.control {
         let directory = path.parent().unwrap_or(Path::new("."));
@@ -50,10 +55,10 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
         switch.capture(Pcap::create(file).map_err(|error| uncaptured(file, &error))?);
     }
     let interrupt = Interrupt::catch()?;
-    output.note(&announce(&settings, &switch));
+    output.log(Level::Info, NAME, &announce(&settings, &switch));
     let stop = Arc::new(Stop::default());
     if args.until_eof {
-        stop_at_end_of_input(Arc::clone(&stop));
+        stop_at_end_of_input(Arc::clone(&stop))?;
     }
     let told = || interrupt.came() || stop.is_stopped();
     let ended = serve(&mut switch, &settings, &control, &told, args.wait.into());
@@ -71,7 +76,7 @@ fn announce(settings: &Settings, switch: &SoftSwitch) -> String {
     let bits = switch.switch().arrays().bits();
     let asked = switch.listens_at().map_or_else(String::new, |at| format!("; hosts ask for sets at TCP {at}"));
     format!(
-        "switch: from senders at {forward}, from receivers at {backward}, UDP 4791; room for {sets} sets, {} of registers{asked}",
+        "from senders at {forward}, from receivers at {backward}, UDP 4791; room for {sets} sets, {} of registers{asked}",
         crate::style::bytes(bits / 8)
     )
 }

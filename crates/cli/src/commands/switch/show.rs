@@ -20,7 +20,7 @@ pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure>
     let directory = live::directory(args.directory.as_ref());
     let paths = ShmFabric::all_beside(&directory, &meeting_name(&settings), ME)
         .map_err(|error| unstarted(error.into(), &args.config))?;
-    let place = directory.display();
+    let place = live::looked_in(&directory);
     let silent = "start it with `stentor switch --config FILE`, and name the --directory that it was told";
     match ask(&paths, &Question { registers_of: args.set }) {
         Ok(Some(Answer::Shown(shown))) => {

@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::streams::complain;
+
 const PROGRAM: &str = "fi_pingpong";
 /// The name of its rows.
 pub(super) const ROW: &str = "fi_pingpong of libfabric (the mean of a round)";
@@ -45,7 +47,7 @@ impl PingPong {
             match (1..TRIES).fold(self.one(bytes, iterations(bytes)), again) {
                 Ok(us) => self.found[at].1.push(us),
                 Err(why) => {
-                    eprintln!("stentor bench channel: no figures of {PROGRAM} on {}: {why}", self.provider);
+                    complain(format!("stentor bench channel: no figures of {PROGRAM} on {}: {why}\n", self.provider));
                     self.broken = Some(why);
                 }
             }

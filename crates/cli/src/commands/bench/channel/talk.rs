@@ -16,8 +16,8 @@ const HOUSEKEEP_TURNS: u32 = 4096;
 const MESSAGES: Purpose = Purpose(1);
 
 /// An error of a call of the fabric or the channel.
-pub(super) fn refused(error: impl std::error::Error) -> Failure {
-    Failure::run(error, "bench channel", "run `stentor doctor`; if it finds nothing, report this as a bug")
+pub(super) fn refused(error: impl std::error::Error + 'static) -> Failure {
+    Failure::refused(&error, "bench channel", "run `stentor doctor`; if it finds nothing, report this as a bug")
 }
 
 /// One end of a connection that is alone on its endpoint.

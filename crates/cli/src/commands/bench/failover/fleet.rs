@@ -15,7 +15,7 @@ use super::Patience;
 use super::process::{Errand, READY};
 use super::scene::Scene;
 use crate::args::{BenchFailover, LoopbackFabric};
-use crate::failure::Failure;
+use crate::failure::{Failure, remedy_of};
 use crate::live::{Answer, Question, ask, meeting_name};
 
 /// How long a process may take to end when it is told to.
@@ -285,9 +285,10 @@ impl Running {
     fn gone(&self, scene: &Scene, status: ExitStatus) -> Failure {
         let said = fs::read_to_string(says(scene, &self.name, self.life, "err")).unwrap_or_default();
         let said = said.lines().map(str::trim).collect::<Vec<_>>();
-        let said = said[said.len().saturating_sub(4)..].join("; ");
-        let what = format_args!("`{}` ended before it was told to ({status}): {said}", self.name);
-        Failure::run(what, scene.path().display(), "report this as a bug, with that directory")
+        let remedy = remedy_of(said.iter().copied());
+        let last = said[said.len().saturating_sub(4)..].join("; ");
+        let what = format_args!("`{}` ended before it was told to ({status}): {last}", self.name);
+        Failure::run(what, scene.path().display(), remedy.unwrap_or("report this as a bug, with that directory"))
     }
 }
 
@@ -309,8 +310,13 @@ fn cut(path: &Path) -> Result<(), Failure> {
 }
 
 fn unstarted(name: &str, error: &io::Error) -> Failure {
-    let what = format_args!("cannot start or end `{name}`: {error}");
-    Failure::run(what, "bench failover", "allow more processes; `stentor doctor` says what this machine can do")
+    let what = format_args!("cannot start or end `{name}`");
+    Failure::system(
+        what,
+        error,
+        "bench failover",
+        "allow more processes; `stentor doctor` says what this machine can do",
+    )
 }
 
 #[cfg(test)]

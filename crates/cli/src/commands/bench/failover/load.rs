@@ -1,6 +1,5 @@
 //! The load: a client that multicasts at a steady rate, to one group or to several, and records what it does.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use stentor_fabric::Backoff;
 use stentor_fabric_sim::SimRng;
 
 use crate::failure::Failure;
-use crate::live::{Joined, new_history};
+use crate::live::{HistoryFile, Joined};
 
 /// Bytes of a message.
 pub(super) const PAYLOAD_BYTES: usize = 64;
@@ -25,7 +24,7 @@ const AT_ONCE: u32 = 64;
 /// A client with its history.
 pub(super) struct Load<F: Hosted> {
     client: Client<F>,
-    recorder: Recorder<File>,
+    recorder: Recorder<HistoryFile>,
     path: PathBuf,
     backoff: Backoff,
     housekeeper: Housekeeper,
@@ -57,7 +56,7 @@ impl<F: Hosted> Load<F> {
     pub(super) fn new(plan: &Plan, joined: Joined<F>, path: &Path, pace: &Pace) -> Result<Self, Failure> {
         let me = plan.topology().client_process(joined.id);
         let recorder =
-            Recorder::new(plan, me, new_history(path)?).map_err(|error| Failure::cannot_write(path, &error))?;
+            Recorder::new(plan, me, HistoryFile::create(path)?).map_err(|error| Failure::cannot_write(path, &error))?;
         let mut client = joined.client;
         if pace.rate.is_some() {
             client.record_operations();
@@ -92,7 +91,7 @@ impl<F: Hosted> Load<F> {
         self.sequence.unwrap_or(0)
     }
 
-    pub(super) fn recorder(&mut self) -> &mut Recorder<File> {
+    pub(super) fn recorder(&mut self) -> &mut Recorder<HistoryFile> {
         &mut self.recorder
     }
 

@@ -53,11 +53,12 @@ pub(super) fn run(args: &BenchFailover, output: Output) -> Result<(Report, Verdi
     let mut rows = Vec::new();
     let mut trial = None;
     if args.rounds > 0 {
+        let (found, outages) = real(args, captures, &interrupt, output)?;
+        // After the trial, which refuses bad arguments at once.
         let hop_us = match args.fabric {
             LoopbackFabric::Shm => multicast::hand_over(&processors)? / 1000.0,
             LoopbackFabric::Roce => fabric::hop(&processors)? / 1000.0,
         };
-        let (found, outages) = real(args, captures, &interrupt, output)?;
         rows.extend(row(args, &outages, hop_us));
         trial = Some(found);
     }

@@ -18,6 +18,7 @@ use crate::commands::bench::errand::broken;
 use crate::commands::bench::pause::mode;
 use crate::failure::{Failure, Verdict};
 use crate::live::{self, Captures, Joining, client_on_roce, stop_at_end_of_input};
+use crate::streams::complain;
 
 /// How long it may take to get in.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -72,12 +73,12 @@ fn load<F: Hosted>(
         timeout: TIMEOUT,
         check: &|| Ok(()),
     };
-    let joined = joining.join(None, |text| eprintln!("{text}"))?;
+    let joined = joining.join(None, |text| complain(format!("{text}\n")))?;
     let name = plan.name(plan.topology().client_process(joined.id)).to_owned();
     let pace = Pace { seed: errand.seed, rate: errand.rate, wait: mode(errand.wait), ahead: true, life: errand.life };
     let mut load = Load::new(plan, joined, &history(&errand.histories, &name, errand.life), &pace)?;
     let stop = Arc::new(Stop::default());
-    stop_at_end_of_input(Arc::clone(&stop));
+    stop_at_end_of_input(Arc::clone(&stop))?;
     let mut said = false;
     while !stop.is_stopped() || load.client().outstanding() > 0 || load.owes() {
         load.round(!stop.is_stopped())?;

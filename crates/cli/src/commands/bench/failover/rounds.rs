@@ -1,5 +1,6 @@
 //! The script: a process is killed under load, started again, and there is no next one before it has what the others have.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use stentor::runtime::{Client, ClientId, Hosted, Plan, StartError, now_ns};
@@ -131,7 +132,7 @@ impl<'a, F: Hosted> Script<'a, F> {
     ) -> Result<Self, Failure> {
         let to: Vec<_> = plan.topology().group_ids().collect();
         // The first place is ours; nobody else is there yet.
-        let fleet = Fleet::start(plan, scene, args)?;
+        let fleet = RefCell::new(Fleet::start(plan, scene, args)?);
         let wait = mode(args.wait);
         let joining = Joining {
             plan,
@@ -141,9 +142,11 @@ impl<'a, F: Hosted> Script<'a, F> {
             to: &to,
             wait,
             timeout: 3 * TIMEOUT,
-            check: &|| interrupt.check(),
+            // Whoever has ended is waited for in vain.
+            check: &|| interrupt.check().and_then(|()| fleet.borrow_mut().check()),
         };
         let joined = joining.join(None, |_| ())?;
+        let fleet = fleet.into_inner();
         let name = plan.name(plan.topology().client_process(joined.id)).to_owned();
         let pace = Pace { seed: args.seed, rate: pace(args), wait, ahead: false, life: 1 };
         let load = Load::new(plan, joined, &scene.history(&name, 1), &pace)?;
@@ -181,8 +184,8 @@ impl<'a, F: Hosted> Script<'a, F> {
             let left = self.load.client().outstanding();
             return Err(self.stuck(&format!("nothing was delivered for {TIMEOUT:?}, {left} are outstanding")));
         }
+        self.interrupt.check()?;
         if self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-            self.interrupt.check()?;
             self.fleet.check()?;
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! Where it happens: a directory with the configuration, and the histories and words of all processes.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use stentor::ClusterConfig;
@@ -12,6 +11,7 @@ use crate::commands::bench::datagrams::network;
 use crate::commands::demo::Janitor;
 use crate::failure::Failure;
 use crate::live::{Captures, write_key};
+use crate::unique;
 
 /// Its name.
 const CLUSTER: &str = "failover";
@@ -48,7 +48,7 @@ impl Scene {
         let scene = match &args.keep {
             Some(path) => Scene { path: named(path)?, captures, keep: true, janitor: None },
             None => {
-                let mut scene = Scene { path: temporary()?, captures, keep: false, janitor: None };
+                let mut scene = Scene { path: unique::directory("failover")?, captures, keep: false, janitor: None };
                 scene.janitor = Some(Janitor::start(&scene.path)?);
                 scene
             }
@@ -85,7 +85,7 @@ impl Scene {
         if inside.as_os_str().len() <= LONGEST_SOCKETS {
             return inside;
         }
-        PathBuf::from(format!("/tmp/stentor-failover-{}-sockets", std::process::id()))
+        Path::new("/tmp").join(format!("{}-sockets", unique::name("failover")))
     }
 
     /// Of a process in one of its lives.
@@ -140,10 +140,4 @@ fn named(path: &Path) -> Result<PathBuf, Failure> {
         return Err(Failure::usage("the directory is not empty; nothing was changed", path.display(), remedy));
     }
     fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error))
-}
-
-fn temporary() -> Result<PathBuf, Failure> {
-    let path = std::env::temp_dir().join(format!("stentor-failover-{}", std::process::id()));
-    DirBuilder::new().mode(0o700).create(&path).map_err(|error| Failure::cannot_write(&path, &error))?;
-    Ok(path)
 }

@@ -77,7 +77,7 @@ impl Scene {
             receiver.connect(N + k, from, (here.number, here.psn))?;
         }
         let payload = vec![0; size.max(8).next_multiple_of(8)];
-        let mut scene = Scene { sender, receiver, _switch: Running::start(switch), tag: 0, payload };
+        let mut scene = Scene { sender, receiver, _switch: Running::start(switch)?, tag: 0, payload };
         scene.link()?;
         Ok(scene)
     }

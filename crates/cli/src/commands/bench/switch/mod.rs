@@ -28,6 +28,7 @@ use super::report::{Report, Row};
 use super::samples::{Samples, Summary};
 use crate::args::BenchSwitch;
 use crate::failure::{Failure, Verdict};
+use crate::live::thread;
 
 use report::Aggregated;
 pub(super) use report::SwitchReport;
@@ -83,18 +84,19 @@ struct Running {
 }
 
 impl Running {
-    fn start(mut switch: SoftSwitch) -> Self {
+    fn start(mut switch: SoftSwitch) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&stop);
         let processors = processors().unwrap_or_default();
         let (first, second) = (processors.first().copied(), processors.get(1).copied());
-        let thread = std::thread::spawn(move || {
+        let work = move || {
             // It runs anywhere as well.
             let _ = second.map(|processor| pin(&[processor]));
             while !ends.load(Ordering::Relaxed) && switch.round().is_ok() {}
-        });
+        };
+        let thread = thread("for the switch", work)?;
         let _ = first.map(|processor| pin(&[processor]));
-        Running { stop, thread: Some(thread) }
+        Ok(Running { stop, thread: Some(thread) })
     }
 }
 

@@ -45,7 +45,7 @@ impl Scene {
             Member::dial(host, (NUMBER, HOSTS), "bench", key.as_bytes(), control).map_err(failed)
         };
         let members = (0..HOSTS).map(member).collect::<Result<Vec<_>, Failure>>()?;
-        let mut scene = Scene { members, _switch: Running::start(switch), tag: 0, draw: 1 };
+        let mut scene = Scene { members, _switch: Running::start(switch)?, tag: 0, draw: 1 };
         scene.until("the lines", |scene| scene.members.iter().all(Member::is_ready))?;
         scene.join()?;
         Ok(scene)

@@ -1,0 +1,78 @@
+//! Those who ask this process something, after they have shown that they have the key; see [`ask`](crate::ask).
+
+use std::collections::VecDeque;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::ask::{MAX_QUESTION, open, parts};
+use crate::hello::Session;
+use crate::link::Link;
+
+/// So many may be there at once; the oldest makes room for the next.
+const MOST: usize = 32;
+/// How long one may be there.
+const LONGEST: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+struct Asker {
+    id: u64,
+    link: Link,
+    session: Session,
+    since: Instant,
+    /// It has put its question; there is one on each connection.
+    has_asked: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Askers {
+    all: Vec<Asker>,
+    begun: u64,
+    questions: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl Askers {
+    /// Lets one in.
+    pub(crate) fn admit(&mut self, link: Link, session: Session) {
+        if self.all.len() == MOST {
+            self.all.remove(0);
+        }
+        self.begun += 1;
+        self.all.push(Asker { id: self.begun, link, session, since: Instant::now(), has_asked: false });
+    }
+
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = &TcpStream> {
+        self.all.iter().map(|asker| &asker.link.stream)
+    }
+
+    /// Hears them, and sends what waits.
+    pub(crate) fn pump(&mut self) {
+        for asker in &mut self.all {
+            asker.link.drain();
+            let Some(frame) = asker.link.receive() else { continue };
+            match open(&mut asker.session, &frame).filter(|_| !asker.has_asked) {
+                Some(question) if question.len() <= MAX_QUESTION => {
+                    asker.has_asked = true;
+                    self.questions.push_back((asker.id, question.to_vec()));
+                }
+                // Forged, too long or one too many: that is nobody to talk to.
+                _ => asker.link.dead = true,
+            }
+        }
+        self.all.retain(|asker| !asker.link.dead && asker.since.elapsed() < LONGEST);
+        self.questions.retain(|(id, _)| self.all.iter().any(|asker| asker.id == *id));
+    }
+
+    pub(crate) fn next(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.questions.pop_front()
+    }
+
+    /// Whoever asked may be gone.
+    pub(crate) fn answer(&mut self, id: u64, answer: &[u8]) {
+        let Some(asker) = self.all.iter_mut().find(|asker| asker.id == id) else { return };
+        for part in parts(answer) {
+            let tag = asker.session.seal(&part);
+            asker.link.send(&[&part, &tag]);
+        }
+    }
+}

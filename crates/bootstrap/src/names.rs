@@ -1,0 +1,309 @@
+//! Names of hosts, resolved again at every attempt to connect: a process may come back at another address.
+//!
+//! Resolving can block for seconds, so threads of this module do it and never the thread that polls. A name that cannot be
+//! resolved keeps its last address and concerns nobody else.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Names that are looked up at the same time; more wait for their turn.
+const WORKERS: usize = 4;
+/// Notes that are kept.
+const MAX_NOTES: usize = 64;
+
+/// A process and where the configuration says that it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostName {
+    /// The process's name, for people.
+    pub process: String,
+    /// `host:port`; a host that is an IP address stays what it is.
+    pub address: String,
+}
+
+/// Looks a name up, as long as that takes.
+pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
+
+fn system(name: &str) -> io::Result<Vec<SocketAddr>> {
+    name.to_socket_addrs().map(Iterator::collect)
+}
+
+type Found = (usize, io::Result<Vec<SocketAddr>>);
+
+/// What is known of a peer's name.
+#[derive(Debug, Default)]
+struct Known {
+    name: Option<HostName>,
+    /// It is being looked up.
+    asked: bool,
+    /// All addresses that it had last and that this process can reach: one for each network interface of its host.
+    all: Vec<SocketAddr>,
+    /// What was wrong with it last, which is not said again.
+    fault: Option<String>,
+}
+
+/// All peers' names.
+#[derive(Debug)]
+pub(crate) struct Names {
+    known: Vec<Known>,
+    look_up: LookUp,
+    asks: Option<Sender<(usize, String)>>,
+    answers: (Sender<Found>, Receiver<Found>),
+    pub(crate) notes: VecDeque<String>,
+}
+
+impl Names {
+    pub(crate) fn new(names: Vec<Option<HostName>>, processes: usize) -> Names {
+        let mut known: Vec<_> = names.into_iter().map(|name| Known { name, ..Known::default() }).collect();
+        known.resize_with(processes, Known::default);
+        Names { known, look_up: system, asks: None, answers: channel(), notes: VecDeque::new() }
+    }
+
+    /// One peer, whose name has these addresses.
+    #[cfg(test)]
+    pub(crate) fn of_interfaces(all: Vec<SocketAddr>) -> Names {
+        let mut names = Names::new(Vec::new(), 2);
+        names.known[0].all = all;
+        names
+    }
+
+    fn note(&mut self, text: String) {
+        if self.notes.len() == MAX_NOTES {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(text);
+    }
+
+    /// A peer's name and where it is, for people.
+    fn shown(&self, peer: usize) -> String {
+        match self.known.get(peer).and_then(|known| known.name.as_ref()) {
+            Some(HostName { process, address }) => format!("`{process}` ({address})"),
+            None => format!("process {peer}"),
+        }
+    }
+
+    /// Says what cannot be reached: a loopback address is its own host's, on each host another.
+    pub(crate) fn warn_of_loopback(&mut self, me: usize, own: IpAddr, addresses: &[Option<SocketAddr>]) {
+        let elsewhere =
+            |address: &Option<SocketAddr>| address.is_some_and(|at| at.ip().is_loopback() != own.is_loopback());
+        let Some(peer) = addresses.iter().position(elsewhere) else { return };
+        let (mine, peer_is, at) = (self.shown(me), self.shown(peer), addresses[peer].map(|at| at.ip()));
+        let Some(at) = at else { return };
+        let text = if own.is_loopback() {
+            format!(
+                "{mine} listens at {own}, a loopback address, which other hosts cannot reach, and {peer_is} is at {at}: give the \
+                 name an address of a network interface (/etc/hosts of Debian says 127.0.1.1 for the own host), or name one with \
+                 --bind"
+            )
+        } else {
+            format!(
+                "{peer_is} is at {at} here, a loopback address, which is this host itself, and {mine} is at {own}: if they are on \
+                 different hosts, give the name an address of a network interface (/etc/hosts)"
+            )
+        };
+        self.note(text);
+    }
+
+    /// Has a peer's name looked up, unless that is under way.
+    pub(crate) fn ask(&mut self, peer: usize) {
+        let look_up = self.look_up;
+        let Some(known) = self.known.get_mut(peer) else { return };
+        let Some(HostName { address, .. }) = known.name.as_ref().filter(|_| !known.asked) else { return };
+        if address.parse::<SocketAddr>().is_ok() {
+            return;
+        }
+        let answers = &self.answers.0;
+        let asks = self.asks.get_or_insert_with(|| workers(look_up, answers));
+        known.asked = asks.send((peer, address.clone())).is_ok();
+    }
+
+    /// The address to try after one that led nowhere: a name has one for each network interface, and its process listens at one.
+    pub(crate) fn after(&self, peer: usize, tried: SocketAddr) -> SocketAddr {
+        let all = self.known.get(peer).map_or(&[][..], |known| &known.all);
+        let next = all.iter().position(|address| *address == tried).map(|at| (at + 1) % all.len());
+        next.map_or(tried, |next| all[next])
+    }
+
+    /// Takes in what was found. The peers that have another address now.
+    pub(crate) fn take(&mut self, own: IpAddr, addresses: &mut [Option<SocketAddr>]) -> Vec<usize> {
+        let mut changed = Vec::new();
+        while let Ok((peer, found)) = self.answers.1.try_recv() {
+            self.known[peer].asked = false;
+            match found.map_err(|error| error.to_string()).and_then(|found| reachable(&found, own)) {
+                Ok(all) => {
+                    self.known[peer].fault = None;
+                    let before = addresses[peer];
+                    let (first, stays) = (all[0], before.is_some_and(|before| all.contains(&before)));
+                    self.known[peer].all = all;
+                    if stays {
+                        continue;
+                    }
+                    addresses[peer] = Some(first);
+                    let was = before.map_or_else(String::new, |before| format!(", not at {} any more", before.ip()));
+                    let text = format!("{} is at {} now{was}", self.shown(peer), first.ip());
+                    self.note(text);
+                    changed.push(peer);
+                }
+                Err(fault) => {
+                    if self.known[peer].fault.replace(fault.clone()).as_ref() != Some(&fault) {
+                        let still = if addresses[peer].is_some() { "; its last address is used" } else { "" };
+                        let text = format!(
+                            "the address of {} cannot be resolved: {fault}{still}; it is tried again at every attempt to connect",
+                            self.shown(peer)
+                        );
+                        self.note(text);
+                    }
+                }
+            }
+        }
+        changed
+    }
+}
+
+/// The addresses of a name that this process can reach. Loopback counts only if there is nothing else: each host has its own.
+fn reachable(found: &[SocketAddr], own: IpAddr) -> Result<Vec<SocketAddr>, String> {
+    let mut all: Vec<_> = found.iter().filter(|address| address.is_ipv4() == own.is_ipv4()).copied().collect();
+    let near = |address: &SocketAddr| address.ip().is_loopback() == own.is_loopback();
+    if all.iter().any(near) {
+        all.retain(near);
+    }
+    match found.first() {
+        _ if !all.is_empty() => Ok(all),
+        Some(other) => {
+            Err(format!("it is {}, this process is at {own}: IPv4 and IPv6 cannot reach each other", other.ip()))
+        }
+        None => Err("the name has no address".to_owned()),
+    }
+}
+
+/// Threads that look names up until nobody asks any more.
+fn workers(look_up: LookUp, answers: &Sender<Found>) -> Sender<(usize, String)> {
+    let (asks, asked) = channel::<(usize, String)>();
+    let asked = Arc::new(Mutex::new(asked));
+    for _ in 0..WORKERS {
+        let (asked, answers) = (Arc::clone(&asked), answers.clone());
+        let work = move || {
+            loop {
+                let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok((peer, name)) = next else { return };
+                if answers.send((peer, look_up(&name))).is_err() {
+                    return;
+                }
+            }
+        };
+        // Without any of them nothing is looked up, and the last addresses are used.
+        drop(thread::Builder::new().name("names".to_owned()).spawn(work));
+    }
+    asks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const OWN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9));
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn names(look_up: LookUp) -> Names {
+        let name = |n: u8| Some(HostName { process: format!("g1.{n}"), address: format!("node-{n}:7101") });
+        Names { look_up, ..Names::new(vec![name(1), name(2), None], 3) }
+    }
+
+    fn taken(names: &mut Names, addresses: &mut [Option<SocketAddr>], until: impl Fn(&Names) -> bool) -> Vec<usize> {
+        let (since, mut changed) = (Instant::now(), Vec::new());
+        while !until(names) {
+            changed.extend(names.take(OWN, addresses));
+            assert!(since.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(1));
+        }
+        changed
+    }
+
+    #[test]
+    fn name_that_moved_is_said_once_and_the_address_of_the_own_kind_is_taken() {
+        let mut names = names(|_| Ok(vec!["[fd00::1]:7101".parse().unwrap(), "10.0.0.2:7101".parse().unwrap()]));
+        let mut addresses = [Some("10.0.0.1:7101".parse().unwrap()), None, None];
+        for round in 0..2 {
+            names.ask(0);
+            names.ask(2);
+            let changed = taken(&mut names, &mut addresses, |names| !names.known[0].asked);
+            assert_eq!(changed, if round == 0 { vec![0] } else { vec![] });
+        }
+        assert_eq!(addresses[0], Some("10.0.0.2:7101".parse().unwrap()));
+        assert_eq!(names.notes, ["`g1.1` (node-1:7101) is at 10.0.0.2 now, not at 10.0.0.1 any more"]);
+    }
+
+    #[test]
+    fn addresses_of_several_interfaces_are_tried_by_turns_and_are_no_move() {
+        let mut names = names(|_| Ok(["[fd00::1]:7", "127.0.1.1:7", "10.0.0.2:7", "10.1.0.2:7"].map(at).to_vec()));
+        let mut addresses = [Some(at("10.1.0.2:7")), None, None];
+        names.ask(0);
+        assert!(taken(&mut names, &mut addresses, |names| !names.known[0].asked).is_empty());
+        assert_eq!((addresses[0], names.notes.len()), (Some(at("10.1.0.2:7")), 0), "it has that address still");
+        let mut tried = vec![at("10.1.0.2:7")];
+        for _ in 0..2 {
+            tried.push(names.after(0, tried[tried.len() - 1]));
+        }
+        assert_eq!(tried, ["10.1.0.2:7", "10.0.0.2:7", "10.1.0.2:7"].map(at));
+        assert_eq!(names.after(1, at("10.0.0.7:7")), at("10.0.0.7:7"), "nothing else is known");
+    }
+
+    #[test]
+    fn name_that_cannot_be_resolved_concerns_its_process_alone_and_is_said_once() {
+        let mut names = names(|name| match name {
+            "node-1:7101" => Err(io::Error::other("no such name")),
+            _ => Ok(vec!["10.0.0.2:7101".parse().unwrap()]),
+        });
+        let mut addresses = [None; 3];
+        for _ in 0..3 {
+            (0..3).for_each(|peer| names.ask(peer));
+            taken(&mut names, &mut addresses, |names| names.known.iter().all(|known| !known.asked));
+        }
+        assert_eq!(addresses, [None, Some("10.0.0.2:7101".parse().unwrap()), None]);
+        let about = |note: &&String| note.contains("`g1.1` (node-1:7101) cannot be resolved: no such name");
+        assert_eq!(names.notes.iter().filter(about).count(), 1, "{:?}", names.notes);
+    }
+
+    #[test]
+    fn lookup_that_hangs_keeps_nobody_waiting() {
+        let mut names = names(|name| {
+            if name == "node-1:7101" {
+                thread::sleep(Duration::from_secs(3600));
+            }
+            Ok(vec!["10.0.0.2:7101".parse().unwrap()])
+        });
+        let mut addresses = [None; 3];
+        let since = Instant::now();
+        for _ in 0..8 {
+            names.ask(0);
+        }
+        names.ask(1);
+        taken(&mut names, &mut addresses, |names| !names.known[1].asked);
+        assert!(addresses[1].is_some() && since.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn loopback_beside_another_address_is_warned_about() {
+        let mut names = names(|_| Ok(Vec::new()));
+        let at = |ip: [u8; 4]| Some(SocketAddr::from((ip, 7101)));
+        names.warn_of_loopback(0, [127, 0, 1, 1].into(), &[at([127, 0, 1, 1]), at([10, 9, 0, 2]), None]);
+        let said = names.notes.pop_back().unwrap();
+        assert!(
+            said.contains("`g1.1`") && said.contains("127.0.1.1, a loopback") && said.contains("10.9.0.2"),
+            "{said}"
+        );
+        names.warn_of_loopback(1, [10, 9, 0, 2].into(), &[at([127, 0, 1, 1]), at([10, 9, 0, 2]), None]);
+        assert!(names.notes.pop_back().unwrap().contains("`g1.1` (node-1:7101) is at 127.0.1.1 here"));
+        names.warn_of_loopback(0, [127, 0, 0, 1].into(), &[at([127, 0, 0, 1]), at([127, 0, 0, 2]), None]);
+        names.warn_of_loopback(0, [10, 0, 0, 1].into(), &[at([10, 0, 0, 1]), at([10, 0, 0, 2]), None]);
+        assert!(names.notes.is_empty());
+    }
+}

@@ -1,0 +1,152 @@
+//! The order of a process's lives, where several files have them.
+//!
+//! The number of a life names it and does not order it: a producer that is not told how often its process lived takes the
+//! calendar, which may be set back between two lives. What orders them is the clock of their times, where all of them come
+//! from one: it never goes back. Numbers order lives only within one file, where they may not go back, and in files that name
+//! no clock: their producer has nothing else to say it with.
+
+use std::collections::BTreeMap;
+
+use crate::cluster::{Clock, Cluster};
+use crate::ids::Process;
+use crate::records::Given;
+
+/// A life of a process, as one file has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lived {
+    pub(super) process: Process,
+    /// Its number.
+    pub(super) incarnation: u64,
+    /// The line where it begins in its file.
+    pub(super) line: u64,
+    /// Time of its first event, ns.
+    pub(super) first: u64,
+    /// Time of its last event, ns.
+    pub(super) last: u64,
+    /// When its process began to record, ns: the file says so.
+    pub(super) began: Option<u64>,
+    /// Whether it did anything in this file. Otherwise only its crash is here, which another process recorded.
+    pub(super) acted: bool,
+}
+
+impl Lived {
+    fn start(&self) -> u64 {
+        self.began.map_or(self.first, |began| began.min(self.first))
+    }
+}
+
+/// A life and the file that has it.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    file: usize,
+    lived: Lived,
+}
+
+/// Collects the lives of all processes, file by file.
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    files: Vec<(String, Option<Clock>)>,
+    /// By process and number.
+    by_process: BTreeMap<Process, BTreeMap<u64, Placed>>,
+    recorded: Vec<Process>,
+    /// Whose records end before they did; `None`: that of everybody.
+    ended_early: Vec<Option<Process>>,
+    by_process_said: bool,
+}
+
+impl Lives {
+    /// Takes in a file. On an error, another file has one of its lives: the life, and the name of the other file.
+    pub(super) fn add(
+        &mut self,
+        file: &str,
+        clock: Option<&Clock>,
+        author: Option<Process>,
+        lives: &[Lived],
+    ) -> Result<(), (Lived, String)> {
+        let place = self.files.len();
+        self.files.push((file.to_owned(), clock.cloned()));
+        self.by_process_said |= author.is_some();
+        self.recorded.extend(author);
+        for lived in lives {
+            let known = self.by_process.entry(lived.process).or_default();
+            let here = Placed { file: place, lived: *lived };
+            let other = known.entry(lived.incarnation).or_insert(here);
+            if other.file != place && lived.acted {
+                if other.lived.acted {
+                    return Err((*lived, self.files[other.file].0.clone()));
+                }
+                // What the process itself says of a life counts, not when somebody else saw its end.
+                *other = here;
+            }
+            if lived.acted {
+                self.recorded.push(lived.process);
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of a process ends before it did, or that of the whole run.
+    pub(super) fn end_early(&mut self, process: Option<Process>) {
+        self.ended_early.push(process);
+    }
+
+    /// The orders of lives that are not those of their numbers, and who has a record.
+    pub(super) fn given(self, cluster: &Cluster) -> Given {
+        let mut given = Given {
+            recorded: self.recorded.iter().copied().collect(),
+            by_process: self.by_process_said,
+            ended_early: self.ended_early.iter().copied().collect(),
+            ..Given::default()
+        };
+        for (process, lives) in &self.by_process {
+            let mut lives: Vec<Placed> = lives.values().copied().collect();
+            if lives.iter().all(|placed| placed.file == lives[0].file) {
+                continue;
+            }
+            match self.order(&mut lives) {
+                Ok(()) => {
+                    let numbers: Vec<u64> = lives.iter().map(|placed| placed.lived.incarnation).collect();
+                    if !numbers.is_sorted() {
+                        given.orders.insert(*process, numbers);
+                    }
+                }
+                Err(why) => {
+                    given.unordered = Some(format!("`{}` has several lives: {why}", cluster.process_name(*process)));
+                    break;
+                }
+            }
+        }
+        given
+    }
+
+    /// Sorts the lives of one process.
+    fn order(&self, lives: &mut [Placed]) -> Result<(), String> {
+        let clock = |placed: &Placed| self.files[placed.file].1.as_ref();
+        let first = clock(&lives[0]);
+        if let Some(other) = lives.iter().find(|placed| clock(placed) != first) {
+            let (one, other) = (&self.files[lives[0].file].0, &self.files[other.file].0);
+            return Err(format!(
+                "the times of {one} and of {other} come from different clocks, so nothing says which was first"
+            ));
+        }
+        if first.is_none() {
+            lives.sort_by_key(|placed| placed.lived.incarnation);
+            return Ok(());
+        }
+        lives.sort_by_key(|placed| (placed.lived.start(), placed.lived.last, placed.lived.incarnation));
+        // Who began later came later, also while the one before was not gone yet. When it began is known of those that say so;
+        // of the others, only that it was before their first event.
+        let apart = |one: &Placed, other: &Placed| {
+            one.lived.last <= other.lived.first
+                || one.lived.began.is_some() && other.lived.began.is_some()
+                || one.lived.incarnation <= other.lived.incarnation
+        };
+        for (at, other) in lives.iter().enumerate() {
+            if let Some(one) = lives[..at].iter().find(|one| !apart(one, other)) {
+                let (one, other) = (&self.files[one.file].0, &self.files[other.file].0);
+                return Err(format!("those in {one} and {other} overlap in time, and their numbers say another order"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Which records of a run were given: where one is missing, what it would say is not known.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ids::{MessageId, Process};
+use crate::log::Log;
+
+/// What is known of the files of a run besides their events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    /// Processes that have a record among them.
+    pub(crate) recorded: HashSet<Process>,
+    /// Some file says whose record it is, so each process has one of its own, also one to which nothing happened.
+    pub(crate) by_process: bool,
+    /// Processes whose record ends before they did; `None`: the record of everybody.
+    pub(crate) ended_early: HashSet<Option<Process>>,
+    /// The lives of processes whose order is not that of their numbers, the first one first.
+    pub(crate) orders: HashMap<Process, Vec<u64>>,
+    /// Why the lives of some process have no order.
+    pub(crate) unordered: Option<String>,
+}
+
+/// Bits of a sequence that count the messages of one life of a client, as far as a reader can tell: another life may
+/// have begun where the bits above them differ.
+const LIFE_BITS: u32 = 32;
+
+/// Whose records are there.
+#[derive(Debug)]
+pub(crate) struct Records<'a> {
+    /// `None`: events were given one by one, and those are all.
+    given: Option<&'a Given>,
+    /// Of which lives of clients there are multicasts, by client and upper bits of their sequences. Looked at only where a
+    /// message has none.
+    multicasts: HashSet<(Process, u64)>,
+}
+
+fn life(id: MessageId) -> (Process, u64) {
+    (id.client, id.sequence >> LIFE_BITS)
+}
+
+impl Given {
+    fn ends_early(&self, process: Process) -> bool {
+        !self.ended_early.is_empty() && (self.ended_early.contains(&None) || self.ended_early.contains(&Some(process)))
+    }
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(given: Option<&'a Given>, log: &Log) -> Self {
+        let lacks = given.is_some() && log.messages.iter().any(|message| message.sent.is_none());
+        let sent = log.messages.iter().filter(|message| lacks && message.sent.is_some());
+        Records { given, multicasts: sent.map(|message| life(message.id)).collect() }
+    }
+
+    /// Whether everything that happened was given.
+    pub(crate) fn are_all(&self) -> bool {
+        self.given.is_none()
+    }
+
+    /// Whether a multicast of this message would be among what was given.
+    pub(crate) fn would_have(&self, id: MessageId) -> bool {
+        self.given.is_none_or(|given| self.multicasts.contains(&life(id)) && !given.ends_early(id.client))
+    }
+
+    /// Whether broadcasts of this process would be among what was given.
+    pub(crate) fn would_have_broadcasts(&self, sender: Process) -> bool {
+        self.given.is_none_or(|given| given.recorded.contains(&sender) && !given.ends_early(sender))
+    }
+
+    /// Whether deliveries at this process would be among what was given. Files that do not say whose they are may be of
+    /// somebody who watched everybody: then a process without events did nothing.
+    pub(crate) fn would_have_deliveries(&self, process: Process) -> bool {
+        let has = |given: &Given| !given.by_process || given.recorded.contains(&process);
+        self.given.is_none_or(|given| has(given) && !given.ends_early(process))
+    }
+
+    /// Whether the record of this process ends before it did.
+    pub(crate) fn end_early(&self, process: Process) -> bool {
+        self.given.is_some_and(|given| given.ends_early(process))
+    }
+}

@@ -1,0 +1,275 @@
+//! Several files of one run: in which order the lives of a process were, and what is not judged because a file is missing.
+
+use stentor_checker::{Author, Cluster, HistoryWriter, Process, Report, check_inputs};
+
+/// A file: its cluster line, of the clock and the author that it names, and events.
+fn file(clock: &str, by: &str, events: &[String]) -> String {
+    let clock = if clock.is_empty() { String::new() } else { format!(r#","clock":"{clock}""#) };
+    let cluster = format!(r#"{{"e":"cluster","groups":{{"g":["a","b"]}},"clients":["c"],"window":8{clock}{by}}}"#);
+    std::iter::once(&cluster).chain(events).map(|line| format!("{line}\n")).collect()
+}
+
+fn by(process: &str, began: u64) -> String {
+    format!(r#","by":"{process}","began":{began}"#)
+}
+
+fn multicast(t: u64, life: u64, sequence: u64) -> String {
+    format!(
+        r#"{{"t":{t},"p":"c","i":{life},"e":"multicast","m":["c","{sequence}"],"to":["g"],"len":1,"hash":"aaaaaaaaaaaaaaaa"}}"#
+    )
+}
+
+fn deliver(t: u64, at: &str, life: u64, number: u64, sequence: u64) -> String {
+    format!(
+        r#"{{"t":{t},"p":"{at}","i":{life},"e":"deliver","m":["c","{sequence}"],"g":"g","n":{number},"ts":[{number},"g"],"hash":"aaaaaaaaaaaaaaaa"}}"#
+    )
+}
+
+fn recover(t: u64, at: &str, life: u64, from: u64) -> String {
+    format!(r#"{{"t":{t},"p":"{at}","i":{life},"e":"recover","from":{from}}}"#)
+}
+
+fn crash(t: u64, at: &str, life: u64) -> String {
+    format!(r#"{{"t":{t},"p":"{at}","i":{life},"e":"crash"}}"#)
+}
+
+fn check(files: &[String], complete: bool) -> Report {
+    let names = (1..).map(|n| format!("{n}.jsonl"));
+    let inputs: Vec<_> = names.zip(files.iter().map(String::as_bytes)).collect();
+    check_inputs(inputs, complete).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// In every order of the files.
+fn check_in_any_order(files: &[String], complete: bool) -> Report {
+    let mut turned = files.to_vec();
+    let report = check(files, complete);
+    for _ in 0..files.len() {
+        turned.rotate_left(1);
+        let other = check(&turned, complete);
+        let verdicts = |report: &Report| report.properties.values().map(|v| v.as_str()).collect::<Vec<_>>();
+        assert_eq!(verdicts(&report), verdicts(&other));
+    }
+    report
+}
+
+fn violated(report: &Report) -> Vec<&str> {
+    report.violated().collect()
+}
+
+const ONE: &str = "host:one";
+const SECOND: u64 = (1 << 40) | 1;
+
+/// Two lives of the client, the second with a smaller number: the calendar was set back between them.
+fn clock_set_back(clocks: [&str; 3]) -> Vec<String> {
+    vec![
+        file(clocks[0], "", &[multicast(100, 20, 1)]),
+        file(clocks[1], "", &[multicast(200, 10, SECOND)]),
+        file(clocks[2], "", &[deliver(150, "a", 7, 1, 1), deliver(250, "a", 7, 2, SECOND)]),
+    ]
+}
+
+#[test]
+fn lives_are_ordered_by_the_clock_of_their_times_and_not_by_their_numbers() {
+    for clock in [ONE, "global"] {
+        let report = check_in_any_order(&clock_set_back([clock; 3]), false);
+        assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+        assert_eq!(report.properties["M6"].as_str(), "ok");
+    }
+    // The order counts: delivered the other way round, it is a violation.
+    let mut files = clock_set_back([ONE; 3]);
+    files[2] = file(ONE, "", &[deliver(250, "a", 7, 1, SECOND), deliver(251, "a", 7, 2, 1)]);
+    assert_eq!(violated(&check_in_any_order(&files, false)), ["M6"]);
+}
+
+#[test]
+fn lives_of_a_member_are_ordered_by_the_clock_of_their_times() {
+    let multicasts = file(ONE, "", &[multicast(1, 1, 1), multicast(2, 1, 2), multicast(3, 1, 3)]);
+    let all = |at: &str, life| (1..=3).map(|n| deliver(40 + n, at, life, n, n)).collect::<Vec<_>>();
+    let first = file(ONE, "", &[deliver(10, "a", 20, 1, 1), deliver(11, "a", 20, 2, 2)]);
+    let second = file(ONE, "", &[recover(30, "a", 10, 2), deliver(31, "a", 10, 3, 3)]);
+    let files = [multicasts.clone(), file(ONE, "", &all("b", 5)), first.clone(), second];
+    let report = check_in_any_order(&files, true);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+    assert_eq!(report.properties["M11"].as_str(), "ok");
+    // The last life is the one that counts: it crashed, so nothing is asked of `a`.
+    let crashed = file(ONE, "", &[recover(30, "a", 10, 2), crash(31, "a", 10)]);
+    let files = [multicasts.clone(), file(ONE, "", &all("b", 5)), first.clone(), crashed];
+    assert_eq!(check_in_any_order(&files, true).properties["M2"].as_str(), "not_checked", "`b` alone is no majority");
+    // The crash that another process saw is of the first life.
+    let seen = file(ONE, "", &[crash(20, "a", 20)]);
+    let last = file(ONE, "", &[recover(30, "a", 10, 2)]);
+    let report = check_in_any_order(&[multicasts, file(ONE, "", &all("b", 5)), first, seen, last], true);
+    assert_eq!(violated(&report), ["M2", "M3", "M9"], "`a` is up and lacks the third");
+}
+
+#[test]
+fn lives_on_different_clocks_are_not_judged() {
+    for clocks in [["host:one", "host:two", "host:one"], ["host:one", "host:two", "host:two"]] {
+        let report = check_in_any_order(&clock_set_back(clocks), true);
+        let why = report.undecided().expect("no verdict");
+        assert!(why.contains("`c` has several lives") && why.contains("different clocks"), "{why}");
+        assert!(violated(&report).is_empty() && !report.ok(), "{report:#?}");
+        assert!(report.properties.values().all(|verdict| verdict.as_str() == "not_checked"), "{report:#?}");
+    }
+    // Only lives of one process matter.
+    let apart = [file("host:one", "", &[multicast(100, 20, 1)]), file("host:two", "", &[deliver(50, "a", 7, 1, 1)])];
+    let report = check_in_any_order(&apart, false);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+}
+
+#[test]
+fn lives_are_counted_where_no_file_names_a_clock() {
+    let files = |numbers: [u64; 2]| {
+        vec![
+            file("", "", &[multicast(100, numbers[0], 1)]),
+            file("", "", &[multicast(200, numbers[1], SECOND)]),
+            file("", "", &[deliver(150, "a", 7, 1, 1), deliver(250, "a", 7, 2, SECOND)]),
+        ]
+    };
+    assert_eq!(violated(&check_in_any_order(&files([1, 2]), false)), Vec::<&str>::new());
+    assert_eq!(violated(&check_in_any_order(&files([2, 1]), false)), ["M6"]);
+}
+
+#[test]
+fn lives_that_overlap_are_ordered_by_when_they_began() {
+    // The second process took the place; the first one came to know it late, and what it wrote last goes nowhere.
+    let old = |by: &str| file(ONE, by, &[multicast(100, 20, 1), multicast(220, 20, 2)]);
+    let new = |by: &str| file(ONE, by, &[multicast(200, 10, SECOND), multicast(230, 10, SECOND + 1)]);
+    let delivered = [(150, 1), (250, SECOND), (251, SECOND + 1)];
+    let member = |at: &str| {
+        let lines = (1..).zip(delivered).map(|(n, (t, m))| deliver(t, at, 1, n, m)).collect::<Vec<_>>();
+        file(ONE, &by(at, 1), &lines)
+    };
+    let known = [old(&by("c", 90)), new(&by("c", 190)), member("a"), member("b")];
+    let report = check_in_any_order(&known, true);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+    let unknown = [old(""), new(""), member("a"), member("b")];
+    let report = check_in_any_order(&unknown, true);
+    assert!(report.undecided().is_some_and(|why| why.contains("overlap in time")), "{report:#?}");
+    // It did nothing before the other one had gone: only `began` tells that it was there first.
+    let idle = file(ONE, &by("c", 90), &[multicast(300, 20, 2)]);
+    let new = file(ONE, &by("c", 190), &[multicast(200, 10, SECOND)]);
+    let member = |at: &str| file(ONE, &by(at, 1), &[deliver(250, at, 1, 1, SECOND)]);
+    let report = check_in_any_order(&[idle, new, member("a"), member("b")], true);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+}
+
+#[test]
+fn a_missing_client_makes_a_history_incomplete_and_not_a_violation() {
+    let events = [deliver(10, "a", 1, 1, 1), deliver(11, "a", 1, 2, 2)];
+    for complete in [false, true] {
+        let report = check(&[file(ONE, "", &events)], complete);
+        let why = report.undecided().expect("no verdict");
+        assert!(why.contains("a history of `c` is missing"), "{why}");
+        assert!(violated(&report).is_empty(), "{report:#?}");
+        // One of its lives is there, another is not.
+        let lives = [file(ONE, "", &[multicast(1, 1, SECOND)]), file(ONE, "", &events)];
+        let report = check_in_any_order(&lives, false);
+        assert!(report.undecided().is_some() && violated(&report).is_empty(), "{report:#?}");
+    }
+    // What it did is there, and this is not among it.
+    let there = [file(ONE, "", &[multicast(1, 1, 1)]), file(ONE, "", &events)];
+    assert_eq!(violated(&check_in_any_order(&there, false)), ["M1"]);
+    // What is wrong whoever is missing is a violation.
+    let twice = [deliver(10, "a", 1, 1, 1), deliver(11, "a", 1, 2, 1)];
+    let report = check(&[file(ONE, "", &twice)], false);
+    assert_eq!((violated(&report), report.undecided()), (vec!["M1", "M5"], None), "{report:#?}");
+    // Operations for a message of which nobody knows to whom it goes.
+    let operation = r#"{"t":12,"p":"a","i":1,"e":"remote_op","m":["c","1"],"kind":"ack","to":"b"}"#.to_owned();
+    let report = check(&[file(ONE, "", &[deliver(10, "a", 1, 1, 1), operation])], false);
+    assert!(violated(&report).is_empty() && report.undecided().is_some(), "{report:#?}");
+}
+
+#[test]
+fn a_missing_member_makes_a_history_incomplete_and_not_a_violation() {
+    let client = file(ONE, &by("c", 1), &[multicast(1, 1, 1)]);
+    let a = file(ONE, &by("a", 1), &[deliver(10, "a", 1, 1, 1)]);
+    let report = check_in_any_order(&[client.clone(), a.clone()], true);
+    assert!(report.undecided().is_some_and(|why| why.contains("a history of `b` is missing")), "{report:#?}");
+    // It is there, and nothing happened in it.
+    let b = file(ONE, &by("b", 1), &[]);
+    assert_eq!(violated(&check_in_any_order(&[client, a, b], true)), ["M2", "M3", "M9"]);
+}
+
+#[test]
+fn a_missing_sender_makes_a_history_incomplete_and_not_a_violation() {
+    let broadcast = |e: &str, p: &str| {
+        format!(r#"{{"t":1,"p":"{p}","i":1,"e":"{e}","s":"a","k":0,"len":1,"hash":"aaaaaaaaaaaaaaaa"}}"#)
+    };
+    let receiver = file(ONE, &by("b", 1), &[broadcast("bdeliver", "b")]);
+    let report = check(std::slice::from_ref(&receiver), true);
+    assert!(report.undecided().is_some_and(|why| why.contains("a history of `a` is missing")), "{report:#?}");
+    let sender = file(ONE, &by("a", 1), &[broadcast("broadcast", "a"), broadcast("bdeliver", "a")]);
+    let report = check_in_any_order(&[receiver.clone(), sender], true);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+    let idle = file(ONE, &by("a", 1), &[]);
+    assert_eq!(violated(&check_in_any_order(&[receiver, idle], false)), ["B3"]);
+}
+
+#[test]
+fn a_history_in_which_nothing_can_be_judged_is_undecided() {
+    for complete in [false, true] {
+        let report = check(&[file(ONE, "", &[])], complete);
+        assert!(report.undecided().is_some_and(|why| why.contains("nothing in it can be judged")), "{report:#?}");
+    }
+}
+
+#[test]
+fn a_record_says_whose_it_is_and_when_it_began() {
+    let cluster = Cluster::builder().group("g", ["a", "b"]).clients(["c"]).host_clock("one").build().unwrap();
+    let mut text = Vec::new();
+    drop(HistoryWriter::of(&mut text, &cluster, Author { process: Process(2), began: 17 }).unwrap());
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.ends_with(",\"clock\":\"host:one\",\"by\":\"c\",\"began\":17}\n"), "{text}");
+    let stranger = text.replace(r#""by":"c""#, r#""by":"z""#);
+    let refused = check_inputs([("h".to_owned(), stranger.as_bytes())], false).unwrap_err().to_string();
+    assert_eq!(refused, "h:1: process `z` is not in the cluster line");
+}
+
+/// A member whose disk was full, or that was killed while it wrote: nothing is judged by what its file may lack, what it has
+/// is, and what others lack still counts.
+#[test]
+fn record_that_ends_early_is_judged_as_far_as_it_goes() {
+    let client = file(ONE, &by("c", 1), &[multicast(1, 1, 1), multicast(2, 1, 2)]);
+    let whole = |at: &str| file(ONE, &by(at, 1), &[deliver(5, at, 1, 1, 1), deliver(6, at, 1, 2, 2)]);
+    let short = |end: &str| file(ONE, &by("b", 1), &[deliver(5, "b", 1, 1, 1), end.to_owned()]);
+    let said = short(r#"{"t":6,"p":"b","i":1,"e":"unrecorded"}"#);
+    let cut = short(&deliver(6, "b", 1, 2, 2)[..30]).trim_end().to_owned();
+    for (end, cut_off) in [(&said, false), (&cut, true)] {
+        let report = check_in_any_order(&[client.clone(), whole("a"), end.clone()], true);
+        let why = report.undecided().unwrap_or_else(|| panic!("{report:#?}"));
+        assert!(why.contains("the history of `b` ends before `b` did"), "{why}");
+        assert_eq!(report.properties["M1"].as_str(), "ok");
+        assert_eq!(!report.cut_off.is_empty(), cut_off, "{:?}", report.cut_off);
+        // The other member lacks a message, and its record is whole.
+        let lacking = file(ONE, &by("a", 1), &[deliver(5, "a", 1, 1, 1)]);
+        let report = check_in_any_order(&[client.clone(), lacking, end.clone()], true);
+        assert!(violated(&report).contains(&"M2") || violated(&report).contains(&"M3"), "{report:#?}");
+        // What is there can be wrong.
+        let other = end.replace(r#""n":1,"ts":[1"#, r#""n":2,"ts":[2"#);
+        assert!(!violated(&check(&[client.clone(), whole("a"), other], true)).is_empty());
+    }
+    // Without the end that says so, the second message would be missed.
+    let report = check(&[client, whole("a"), file(ONE, &by("b", 1), &[deliver(5, "b", 1, 1, 1)])], true);
+    assert!(!violated(&report).is_empty());
+    // One that was killed is excused by its crash, which another recorded.
+    let killed = file(ONE, &by("c", 1), &[multicast(1, 1, 1), multicast(2, 1, 2), crash(9, "b", 1)]);
+    assert!(violated(&check(&[killed, whole("a"), cut], true)).is_empty());
+}
+
+/// A file of a whole run that is cut off may lack anybody's events.
+#[test]
+fn record_of_everybody_that_is_cut_off_is_judged_as_far_as_it_goes() {
+    let events = [multicast(1, 1, 1), deliver(5, "a", 1, 1, 1), deliver(6, "b", 1, 1, 1)];
+    let whole = file("global", "", &events);
+    assert!(check(std::slice::from_ref(&whole), true).ok());
+    let cut = whole.trim_end()[..whole.len() - 20].to_owned();
+    let report = check(&[cut], true);
+    assert!(report.undecided().is_some() && violated(&report).is_empty(), "{report:#?}");
+}
+
+#[test]
+fn file_that_ends_within_its_first_line_records_nothing() {
+    let error = check_inputs([("1.jsonl".to_owned(), &br#"{"e":"cluster","gro"#[..])], false).unwrap_err();
+    assert!(error.to_string().starts_with("1.jsonl:1: the last line is cut off"), "{error}");
+}

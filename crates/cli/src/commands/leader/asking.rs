@@ -1,0 +1,133 @@
+//! Asking all members at once: beside their sockets on this host, and at their addresses where they are on others.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use stentor::runtime::ShmFabric;
+use stentor_fabric::ProcessId;
+use stentor_fabric_roce::{AskConfig, AskError, ask};
+
+use super::{Cluster, Heard};
+use crate::failure::Failure;
+use crate::live::{Answer, Question, REMOTE_SHOW, Standing, ask_within, unstarted};
+
+/// Whom to ask, and where.
+struct Target {
+    paths: Vec<PathBuf>,
+    remote: Option<Remote>,
+}
+
+/// A member that may be on another host.
+struct Remote {
+    address: String,
+    cluster: String,
+    /// Why there is none, if there is none.
+    key: Result<Vec<u8>, String>,
+    process: ProcessId,
+}
+
+/// Asks these members at once how they stand, each as far as it can be known within that time: whoever is silent takes all of it.
+pub(super) fn all(
+    cluster: &Cluster<'_>,
+    members: &[ProcessId],
+    within: Duration,
+) -> Result<Vec<Heard<Standing>>, Failure> {
+    let until = Instant::now() + within;
+    let key = cluster.spread.then(|| key(cluster));
+    let targets = members.iter().map(|process| target(cluster, *process, key.as_ref()));
+    let targets = targets.collect::<Result<Vec<_>, Failure>>()?;
+    let (sender, answers) = channel();
+    for (n, target) in targets.into_iter().enumerate() {
+        let answered = sender.clone();
+        // A thread that does not come back in time is left behind; it ends with this command.
+        let target = Arc::new(target);
+        let asked = Arc::clone(&target);
+        let ask = move || drop(answered.send((n, look(&asked, until))));
+        if std::thread::Builder::new().spawn(ask).is_err() {
+            // There is no thread for it: then this one asks, and those behind it have less time.
+            let _ = sender.send((n, look(&target, until)));
+        }
+    }
+    drop(sender);
+    let mut heard: Vec<_> = members.iter().map(|_| Heard::Silence).collect();
+    // What is under way at the end has a moment to say so itself.
+    let until = until + within / 8;
+    while let Ok((n, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        heard[n] = answer;
+    }
+    Ok(heard)
+}
+
+fn key(cluster: &Cluster<'_>) -> Result<Vec<u8>, String> {
+    let directory = cluster.config.parent().unwrap_or(std::path::Path::new(""));
+    let source = cluster.plan.config().key().ok_or("the configuration names no key")?;
+    source.read(directory).map_err(|error| error.to_string())
+}
+
+fn target(cluster: &Cluster<'_>, process: ProcessId, key: Option<&Result<Vec<u8>, String>>) -> Result<Target, Failure> {
+    let paths = ShmFabric::all_beside(&cluster.directory, &cluster.meeting, process)
+        .map_err(|error| unstarted(error.into(), cluster.config))?;
+    let (config, name) = (cluster.plan.config(), cluster.plan.name(process));
+    let mut all = config.groups().iter().flat_map(|group| group.members());
+    let address = all.find(|member| member.id() == name).map(|member| member.address().to_owned());
+    let remote = key.cloned().zip(address);
+    let cluster = config.cluster().to_owned();
+    Ok(Target { paths, remote: remote.map(|(key, address)| Remote { address, cluster, key, process }) })
+}
+
+fn look(target: &Target, until: Instant) -> Heard<Standing> {
+    let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    match ask_within(&target.paths, &Question::Show, left()) {
+        Ok(Some(answer)) => understood(answer),
+        Ok(None) => target.remote.as_ref().map_or(Heard::Nobody, |remote| look_there(remote, left())),
+        Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Heard::Silence,
+        Err(error) => Heard::Unknown(format!("it does not answer as it should: {error}")),
+    }
+}
+
+fn look_there(remote: &Remote, within: Duration) -> Heard<Standing> {
+    let begin = Instant::now();
+    let key = match &remote.key {
+        Ok(key) => key.clone(),
+        Err(why) => return Heard::Unknown(format!("not on this host, and without the key nobody is asked: {why}")),
+    };
+    let all: Vec<_> = match remote.address.to_socket_addrs() {
+        Ok(all) => all.collect(),
+        Err(error) => return Heard::Unknown(format!("{}: {error}", remote.address)),
+    };
+    let mut heard = Heard::Unknown(format!("{} has no address", remote.address));
+    // A host with several network interfaces has several addresses, and the member listens at one.
+    for (n, at) in all.iter().enumerate() {
+        let left = within.saturating_sub(begin.elapsed()) / (all.len() - n) as u32;
+        heard = look_at(remote, &key, *at, left);
+        if matches!(heard, Heard::Answer(_)) {
+            break;
+        }
+    }
+    heard
+}
+
+fn look_at(remote: &Remote, key: &[u8], at: SocketAddr, within: Duration) -> Heard<Standing> {
+    let config = AskConfig { cluster: remote.cluster.clone(), key: key.to_owned(), process: remote.process, at };
+    match ask(&config, REMOTE_SHOW, within) {
+        Ok(answer) => match serde_json::from_slice(&answer) {
+            Ok(answer) => understood(answer),
+            Err(error) => Heard::Unknown(format!("its answer makes no sense here: {error}")),
+        },
+        Err(AskError::Nobody) => Heard::Nobody,
+        Err(AskError::Silent) => Heard::Silence,
+        Err(error) => Heard::Unknown(format!("{at}: {error}")),
+    }
+}
+
+fn understood(answer: Answer) -> Heard<Standing> {
+    match answer {
+        Answer::Standing(standing) => Heard::Answer(standing),
+        Answer::Refused(why) | Answer::NotYet(why) => Heard::Unknown(format!("it refuses: {why}")),
+        Answer::Moving | Answer::Done => Heard::Unknown("it answered another question".to_owned()),
+    }
+}

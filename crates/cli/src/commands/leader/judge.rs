@@ -1,0 +1,234 @@
+//! Whether a group works: who leads it, how many stand by that one, and whether messages move.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::report::Member;
+use crate::live::Standing;
+
+/// Besides the election's time, how long messages may not move, ms.
+const STILL_MS: u64 = 2000;
+
+/// What is to be said of a group.
+#[derive(Serialize)]
+pub(super) struct Judged {
+    pub(super) group: String,
+    /// A majority of it works, and its messages move.
+    pub(super) ok: bool,
+    /// Why not.
+    pub(super) reason: Option<String>,
+    /// Who leads it, if somebody does.
+    leader: Option<String>,
+    /// Members that have its state and stand by the leader.
+    working: Vec<String>,
+    size: usize,
+    /// So many have to work.
+    majority: usize,
+}
+
+/// Judges the members of one group, none of which is left out. `timeout_ms`: a leader that is silent for longer is replaced.
+pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged {
+    let (size, majority) = (members.len(), members.len() / 2 + 1);
+    let standings = members.iter().filter_map(|member| member.standing.as_ref());
+    let last = standings.filter(|standing| !standing.joining).max_by_key(|standing| (standing.epoch, standing.leads));
+    let stands = |member: &&&Member| {
+        member.standing.as_ref().zip(last).is_some_and(|(standing, last)| stands_by(standing, last, timeout_ms))
+    };
+    let mut working: Vec<_> = members.iter().filter(stands).map(|member| member.id.clone()).collect();
+    let leader = last.map(|last| last.leader.clone());
+    let leading = members.iter().find(|member| Some(&member.id) == leader.as_ref());
+    // Of one that cannot be asked from here its followers know whether it lives.
+    let lives_elsewhere = leading.is_some_and(|member| member.state == "unknown") && !working.is_empty();
+    if lives_elsewhere {
+        working.extend(leader.clone());
+    }
+    let is_led = lives_elsewhere || leading.is_some_and(|member| member.state == "leads");
+    let reason = if !is_led {
+        Some(leaderless(group, members, leader.as_deref()))
+    } else if working.len() < majority {
+        let what = format!("{group} has no majority: {} of its {size} members work, {majority} have to", working.len());
+        Some(format!("{what}; {}", others(members, &working)))
+    } else {
+        still(group, members, &working, majority, timeout_ms)
+    };
+    let leader = leader.filter(|_| is_led);
+    Judged { group: group.to_owned(), ok: reason.is_none(), reason, leader, working, size, majority }
+}
+
+/// Whether a member has its group's newest state and hears its leader, or leads.
+fn stands_by(standing: &Standing, last: &Standing, timeout_ms: u64) -> bool {
+    let same = !standing.joining && (standing.epoch, &standing.leader) == (last.epoch, &last.leader);
+    let hears = standing.heard_ms.is_none_or(|ms| ms <= timeout_ms);
+    same && if standing.id == standing.leader { standing.leads } else { hears }
+}
+
+fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String {
+    let joins: Vec<_> = members.iter().filter(|member| member.state == "joins").collect();
+    let remember: Vec<_> =
+        members.iter().filter(|member| member.standing.as_ref().is_some_and(|s| !s.joining)).collect();
+    let (size, majority) = (members.len(), members.len() / 2 + 1);
+    let mut text = format!("nobody leads {group}");
+    if size - joins.len() < majority {
+        let _ = write!(text, ": {} of its {size} members have no memory of it", joins.len());
+        if joins.len() + remember.len() < size {
+            text += "; it begins when all its members are there";
+        } else if !remember.is_empty() {
+            let names: Vec<_> = remember.iter().map(|member| member.id.as_str()).collect();
+            let _ = write!(text, ": stop {} and start it anew, then {group} begins from nothing", names.join(", "));
+            text += "; its clients, and groups that wait for messages to it, have to be started anew, too";
+        }
+    } else if let Some(leader) = leader {
+        let _ = write!(text, "; {leader} led it last");
+    }
+    let rest = others(members, &[]);
+    if rest.is_empty() { text } else { format!("{text}; {rest}") }
+}
+
+/// Those that do not work, and how they are.
+fn others(members: &[&Member], working: &[String]) -> String {
+    let rest = members.iter().filter(|member| !working.contains(&member.id));
+    let rest = rest.filter(|member| !["leads", "follows"].contains(&member.state) || !working.is_empty());
+    let how = |member: &&&Member| match member.state {
+        "silent" => format!("{} does not answer", member.id),
+        "down" => format!("{} is down", member.id),
+        "joins" => format!("{} waits for the group's state", member.id),
+        "campaigns" => format!("{} wants to lead", member.id),
+        "unknown" => format!("of {} nothing is known here", member.id),
+        _ => format!("{} does not hear the leader, or has an older state", member.id),
+    };
+    rest.map(|member| how(&member)).collect::<Vec<_>>().join(", ")
+}
+
+/// Why nothing moves, if nothing does.
+fn still(group: &str, members: &[&Member], working: &[String], majority: usize, timeout_ms: u64) -> Option<String> {
+    let works = members.iter().filter(|member| working.contains(&member.id));
+    let stuck: Vec<_> = works
+        .filter_map(|member| member.standing.as_ref())
+        .filter(|standing| standing.undelivered > 0 && standing.stalled_ms > timeout_ms + STILL_MS)
+        .collect();
+    if working.len() - stuck.len() >= majority {
+        return None;
+    }
+    let longest = stuck.iter().map(|standing| standing.stalled_ms).max()?;
+    let most = stuck.iter().map(|standing| standing.undelivered).max()?;
+    let messages = if most == 1 { "1 message has" } else { "messages have" };
+    let count = if most == 1 { String::new() } else { format!("{most} ") };
+    let names: Vec<_> = stuck.iter().map(|standing| standing.id.as_str()).collect();
+    let waiting =
+        stuck.iter().find_map(|standing| standing.waiting.first()).map_or(String::new(), |id| format!(" ({id})"));
+    let at = names.join(", ");
+    Some(format!("{group} makes no progress: {count}{messages} not moved for {} s at {at}{waiting}", longest / 1000))
+}
+
+impl Judged {
+    /// One line.
+    pub(super) fn text(&self, members: &[&Member]) -> String {
+        let Judged { group, reason, leader, working, size, .. } = self;
+        if let Some(reason) = reason {
+            return format!("{reason}\n");
+        }
+        let leader = leader.as_deref().unwrap_or("somebody");
+        let rest = others(members, working);
+        let rest = if rest.is_empty() { rest } else { format!("; {rest}") };
+        format!("{group} works: {leader} leads, {} of its {size} members stand by it{rest}\n", working.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Heard;
+    use super::super::report::tests::{follower, leader};
+    use super::*;
+
+    fn member(id: &str, heard: Heard<Standing>) -> Member {
+        Member::new("g1", id, heard)
+    }
+
+    fn judged(members: &[Member]) -> Judged {
+        judge("g1", &members.iter().collect::<Vec<_>>(), 2000)
+    }
+
+    fn answer(standing: Standing) -> Heard<Standing> {
+        Heard::Answer(standing)
+    }
+
+    #[test]
+    fn a_majority_works_whoever_is_silent() {
+        let follows = || answer(follower("g1.2", "g1.1", Some(3)));
+        for missing in [Heard::Silence, Heard::Nobody, Heard::Unknown("no route".to_owned())] {
+            let members = [member("g1.1", answer(leader("g1.1"))), member("g1.2", follows()), member("g1.3", missing)];
+            let judged = judged(&members);
+            assert!(judged.ok, "{:?}", judged.reason);
+            let text = judged.text(&members.iter().collect::<Vec<_>>());
+            assert!(text.starts_with("g1 works: g1.1 leads, 2 of its 3") && text.contains("g1.3"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_leader_without_a_majority_does_not_work() {
+        let members =
+            [member("g1.1", answer(leader("g1.1"))), member("g1.2", Heard::Nobody), member("g1.3", Heard::Silence)];
+        let reason = judged(&members).reason.unwrap();
+        let expected = "g1 has no majority: 1 of its 3 members work, 2 have to; g1.2 is down, g1.3 does not answer";
+        assert_eq!(reason, expected);
+        // Whoever follows and has not heard it for long does not stand by it.
+        let deaf = [
+            member("g1.1", answer(leader("g1.1"))),
+            member("g1.2", answer(follower("g1.2", "g1.1", Some(2001)))),
+            member("g1.3", Heard::Nobody),
+        ];
+        assert!(judged(&deaf).reason.unwrap().contains("g1.2 does not hear the leader"));
+    }
+
+    #[test]
+    fn memory_that_a_majority_lost_is_told_with_the_remedy() {
+        let joins = |id: &str| answer(Standing { joining: true, ..follower(id, "g1.1", None) });
+        let mut old = leader("g1.1");
+        old.leads = false;
+        let members = [member("g1.1", answer(old)), member("g1.2", joins("g1.2")), member("g1.3", joins("g1.3"))];
+        let reason = judged(&members).reason.unwrap();
+        assert!(reason.contains("2 of its 3 members have no memory of it: stop g1.1 and start it anew"), "{reason}");
+        let led =
+            [member("g1.1", answer(leader("g1.1"))), member("g1.2", joins("g1.2")), member("g1.3", joins("g1.3"))];
+        let reason = judged(&led).reason.unwrap();
+        assert!(reason.contains("no majority") && reason.contains("g1.2 waits for the group's state"), "{reason}");
+        let all = ["g1.1", "g1.2", "g1.3"].map(|id| member(id, joins(id)));
+        assert!(judged(&all).reason.unwrap().contains("3 of its 3 members have no memory"));
+    }
+
+    #[test]
+    fn messages_that_do_not_move_are_no_progress_and_one_that_lags_is_not() {
+        let stuck = |standing: Standing, ms| answer(Standing { undelivered: 5, stalled_ms: ms, ..standing });
+        let members = |ms: [u64; 3]| {
+            [
+                member("g1.1", stuck(leader("g1.1"), ms[0])),
+                member("g1.2", stuck(follower("g1.2", "g1.1", Some(1)), ms[1])),
+                member("g1.3", stuck(follower("g1.3", "g1.1", Some(1)), ms[2])),
+            ]
+        };
+        let reason = judged(&members([7000, 8000, 5])).reason.unwrap();
+        assert!(
+            reason.starts_with("g1 makes no progress: 5 messages have not moved for 8 s at g1.1, g1.2"),
+            "{reason}"
+        );
+        assert!(judged(&members([5, 8000, 5])).ok && judged(&members([4000, 4000, 4000])).ok);
+    }
+
+    #[test]
+    fn a_leader_on_another_host_counts_as_long_as_somebody_here_heard_it_lately() {
+        let shown = |heard: [Option<u64>; 2], leader: Heard<Standing>| {
+            let follows = |id, ms| answer(follower(id, "g1.1", ms));
+            judged(&[
+                member("g1.1", leader),
+                member("g1.2", follows("g1.2", heard[0])),
+                member("g1.3", follows("g1.3", heard[1])),
+            ])
+        };
+        let unknown = || Heard::Unknown("no route".to_owned());
+        assert!(shown([Some(2500), Some(1999)], unknown()).ok);
+        assert!(!shown([Some(2001), Some(2500)], unknown()).ok);
+        assert!(shown([None, None], unknown()).ok, "an election by servers does not listen");
+        assert!(!shown([Some(1), Some(1)], Heard::Nobody).ok, "who is down does not lead, whatever was heard");
+    }
+}

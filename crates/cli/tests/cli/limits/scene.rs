@@ -1,0 +1,228 @@
+//! Where a cell is played: a user, a directory that is limited, one that is not, and commands in both.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::INSIDE;
+use super::bound::{Bound, ControlGroup, is_root, mount, room};
+use crate::support::{Scratch, stentor};
+
+/// The first user that nobody is: one for each cell, whose processes are counted apart.
+const USER: u32 = 52_000;
+/// Bytes of a disk that fills.
+const DISK: u64 = 8 << 20;
+
+pub(super) struct Scene {
+    bound: Bound,
+    user: u32,
+    home: Scratch,
+    /// `/dev/shm` cannot be limited for two cells at once.
+    _shm: Option<std::sync::MutexGuard<'static, ()>>,
+    group: Option<ControlGroup>,
+}
+
+impl Scene {
+    /// Makes the scene, or says why this machine does not allow the limit.
+    pub(super) fn new(number: u32, bound: Bound) -> Result<Self, String> {
+        if bound.needs_mounts() && std::env::var(INSIDE).is_ok_and(|inside| inside == "none") {
+            return Err(
+                "no mount namespace; run this as root, or allow user namespaces (user.max_user_namespaces)".to_owned()
+            );
+        }
+        static SHM: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let (home, user) = (Scratch::new(), USER + number);
+        let mut scene = Scene { bound, user, home, _shm: None, group: None };
+        for directory in [scene.home.path(""), scene.place()] {
+            let _ = fs::create_dir(&directory);
+            scene.give(&directory);
+        }
+        match bound {
+            Bound::Room(kibibytes) => scene.fill(kibibytes << 10),
+            Bound::ReadOnly => {
+                let place = scene.place();
+                mount(&["-t", "tmpfs", "-o", "ro,mode=777", "none", place.to_str().unwrap()]);
+            }
+            Bound::DevShm(kibibytes) => {
+                scene._shm = Some(SHM.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+                mount(&["-t", "tmpfs", "-o", &format!("mode=1777,size={kibibytes}k"), "none", "/dev/shm"]);
+            }
+            Bound::Group(mebibytes) => {
+                let remedy =
+                    |why| format!("{why}; run this as root where the controller `memory` is mounted and writable");
+                scene.group = Some(ControlGroup::new(number, mebibytes).map_err(remedy)?);
+            }
+            Bound::FileSize(_) | Bound::OpenFiles(_) | Bound::Processes(_) | Bound::Locked(_) => {}
+        }
+        Ok(scene)
+    }
+
+    /// A disk with so much room.
+    fn fill(&self, left: u64) {
+        let place = self.place();
+        let options = format!("mode=777,size={DISK}");
+        mount(&["-t", "tmpfs", "-o", &options, "none", place.to_str().unwrap()]);
+        let bytes = DISK - left;
+        fs::File::create(place.join("fill")).unwrap().write_all(&vec![1; bytes as usize]).unwrap();
+        self.give(&place);
+    }
+
+    pub(super) fn user(&self) -> u32 {
+        self.user
+    }
+
+    fn give(&self, path: &Path) {
+        if is_root() {
+            chown(path, Some(self.user), Some(self.user)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    /// Where nothing is limited.
+    pub(super) fn home(&self, name: &str) -> String {
+        self.home.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// Where the disk is limited, if it is.
+    pub(super) fn place(&self) -> PathBuf {
+        self.home.path("place")
+    }
+
+    pub(super) fn in_place(&self, name: &str) -> String {
+        self.place().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file for the commands to read.
+    pub(super) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.home.file(name, text);
+        self.give(&path);
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The command without limits.
+    pub(super) fn free<S: AsRef<str>>(&self, arguments: &[S]) -> Command {
+        self.as_user(&program(), arguments, None)
+    }
+
+    /// The command within the limit.
+    pub(super) fn limited<S: AsRef<str>>(&self, arguments: &[S]) -> Command {
+        self.within(&program(), arguments)
+    }
+
+    fn within<S: AsRef<str>>(&self, program: &Path, arguments: &[S]) -> Command {
+        self.as_user(program, arguments, self.bound.shell())
+    }
+
+    /// A shell sets a limit, or none, and becomes the program.
+    fn as_user<S: AsRef<str>>(&self, program: &Path, arguments: &[S], limit: Option<String>) -> Command {
+        let mut all = vec!["bash".to_owned(), "-c".to_owned()];
+        if let Some(group) = self.group.as_ref() {
+            all.extend([format!("echo $$ >{} && exec \"$@\"", group.door().display()), "bash".to_owned()]);
+        } else {
+            all.extend(["exec \"$@\"".to_owned(), "bash".to_owned()]);
+        }
+        if is_root() {
+            let user = self.user.to_string();
+            all.extend(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"].map(str::to_owned));
+        }
+        // Files that whoever runs the tests left open would count.
+        let close = "for at in /proc/$$/fd/*; do n=${at##*/}; [ $n -le 2 ] || eval \"exec $n>&-\"; done";
+        let limit = limit.map_or(String::new(), |limit| format!("{close}; {limit} && "));
+        all.extend(["bash".to_owned(), "-c".to_owned(), format!("{limit}exec \"$@\""), "bash".to_owned()]);
+        all.push(program.to_str().unwrap().to_owned());
+        all.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
+        let mut command = Command::new(&all[0]);
+        command.args(&all[1..]).current_dir(self.home.path("")).env("TMPDIR", self.home.path(""));
+        command.env("HOME", self.home.path("")).env_remove("XDG_RUNTIME_DIR").env_remove("STENTOR_CONFIG");
+        command
+    }
+
+    /// The limit is felt: shown by other programs than the one that is tested.
+    pub(super) fn bites(&self) -> Result<(), String> {
+        let shell = |script: &str| {
+            let output = self.within(Path::new("/bin/sh"), &["-c", script]).stdin(Stdio::null()).output().unwrap();
+            (output.status, String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        let bites = match self.bound {
+            Bound::FileSize(most) => {
+                let probe = self.home("probe");
+                shell(&format!("head -c {} /dev/zero >{probe}", (most + 1) << 10));
+                let bytes = fs::metadata(&probe).map_or(u64::MAX, |file| file.len());
+                let _ = fs::remove_file(probe);
+                bytes == most << 10
+            }
+            Bound::OpenFiles(most) => {
+                let opens = |n: u64| shell(&format!("exec bash -c 'exec {n}</dev/null'")).0.success();
+                opens(most - 1) && !opens(most)
+            }
+            Bound::Processes(most) => {
+                let all = shell(&format!("n=0; while [ $n -lt {most} ]; do sleep 0.3 & n=$((n+1)); done; true")).0;
+                std::thread::sleep(Duration::from_millis(600));
+                !all.success()
+            }
+            Bound::Locked(most) => {
+                let script = locking(most)?;
+                let free = self.as_user(Path::new("/bin/sh"), &["-c", &script], None).status().unwrap();
+                free.success() && shell(&script).0.code() == Some(1)
+            }
+            Bound::Group(most) => {
+                shell(&format!("exec dd if=/dev/zero of=/dev/null bs={} count=1", (most + 16) << 20)).0.signal()
+                    == Some(9)
+            }
+            Bound::Room(left) => room(&self.place())? == left << 10,
+            Bound::ReadOnly => {
+                let error = fs::write(self.place().join("probe"), "x").err();
+                error.is_some_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
+            }
+            Bound::DevShm(most) => room(Path::new("/dev/shm"))? == most << 10,
+        };
+        if bites { Ok(()) } else { Err("its limit does not bite".to_owned()) }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // Whatever is still mounted goes with the namespace.
+        if matches!(self.bound, Bound::Room(_) | Bound::ReadOnly) {
+            let _ = Command::new("umount").args(["-l", self.place().to_str().unwrap()]).status();
+        }
+        if matches!(self.bound, Bound::DevShm(_)) {
+            let _ = Command::new("umount").args(["-l", "/dev/shm"]).status();
+        }
+    }
+}
+
+/// A script that locks a page more than so many KiB, and fails if it must not.
+fn locking(kibibytes: u64) -> Result<String, String> {
+    let call = match std::env::consts::ARCH {
+        "x86_64" => 149,
+        "aarch64" => 228,
+        other => return Err(format!("the number of `mlock` on {other} is not known here")),
+    };
+    let bytes = (kibibytes << 10) + 4096;
+    Ok(format!("exec perl -e '$memory = \"x\" x {bytes}; exit(syscall({call}, $memory, {bytes}) != 0)'"))
+}
+
+/// The command, where every user may run it.
+fn program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let copy = || {
+        let own = PathBuf::from(stentor().get_program());
+        let reachable = own.ancestors().skip(1).all(|directory| {
+            directory.as_os_str().is_empty()
+                || fs::metadata(directory).is_ok_and(|directory| directory.permissions().mode() & 0o1 == 1)
+        });
+        if reachable || !is_root() {
+            return own;
+        }
+        let copy = std::env::temp_dir().join(format!("stentor-limits-{}", std::process::id()));
+        fs::copy(own, &copy).unwrap();
+        copy
+    };
+    PROGRAM.get_or_init(copy).clone()
+}

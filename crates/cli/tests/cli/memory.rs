@@ -1,0 +1,159 @@
+//! What a process keeps, against what its configuration says, and what happens where that does not fit.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Ran, Scratch, ran, run, stentor};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More than a node takes besides: 17 to 19 MiB with the program of a debug build.
+const BESIDE: u64 = 40 << 20;
+
+/// A node alone in its group.
+struct Alone {
+    scratch: Scratch,
+    config: PathBuf,
+    node: Child,
+}
+
+fn config(scratch: &Scratch, limits: &str) -> PathBuf {
+    let text = format!(
+        "cluster = \"alone\"\nfabric = \"shm\"\n[limits]\n{limits}\n[[group]]\nid = \"g1\"\n\
+         process = [ {{ id = \"g1.1\", address = \"127.0.0.1:7101\" }} ]\n"
+    );
+    scratch.file("cluster.toml", &text)
+}
+
+/// Bytes that `config check` says of each member.
+fn planned(config: &Path) -> u64 {
+    let document = run(["config", "check", config.to_str().unwrap(), "--json"]).document("config-check");
+    document["memory"]["processes"][0]["bytes"].as_u64().expect("bytes")
+}
+
+impl Alone {
+    fn start(limits: &str) -> Self {
+        let scratch = Scratch::new();
+        let config = config(&scratch, limits);
+        let err = File::create(scratch.path("err")).unwrap();
+        let mut node = stentor();
+        node.args(["node", "--id", "g1.1", "--config"]).arg(&config).arg("--directory").arg(scratch.path("s"));
+        let node = node.stdout(Stdio::null()).stderr(err).spawn().expect("the command starts");
+        let alone = Alone { scratch, config, node };
+        let begin = Instant::now();
+        while !alone.said().contains("ready") {
+            assert!(begin.elapsed() < PATIENCE, "{}", alone.said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        alone
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.scratch.path("err")).unwrap()
+    }
+
+    /// Bytes of it that are resident.
+    fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.node.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of its own");
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Sends so many short messages.
+    fn cast(&self, lines: usize) {
+        let input = self.scratch.file("lines", &"x\n".repeat(lines));
+        let mut cast = stentor();
+        cast.args(["cast", "--to", "g1", "--timeout", "60", "--config"]).arg(&self.config);
+        cast.arg("--directory").arg(self.scratch.path("s")).stdin(File::open(input).unwrap());
+        let sent = ran(&cast.output().unwrap());
+        assert_eq!(sent.code, 0, "{}", sent.stderr);
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = self.node.kill();
+        let _ = self.node.wait();
+    }
+}
+
+const LARGE_WINDOW: &str = "clients = 1\nwindow = 65536\nmessage_bytes = 64\nbody_ring_kib = 16";
+
+/// The window's places are nearly all that this node has: after a window of messages they are resident, and in the plan.
+#[test]
+fn a_window_that_was_used_takes_what_is_planned() {
+    let alone = Alone::start(LARGE_WINDOW);
+    let (planned, before) = (planned(&alone.config), alone.resident());
+    alone.cast(66_000);
+    let grown = alone.resident() - before;
+    let [grown_mib, planned_mib] = [grown, planned].map(|bytes| bytes >> 20);
+    assert!(grown <= planned + (2 << 20), "{grown_mib} MiB came, {planned_mib} MiB are planned");
+    assert!(grown >= planned / 3, "{grown_mib} MiB came of {planned_mib} MiB that are planned: the plan says too much");
+}
+
+/// A place for a client costs next to nothing as long as nobody is there, whatever its window.
+#[test]
+fn windows_of_clients_that_are_not_there_are_not_touched() {
+    let limits = LARGE_WINDOW.replace("clients = 1", "clients = 32");
+    let alone = Alone::start(&limits);
+    let (planned, resident) = (planned(&alone.config), alone.resident());
+    assert!(planned > 500 << 20, "32 windows of 65536 places are planned: {planned} bytes");
+    assert!(resident < BESIDE, "{} MiB are resident", resident >> 20);
+    let plan = format!("{:.0} MiB as `config check` prints it", planned as f64 / f64::from(1 << 20));
+    let said = alone.said();
+    assert!(
+        said.contains("memory, fixed from here on: ") && (said.contains(&plan) || said.contains("GiB as")),
+        "{said}"
+    );
+}
+
+/// The largest limits that are legal: more than any machine has.
+const LARGEST: &str =
+    "clients = 1024\nwindow = 65536\nmessage_bytes = 16777216\nbody_ring_kib = 1048576\nring_kib = 65536";
+
+#[test]
+fn limits_that_exhaust_the_machine_are_told_and_refused() {
+    let scratch = Scratch::new();
+    let config = config(&scratch, LARGEST);
+    let document = run(["config", "check", config.to_str().unwrap(), "--json"]).document("config-check");
+    let (here, notes) = (&document["memory"]["here"], document["notes"].to_string());
+    assert_eq!(here["fits"], false, "{here}");
+    for part in ["no member of a group of 1 can start here: its limits need 2.1 TiB", " and ", "lower `clients`"] {
+        assert!(notes.contains(part), "`{part}` is not in {notes}");
+    }
+    let text = run(["config", "check", config.to_str().unwrap()]);
+    assert_eq!(text.code, 0, "another machine may have enough: {}", text.stderr);
+    let mut node = stentor();
+    node.args(["node", "--id", "g1.1", "--config"]).arg(&config).arg("--directory").arg(scratch.path("s"));
+    let refused: Ran = ran(&node.output().unwrap());
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
+    for part in ["its limits need 2.1 TiB of memory, and ", "cluster.toml", "lower `clients`"] {
+        assert!(refused.stderr.contains(part), "`{part}` is not in: {}", refused.stderr);
+    }
+    assert!(!scratch.path("s").exists(), "it was refused before it made anything");
+}
+
+/// A cluster that fits member by member and not as a whole is told of where all of it is on one host.
+#[test]
+fn what_does_not_fit_together_is_told() {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")).expect("a line of its own");
+    let available = line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap();
+    // Rings and their copies: a client costs each of 64 members a 40th of what there is.
+    let members: Vec<_> =
+        (1..=64).map(|n| format!("{{ id = \"m{n}\", address = \"127.0.0.1:{}\" }}", 7000 + n)).collect();
+    let text = format!(
+        "cluster = \"many\"\nfabric = \"shm\"\n[limits]\nclients = 1\nbody_ring_kib = {}\n[[group]]\nid = \"g\"\n\
+         process = [ {} ]\n",
+        (available / 80).clamp(16, 1_048_576),
+        members.join(",\n")
+    );
+    let scratch = Scratch::new();
+    let file = scratch.file("cluster.toml", &text);
+    let document = run(["config", "check", file.to_str().unwrap(), "--json"]).document("config-check");
+    let notes = document["notes"].to_string();
+    assert_eq!(document["memory"]["here"]["fits"], true, "{document:#}");
+    assert!(notes.contains("all processes are on one host, and not all of them fit into this one"), "{notes}");
+}

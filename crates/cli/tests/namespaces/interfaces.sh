@@ -1,0 +1,101 @@
+#!/bin/sh
+# Three members over RoCEv2 on hosts with two network interfaces each. Every host's name has two addresses, one in each network, and
+# the hosts do not agree which of them is the first. A process listens at one of them, and the others have to find it.
+#
+#   unshare -rnm interfaces.sh STENTOR
+#
+# Everything is gone with the namespaces.
+set -eu
+stentor=$1
+folder=$(mktemp -d)
+pids=
+ended() {
+    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
+    wait
+    rm -rf "$folder"
+}
+trap ended EXIT
+trap 'exit 1' INT TERM HUP
+failed() {
+    echo "$1"
+    tail -n 5 "$folder"/*.err
+    exit 1
+}
+mount -t tmpfs none /run
+mkdir /run/netns
+ip link set lo up
+for net in 77 78; do
+    ip link add "bridge$net" type bridge
+    ip link set "bridge$net" up
+done
+for n in 1 2 3; do
+    ip netns add "s$n"
+    ip -n "s$n" link set lo up
+    for net in 77 78; do
+        ip link add "v$n-$net" type veth peer name "eth$net" netns "s$n"
+        ip link set "v$n-$net" master "bridge$net" up
+        ip -n "s$n" link set "eth$net" up
+        # One for the member, and one for a client.
+        for last in 1 9; do ip -n "s$n" address add "10.$net.$n.$last/16" dev "eth$net"; done
+    done
+done
+# The second host sees the second network first.
+for n in 1 2 3; do
+    nets="77 78"
+    [ $n != 2 ] || nets="78 77"
+    {
+        echo "127.0.0.1 localhost"
+        for net in $nets; do
+            for other in 1 2 3; do echo "10.$net.$other.1 node-$other"; done
+        done
+    } >"$folder/hosts.$n"
+done
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/cluster.key"
+{
+    printf 'cluster = "interfaces"\nfabric = "roce"\nkey = "file:cluster.key"\n'
+    printf '[limits]\nclients = 1\nwindow = 64\n[[group]]\nid = "g1"\nprocess = [\n'
+    for n in 1 2 3; do printf ' { id = "g1.%s", address = "node-%s:7001" },\n' "$n" "$n"; done
+    printf ']\n'
+} >"$folder/cluster.toml"
+
+# Becomes a command on a host, with the names that it knows.
+on() { # NUMBER COMMAND...
+    host=$1
+    shift
+    exec ip netns exec "s$host" unshare -m sh -ec 'mount --bind "$0" /etc/hosts && exec "$@"' "$folder/hosts.$host" "$@"
+}
+# The condition: the first address of a name is another one on the second host.
+first() { on "$1" getent ahosts node-1 | awk 'NR == 1 { print $1 }'; }
+[ "$(first 1)" != "$(first 2)" ] || failed "both hosts take $(first 1) for the first address of node-1"
+
+for n in 1 2 3; do
+    on "$n" "$stentor" node --config "$folder/cluster.toml" --directory "$folder/$n" --id "g1.$n" --history "$folder/g1.$n.jsonl" \
+        >"$folder/g1.$n.out" 2>"$folder/g1.$n.err" </dev/null &
+    pids="$pids $!"
+done
+for n in 1 2 3; do
+    tries=0
+    until grep -q "all members are connected" "$folder/g1.$n.err"; do
+        tries=$((tries + 1))
+        [ $tries -le 300 ] || failed "g1.$n is not connected to all members"
+        sleep 0.1
+    done
+done
+seq 100 >"$folder/input"
+(on 3 "$stentor" cast --config "$folder/cluster.toml" --to g1 --bind 10.77.3.9 --timeout 30 --history "$folder/c0.jsonl") \
+    <"$folder/input" >"$folder/cast.out" 2>"$folder/cast.err" || failed "the client finds nobody"
+# Asked from each host: the other two at their addresses.
+for n in 1 2 3; do
+    (on "$n" "$stentor" leader show --config "$folder/cluster.toml" --directory "$folder/$n") >"$folder/shown" || {
+        cat "$folder/shown"
+        failed "from host $n the group does not work"
+    }
+    grep -q "3 of its 3 members" "$folder/shown" || {
+        cat "$folder/shown"
+        failed "from host $n not all members are found"
+    }
+done
+for pid in $pids; do kill -TERM "$pid"; done
+for pid in $pids; do wait "$pid"; done
+pids=
+"$stentor" check --complete "$folder"/*.jsonl

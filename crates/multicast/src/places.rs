@@ -1,0 +1,101 @@
+//! Tables with an entry for each place of a client's window.
+
+/// Entries that are made together: a table of at most so many has all of them from the start.
+const CHUNK: usize = 64;
+
+/// Returns the bytes that a vector of so many entries takes, with what the allocator adds. A vector has room for four.
+pub(crate) fn heap_bytes<T>(entries: usize) -> u64 {
+    (8 + entries.max(4) * size_of::<T>()).next_multiple_of(16) as u64
+}
+
+/// One entry for each place of a client's window, found by the slot.
+///
+/// Address space for all of them is reserved at start. An entry is made when a slot first comes near it, so a client place
+/// that nobody uses costs a chunk, whatever the window.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Places<T> {
+    made: Vec<T>,
+    window: usize,
+    /// Stands for every entry that is not made.
+    blank: T,
+}
+
+impl<T: Default> Places<T> {
+    /// Makes a table for a window, which is a power of two.
+    pub(crate) fn new(window: u32) -> Self {
+        let window = window as usize;
+        let mut made = Vec::with_capacity(window);
+        made.resize_with(window.min(CHUNK), T::default);
+        Places { made, window, blank: T::default() }
+    }
+
+    /// Returns how many places there are.
+    #[inline]
+    pub(crate) fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    /// Returns the index of a slot's place.
+    #[inline]
+    pub(crate) fn at(&self, slot: u64) -> usize {
+        slot as usize & (self.window - 1)
+    }
+
+    /// Returns the entry of a slot's place.
+    #[inline]
+    pub(crate) fn get(&self, slot: u64) -> &T {
+        self.made.get(self.at(slot)).unwrap_or(&self.blank)
+    }
+
+    /// Returns the entry of a slot's place, which is made if it is not there.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u64) -> &mut T {
+        let at = self.at(slot);
+        if at >= self.made.len() {
+            self.make(at);
+        }
+        &mut self.made[at]
+    }
+
+    #[cold]
+    fn make(&mut self, at: usize) {
+        let through = (at + 1).next_multiple_of(CHUNK).min(self.window);
+        self.made.resize_with(through, T::default);
+    }
+
+    /// Returns the entries that are made; all others are blank.
+    pub(crate) fn made(&self) -> &[T] {
+        &self.made
+    }
+
+    /// Returns the entries that are made, for changing them.
+    pub(crate) fn made_mut(&mut self) -> &mut [T] {
+        &mut self.made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_made_when_it_is_written() {
+        let mut places = Places::<u64>::new(1024);
+        assert_eq!((places.window(), places.made().len()), (1024, CHUNK));
+        let (room, start) = (places.made.capacity(), places.made.as_ptr());
+        assert_eq!(*places.get(1000), 0);
+        assert_eq!(places.made().len(), CHUNK, "reading makes nothing");
+        *places.get_mut(64) = 7;
+        assert_eq!(places.made().len(), 2 * CHUNK);
+        *places.get_mut(1023) = 8;
+        assert_eq!((*places.get(1024 + 64), *places.get(2047), places.made().len()), (7, 8, 1024));
+        assert_eq!((places.made.capacity(), places.made.as_ptr()), (room, start), "nothing is moved");
+    }
+
+    #[test]
+    fn a_window_of_less_than_a_chunk_is_whole_from_the_start() {
+        let mut places = Places::<u64>::new(4);
+        *places.get_mut(7) = 1;
+        assert_eq!((places.made(), places.at(9)), (&[0, 0, 0, 1][..], 1));
+    }
+}

@@ -1,0 +1,154 @@
+//! Where the hosts of a configuration are: names resolved at start, all at once and for a limited time.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stentor_fabric_roce::HostName;
+
+use super::address::AddressError;
+use crate::config::MemberConfig;
+
+/// How long names may take to be resolved when a process starts. Those of others are resolved again later.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Addresses of one member, all of one host, or why there are none.
+pub(super) type Found = Result<Vec<SocketAddr>, AddressError>;
+
+/// How the members are called in a configuration.
+pub(super) fn names<'a>(members: impl IntoIterator<Item = &'a MemberConfig>) -> Vec<Option<HostName>> {
+    let name =
+        |member: &MemberConfig| HostName { process: member.id().to_owned(), address: member.address().to_owned() };
+    members.into_iter().map(|member| Some(name(member))).collect()
+}
+
+/// Resolves the names of all members; a name that means nothing is an error of its member alone. `own`: the number of a member
+/// that was told its address, whose name is not asked for.
+pub(super) fn resolve<'a>(
+    members: impl IntoIterator<Item = &'a MemberConfig>,
+    own: Option<(usize, IpAddr)>,
+) -> Vec<Found> {
+    let until = Instant::now() + PATIENCE;
+    let begin = |(at, member): (usize, &'a MemberConfig)| {
+        let told = own.filter(|(me, _)| *me == at).and_then(|(_, ip)| Some(SocketAddr::new(ip, port(member)?)));
+        (member, told.map_or_else(|| Look::begin(member.address()), |told| Look::Done(Ok(vec![told]))))
+    };
+    let looks: Vec<_> = members.into_iter().enumerate().map(begin).collect();
+    looks.into_iter().map(|(member, look)| usable(member, look.end(until))).collect()
+}
+
+fn port(member: &MemberConfig) -> Option<u16> {
+    member.address().rsplit_once(':')?.1.parse().ok()
+}
+
+/// A name that is being looked up.
+enum Look {
+    Done(std::io::Result<Vec<SocketAddr>>),
+    Begun(std::sync::mpsc::Receiver<std::io::Result<Vec<SocketAddr>>>),
+}
+
+impl Look {
+    fn begin(address: &str) -> Look {
+        if let Ok(address) = address.parse() {
+            return Look::Done(Ok(vec![address]));
+        }
+        let (found, look) = channel();
+        let name = address.to_owned();
+        let work = move || drop(found.send(name.to_socket_addrs().map(Iterator::collect)));
+        match thread::Builder::new().name("names".to_owned()).spawn(work) {
+            Ok(_) => Look::Begun(look),
+            Err(error) => Look::Done(Err(error)),
+        }
+    }
+
+    fn end(self, until: Instant) -> std::io::Result<Vec<SocketAddr>> {
+        match self {
+            Look::Done(found) => found,
+            Look::Begun(look) => {
+                look.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap_or_else(|_| {
+                    let what = format!("no answer from the resolver for {PATIENCE:?}");
+                    Err(std::io::Error::new(std::io::ErrorKind::TimedOut, what))
+                })
+            }
+        }
+    }
+}
+
+/// Those of a member's addresses that others can have, too.
+fn usable(member: &MemberConfig, found: std::io::Result<Vec<SocketAddr>>) -> Found {
+    let (process, address) = (member.id().to_owned(), member.address().to_owned());
+    let found = match found {
+        Ok(found) => found,
+        Err(source) => return Err(AddressError::Unknown { process, address, source }),
+    };
+    let (local, usable): (Vec<_>, Vec<_>) = found.into_iter().map(canonical).partition(|at| is_link_local(at.ip()));
+    match (usable.is_empty(), local.first()) {
+        (false, _) => Ok(usable),
+        (true, None) => Err(AddressError::None { process, address }),
+        (true, Some(at)) => Err(AddressError::LinkLocal { process, address, found: *at }),
+    }
+}
+
+/// An IPv4 address in the clothes of an IPv6 one is an IPv4 address.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// Whether an address means something else on each interface. IPv4's (169.254/16) are bound to one by their route.
+pub(super) fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if Ipv6Addr::is_unicast_link_local(&ip))
+}
+
+/// Whether IPv4 is used, if that can be told: it is what all have that were found, else IPv6 if all have that.
+pub(super) fn is_ipv4(found: &[Found], bind: Option<IpAddr>) -> Option<bool> {
+    if let Some(bind) = bind {
+        return Some(bind.is_ipv4());
+    }
+    let mut all = found.iter().flatten().peekable();
+    all.peek()?;
+    let has = |v4: bool| move |found: &Vec<SocketAddr>| found.iter().any(|address| address.is_ipv4() == v4);
+    if all.clone().all(has(true)) {
+        return Some(true);
+    }
+    all.all(has(false)).then_some(false)
+}
+
+/// The address to take of a host: of this kind if there is one, and one that other hosts can reach rather than a loopback one.
+pub(super) fn pick(found: &[SocketAddr], v4: Option<bool>) -> Option<SocketAddr> {
+    let rank = |address: &&SocketAddr| {
+        (v4.is_some_and(|v4| v4 != address.is_ipv4()), v4.is_some() && address.ip().is_loopback())
+    };
+    found.iter().min_by_key(rank).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn kind_that_all_hosts_have_is_taken_and_loopback_last() {
+        let both = || Ok(vec![at("[::1]:7"), at("127.0.1.1:7"), at("10.0.0.1:7")]);
+        let found = [both(), Ok(vec![at("10.0.0.2:7")])];
+        assert_eq!(is_ipv4(&found, None), Some(true));
+        assert_eq!(pick(found[0].as_ref().unwrap(), Some(true)), Some(at("10.0.0.1:7")));
+        assert_eq!(is_ipv4(&[both(), Ok(vec![at("[fd00::2]:7")])], None), Some(false));
+        assert_eq!(is_ipv4(&[Ok(vec![at("[fd00::2]:7")]), Ok(vec![at("10.0.0.2:7")])], None), None);
+        assert_eq!(is_ipv4(&[], Some([10, 0, 0, 1].into())), Some(true));
+        assert_eq!(pick(&[at("127.0.0.1:7")], Some(false)), Some(at("127.0.0.1:7")), "better than none");
+    }
+
+    #[test]
+    fn mapped_address_is_ipv4_and_link_local_is_none_that_others_have() {
+        assert_eq!(canonical(at("[::ffff:10.0.0.1]:7")), at("10.0.0.1:7"));
+        assert!(is_link_local(at("[fe80::1]:7").ip()) && is_link_local(at("[febf::1%3]:7").ip()));
+        assert!(!is_link_local(at("[fec0::1]:7").ip()) && !is_link_local(at("169.254.0.1:7").ip()));
+    }
+}

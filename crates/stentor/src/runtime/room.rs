@@ -1,0 +1,332 @@
+//! How much memory is left for a process here: the machine's, and that of its control groups.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use stentor_fabric::ProcessId;
+use stentor_multicast::Place;
+use thiserror::Error;
+
+use super::cluster::{Plan, StartError};
+use crate::config::NebConfig;
+
+/// What is left of a control group's memory: the tightest of those that this process is in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Quota {
+    /// The file that has the limit.
+    pub file: PathBuf,
+    /// The limit, bytes.
+    pub limit: u64,
+    /// What is left of it, bytes; files that are cached do not count as used.
+    pub left: u64,
+}
+
+/// The memory that a new process can have here.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Room {
+    /// `MemAvailable` of the machine, bytes; `None` if it is not known. Swap does not count: registered memory is not
+    /// swapped out.
+    pub available: Option<u64>,
+    /// `MemTotal` of the machine, bytes.
+    pub total: Option<u64>,
+    /// `None`: no control group limits this process, or it is not known.
+    pub quota: Option<Quota>,
+}
+
+/// A process does not fit into what is left.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("its limits need {} of memory, and {room}", Bytes(*needed))]
+pub struct Shortage {
+    /// What the process needs, bytes.
+    pub needed: u64,
+    /// What there is.
+    pub room: Room,
+}
+
+impl Shortage {
+    /// Returns what a person can do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        let lower = "lower `clients`, `window`, `body_ring_kib` or `message_bytes` in [limits] of all processes";
+        match &self.room.quota {
+            Some(quota) if self.room.is_tighter(quota) => {
+                format!("{lower}, or raise the limit where the container or service is started")
+            }
+            _ => format!("{lower}, or end other programs"),
+        }
+    }
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.quota, self.available, self.total) {
+            (Some(quota), ..) if self.is_tighter(quota) => {
+                let (left, limit, file) = (Bytes(quota.left), Bytes(quota.limit), quota.file.display());
+                write!(f, "its control group has {left} left of {limit} ({file})")
+            }
+            (_, Some(available), Some(total)) => {
+                write!(f, "this machine has {} available of {}", Bytes(available), Bytes(total))
+            }
+            _ => write!(f, "it is not known how much there is"),
+        }
+    }
+}
+
+impl Room {
+    /// Looks at this machine.
+    #[must_use]
+    pub fn here() -> Room {
+        Room::below(Path::new("/"))
+    }
+
+    /// Looks at the files of the kernel below `root`: `proc/meminfo`, `proc/self/cgroup` and `sys/fs/cgroup`.
+    #[must_use]
+    pub fn below(root: &Path) -> Room {
+        let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
+        let of = |name: &str| kib(&meminfo, name);
+        Room { available: of("MemAvailable:"), total: of("MemTotal:"), quota: quota(root) }
+    }
+
+    /// Returns how many bytes a new process can have; `None` if it is not known.
+    #[must_use]
+    pub fn left(&self) -> Option<u64> {
+        let quota = self.quota.as_ref().map(|quota| quota.left);
+        self.available.into_iter().chain(quota).min()
+    }
+
+    /// Checks whether so many bytes are left. What is not known is no reason to refuse.
+    ///
+    /// # Errors
+    /// [`Shortage`], with the numbers.
+    pub fn check(&self, needed: u64) -> Result<(), Shortage> {
+        if self.left().is_some_and(|left| needed > left) {
+            return Err(Shortage { needed, room: self.clone() });
+        }
+        Ok(())
+    }
+
+    fn is_tighter(&self, quota: &Quota) -> bool {
+        self.available.is_none_or(|available| quota.left <= available)
+    }
+}
+
+/// Bytes in the unit that fits.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            bytes if bytes >= 1 << 40 => (1u64 << 40, "TiB"),
+            bytes if bytes >= 1 << 30 => (1 << 30, "GiB"),
+            _ => (1 << 20, "MiB"),
+        };
+        write!(f, "{:.1} {name}", self.0 as f64 / unit as f64)
+    }
+}
+
+/// A number of kibibytes in a file with a name and a number in each line, as bytes.
+fn kib(text: &str, name: &str) -> Option<u64> {
+    number(text, name).map(|kib| kib.saturating_mul(1024))
+}
+
+fn number(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// How the files of one version of control groups are called.
+struct Files {
+    limit: &'static str,
+    usage: &'static str,
+    /// Names in `memory.stat`, which count the groups below as well.
+    cached: [&'static str; 2],
+}
+
+const VERSION_1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    cached: ["total_inactive_file ", "total_active_file "],
+};
+const VERSION_2: Files =
+    Files { limit: "memory.max", usage: "memory.current", cached: ["inactive_file ", "active_file "] };
+
+/// A limit of version 1 that is at least so large is none.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// The tightest limit of the groups that this process is in, whichever version controls memory here.
+fn quota(root: &Path) -> Option<Quota> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let mounted = root.join("sys/fs/cgroup");
+    let (top, group, files) = groups
+        .lines()
+        .find_map(|line| {
+            let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+            let memory = controllers.split(',').any(|name| name == "memory");
+            memory.then(|| (mounted.join("memory"), group, VERSION_1))
+        })
+        .or_else(|| {
+            let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+            Some((mounted, group, VERSION_2))
+        })?;
+    // In a container, the path may be the host's: then only the top is there, and it is the container's own group.
+    let folder = top.join(group.trim_start_matches('/'));
+    let above = folder.ancestors().take_while(|folder| folder.starts_with(&top));
+    above.filter_map(|folder| quota_of(folder, &files)).min_by_key(|quota| quota.left)
+}
+
+fn quota_of(folder: &Path, files: &Files) -> Option<Quota> {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    // `max` is no number: there is no limit.
+    let limit = read(files.limit)?.trim().parse::<u64>().ok().filter(|limit| *limit < NO_LIMIT)?;
+    let used = read(files.usage)?.trim().parse::<u64>().ok()?;
+    let stat = read("memory.stat").unwrap_or_default();
+    let cached: u64 = files.cached.iter().filter_map(|name| number(&stat, name)).sum();
+    let left = limit.saturating_sub(used.saturating_sub(cached));
+    Some(Quota { file: folder.join(files.limit), limit, left })
+}
+
+impl Plan {
+    /// Returns the bytes of the largest process of the cluster, after it looked whether this one finds room here.
+    pub(super) fn most_bytes(&self, me: ProcessId) -> Result<u64, StartError> {
+        let memory = self.config().memory();
+        let size = match self.topology().place(me) {
+            Some(Place::Member { group, .. }) => Some(self.topology().size(group)),
+            _ => None,
+        };
+        let own = memory.of(size).map_or(0, |process| process.bytes());
+        Room::here().check(own)?;
+        Ok(memory.processes.iter().map(|process| process.bytes()).max().unwrap_or(0))
+    }
+
+    /// Returns the bytes of a process of the broadcast, after it looked whether it finds room here.
+    pub(super) fn neb_bytes(&self, neb: &NebConfig) -> Result<u64, StartError> {
+        let bytes = neb.config().memory_bytes();
+        Room::here().check(bytes)?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+    const MEMINFO: &str = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB\n";
+
+    /// Files below a root of their own, gone at the end.
+    struct Root(PathBuf);
+
+    impl Root {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let root = Root(std::env::temp_dir().join(format!("stentor-room-{name}-{}", std::process::id())));
+            for (file, text) in files.iter().chain(&[("proc/meminfo", MEMINFO)]) {
+                let path = root.0.join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            root
+        }
+
+        fn room(&self) -> Room {
+            Room::below(&self.0)
+        }
+    }
+
+    impl Drop for Root {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn without_control_groups_the_machine_counts() {
+        let root = Root::new("machine", &[]);
+        let room = root.room();
+        assert_eq!(room, Room { available: Some(8 * GIB), total: Some(16 * GIB), quota: None });
+        assert_eq!(room.check(8 * GIB), Ok(()));
+        let shortage = room.check(8 * GIB + 1).unwrap_err();
+        assert_eq!(
+            shortage.to_string(),
+            "its limits need 8.0 GiB of memory, and this machine has 8.0 GiB available of 16.0 GiB"
+        );
+        assert!(shortage.remedy().ends_with("end other programs"), "{}", shortage.remedy());
+    }
+
+    #[test]
+    fn what_is_not_known_refuses_nothing() {
+        let room = Room::below(Path::new("/nonexistent"));
+        assert_eq!((room.left(), room.check(u64::MAX)), (None, Ok(())));
+    }
+
+    #[test]
+    fn of_version_2_the_tightest_of_the_groups_around_a_process_counts() {
+        let root = Root::new(
+            "v2",
+            &[
+                ("proc/self/cgroup", "0::/a/b\n"),
+                ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+                ("sys/fs/cgroup/a/b/memory.current", "1\n"),
+                ("sys/fs/cgroup/a/memory.max", "2147483648\n"),
+                ("sys/fs/cgroup/a/memory.current", "1610612736\n"),
+                ("sys/fs/cgroup/a/memory.stat", "anon 1\nfile 9\ninactive_file 268435456\nactive_file 268435456\n"),
+            ],
+        );
+        let room = root.room();
+        let quota = room.quota.clone().expect("there is a limit");
+        assert_eq!((quota.limit, quota.left), (2 * GIB, GIB), "what is cached can be dropped");
+        assert_eq!((room.left(), room.check(GIB)), (Some(GIB), Ok(())));
+        let shortage = room.check(2 * GIB).unwrap_err();
+        assert!(shortage.to_string().contains("its control group has 1.0 GiB left of 2.0 GiB"), "{shortage}");
+        assert!(shortage.to_string().contains("a/memory.max)"), "{shortage}");
+        assert!(shortage.remedy().contains("where the container or service is started"), "{}", shortage.remedy());
+    }
+
+    #[test]
+    fn of_version_1_the_group_is_that_of_the_controller_and_a_huge_limit_is_none() {
+        let groups = "9:name=systemd:/x\n4:cpu,memory:/a/b\n0::/\n";
+        let root = Root::new(
+            "v1",
+            &[
+                ("proc/self/cgroup", groups),
+                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5\n"),
+                ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "1073741824\n"),
+                ("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "1073741824\n"),
+                ("sys/fs/cgroup/memory/a/b/memory.stat", "inactive_file 7\ntotal_inactive_file 536870912\n"),
+            ],
+        );
+        let quota = root.room().quota.expect("there is a limit");
+        assert_eq!((quota.limit, quota.left), (GIB, GIB / 2));
+        assert!(quota.file.ends_with("memory/a/b/memory.limit_in_bytes"), "{quota:?}");
+    }
+
+    /// As in a container without a namespace of control groups: its path is the host's.
+    #[test]
+    fn a_path_that_is_not_there_means_the_top() {
+        let root = Root::new(
+            "host-path",
+            &[
+                ("proc/self/cgroup", "4:memory:/docker/77\n"),
+                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n"),
+                ("sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n"),
+            ],
+        );
+        assert_eq!(root.room().left(), Some(GIB));
+    }
+
+    /// A limit that is wider than what the machine has left is not what is told.
+    #[test]
+    fn the_tighter_of_machine_and_group_is_told() {
+        let root = Root::new(
+            "wide",
+            &[
+                ("proc/self/cgroup", "0::/\n"),
+                ("sys/fs/cgroup/memory.max", "1099511627776\n"),
+                ("sys/fs/cgroup/memory.current", "0\n"),
+            ],
+        );
+        let shortage = root.room().check(9 * GIB).unwrap_err();
+        assert!(shortage.to_string().contains("this machine has 8.0 GiB available"), "{shortage}");
+    }
+}
