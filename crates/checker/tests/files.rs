@@ -1,5 +1,6 @@
 //! Several files of one run: in which order the lives of a process were, and what is not judged because a file is missing.
 
+use stentor_checker::history::{Told, check_inputs_told};
 use stentor_checker::{Author, Cluster, HistoryWriter, Process, Report, check_inputs};
 
 /// A file: its cluster line, of the clock and the author that it names, and events.
@@ -33,10 +34,17 @@ fn crash(t: u64, at: &str, life: u64) -> String {
     format!(r#"{{"t":{t},"p":"{at}","i":{life},"e":"crash"}}"#)
 }
 
+fn inputs(files: &[String]) -> impl Iterator<Item = (String, &[u8])> {
+    (1..).map(|n| format!("{n}.jsonl")).zip(files.iter().map(String::as_bytes))
+}
+
 fn check(files: &[String], complete: bool) -> Report {
-    let names = (1..).map(|n| format!("{n}.jsonl"));
-    let inputs: Vec<_> = names.zip(files.iter().map(String::as_bytes)).collect();
-    check_inputs(inputs, complete).unwrap_or_else(|error| panic!("{error}"))
+    check_inputs(inputs(files), complete).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn check_in_order(files: &[String], complete: bool) -> Report {
+    let told = Told { complete, lives_in_order: true, ..Told::default() };
+    check_inputs_told(inputs(files), told).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// In every order of the files.
@@ -115,6 +123,33 @@ fn lives_on_different_clocks_are_not_judged() {
     let apart = [file("host:one", "", &[multicast(100, 20, 1)]), file("host:two", "", &[deliver(50, "a", 7, 1, 1)])];
     let report = check_in_any_order(&apart, false);
     assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+}
+
+#[test]
+fn lives_on_different_clocks_are_judged_in_the_order_in_which_their_files_are_given() {
+    // The host was rebooted between the two lives: its clock began anew, and its calendar was behind.
+    let one = file("host:one", "", &[multicast(9000, 20, 1)]);
+    let two = file("host:two", "", &[multicast(200, 10, SECOND)]);
+    let member = |at: &str| file("host:m", "", &[deliver(150, at, 7, 1, 1), deliver(250, at, 7, 2, SECOND)]);
+    let (a, b) = (member("a"), member("b"));
+    // Only the files of one process need an order.
+    for files in [[&one, &two, &a, &b], [&a, &one, &b, &two], [&b, &a, &one, &two]] {
+        let report = check_in_order(&files.map(Clone::clone), true);
+        assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+        assert_eq!(report.properties["M6"].as_str(), "ok");
+    }
+    // The order counts: given the other way round, they were delivered in the wrong order.
+    assert_eq!(violated(&check_in_order(&[two, one, a, b], true)), ["M6"]);
+}
+
+#[test]
+fn an_order_of_files_that_their_times_contradict_is_not_judged() {
+    let [one, two, member] = clock_set_back([ONE; 3]).try_into().expect("three files");
+    let report = check_in_order(&[one.clone(), two.clone(), member.clone()], false);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+    let report = check_in_order(&[two, one, member], false);
+    let why = report.undecided().expect("no verdict");
+    assert!(why.contains("2.jsonl was over when that in 1.jsonl began"), "{why}");
 }
 
 #[test]

@@ -225,4 +225,8 @@ pub(crate) struct Check {
     /// Processes of the broadcast that are known to have lied: nothing is promised about what they say and deliver
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub(crate) faulty: Vec<String>,
+    /// Vouch that the files of each process are named in the order of its lives. Needed where their times come from different
+    /// clocks: a process that was started on another host, or after a reboot
+    #[arg(long)]
+    pub(crate) lives_in_order: bool,
 }

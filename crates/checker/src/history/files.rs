@@ -9,6 +9,18 @@ use super::{Fault, HistoryError, Reader};
 use crate::checker::Checker;
 use crate::report::Report;
 
+/// What somebody knows of a run that its histories do not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'a> {
+    /// The run had come to rest, as a `complete` event says.
+    pub complete: bool,
+    /// Processes that lied: they count as `faulty`, whatever the cluster lines say.
+    pub faulty: &'a [String],
+    /// Files with several lives of one process are given in the order of those lives. Lives on one clock keep the order of
+    /// their times: where both say different things, no property is judged.
+    pub lives_in_order: bool,
+}
+
 /// Checks the histories in these files together: all processes of one run, in any order, split in any way by process.
 /// `complete` vouches, as a `complete` event does, that the run had come to rest.
 ///
@@ -22,7 +34,7 @@ pub fn check_files<P: AsRef<Path>>(paths: &[P], complete: bool) -> Result<Report
             Err(error) => Err(HistoryError { file, line: 0, fault: Fault::Io(error) }),
         }
     };
-    check_all(paths.iter().map(open), complete, &[])
+    check_all(paths.iter().map(open), Told { complete, ..Told::default() })
 }
 
 /// Like [`check_files`], for inputs that are open already, each with its name.
@@ -33,27 +45,26 @@ pub fn check_inputs<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
     complete: bool,
 ) -> Result<Report, HistoryError> {
-    check_inputs_knowing(inputs, complete, &[])
+    check_inputs_told(inputs, Told { complete, ..Told::default() })
 }
 
-/// Like [`check_inputs`], where somebody knows which processes lied: they count as `faulty`, whatever the cluster lines say.
+/// Like [`check_inputs`], where somebody knows more than the histories say.
 ///
 /// # Errors
-/// See [`HistoryError`]; also if one of `faulty` is no process.
-pub fn check_inputs_knowing<R: BufRead>(
+/// See [`HistoryError`]; also if one of [`Told::faulty`] is no process.
+pub fn check_inputs_told<R: BufRead>(
     inputs: impl IntoIterator<Item = (String, R)>,
-    complete: bool,
-    faulty: &[String],
+    told: Told<'_>,
 ) -> Result<Report, HistoryError> {
-    check_all(inputs.into_iter().map(Ok), complete, faulty)
+    check_all(inputs.into_iter().map(Ok), told)
 }
 
 fn check_all<R: BufRead>(
     inputs: impl Iterator<Item = Result<(String, R), HistoryError>>,
-    mut complete: bool,
-    faulty: &[String],
+    told: Told<'_>,
 ) -> Result<Report, HistoryError> {
     let mut first: Option<(String, Checker)> = None;
+    let mut complete = told.complete;
     let (mut lives, mut cut_off) = (Lives::default(), Vec::new());
     for input in inputs {
         let (file, input) = input?;
@@ -86,9 +97,9 @@ fn check_all<R: BufRead>(
     let Some((file, mut checker)) = first else {
         return Err(HistoryError { file: "(no history)".to_owned(), line: 0, fault: Fault::NothingGiven });
     };
-    if let Some(unknown) = faulty.iter().find(|name| !checker.cluster_mut().add_faulty(name)) {
+    if let Some(unknown) = told.faulty.iter().find(|name| !checker.cluster_mut().add_faulty(name)) {
         return Err(HistoryError { file, line: 1, fault: Fault::UnknownProcess(unknown.clone()) });
     }
-    let given = lives.given(checker.cluster());
+    let given = lives.given(checker.cluster(), told.lives_in_order);
     Ok(Report { cut_off, ..checker.with_given(given).finish(complete) })
 }

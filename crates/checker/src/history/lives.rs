@@ -3,7 +3,8 @@
 //! The number of a life names it and does not order it: a producer that is not told how often its process lived takes the
 //! calendar, which may be set back between two lives. What orders them is the clock of their times, where all of them come
 //! from one: it never goes back. Numbers order lives only within one file, where they may not go back, and in files that name
-//! no clock: their producer has nothing else to say it with.
+//! no clock: their producer has nothing else to say it with. Lives on different clocks have the order in which somebody who
+//! knows gives their files, if nobody knows, none.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +91,8 @@ impl Lives {
         self.ended_early.push(process);
     }
 
-    /// The orders of lives that are not those of their numbers, and who has a record.
-    pub(super) fn given(self, cluster: &Cluster) -> Given {
+    /// The orders of lives that are not those of their numbers, and who has a record. `in_order`: the files of a process were added in the order of its lives.
+    pub(super) fn given(self, cluster: &Cluster, in_order: bool) -> Given {
         let mut given = Given {
             recorded: self.recorded.iter().copied().collect(),
             by_process: self.by_process_said,
@@ -103,7 +104,7 @@ impl Lives {
             if lives.iter().all(|placed| placed.file == lives[0].file) {
                 continue;
             }
-            match self.order(&mut lives) {
+            match if in_order { self.added(&mut lives) } else { self.order(&mut lives) } {
                 Ok(()) => {
                     let numbers: Vec<u64> = lives.iter().map(|placed| placed.lived.incarnation).collect();
                     if !numbers.is_sorted() {
@@ -119,14 +120,34 @@ impl Lives {
         given
     }
 
-    /// Sorts the lives of one process.
+    /// Sorts the lives of one process as their files were added. Fails if times on one clock say that a life was over before
+    /// one that stands before it began.
+    fn added(&self, lives: &mut [Placed]) -> Result<(), String> {
+        lives.sort_by_key(|placed| (placed.file, placed.lived.line));
+        for (at, other) in lives.iter().enumerate() {
+            let contradicts = |one: &&Placed| {
+                let [one_clock, other_clock] = [one, other].map(|placed| self.files[placed.file].1.as_ref());
+                one_clock.is_some() && one_clock == other_clock && other.lived.last < one.lived.start()
+            };
+            if let Some(one) = lives[..at].iter().find(contradicts) {
+                let (one, other) = (&self.files[one.file].0, &self.files[other.file].0);
+                return Err(format!(
+                    "{one} is named before {other}, and by their times the life in {other} was over when that in {one} began"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts the lives of one process by what their files say.
     fn order(&self, lives: &mut [Placed]) -> Result<(), String> {
         let clock = |placed: &Placed| self.files[placed.file].1.as_ref();
         let first = clock(&lives[0]);
         if let Some(other) = lives.iter().find(|placed| clock(placed) != first) {
             let (one, other) = (&self.files[lives[0].file].0, &self.files[other.file].0);
             return Err(format!(
-                "the times of {one} and of {other} come from different clocks, so nothing says which was first"
+                "the times of {one} and of {other} come from different clocks, so nothing says which was first: if you know, \
+                 name the files in that order, with --lives-in-order"
             ));
         }
         if first.is_none() {
@@ -134,8 +155,7 @@ impl Lives {
             return Ok(());
         }
         lives.sort_by_key(|placed| (placed.lived.start(), placed.lived.last, placed.lived.incarnation));
-        // Who began later came later, also while the one before was not gone yet. When it began is known of those that say so;
-        // of the others, only that it was before their first event.
+        // When a life began is known of those that say so; of the others, only that it was before their first event.
         let apart = |one: &Placed, other: &Placed| {
             one.lived.last <= other.lived.first
                 || one.lived.began.is_some() && other.lived.began.is_some()

@@ -10,7 +10,7 @@ mod writer;
 
 pub use encoder::Encoder;
 pub use error::{Fault, HistoryError};
-pub use files::{check_files, check_inputs, check_inputs_knowing};
+pub use files::{Told, check_files, check_inputs, check_inputs_told};
 pub use reader::Reader;
 pub use writer::{Author, HistoryWriter};
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stentor_checker::history::{Fault, HistoryError, check_inputs_knowing};
+use stentor_checker::history::{Fault, HistoryError, Told, check_inputs_told};
 use stentor_checker::{Report, Verdict as Finding};
 
 use crate::args::Check;
@@ -115,7 +115,8 @@ pub(super) fn run(args: &Check, output: Output) -> Result<Verdict, Failure> {
     let bar = output.progress("reading", files.iter().map(|opened| opened.bytes).sum());
     let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(file));
     let inputs = files.into_iter().map(|opened| (opened.name, buffered(opened.file)));
-    let report = check_inputs_knowing(inputs, args.complete, &args.faulty);
+    let told = Told { complete: args.complete, faulty: &args.faulty, lives_in_order: args.lives_in_order };
+    let report = check_inputs_told(inputs, told);
     bar.finish_and_clear();
     let judgement = Judgement::from(report?);
     output.report(&judgement)?;

@@ -221,9 +221,16 @@ fn lives_are_ordered_by_the_clock_that_they_share_and_without_one_there_is_no_ve
     assert_eq!((shared.code, &document["properties"]["M6"]), (0, &"ok".into()), "{document:#}");
     let apart = check(&clock_set_back(&scratch, ["host:one", "host:one, started again"]), &[]);
     assert_eq!(apart.code, 3, "{}", apart.stdout);
-    for part in ["cannot be judged: `c0` has several lives", "first.jsonl", "second.jsonl", "different clocks"] {
+    for part in ["cannot be judged: `c0` has several lives", "first.jsonl", "second.jsonl", "--lives-in-order"] {
         assert!(apart.stdout.contains(part), "`{part}` is not in:\n{}", apart.stdout);
     }
+    // Who knows the order says it: the messages of both lives are delivered in it, or they are not.
+    let mut files = clock_set_back(&scratch, ["host:one", "host:one, started again"]);
+    let told = check(&files, &["--lives-in-order", "--json"]);
+    assert_eq!((told.code, &told.document("check")["properties"]["M6"]), (0, &"ok".into()), "{}", told.stdout);
+    files.swap(0, 1);
+    let wrong = check(&files, &["--lives-in-order", "--json"]);
+    assert_eq!((wrong.code, &wrong.document("check")["properties"]["M6"]), (1, &"violated".into()), "{}", wrong.stdout);
 }
 
 #[test]
