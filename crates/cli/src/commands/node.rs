@@ -3,6 +3,7 @@
 #[cfg(feature = "zookeeper")]
 mod ensemble;
 mod keeping;
+mod majority;
 mod operator;
 mod report;
 mod sink;
@@ -178,7 +179,7 @@ fn serve<F: Hosted>(
             sink.operations(&member.take_operations());
         }
         if !worked {
-            told.talk.idle(member);
+            told.talk.idle(now, member, keeper);
             over = told.talk.final_word();
         }
         sink.round(worked);

@@ -523,6 +523,49 @@ fn a_group_without_a_majority_is_said_to_have_none_by_those_who_remain_and_by_th
     assert!(shown.code == 1 && document["ok"] == false && document["groups"][0]["reason"].is_string(), "{document:#}");
 }
 
+/// A stopped process keeps its sockets: only its heart is still.
+#[test]
+fn a_majority_that_is_stopped_is_missed_once_and_is_back_once() {
+    let running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        running.until(name, "err", |text| text.contains("all members are connected"));
+    }
+    show_until(&running, "all work", 0, |text| text.contains("3 of its 3 members stand by it\n"));
+    let leader = led(&running).pop().expect("somebody leads");
+    let others: Vec<_> = ["g1.1", "g1.2", "g1.3"].into_iter().filter(|name| *name != leader).collect();
+    others.iter().for_each(|name| running.interrupt(name, Signal::STOP));
+    let lost = "g1 has lost its majority: 1 of its 3 members answer, 2 have to";
+    let said = running.until(&leader, "err", |text| text.contains(lost));
+    let silent = format!("silent or without the group's state: {}", others.join(", "));
+    assert!(said.contains(&silent) && !said.contains("its majority again"), "{said}");
+    others.iter().for_each(|name| running.interrupt(name, Signal::CONT));
+    let back = "g1 has its majority again: ";
+    running.until(&leader, "err", |text| text.contains(back));
+    show_until(&running, "all work again", 0, |text| text.contains("3 of its 3 members stand by it\n"));
+    let said = running.read(&leader, "err");
+    assert_eq!((said.matches(lost).count(), said.matches(back).count()), (1, 1), "{said}");
+}
+
+#[test]
+fn a_member_without_memory_does_not_say_that_its_group_goes_on() {
+    let mut running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
+    for name in ["g1.1", "g1.2", "g1.3"] {
+        running.until(name, "err", |text| text.contains("all members are connected"));
+    }
+    for name in ["g1.1", "g1.2"] {
+        running.signal(name, Signal::KILL);
+    }
+    for name in ["g1.1", "g1.2"] {
+        running.start(name, &[]);
+    }
+    running.until("g1.1", "err", |text| text.contains("2 of 3 members of g1 have no memory of it"));
+    running.signal("g1.2", Signal::KILL);
+    let said = running.until("g1.1", "err", |text| text.contains("lost g1.2"));
+    assert!(!said.contains("g1 goes on"), "{said}");
+    assert!(said.contains("g1 has lost its majority: 1 of its 3 members work, 2 have to"), "{said}");
+    assert!(said.contains("this process waits for the group's state itself"), "{said}");
+}
+
 #[test]
 fn messages_that_wait_for_another_group_are_no_progress_and_their_client_is_named() {
     let running = Running::with(&["g1.1", "g2.1"], 2, 1, SMALL);

@@ -88,6 +88,15 @@ impl Keeping {
         }
     }
 
+    /// Whether another member would lead, as it said last. `None`: an election by servers does not say.
+    pub(super) fn stands(&self, process: ProcessId) -> Option<bool> {
+        match self {
+            Keeping::Heartbeat(keeper) => Some(keeper.election().stands(process)),
+            #[cfg(feature = "zookeeper")]
+            Keeping::Zookeeper(_) => None,
+        }
+    }
+
     /// When a member's heart beat last; see [`Keeper::heard`].
     pub(super) fn heard(&self, process: ProcessId) -> Option<Duration> {
         match self {

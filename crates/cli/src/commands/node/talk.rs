@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use stentor::runtime::{Hosted, Member, Plan};
 use stentor_fabric::ProcessId;
-use stentor_multicast::{Ballot, Place, Replica};
+use stentor_multicast::{Ballot, GroupId, Place, Replica};
 
+use super::keeping::Keeping;
+use super::majority::{Change, Majority, Seen};
 use crate::failure::Failure;
 use crate::live::{Refusals, Repeats, Waiting, whereabouts};
 use crate::output::{Level, Output};
@@ -31,6 +33,9 @@ pub(super) struct Talk<'a> {
     output: Output,
     name: &'a str,
     peers: Vec<Peer>,
+    /// The own group.
+    group: Option<GroupId>,
+    majority: Majority,
     ready: bool,
     stranded: bool,
     /// It was told to end.
@@ -53,12 +58,21 @@ pub(super) struct Talk<'a> {
 impl<'a> Talk<'a> {
     /// `meets` follows who is waited for, and says where processes meet.
     pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output, meets: String) -> Self {
-        let members = (0..plan.topology().all_members() as u16).map(ProcessId).filter(|process| *process != me);
+        let topology = plan.topology();
+        let members = (0..topology.all_members() as u16).map(ProcessId).filter(|process| *process != me);
+        let group = match topology.place(me) {
+            Some(Place::Member { group, .. }) => Some(group),
+            _ => None,
+        };
+        let own = group.into_iter().flat_map(|group| topology.members(group)).filter(|process| *process != me);
+        let needed = group.map_or(1, |group| topology.majority(group) as usize);
         Talk {
             plan,
             output,
             name: plan.name(me),
             peers: members.map(|process| Peer { process, pid: None, here: false, seen: false }).collect(),
+            group,
+            majority: Majority::new(own, needed, plan.config().election_times().max),
             ready: false,
             stranded: false,
             stopping: false,
@@ -75,7 +89,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Looks at a member that has nothing to do.
-    pub(super) fn idle<F: Hosted>(&mut self, member: &mut Member<F>) {
+    pub(super) fn idle<F: Hosted>(&mut self, now: Duration, member: &mut Member<F>, keeper: &Keeping) {
         // Connected is not enough: who has not its group's state yet takes over what the others deliver meanwhile.
         let connects = !self.ready && member.is_connected() && member.replica().counts_in().is_some();
         if connects {
@@ -96,7 +110,13 @@ impl<'a> Talk<'a> {
             let late = self.looked.elapsed() > CONNECTING / 3;
             self.looked = Instant::now();
             let fabric = member.fabric();
-            self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
+            let see = |process| {
+                let (heard, stands) = (keeper.heard(process), keeper.stands(process));
+                Seen { here: fabric.sees(process), heard, stands }
+            };
+            let change = self.majority.look(now, !member.replica().is_joining(), see);
+            let told = self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
+            self.tell_of_the_majority(change.filter(|change| !told || *change != Change::Lost));
             self.tell_what_the_group_waits_for(member.replica(), late);
             if !self.ready {
                 let absent = || self.peers.iter().filter(|peer| !peer.here);
@@ -189,7 +209,9 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>), connected: bool) {
+    /// Looks who is there. Returns whether it said that the own group has lost its majority.
+    fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>), connected: bool) -> bool {
+        let mut told = false;
         for at in 0..self.peers.len() {
             let Peer { process, pid: old, here: was, seen } = self.peers[at];
             let (here, pid) = look(process);
@@ -203,6 +225,7 @@ impl<'a> Talk<'a> {
             }
             let name = self.plan.name(process);
             let (consequence, again) = (|| self.consequence(process), || self.again(process));
+            told |= !here && self.is_own(process) && self.majority.working() < self.needed();
             match (here, old, pid) {
                 (false, Some(old), _) => self.warn(&format!("lost {name}, pid {old}; {}", consequence())),
                 (false, None, _) if seen => self.warn(&format!("lost {name}; {}", consequence())),
@@ -216,6 +239,45 @@ impl<'a> Talk<'a> {
             self.stranded = true;
             self.warn("all members are there, but not all connect: look at what they say");
         }
+        told
+    }
+
+    /// Says what became of the majority of the own group.
+    fn tell_of_the_majority(&self, change: Option<Change>) {
+        let Some((change, group)) = change.zip(self.group) else { return };
+        let (name, size) = (self.plan.config().groups()[usize::from(group.0)].id(), self.plan.topology().size(group));
+        let (working, needed) = (self.majority.working(), self.needed());
+        match change {
+            Change::Lost => self.warn(&format!(
+                "{name} has lost its majority: {working} of its {size} members answer, {needed} have to, and nothing is delivered \
+                 until then{}",
+                self.idle_members()
+            )),
+            Change::Back => self.say(&format!(
+                "{name} has its majority again: {working} of its {size} members answer, {needed} have to"
+            )),
+        }
+    }
+
+    /// Those whose processes are there and which do not help, with what to do.
+    fn idle_members(&self) -> String {
+        let idle: Vec<_> = self.majority.idle().map(|process| self.plan.name(process)).collect();
+        match idle.as_slice() {
+            [] => String::new(),
+            names => format!(
+                "; there, and silent or without the group's state: {} (stopped? `ps` there, `kill -CONT`; `stentor leader show` \
+                 says more)",
+                names.join(", ")
+            ),
+        }
+    }
+
+    fn is_own(&self, process: ProcessId) -> bool {
+        self.group.is_some_and(|group| self.plan.topology().members(group).any(|member| member == process))
+    }
+
+    fn needed(&self) -> usize {
+        self.group.map_or(1, |group| self.plan.topology().majority(group) as usize)
     }
 
     /// Counts the members of a member's group: the group's name, members that are there, its size, and its majority.
@@ -243,17 +305,29 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// What it means that a member is gone.
+    /// What it means that a member is gone. Of members of other groups it is not known here whether they have their state.
     fn consequence(&self, process: ProcessId) -> String {
         let Some((name, here, size, majority)) = self.strength(process) else { return String::new() };
-        if here >= majority {
+        let is_own = self.is_own(process);
+        let working = if is_own { self.majority.working() } else { here };
+        if working >= majority && is_own {
             return format!(
-                "{name} goes on: {here} of its {size} members are there, {majority} have to; start it again with the same command"
+                "{name} goes on: {working} of its {size} members are there, {majority} have to; start it again with the same command"
             );
         }
+        if working >= majority {
+            return format!(
+                "{here} of the {size} members of {name} are there, a majority; `stentor leader show` says whether it works; start it \
+                 again with the same command"
+            );
+        }
+        let without =
+            if is_own && !self.majority.remembers() { "; this process waits for the group's state itself" } else { "" };
+        let (idle, has) = if is_own { (self.idle_members(), "work") } else { (String::new(), "are there") };
+        let has = if idle.is_empty() && without.is_empty() { "are there" } else { has };
         format!(
-            "{name} has lost its majority: {here} of its {size} members are there, {majority} have to, and nothing is delivered \
-             until then; start it again with the same command"
+            "{name} has lost its majority: {working} of its {size} members {has}, {majority} have to, and nothing is delivered \
+             until then{idle}{without}; start it again with the same command"
         )
     }
 }

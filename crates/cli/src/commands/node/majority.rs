@@ -1,0 +1,247 @@
+//! Whether a majority of a member's own group works, as far as the member can see.
+//!
+//! A process that is there is not enough. A stopped process keeps its sockets, and a process that was started again has no
+//! memory of its group until it is taken in. So another member counts while its heart beats and it would lead.
+
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+
+/// The shortest time for which a member may be silent, however short the election's timeouts are.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A process that did not look for that long was stopped itself, and has to hear the others anew.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is seen of another member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Its process is there.
+    pub(super) here: bool,
+    /// When its heart beat last. `None`: never.
+    pub(super) heard: Option<Duration>,
+    /// Whether it would lead, which a member without memory does not. `None`: the election does not say.
+    pub(super) stands: Option<bool>,
+}
+
+/// Another member of the group.
+#[derive(Debug)]
+struct Other {
+    process: ProcessId,
+    here: bool,
+    /// Since when its process is there.
+    since: Duration,
+    /// It was there before, so it has no memory until it shows that it has.
+    returned: bool,
+    /// When it was known last to work.
+    worked: Option<Duration>,
+    /// It has shown that it works, and is not only assumed to.
+    proved: bool,
+}
+
+/// What became of the majority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// There is none any more.
+    Lost,
+    /// There is one again.
+    Back,
+}
+
+/// The other members of a group, and whether enough of them work.
+#[derive(Debug)]
+pub(super) struct Majority {
+    others: Vec<Other>,
+    needed: usize,
+    patience: Duration,
+    /// The last look.
+    now: Duration,
+    /// Since when this process has looked without a pause.
+    awake: Duration,
+    /// This process has its group's state.
+    remembers: bool,
+    /// Whether there was a majority at the last look. `None`: there has been none yet.
+    stood: Option<bool>,
+}
+
+impl Majority {
+    /// Begins with nobody heard. `timeout`: a leader that is silent for longer is replaced.
+    pub(super) fn new(others: impl Iterator<Item = ProcessId>, needed: usize, timeout: Duration) -> Self {
+        let other = |process| Other {
+            process,
+            here: false,
+            since: Duration::ZERO,
+            returned: false,
+            worked: None,
+            proved: false,
+        };
+        Majority {
+            others: others.map(other).collect(),
+            needed,
+            patience: timeout.max(PATIENCE),
+            now: Duration::ZERO,
+            awake: Duration::ZERO,
+            remembers: false,
+            stood: None,
+        }
+    }
+
+    /// Looks at all others. Returns what became of the majority since the last look.
+    pub(super) fn look(&mut self, now: Duration, remembers: bool, see: impl Fn(ProcessId) -> Seen) -> Option<Change> {
+        if now.saturating_sub(self.now) > PAUSE {
+            self.awake = now;
+        }
+        (self.now, self.remembers) = (now, remembers);
+        self.others.iter_mut().for_each(|other| other.look(now, see(other.process)));
+        let works = self.working() >= self.needed;
+        let proved =
+            remembers && works && self.others.iter().filter(|other| self.works(other)).all(|other| other.proved);
+        let before = self.stood;
+        match (before, works) {
+            (None, _) => self.stood = proved.then_some(true),
+            (Some(true), false) => self.stood = Some(false),
+            // Who is only assumed to work does not make a majority again.
+            (Some(false), true) if proved => self.stood = Some(true),
+            _ => {}
+        }
+        match (before, self.stood) {
+            (Some(true), Some(false)) => Some(Change::Lost),
+            (Some(false), Some(true)) => Some(Change::Back),
+            _ => None,
+        }
+    }
+
+    fn works(&self, other: &Other) -> bool {
+        let lately = |at: Duration| self.now.saturating_sub(at.max(self.awake)) <= self.patience;
+        other.here && other.worked.is_some_and(lately)
+    }
+
+    /// Returns how many members work, this one included if it has the group's state.
+    pub(super) fn working(&self) -> usize {
+        usize::from(self.remembers) + self.others.iter().filter(|other| self.works(other)).count()
+    }
+
+    /// Returns those whose processes are there, and which do not work.
+    pub(super) fn idle(&self) -> impl Iterator<Item = ProcessId> {
+        self.others.iter().filter(|other| other.here && !self.works(other)).map(|other| other.process)
+    }
+
+    /// Whether this process has its group's state.
+    pub(super) fn remembers(&self) -> bool {
+        self.remembers
+    }
+}
+
+impl Other {
+    fn look(&mut self, now: Duration, seen: Seen) {
+        let Seen { here, heard, stands } = seen;
+        if !here {
+            self.returned |= self.here;
+            (self.here, self.worked, self.proved) = (false, None, false);
+            return;
+        }
+        if !self.here {
+            (self.here, self.since) = (true, now);
+            self.worked = (!self.returned).then_some(now);
+        }
+        // A beat from before its process came back is of an earlier life.
+        let heard = heard.filter(|at| *at >= self.since);
+        match (stands, heard) {
+            (Some(true), Some(at)) => (self.worked, self.proved) = (self.worked.max(Some(at)), true),
+            (None, _) => (self.worked, self.proved) = (Some(now), true),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A group of three at its first member; times are tenths of a second.
+    struct Three {
+        majority: Majority,
+        seen: [Seen; 2],
+    }
+
+    impl Three {
+        fn new() -> Self {
+            let seen = Seen { here: true, heard: None, stands: Some(true) };
+            let others = [1, 2].map(ProcessId).into_iter();
+            Three { majority: Majority::new(others, 2, Duration::from_millis(500)), seen: [seen; 2] }
+        }
+
+        /// Looks every tenth of a second; those of `beating` beat. Returns what changed, and when.
+        fn run(&mut self, tenths: std::ops::Range<u64>, remembers: bool, beating: &[u16]) -> Vec<(u64, Change)> {
+            let mut changes = Vec::new();
+            for tenth in tenths {
+                let now = Duration::from_millis(100 * tenth);
+                beating.iter().for_each(|process| self.seen[usize::from(*process) - 1].heard = Some(now));
+                let see = |process: ProcessId| self.seen[process.index() - 1];
+                changes.extend(self.majority.look(now, remembers, see).map(|change| (tenth, change)));
+            }
+            changes
+        }
+    }
+
+    #[test]
+    fn stopped_followers_are_missed_once_and_are_back_once() {
+        let mut three = Three::new();
+        assert_eq!(three.run(0..100, true, &[1, 2]), []);
+        assert_eq!(three.run(100..200, true, &[1]), [], "a majority is enough");
+        assert_eq!(three.majority.idle().collect::<Vec<_>>(), [ProcessId(2)]);
+        assert_eq!(three.run(200..300, true, &[]), [(220, Change::Lost)]);
+        assert_eq!((three.majority.working(), three.majority.idle().count()), (1, 2));
+        assert_eq!(three.run(300..400, true, &[2]), [(300, Change::Back)]);
+    }
+
+    #[test]
+    fn own_pause_is_nobody_elses_silence() {
+        let mut three = Three::new();
+        assert_eq!(three.run(0..100, true, &[1, 2]), []);
+        assert_eq!(three.run(900..910, true, &[]), [], "it was stopped for 80 s itself");
+        assert_eq!(three.run(910..1000, true, &[]), [(921, Change::Lost)]);
+    }
+
+    #[test]
+    fn members_without_memory_are_no_majority() {
+        let mut three = Three::new();
+        assert_eq!(three.run(0..10, true, &[1, 2]), []);
+        three.seen.iter_mut().for_each(|seen| seen.here = false);
+        assert_eq!(three.run(10..11, true, &[]), [(10, Change::Lost)]);
+        // Both are started again, beat, and do not stand: they have no memory.
+        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        assert_eq!(three.run(11..100, true, &[1, 2]), []);
+        assert_eq!(three.majority.working(), 1);
+        three.seen[0].stands = Some(true);
+        assert_eq!(three.run(100..110, true, &[1, 2]), [(100, Change::Back)]);
+        // Whoever has no memory itself does not count itself.
+        assert_eq!(three.run(110..111, false, &[1, 2]), [(110, Change::Lost)]);
+        assert_eq!(three.majority.working(), 1);
+    }
+
+    #[test]
+    fn old_beats_of_a_process_that_came_back_do_not_count() {
+        let mut three = Three::new();
+        assert_eq!(three.run(0..10, true, &[1, 2]), []);
+        three.seen.iter_mut().for_each(|seen| seen.here = false);
+        assert_eq!(three.run(10..11, true, &[]), [(10, Change::Lost)]);
+        three.seen.iter_mut().for_each(|seen| seen.here = true);
+        assert_eq!(three.run(11..15, true, &[]), []);
+    }
+
+    #[test]
+    fn an_election_that_does_not_say_lets_presence_count() {
+        let mut three = Three::new();
+        three.seen = [Seen { here: true, heard: None, stands: None }; 2];
+        assert_eq!(three.run(0..100, true, &[]), []);
+        three.seen.iter_mut().for_each(|seen| seen.here = false);
+        assert_eq!(three.run(100..101, true, &[]), [(100, Change::Lost)]);
+    }
+
+    #[test]
+    fn a_group_that_has_not_begun_has_no_majority_to_lose() {
+        let mut three = Three::new();
+        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        assert_eq!(three.run(0..100, false, &[1, 2]), []);
+    }
+}
