@@ -159,6 +159,12 @@ impl Bootstrap {
         self.control.names.notes.pop_front()
     }
 
+    /// Why the name of a peer led to no address when it was looked up last, if it did not.
+    #[must_use]
+    pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
+        self.control.names.fault(peer.index())
+    }
+
     /// The next question of somebody who has the key and is no process, with a number for its [`answer`](Self::answer).
     pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
         self.control.askers.next()

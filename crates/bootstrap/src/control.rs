@@ -266,6 +266,21 @@ impl Control {
                 self.greet(stream, address, Some(peer));
             }
         }
+        self.look_for_those_who_dial(now);
+    }
+
+    /// Peers with larger ids dial this process. A name that means nothing here is looked up all the same: whoever waits for its
+    /// process is told why.
+    fn look_for_those_who_dial(&mut self, now: Instant) {
+        for n in self.me.process.index() + 1..self.peers.len() {
+            let known = &mut self.peers[n];
+            let known_or_there = known.link.is_some() || self.addresses[n].is_some();
+            if known_or_there || known.next_dial.is_some_and(|next| next > now) {
+                continue;
+            }
+            known.next_dial = Some(now + DIAL_PAUSE.1);
+            self.names.ask(n);
+        }
     }
 
     fn hear_newcomers(&mut self, heard: &mut Vec<Heard>) {

@@ -70,6 +70,11 @@ impl Names {
         names
     }
 
+    /// Why a peer's name led to no address at the last attempt.
+    pub(crate) fn fault(&self, peer: usize) -> Option<&str> {
+        self.known.get(peer)?.fault.as_deref()
+    }
+
     fn note(&mut self, text: String) {
         if self.notes.len() == MAX_NOTES {
             self.notes.pop_front();
@@ -95,8 +100,9 @@ impl Names {
         let text = if own.is_loopback() {
             format!(
                 "{mine} listens at {own}, a loopback address, which other hosts cannot reach, and {peer_is} is at {at}: give the \
-                 name an address of a network interface (/etc/hosts of Debian says 127.0.1.1 for the own host), or name one with \
-                 --bind"
+                 name an address of a network interface in this host's /etc/hosts (Debian's says 127.0.1.1 for the own host), or \
+                 write the address into the configuration of all; --bind does not help clients and `leader show` on this host, \
+                 which look the name up"
             )
         } else {
             format!(
@@ -151,7 +157,8 @@ impl Names {
                     if self.known[peer].fault.replace(fault.clone()).as_ref() != Some(&fault) {
                         let still = if addresses[peer].is_some() { "; its last address is used" } else { "" };
                         let text = format!(
-                            "the address of {} cannot be resolved: {fault}{still}; it is tried again at every attempt to connect",
+                            "the address of {} cannot be resolved: {fault}{still}; it is tried again at every attempt to connect; \
+                             mend the name on this host (/etc/hosts, DNS), or write the address into the configuration of all",
                             self.shown(peer)
                         );
                         self.note(text);

@@ -18,7 +18,7 @@ use super::neb_remove::Listening;
 use super::neb_unsent::Unsent;
 use crate::args::{NebRun, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Input, Interrupt, Line, Lines, Refusals, Repeats, TooLong, Waiting, addressed};
+use crate::live::{self, Input, Interrupt, Line, Lines, Refusals, Repeats, TooLong, Waiting, addressed, with_fault};
 use crate::output::{Level, Output, hex};
 use crate::streams::{StandardInput, write_until};
 
@@ -295,7 +295,8 @@ impl<F: Hosted> Serving<F> {
         if !self.node.is_connected() && !self.begun {
             let fabric = self.node.fabric();
             let absent = |n: &usize| *n != fabric.me().index() && !fabric.sees(ProcessId(*n as u16));
-            let whom = || (0..names.len()).filter(absent).map(|n| self.addressed[n].clone()).collect();
+            let where_is = |n: usize| with_fault(self.addressed[n].clone(), fabric.unresolved(ProcessId(n as u16)));
+            let whom = || (0..names.len()).filter(absent).map(where_is).collect();
             self.waiting_for.look(Instant::now(), whom).iter().for_each(|text| say(text));
         }
         self.met |= self.node.connected_others() > 0;

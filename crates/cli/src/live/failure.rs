@@ -11,7 +11,12 @@ use stentor_fabric_shm::StartError as ShmError;
 use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_multicast::NodeError;
 
+use super::MEND_NAME;
 use crate::failure::Failure;
+
+/// Where the address of a process is named.
+const WHERE: &str = "of a client with --bind; of a member in the configuration of all, because others, clients and `leader show` dial what \
+                     stands there, and --bind only chooses among the addresses of its name";
 
 const DOCTOR: &str = "`stentor doctor` says what this machine can do";
 
@@ -38,7 +43,7 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
         StartError::Fabric(error) => unmet(error, config),
         StartError::Roce(error) if OsError::remedy_in(&error).is_some() => Failure::refused(&error, place, DOCTOR),
         StartError::Roce(RoceError::Port(error)) => {
-            Failure::usage(error, place, "name an address of this host, with --bind or in the configuration")
+            Failure::usage(error, place, format_args!("name an address of this host: {WHERE}"))
         }
         StartError::Roce(RoceError::Bootstrap(BootstrapError::Listen { address, source }))
         | StartError::Verbs(VerbsError::Bootstrap(BootstrapError::Listen { address, source }))
@@ -101,12 +106,17 @@ fn unresolved(error: AddressError, config: &Path) -> Failure {
         AddressError::Family { .. } => Failure::usage(
             error,
             place,
-            "give all processes addresses of one kind, with --bind or in the configuration",
+            "give all members addresses of one kind in the configuration; --bind, where it was given, has to name one of that kind",
         ),
+        AddressError::Unknown { ref process, .. } if process == "a client" => {
+            Failure::usage(error, place, "mend the route to that address, or name an address of this host with --bind")
+        }
         AddressError::Unknown { .. } | AddressError::None { .. } => Failure::usage(
             error,
             place,
-            "mend that name (/etc/hosts, DNS) or its address in the configuration, or name an address with --bind",
+            format_args!(
+                "{MEND_NAME}; --bind does not help: others, clients and `leader show` look the name up themselves"
+            ),
         ),
         _ => Failure::usage(error, place, "correct that address"),
     }
@@ -123,11 +133,9 @@ pub(crate) fn as_pid(pid: i32) -> String {
 fn without_provider(error: &OfiError, config: &Path) -> Failure {
     let place = config.display();
     match error {
-        OfiError::Choose(ChooseError::Address { .. }) => Failure::usage(
-            error,
-            place,
-            "give the process an address of this host, with --bind or in the configuration",
-        ),
+        OfiError::Choose(ChooseError::Address { .. }) => {
+            Failure::usage(error, place, format_args!("name an address of this host: {WHERE}"))
+        }
         OfiError::Choose(ChooseError::NoRoom { .. }) => {
             Failure::run(error, place, "make room there, or name another provider: `provider` in [ofi] (or --provider)")
         }

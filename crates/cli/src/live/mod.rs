@@ -164,12 +164,26 @@ pub(crate) fn meeting_name(plan: &Plan) -> String {
     format!("{}-{:016x}", config.fabric(), xxh3_64_with_seed(addresses.join(" ").as_bytes(), config.fingerprint()))
 }
 
-/// A process with its address, where it has one.
-pub(crate) fn whereabouts(plan: &Plan, process: ProcessId) -> String {
+/// A process with its address, where it has one, and why its name leads to none, if it does not.
+pub(crate) fn whereabouts(plan: &Plan, process: ProcessId, unresolved: Option<&str>) -> String {
     let (config, name) = (plan.config(), plan.name(process));
     let mut members = config.groups().iter().flat_map(|group| group.members());
-    members.find(|member| member.id() == name).map_or_else(|| name.to_owned(), |member| addressed(config, member))
+    let is_it = |member: &&MemberConfig| member.id() == name;
+    let known = members.find(is_it).map_or_else(|| name.to_owned(), |member| addressed(config, member));
+    with_fault(known, unresolved)
 }
+
+/// Adds why a process's host name leads to no address.
+pub(crate) fn with_fault(mut process: String, unresolved: Option<&str>) -> String {
+    if let Some(fault) = unresolved {
+        process += &format!(", a name that cannot be resolved here: {fault}");
+    }
+    process
+}
+
+/// What to do about a host name that leads to no address, or to a wrong one, wherever it is looked up.
+pub(crate) const MEND_NAME: &str =
+    "mend the name on every host (/etc/hosts, DNS), or write the address into the configuration of all";
 
 /// The same of a member.
 pub(crate) fn addressed(config: &ClusterConfig, member: &MemberConfig) -> String {

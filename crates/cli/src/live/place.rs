@@ -10,7 +10,7 @@ use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_roce::driver::PortError;
 use stentor_fabric_shm::StartError as ShmError;
 
-use super::{Busy, Refusals, Waiting, patiently, unstarted, whereabouts};
+use super::{Busy, MEND_NAME, Refusals, Waiting, patiently, unstarted, whereabouts};
 use crate::failure::Failure;
 
 /// How long messages of an earlier process of a place may take to finish.
@@ -133,7 +133,10 @@ impl<F: Hosted> Joining<'_, F> {
             if let Some(failure) = refusals.final_word(1, is_member, &self.config.display()) {
                 return Err(Refused::Failed(failure));
             }
-            let whom = || self.absent(&client).map(|process| whereabouts(self.plan, process)).collect();
+            let whom = || {
+                let where_is = |process| whereabouts(self.plan, process, client.fabric().unresolved(process));
+                self.absent(&client).map(where_is).collect()
+            };
             waiting.look(now, whom).iter().for_each(|text| note(text));
             if now > until {
                 return Err(Refused::Failed(self.nobody(&client, refusals.last())));
@@ -150,17 +153,32 @@ impl<F: Hosted> Joining<'_, F> {
     }
 
     fn nobody(&self, client: &Client<F>, refused: Option<&str>) -> Failure {
-        let absent: Vec<_> = self.absent(client).map(|process| self.plan.name(process)).collect();
-        let (what, remedy) = match absent.as_slice() {
+        let absent: Vec<_> = self.absent(client).collect();
+        let unresolved: Vec<_> = absent
+            .iter()
+            .filter(|process| client.fabric().unresolved(**process).is_some())
+            .map(|process| self.plan.name(*process))
+            .collect();
+        let names: Vec<_> = absent.iter().map(|process| self.plan.name(*process)).collect();
+        let (what, remedy) = match names.as_slice() {
             [] => (
                 "all members are there, but they do not answer".to_owned(),
                 "a member answers when its group has taken it in: look at what each `stentor node` says, and who leads"
                     .to_owned(),
             ),
             names => (
-                format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
+                match unresolved.as_slice() {
+                    [] => format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
+                    faulty => format!(
+                        "not there after {:.0?}: {}; the host name cannot be resolved here of: {}",
+                        self.timeout,
+                        names.join(", "),
+                        faulty.join(", ")
+                    ),
+                },
                 format!(
-                    "a client begins when all members are up: start each with `stentor node --config {} --id ID`{}",
+                    "{}a client begins when all members are up: start each with `stentor node --config {} --id ID`{}",
+                    if unresolved.is_empty() { String::new() } else { format!("{MEND_NAME}; ") },
                     self.config.display(),
                     if self.plan.config().fabric() == FabricKind::Shm {
                         ", with the same --directory if one is named"

@@ -94,7 +94,7 @@ broken! {
     stopped_majority: "stopped-majority", ["g1.1 does not answer", "g1.2 does not answer"];
     wrong_key: "wrong-key", ["g1.3", "another key"];
     other_configuration: "other-configuration", ["g1.3", "configuration"];
-    unresolved_name: "unresolved-name", ["member3.cluster.invalid", "mend that name (/etc/hosts, DNS)"];
+    unresolved_name: "unresolved-name", ["member3.cluster.invalid", "mend the name on every host (/etc/hosts, DNS)"];
     port_taken: "port-taken", ["is used by another program", "ss -ltnp"];
     file_limit: "file-limit", ["ulimit -n"];
     missing_history: "missing-history", ["cannot be judged", "a history of `c0` is missing"];

@@ -415,6 +415,36 @@ fn what_is_in_the_way_is_named() {
     assert_eq!(good["notes"], serde_json::json!([]));
 }
 
+/// The member with the largest id dials the others, and would be told of only by its absence.
+#[test]
+fn a_member_whose_name_nobody_knows_is_said_to_have_no_address_and_not_to_be_started() {
+    let mut nodes = Nodes::new(14, "key = \"file:cluster.key\"");
+    let name = "member3.cluster.invalid:7301";
+    let text = fs::read_to_string(nodes.scratch.path("cluster.toml")).unwrap();
+    let [a, b, c, _] = network(14).octets();
+    nodes.scratch.file("cluster.toml", &text.replace(&format!("{a}.{b}.{c}.3:7301"), name));
+    nodes.start("g1.1");
+    nodes.start("g1.2");
+    for waits in ["g1.1.err", "g1.2.err"] {
+        let waiting = format!("waiting for g1.3 ({name}), a name that cannot be resolved here: ");
+        let begins =
+            format!("begins when all its members are there: the host name of g1.3 ({name}) cannot be resolved");
+        nodes.until(waits, |text| text.contains(&waiting) && text.contains(&begins));
+        nodes.until(waits, |text| text.contains(&format!("the address of `g1.3` ({name}) cannot be resolved: ")));
+        nodes.until(waits, |text| !text.contains("start g1.3"));
+    }
+    let mend = "mend the name on every host (/etc/hosts, DNS), or write the address into the configuration of all";
+    let asked = format!("g1.3 cannot be asked from here: the host name of {name} cannot be resolved here: ");
+    nodes.until_shown("its name is not known", 1, &[&asked, mend]);
+    let cast = nodes.cast(&["--timeout", "2"]);
+    assert_eq!(cast.code, 1, "{}", cast.stderr);
+    for part in ["not there after 2s: g1.3; the host name cannot be resolved here of: g1.3", mend] {
+        assert!(cast.stderr.contains(part), "`{part}`: {}", cast.stderr);
+    }
+    let own = run(["node", "--id", "g1.3", "--config", &nodes.config()]);
+    own.refused(&["`g1.3` at member3.cluster.invalid:7301", mend, "--bind does not help"]);
+}
+
 /// The lines that a process of a broadcast has delivered.
 fn delivered(text: &str) -> Vec<String> {
     let event = |line: &str| serde_json::from_str::<Value>(line).unwrap();

@@ -153,6 +153,12 @@ impl OfiFabric {
         self.bootstrap.next_name_note()
     }
 
+    /// Why the name of a peer led to no address when it was looked up last, if it did not.
+    #[must_use]
+    pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
+        self.bootstrap.unresolved(peer)
+    }
+
     /// Returns why connections cannot be made again, once until one can.
     pub fn next_trouble(&mut self) -> Option<String> {
         self.net.trouble.next()

@@ -179,6 +179,12 @@ impl RoceFabric {
         self.bootstrap.next_name_note()
     }
 
+    /// Why the name of a peer led to no address when it was looked up last, if it did not.
+    #[must_use]
+    pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
+        self.bootstrap.unresolved(peer)
+    }
+
     /// Whether a peer says that another process with this one's id is connected to it.
     #[must_use]
     pub fn is_displaced(&self) -> bool {

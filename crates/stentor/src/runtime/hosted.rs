@@ -29,6 +29,11 @@ pub trait Hosted: Fabric {
     /// As which process of this system a peer is there, where that can be known.
     fn pid_of(&self, peer: ProcessId) -> Option<i32>;
 
+    /// Why the host name of a peer led to no address when it was looked up last, if it did not.
+    fn unresolved(&self, _: ProcessId) -> Option<&str> {
+        None
+    }
+
     /// Whether peers say that another process is in this one's place.
     fn is_displaced(&self) -> bool {
         false
@@ -117,6 +122,10 @@ impl Hosted for RoceFabric {
         None
     }
 
+    fn unresolved(&self, peer: ProcessId) -> Option<&str> {
+        self.unresolved(peer)
+    }
+
     fn is_displaced(&self) -> bool {
         self.is_displaced()
     }
@@ -168,6 +177,10 @@ impl Hosted for VerbsFabric {
         None
     }
 
+    fn unresolved(&self, peer: ProcessId) -> Option<&str> {
+        self.unresolved(peer)
+    }
+
     fn is_displaced(&self) -> bool {
         self.is_displaced()
     }
@@ -207,6 +220,10 @@ impl Hosted for OfiFabric {
 
     fn pid_of(&self, _: ProcessId) -> Option<i32> {
         None
+    }
+
+    fn unresolved(&self, peer: ProcessId) -> Option<&str> {
+        self.unresolved(peer)
     }
 
     fn is_displaced(&self) -> bool {
@@ -254,6 +271,10 @@ impl<F: Hosted> Hosted for Restricted<F> {
 
     fn pid_of(&self, peer: ProcessId) -> Option<i32> {
         self.inner().pid_of(peer)
+    }
+
+    fn unresolved(&self, peer: ProcessId) -> Option<&str> {
+        self.inner().unresolved(peer)
     }
 
     fn is_displaced(&self) -> bool {

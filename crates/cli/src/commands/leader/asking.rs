@@ -13,7 +13,7 @@ use stentor_fabric_roce::{AskConfig, AskError, ask};
 
 use super::{Cluster, Heard};
 use crate::failure::Failure;
-use crate::live::{Answer, Question, REMOTE_SHOW, Standing, ask_within, unstarted};
+use crate::live::{Answer, MEND_NAME, Question, REMOTE_SHOW, Standing, ask_within, unstarted};
 
 /// Whom to ask, and where.
 struct Target {
@@ -97,7 +97,10 @@ fn look_there(remote: &Remote, within: Duration) -> Heard<Standing> {
     };
     let all: Vec<_> = match remote.address.to_socket_addrs() {
         Ok(all) => all.collect(),
-        Err(error) => return Heard::Unknown(format!("{}: {error}", remote.address)),
+        Err(error) => {
+            let what = format!("the host name of {} cannot be resolved here: {error}", remote.address);
+            return Heard::Unknown(format!("{what}; {MEND_NAME}"));
+        }
     };
     let mut heard = Heard::Unknown(format!("{} has no address", remote.address));
     // A host with several network interfaces has several addresses, and the member listens at one.

@@ -9,7 +9,7 @@ use stentor_multicast::{Ballot, GroupId, Place, Replica};
 use super::keeping::Keeping;
 use super::majority::{Change, Majority, Seen};
 use crate::failure::Failure;
-use crate::live::{Refusals, Repeats, Waiting, whereabouts};
+use crate::live::{MEND_NAME, Refusals, Repeats, Waiting, whereabouts};
 use crate::output::{Level, Output};
 
 /// How often the other members are looked at.
@@ -117,10 +117,14 @@ impl<'a> Talk<'a> {
             let change = self.majority.look(now, !member.replica().is_joining(), see);
             let told = self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
             self.tell_of_the_majority(change.filter(|change| !told || *change != Change::Lost));
-            self.tell_what_the_group_waits_for(member.replica(), late);
+            let is_known = |process| fabric.unresolved(process).is_none();
+            self.tell_what_the_group_waits_for(member.replica(), late, is_known);
             if !self.ready {
                 let absent = || self.peers.iter().filter(|peer| !peer.here);
-                let whom = || absent().map(|peer| whereabouts(self.plan, peer.process)).collect();
+                let whom = || {
+                    let where_is = |peer: &Peer| whereabouts(self.plan, peer.process, fabric.unresolved(peer.process));
+                    absent().map(where_is).collect()
+                };
                 let said = self.waiting.look(self.looked, whom);
                 said.iter().for_each(|text| self.warn(&format!("{text}{}", self.meets)));
             }
@@ -128,8 +132,9 @@ impl<'a> Talk<'a> {
     }
 
     /// A majority of the group has no memory of it: then nobody is taken in until all have none. `late`: this process did
-    /// not run for a while, and may not have heard what others said meanwhile.
-    fn tell_what_the_group_waits_for(&mut self, replica: &Replica, late: bool) {
+    /// not run for a while, and may not have heard what others said meanwhile. `is_known`: the host name of a process leads to
+    /// an address.
+    fn tell_what_the_group_waits_for(&mut self, replica: &Replica, late: bool, is_known: impl Fn(ProcessId) -> bool) {
         let (group, topology) = (replica.group(), self.plan.topology());
         let forgot: Vec<_> = replica.also_without_memory().collect();
         let me = |process: &ProcessId| self.plan.name(*process) == self.name;
@@ -151,7 +156,9 @@ impl<'a> Talk<'a> {
                     topology.size(group),
                     names(here)
                 ),
-                (absent, _) => format!("{name} begins when all its members are there: start {}", names(absent)),
+                (absent, _) => {
+                    format!("{name} begins when all its members are there: {}", self.to_do(absent, is_known))
+                }
             }
         };
         if late || waits != self.waits.0 {
@@ -160,6 +167,18 @@ impl<'a> Talk<'a> {
             self.warn(&waits);
             self.waits.2 = true;
         }
+    }
+
+    /// What brings absent members here.
+    fn to_do(&self, absent: &[ProcessId], is_known: impl Fn(ProcessId) -> bool) -> String {
+        let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
+        let (known, unknown): (Vec<_>, Vec<_>) = absent.iter().copied().partition(|process| is_known(*process));
+        let start = (!known.is_empty()).then(|| format!("start {}", names(&known)));
+        let mend = (!unknown.is_empty()).then(|| {
+            let all: Vec<_> = unknown.iter().map(|process| whereabouts(self.plan, *process, None)).collect();
+            format!("the host name of {} cannot be resolved here: {MEND_NAME}", all.join(", "))
+        });
+        start.into_iter().chain(mend).collect::<Vec<_>>().join("; ")
     }
 
     /// Why there is no point in going on: nobody has ever let this process in, and most others never will.
