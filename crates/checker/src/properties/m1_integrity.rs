@@ -4,7 +4,7 @@
 //! "At most once" is meant per application: a process that came back with the state after delivery `from` delivers what
 //! came later again, and nothing up to there.
 
-use super::{NO_DELIVERIES, NO_MESSAGES};
+use super::{NO_DELIVERIES, no_messages};
 use crate::chain::Chain;
 use crate::event::EventKind;
 use crate::ids::Process;
@@ -13,8 +13,8 @@ use crate::report::Verdict;
 use crate::view::View;
 
 pub(super) fn check(view: &View<'_>) -> Verdict {
-    if view.log.sent_order.is_empty() && view.log.deliveries.is_empty() {
-        return Verdict::NotChecked(NO_MESSAGES);
+    if let Some(why) = no_messages(view).filter(|_| view.log.deliveries.is_empty()) {
+        return Verdict::NotChecked(why);
     }
     if let Some(verdict) = conflict(view) {
         return verdict;

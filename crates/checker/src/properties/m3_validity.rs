@@ -4,7 +4,7 @@
 //! A client is correct for a message if it lives on in the same incarnation to the end of the history.
 
 use super::completeness::{Outcome, look};
-use super::{INCOMPLETE, NO_MESSAGES};
+use super::{INCOMPLETE, no_messages};
 use crate::report::Verdict;
 use crate::view::View;
 
@@ -18,10 +18,9 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     match look(view, |_, message| required(message)) {
         Outcome::AllThere => Verdict::Ok,
         Outcome::NoRecord { process } => view.lacks_record(process),
-        Outcome::NothingRequired if view.log.sent_order.is_empty() => Verdict::NotChecked(NO_MESSAGES),
-        Outcome::NothingRequired => {
-            Verdict::NotChecked("no message of a correct client has a majority of each group up")
-        }
+        Outcome::NothingRequired => Verdict::NotChecked(
+            no_messages(view).unwrap_or("no message of a correct client has a majority of each group up"),
+        ),
         Outcome::Missing { process, message } => {
             let why = if view.log.messages[message as usize].synced { "was synced" } else { "has a correct client" };
             let (process, text) = (view.name(process), view.text(message));

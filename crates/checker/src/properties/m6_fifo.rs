@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::{NO_DELIVERIES, NO_MESSAGES};
+use super::{NO_DELIVERIES, no_messages};
 use crate::chain::Chain;
 use crate::ids::{Group, Process};
 use crate::log::Sent;
@@ -32,8 +32,8 @@ struct Last {
 }
 
 pub(super) fn check(view: &View<'_>) -> Verdict {
-    if view.log.sent_order.is_empty() {
-        return Verdict::NotChecked(NO_MESSAGES);
+    if let Some(why) = no_messages(view) {
+        return Verdict::NotChecked(why);
     }
     if view.log.deliveries.is_empty() {
         return Verdict::NotChecked(NO_DELIVERIES);

@@ -5,7 +5,7 @@
 //! declares the history complete.
 
 use super::completeness::{Outcome, look};
-use super::{INCOMPLETE, NO_MESSAGES};
+use super::{INCOMPLETE, no_messages};
 use crate::log::Message;
 use crate::report::Verdict;
 use crate::view::View;
@@ -19,10 +19,9 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     match look(view, required) {
         Outcome::AllThere => Verdict::Ok,
         Outcome::NoRecord { process } => view.lacks_record(process),
-        Outcome::NothingRequired if view.log.sent_order.is_empty() => Verdict::NotChecked(NO_MESSAGES),
-        Outcome::NothingRequired => {
-            Verdict::NotChecked("no message of a correct client has a majority of each group up")
-        }
+        Outcome::NothingRequired => Verdict::NotChecked(
+            no_messages(view).unwrap_or("no message of a correct client has a majority of each group up"),
+        ),
         Outcome::Missing { process, message } => {
             let (process, text) = (view.name(process), view.text(message));
             let summary = format!("the run came to rest, a majority of each group is up, and {process} lacks {text}");

@@ -38,7 +38,16 @@ const INCOMPLETE: &str = "the history is not marked complete: what is missing ma
 const NO_DELIVERIES: &str = "nothing was delivered";
 const NO_BROADCASTS: &str = "nothing was broadcast";
 const NO_CHANNELS: &str = "nothing was sent on a channel";
-const NO_MESSAGES: &str = "nothing was multicast";
+
+/// Why no property about what clients multicast can be judged, if it can not. Deliveries of which no client tells are no proof that
+/// nothing was multicast: then the clients' files are missing.
+fn no_messages(view: &View<'_>) -> Option<&'static str> {
+    match (view.log.sent_order.is_empty(), view.log.deliveries.is_empty()) {
+        (false, _) => None,
+        (true, true) => Some("nothing was multicast"),
+        (true, false) => Some("no file says what clients multicast: name the histories of all clients"),
+    }
+}
 
 /// Checks everything that the history is about.
 pub(crate) fn check(

@@ -8,7 +8,7 @@
 //! Only where all times come from one clock. `multicast` is recorded before the multicast begins and `deliver` after the
 //! delivery, so the times in a history never claim an order that was not there.
 
-use super::{NO_DELIVERIES, NO_MESSAGES};
+use super::{NO_DELIVERIES, no_messages};
 use crate::order::Paths;
 use crate::report::Verdict;
 use crate::view::View;
@@ -24,8 +24,8 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     if !view.cluster.has_global_clock() {
         return Verdict::NotChecked("the times do not come from one clock (the cluster line does not say \"global\")");
     }
-    if view.log.sent_order.is_empty() {
-        return Verdict::NotChecked(NO_MESSAGES);
+    if let Some(why) = no_messages(view) {
+        return Verdict::NotChecked(why);
     }
     if view.log.deliveries.is_empty() {
         return Verdict::NotChecked(NO_DELIVERIES);

@@ -76,6 +76,22 @@ fn without_complete_what_is_missing_is_not_judged() {
     assert_eq!(run(["check", said.to_str().unwrap()]).code, 1, "the history itself says that it is complete");
 }
 
+/// Members delivered, so something was multicast; only nobody who did has a file here.
+#[test]
+fn missing_histories_of_clients_are_not_said_to_be_no_messages() {
+    let scratch = Scratch::new();
+    let lines: Vec<_> = history([1, 2], [1, 2]).into_iter().filter(|line| !line.contains("\"multicast\"")).collect();
+    let file = scratch.file("members.jsonl", &text(&lines));
+    let document = run(["check", file.to_str().unwrap(), "--complete", "--json"]).document("check");
+    for property in ["M6", "R1"] {
+        let why = &document["not_checked"][property];
+        assert_eq!(why, "no file says what clients multicast: name the histories of all clients", "{document:#}");
+    }
+    let nothing = scratch.file("nothing.jsonl", &text(&[CLUSTER.to_owned()]));
+    let document = run(["check", nothing.to_str().unwrap(), "--json"]).document("check");
+    assert_eq!(document["not_checked"]["M6"], "nothing was multicast", "{document:#}");
+}
+
 #[test]
 fn a_bad_history_is_exit_code_1_with_its_counter_example() {
     let scratch = Scratch::new();
