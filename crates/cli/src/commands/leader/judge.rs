@@ -89,15 +89,19 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
 fn others(members: &[&Member], working: &[String]) -> String {
     let rest = members.iter().filter(|member| !working.contains(&member.id));
     let rest = rest.filter(|member| !["leads", "follows"].contains(&member.state) || !working.is_empty());
-    let how = |member: &&&Member| match member.state {
+    rest.map(|member| how(member)).collect::<Vec<_>>().join(", ")
+}
+
+/// How a member is that does not work.
+pub(super) fn how(member: &Member) -> String {
+    match member.state {
         "silent" => format!("{} does not answer", member.id),
         "down" => format!("{} is down", member.id),
         "joins" => format!("{} waits for the group's state", member.id),
         "campaigns" => format!("{} wants to lead", member.id),
         "unknown" => format!("of {} nothing is known here", member.id),
         _ => format!("{} does not hear the leader, or has an older state", member.id),
-    };
-    rest.map(|member| how(&member)).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Why nothing moves, if nothing does.

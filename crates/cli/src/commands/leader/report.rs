@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Heard;
-use super::judge::{Judged, judge};
+use super::judge::{Judged, how, judge};
 use crate::live::Standing;
 use crate::output::Human;
 use crate::style::{Style, columns};
@@ -45,6 +45,11 @@ impl Member {
         };
         Member { id: id.to_owned(), group: group.to_owned(), state, why, lag: None, standing }
     }
+
+    /// Whether a new client waits for it. Of one that cannot be asked nothing is known.
+    fn keeps_clients_out(&self) -> bool {
+        ["down", "silent", "joins"].contains(&self.state)
+    }
 }
 
 /// The document of `leader show`.
@@ -53,6 +58,8 @@ pub(super) struct Shown {
     /// Every group works.
     ok: bool,
     groups: Vec<Judged>,
+    /// Members that keep new clients out: a client begins when it reaches all members of all groups.
+    keep_clients_out: Vec<String>,
     members: Vec<Member>,
 }
 
@@ -71,7 +78,8 @@ impl Shown {
         let names: Vec<_> = furthest.into_keys().collect();
         let timeout_ms = timeout.as_millis() as u64;
         let groups: Vec<_> = names.iter().map(|name| judge(name, &of(&members, name), timeout_ms)).collect();
-        Shown { ok: groups.iter().all(|group| group.ok), groups, members }
+        let out = members.iter().filter(|member| member.keeps_clients_out()).map(|member| member.id.clone());
+        Shown { ok: groups.iter().all(|group| group.ok), groups, keep_clients_out: out.collect(), members }
     }
 
     pub(super) fn ok(&self) -> bool {
@@ -124,6 +132,14 @@ impl Human for Shown {
         let mut text = columns(&table);
         for group in &self.groups {
             text += &group.text(&of(&self.members, &group.group));
+        }
+        let out = self.members.iter().filter(|member| member.keeps_clients_out()).map(how);
+        let out = out.collect::<Vec<_>>().join(", ");
+        if self.ok && !out.is_empty() {
+            text += &format!(
+                "no new client can connect while {out}: a client begins when it reaches all members of all groups; clients that are \
+                 connected go on\n"
+            );
         }
         for (client, (undelivered, at)) in self.clients() {
             text += &format!("client {client}: {undelivered} undelivered at {at}\n");
@@ -190,6 +206,30 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn members_that_keep_new_clients_out_are_told_although_a_majority_works() {
+        let text = |third: Heard<Standing>| {
+            let members = vec![
+                Member::new("g1", "g1.1", Heard::Answer(leader("g1.1"))),
+                Member::new("g1", "g1.2", Heard::Answer(follower("g1.2", "g1.1", Some(1)))),
+                Member::new("g1", "g1.3", third),
+            ];
+            let shown = Shown::new(members, Duration::from_millis(2000));
+            assert!(shown.ok());
+            shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()))
+        };
+        let joins = Standing { joining: true, ..follower("g1.3", "g1.1", None) };
+        for (third, how) in [
+            (Heard::Nobody, "g1.3 is down"),
+            (Heard::Silence, "g1.3 does not answer"),
+            (Heard::Answer(joins), "g1.3 waits for the group's state"),
+        ] {
+            let (text, said) = (text(third), format!("no new client can connect while {how}: "));
+            assert!(text.contains(&said), "`{said}` is not in: {text}");
+        }
+        assert!(!text(Heard::Answer(follower("g1.3", "g1.1", Some(1)))).contains("no new client"));
+    }
+
+    #[test]
     fn lag_of_members_and_clients_is_told_with_whom_it_is() {
         let lag = |client: &str, undelivered| Lag { client: client.to_owned(), undelivered };
         let behind = Standing {
@@ -205,7 +245,7 @@ pub(super) mod tests {
             Member::new("g1", "g1.3", Heard::Unknown("no route".to_owned())),
         ];
         let shown = Shown::new(members, Duration::from_millis(2000));
-        assert!(shown.ok() && shown.is_incomplete());
+        assert!(shown.ok() && shown.is_incomplete() && shown.keep_clients_out.is_empty());
         let lags: Vec<_> = shown.members.iter().map(|member| member.lag).collect();
         assert_eq!(lags, [Some(0), Some(5), None]);
         let text = shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()));
