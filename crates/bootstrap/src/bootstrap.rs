@@ -159,6 +159,12 @@ impl Bootstrap {
         self.control.names.notes.pop_front()
     }
 
+    /// Names a peer for people, with its address in the configuration.
+    #[must_use]
+    pub fn name_of(&self, peer: ProcessId) -> String {
+        self.control.names.shown(peer.index())
+    }
+
     /// Why the name of a peer led to no address when it was looked up last, if it did not.
     #[must_use]
     pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
-use stentor_fabric::{Event, ProcessId, Refusal, Service};
+use stentor_fabric::{Event, ProcessId, Refusal, Service, differing_settings};
 
 use crate::ask;
 use crate::asked::Askers;
@@ -378,9 +378,16 @@ impl Control {
             return say("fabric", &me.fabric, &other.fabric);
         }
         if (other.fingerprint, other.processes) != (me.fingerprint, me.processes) {
+            let count = |hello: &Hello| match hello.processes {
+                _ if me.processes == other.processes => String::new(),
+                processes => format!(" with {processes} processes (members and clients)"),
+            };
             // As `config check` prints it.
-            let show = |hello: &Hello| format!("{:016x} of {} processes", hello.fingerprint, hello.processes);
-            return say("configuration", &show(me), &show(other));
+            let show = |hello: &Hello| format!("{:016x}{}", hello.fingerprint, count(hello));
+            let differs = differing_settings(me.processes, other.processes);
+            let (ours, theirs) = (show(me), show(other));
+            let reason = format!("it has configuration {theirs}, this process has {ours}: {differs}");
+            return Err(Refused::lasting(reason));
         }
         if them.0 >= me.processes || them == me.process {
             let reason = "it has the id of this process: give each process an id of its own";

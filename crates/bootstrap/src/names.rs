@@ -83,7 +83,7 @@ impl Names {
     }
 
     /// A peer's name and where it is, for people.
-    fn shown(&self, peer: usize) -> String {
+    pub(crate) fn shown(&self, peer: usize) -> String {
         match self.known.get(peer).and_then(|known| known.name.as_ref()) {
             Some(HostName { process, address }) => format!("`{process}` ({address})"),
             None => format!("process {peer}"),

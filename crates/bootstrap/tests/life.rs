@@ -192,8 +192,9 @@ fn other_fabrics_other_clusters_and_other_keys_are_refused_with_a_reason() {
         .refused("it has fabric ofi, this process has roce: start both with the same");
     Pairing::new(|config| config.cluster = config.me.to_string()).refused("it has cluster p1, this process has p0");
     Pairing::new(|config| config.version = config.me.0).refused("it has version 1, this process has 0");
-    Pairing::new(|config| config.fingerprint = config.me.0.into())
-        .refused("it has configuration 0000000000000001 of 2 processes, this process has 0000000000000000 of 2");
+    Pairing::new(|config| config.fingerprint = config.me.0.into()).refused(
+        "it has configuration 0000000000000001, this process has 0000000000000000: some of these settings differ: ",
+    );
     Pairing::new(|config| config.key = vec![config.me.0 as u8]).refused("it has another key than this process");
 }
 

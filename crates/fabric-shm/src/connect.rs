@@ -97,7 +97,7 @@ impl ShmFabric {
         });
         let (inbound, outbound) = match tied {
             Ok(tied) => tied,
-            Err(error) => return self.control.refuse(Some(peer), no_queue(peer, error)),
+            Err(error) => return self.control.refuse_named(peer, no_queue(error)),
         };
         let qp = &mut self.data.qps[index];
         let mut consumer = Consumer::new(shape);
@@ -121,7 +121,7 @@ impl ShmFabric {
             Ok(made) => made,
             Err(error) => {
                 self.control.next_offers = Some(Instant::now() + REFUSED_PAUSE);
-                return self.control.refuse(Some(peer), no_queue(peer, error));
+                return self.control.refuse_named(peer, no_queue(error));
             }
         };
         let qp = &mut self.data.qps[index];
@@ -209,8 +209,8 @@ impl ShmFabric {
     }
 }
 
-fn no_queue(peer: ProcessId, error: io::Errno) -> String {
-    format!("no queue for {peer}: {}", OsError(error.raw_os_error()).with_remedy())
+fn no_queue(error: io::Errno) -> String {
+    format!("has no queue here: {}", OsError(error.raw_os_error()).with_remedy())
 }
 
 fn make_queue(shape: Shape) -> io::Result<(Mapping, Arc<OwnedFd>)> {

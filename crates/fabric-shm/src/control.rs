@@ -55,6 +55,8 @@ pub(crate) struct PeerOffer {
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) link: Option<Link>,
+    /// Its name, as it said when it was let in last.
+    pub(crate) name: String,
     /// The first life of it that was let in.
     pub(crate) first_life: Option<u64>,
     /// Its generations.
@@ -151,6 +153,14 @@ impl Control {
                 self.refusals.pop_front();
             }
             self.refusals.push_back(Refusal { peer, at: None, certain: true, other: None, reason, lasting: false });
+        }
+    }
+
+    /// The same, where the reason is what a peer is or lacks: whoever knows its name says it before the reason.
+    pub(crate) fn refuse_named(&mut self, peer: ProcessId, reason: String) {
+        self.refuse(Some(peer), reason.clone());
+        if let Some(last) = self.refusals.back_mut().filter(|last| last.peer == Some(peer) && last.reason == reason) {
+            last.other = Some(peer);
         }
     }
 

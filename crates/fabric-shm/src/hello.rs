@@ -1,13 +1,13 @@
 //! Who may connect: the first message of both ends, compared.
 
-use stentor_fabric::ProcessId;
+use stentor_fabric::{ProcessId, differing_settings};
 
 use crate::credentials::Named;
 use crate::message::{FORMAT, Identity};
 
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({} of cluster {})", self.name, self.process, self.cluster)
+        write!(f, "{} of cluster {}", self.name, self.cluster)
     }
 }
 
@@ -34,8 +34,17 @@ pub(crate) fn compare(mine: &Identity, theirs: &Identity, pid: i32, expected: Op
         return differ("clusters", mine.cluster.clone(), theirs.cluster.clone(), remedy);
     }
     if theirs.fingerprint != mine.fingerprint || theirs.processes != mine.processes {
-        let show = |identity: &Identity| format!("{:016x} with {} processes", identity.fingerprint, identity.processes);
-        return differ("configurations", show(mine), show(theirs), "start both with the same cluster.toml");
+        let count = |identity: &Identity| match identity.processes {
+            _ if mine.processes == theirs.processes => String::new(),
+            processes => format!(" with {processes} processes (members and clients)"),
+        };
+        let show = |identity: &Identity| format!("{:016x}{}", identity.fingerprint, count(identity));
+        return differ(
+            "configurations",
+            show(mine),
+            show(theirs),
+            differing_settings(mine.processes, theirs.processes),
+        );
     }
     let allowed = match expected {
         Some(expected) => theirs.process == expected,
@@ -89,12 +98,14 @@ mod tests {
     fn each_difference_is_refused_with_both_named() {
         let mine = identity(0);
         type Change = fn(&mut Identity);
-        let cases: [(&str, Change); 5] = [
+        let cases: [(&str, Change); 7] = [
             ("formats", |theirs| theirs.format += 1),
             ("versions", |theirs| theirs.version += 1),
             ("clusters", |theirs| theirs.cluster.push('2')),
             ("configurations", |theirs| theirs.fingerprint += 1),
             ("configurations", |theirs| theirs.processes += 1),
+            ("some of these settings differ: `fabric`", |theirs| theirs.fingerprint += 1),
+            ("5 processes (members and clients); the number of members", |theirs| theirs.processes += 1),
         ];
         for (what, change) in cases {
             let mut theirs = identity(1);

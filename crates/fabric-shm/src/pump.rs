@@ -100,7 +100,8 @@ impl ShmFabric {
                 };
                 if let Err(reason) = heard {
                     let me = &self.control.identity;
-                    let reason = format!("{me} closed the connection to {peer}: {reason}");
+                    let name = &self.control.peers[peer.index()].name;
+                    let reason = format!("{me} closed the connection to {name}: {reason}");
                     self.tell(peer, &Message::Refuse(reason.clone()), &[]);
                     self.control.refuse(Some(peer), reason);
                     self.lose(peer);
@@ -369,6 +370,7 @@ impl ShmFabric {
         let link = newcomer.link.take();
         let known = &mut self.control.peers[peer.index()];
         known.first_life.get_or_insert(admitted.identity.life);
+        known.name = admitted.identity.name;
         (known.link, known.control, known.refused) = (Some(link), Some(Arc::new(admitted.control)), None);
         self.data.bells[peer.index()] = Some(admitted.bell);
         for region in (0..self.data.regions.len()).map(|index| RegionId(index as u32)) {
@@ -440,7 +442,7 @@ impl ShmFabric {
                 }
             }
             if let Some(error) = exhausted.filter(|error| error.is_limit()) {
-                self.control.refuse(Some(peer), format!("{peer} cannot be dialled: {}", error.with_remedy()));
+                self.control.refuse_named(peer, format!("cannot be dialled: {}", error.with_remedy()));
             }
         }
     }

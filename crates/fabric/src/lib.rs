@@ -108,7 +108,7 @@ pub use memory::Word;
 pub use os_error::OsError;
 pub use plant::Plant;
 pub use post::{Source, Span, Verb, WorkRequest};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, differing_settings};
 pub use region::{Access, QpConfig, QpKind, QpState, RegionSpec, RemoteRegion, RemoteSpan};
 pub use ring::{Record, RingReader, RingWriter};
 pub use send_queue::SendQueue;

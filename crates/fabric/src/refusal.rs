@@ -13,7 +13,8 @@ pub struct Refusal {
     pub at: Option<SocketAddr>,
     /// Whether it is at that peer's address, or has shown who it is; else it only says so.
     pub certain: bool,
-    /// Another process that the reason is about: it is named behind it.
+    /// Another process that the reason is about: it is named behind it. Without an address it may be the other end itself: then it is
+    /// named before the reason, which has no name.
     pub other: Option<ProcessId>,
     /// Why, with the remedy.
     pub reason: String,
@@ -27,12 +28,14 @@ impl Refusal {
     #[must_use]
     pub fn tell(&self, name: impl Fn(ProcessId) -> String) -> String {
         let who = match (self.peer, self.at) {
+            (Some(peer), None) if self.other == self.peer => format!("{} ", name(peer)),
             (_, None) => String::new(),
             (Some(peer), Some(at)) if self.certain => format!("{} at {at}: ", name(peer)),
             (Some(peer), Some(at)) => format!("a process at {} that calls itself {}: ", at.ip(), name(peer)),
             (None, Some(at)) => format!("a process at {}: ", at.ip()),
         };
-        let other = self.other.map_or_else(String::new, |other| format!(" {}", name(other)));
+        let other = self.other.filter(|other| self.at.is_some() || self.peer != Some(*other));
+        let other = other.map_or_else(String::new, |other| format!(" {}", name(other)));
         format!("{who}{}{other}", self.reason)
     }
 }
@@ -40,6 +43,18 @@ impl Refusal {
 impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(&self.tell(|process| process.to_string()))
+    }
+}
+
+/// Says in what two configurations with different fingerprints differ, as far as the numbers of their processes tell, and what to
+/// do. The files themselves are not compared over the network.
+#[must_use]
+pub fn differing_settings(mine: u16, theirs: u16) -> &'static str {
+    if mine == theirs {
+        "some of these settings differ: `fabric`, the kind of [election], [limits], [neb], the ids of groups and members; \
+         `stentor config check` prints the fingerprint on each host; compare the files, and start both with the same cluster.toml"
+    } else {
+        "the number of members, or `clients` in [limits], differs; start both with the same cluster.toml"
     }
 }
 
@@ -64,6 +79,9 @@ mod tests {
         (refusal.peer, refusal.other) = (None, Some(ProcessId(2)));
         assert_eq!(tell(&refusal), "a process at 127.0.0.2: it has another key g1.3");
         refusal.at = None;
+        (refusal.peer, refusal.reason) = (refusal.other, "cannot be dialled".to_owned());
+        assert_eq!(tell(&refusal), "g1.3 cannot be dialled");
+        (refusal.peer, refusal.reason) = (None, "it has another key".to_owned());
         assert_eq!(refusal.to_string(), "it has another key p2");
     }
 }

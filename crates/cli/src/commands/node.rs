@@ -208,5 +208,11 @@ fn ended_early(error: &RunError, id: &str) -> Failure {
             "leave the place to the other one; if there is none, the clock was set back: start this one again"
         }
     };
-    Failure::run(error, id, remedy)
+    match error {
+        RunError::Wait(_) => Failure::run(error, id, remedy),
+        // It has the name of its place, not its number.
+        RunError::Superseded(_) => {
+            Failure::run(format_args!("another process has taken the place of {id} in its group"), id, remedy)
+        }
+    }
 }

@@ -93,7 +93,7 @@ broken! {
     lost_majority: "lost-majority", ["g1 has lost its majority: 1 of its 3 members are there", "g1.2 is down, g1.3 is down"];
     stopped_majority: "stopped-majority", ["g1.1 does not answer", "g1.2 does not answer"];
     wrong_key: "wrong-key", ["g1.3", "another key"];
-    other_configuration: "other-configuration", ["g1.3", "configuration"];
+    other_configuration: "other-configuration", ["g1.3", "some of these settings differ", "`stentor config check` prints the fingerprint on each host"];
     unresolved_name: "unresolved-name", ["member3.cluster.invalid", "mend the name on every host (/etc/hosts, DNS)"];
     port_taken: "port-taken", ["is used by another program", "ss -ltnp"];
     file_limit: "file-limit", ["ulimit -n"];

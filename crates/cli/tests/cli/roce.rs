@@ -698,8 +698,8 @@ fn a_member_that_most_others_refuse_for_good_ends_and_both_name_each_other() {
     for n in [2, 3] {
         let parts = [
             format!("g1.{n} at "),
-            format!("it has configuration {common} of"),
-            format!("this process has {strange} of"),
+            format!("it has configuration {common}, "),
+            format!("this process has {strange}: some of these settings differ: "),
         ];
         let refused =
             |line: &&str| line.contains("refused a connection") && parts.iter().all(|part| line.contains(part));

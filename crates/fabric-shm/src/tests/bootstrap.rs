@@ -38,7 +38,7 @@ fn a_peer_of_another_version_or_configuration_is_refused_with_both_named() {
     let processes: fn(&mut ShmConfig) = |config| config.processes = 5;
     for (change, what) in [(version, "version"), (fingerprint, "cluster.toml"), (processes, "5 processes")] {
         for reason in refusals(change) {
-            for part in ["g1.0 (p0", "g1.1 (p1", "pid", what] {
+            for part in ["g1.0 of cluster", "g1.1 of cluster", "pid", what] {
                 assert!(reason.contains(part), "{part} in: {reason}");
             }
         }

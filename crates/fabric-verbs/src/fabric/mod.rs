@@ -90,6 +90,12 @@ impl VerbsFabric {
         self.bootstrap.next_name_note()
     }
 
+    /// Names a peer for people, with its address in the configuration.
+    #[must_use]
+    pub fn name_of(&self, peer: ProcessId) -> String {
+        self.bootstrap.name_of(peer)
+    }
+
     /// Why the name of a peer led to no address when it was looked up last, if it did not.
     #[must_use]
     pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {

@@ -71,6 +71,19 @@ pub enum Trouble {
     },
 }
 
+impl Trouble {
+    /// Says it in one line. `name` names processes.
+    #[must_use]
+    pub fn tell(&self, name: impl Fn(ProcessId) -> String) -> String {
+        match self {
+            Trouble::NotRegistered { peer, bytes, why } => {
+                format!("nothing can be posted to {} from or into a region of {bytes} bytes: {why}", name(*peer))
+            }
+            _ => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

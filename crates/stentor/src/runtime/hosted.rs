@@ -186,7 +186,8 @@ impl Hosted for VerbsFabric {
     }
 
     fn next_trouble(&mut self) -> Option<String> {
-        let note = self.next_trouble().map(|trouble| trouble.to_string()).or_else(|| self.next_name_note());
+        let trouble = self.next_trouble().map(|trouble| trouble.tell(|peer| self.name_of(peer)));
+        let note = trouble.or_else(|| self.next_name_note());
         note.or_else(|| self.next_switch_note())
     }
 }

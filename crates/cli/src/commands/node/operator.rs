@@ -170,6 +170,9 @@ impl<'a> Operator<'a> {
             Err(HandOverError::NotReady { .. }) => {
                 refuse(&format_args!("`{to}` does not answer, or waits for its group's state: ask again when it is up"))
             }
+            Err(HandOverError::NotAMember { .. }) => {
+                refuse(&format_args!("`{to}` is not a member of its group: name one of its members"))
+            }
             Err(error) => refuse(&error),
         }
     }
