@@ -328,8 +328,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
         let what = format_args!(
             "another process has taken the place of client `{name}`; {left} of {sent} messages are not known to be delivered"
         );
-        let remedy =
-            "see what was delivered before sending them again; give each process a place of its own with --client";
+        let remedy = "see what was delivered before sending them again (`stentor leader show` names what is undelivered); give each process a place of its own with --client";
         Failure::run(what, self.args.meeting.config.display(), remedy)
     }
 
@@ -353,7 +352,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
             "interrupted twice, by {} last: {left} of {sent} messages are not known to be delivered",
             interrupt.name()
         );
-        let remedy = "see what was delivered before sending them again; without a second signal they are waited for";
+        let remedy = "see what was delivered before sending them again (`stentor leader show` names what is undelivered); without a second signal they are waited for";
         Failure::run(what, self.args.meeting.config.display(), remedy)
     }
 
@@ -362,7 +361,7 @@ impl<'a, F: Hosted> Caster<'a, F> {
         let seconds = self.args.timeout;
         let mut what = match left {
             0 => format!("no progress for {seconds} s: the {sent} messages so far are delivered"),
-            _ => format!("no progress for {seconds} s: {left} of {sent} messages are not delivered"),
+            _ => format!("no progress for {seconds} s: {left} of {sent} messages are not known to be delivered"),
         };
         if next.is_some() {
             what += if left == 0 { ", but the next line finds no room" } else { ", and the next line finds no room" };
@@ -370,12 +369,14 @@ impl<'a, F: Hosted> Caster<'a, F> {
         let gone = absent(self.plan, &self.client, self.to);
         let place = self.args.meeting.config.display();
         if gone.is_empty() {
-            let remedy = "`stentor leader show` says whether the groups work; then wait longer with --timeout, or start this client anew if a \
+            let remedy = "`stentor leader show` says whether the groups work, and which clients' messages are undelivered; then wait longer with --timeout, or start this client anew if a \
                  group began from nothing meanwhile";
             return Failure::run(what, place, remedy);
         }
         what += &format!("; not there: {}", gone.join(", "));
-        Failure::run(what, place, "start them again with `stentor node`; a group goes on when it has a majority")
+        let remedy = "start them again with `stentor node`; a group goes on when it has a majority, and `stentor leader show` says whether it \
+             does. See what was delivered before sending lines again";
+        Failure::run(what, place, remedy)
     }
 }
 

@@ -512,7 +512,10 @@ fn a_group_without_a_majority_is_said_to_have_none_by_those_who_remain_and_by_th
     running.signal(others[0], Signal::KILL);
     running.until(&leader, "err", |text| text.contains("g1 goes on: 2 of its 3 members are there, 2 have to"));
     let down = format!("{} is down", others[0]);
-    show_until(&running, "a majority works", 0, |text| text.contains("g1 works: ") && text.contains(&down));
+    let closed = format!("no new client can connect while {down}: ");
+    show_until(&running, "a majority works", 0, |text| {
+        text.contains("g1 works: ") && text.contains(&down) && text.contains(&closed)
+    });
     running.signal(others[1], Signal::KILL);
     running.until(&leader, "err", |text| text.contains("g1 has lost its majority: 1 of its 3 members are there"));
     let none =
@@ -587,6 +590,29 @@ fn messages_that_wait_for_another_group_are_no_progress_and_their_client_is_name
     show_until(&running, "both work again", 0, |text| !text.contains("undelivered at"));
     drop(cast.stdin.take());
     assert!(cast.wait().unwrap().success());
+}
+
+#[test]
+fn messages_of_which_a_cast_knows_nothing_are_not_said_to_be_undelivered() {
+    let running = Running::with(&["g1.1", "g2.1"], 2, 1, SMALL);
+    let mut command = stentor();
+    command.args(["cast", "--to", "g1,g2", "--timeout", "3"]).args(running.meeting());
+    let mut cast = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut say = |text: &str| cast.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    say("one\n");
+    running.delivered("g2.1", 1);
+    running.interrupt("g2.1", Signal::STOP);
+    say("two\n");
+    let cast = ran(&cast.wait_with_output().unwrap());
+    running.interrupt("g2.1", Signal::CONT);
+    assert_eq!(cast.code, 1, "{}", cast.stderr);
+    for part in [
+        "1 not known to be delivered",
+        "no progress for 3 s: 1 of 2 messages are not known to be delivered",
+        "`stentor leader show` says whether the groups work",
+    ] {
+        assert!(cast.stderr.contains(part), "`{part}` is not in: {}", cast.stderr);
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Casted {
         let latency = self.latency_us.map(|micros| format!("; to the last delivery: {micros}")).unwrap_or_default();
         let delivered = match outstanding {
             0 => "all delivered".to_owned(),
-            n => format!("{n} not delivered"),
+            n => format!("{n} not known to be delivered"),
         };
         let messages = counted(*messages, "message", "messages");
         format!("{client} to {}: {messages} in {seconds:.3} s, {delivered}{latency}", self.to.join(", "))
