@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use stentor::runtime::{AddressError, StartError};
-use stentor_fabric::OsError;
+use stentor_fabric::{ConnectError, OsError, ProcessId};
 use stentor_fabric_ofi::{ChooseError, StartError as OfiError};
 use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
 use stentor_fabric_shm::StartError as ShmError;
@@ -71,11 +71,28 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             "write `key = \"file:PATH\"` or \"env:NAME\"; `head -c 32 /dev/urandom | base64` makes one",
         ),
         StartError::Address(error) => unresolved(error, config),
-        StartError::Node(error @ NodeError::Connect(_)) => Failure::refused(&error, place, DOCTOR),
+        StartError::Node(NodeError::Connect(error)) => {
+            let plan = super::plan(config).ok();
+            let failure = Failure::refused(&error, place, DOCTOR);
+            Failure { what: by_name(&error, |process| Some(plan.as_ref()?.name(process).to_owned())), ..failure }
+        }
         StartError::Node(error) => {
             Failure::refused(&error, place, "lower the limits; `stentor config check FILE` prints the memory")
         }
     }
+}
+
+/// The error, with the peer's name in place of its number, which a fabric knows it by.
+fn by_name(error: &ConnectError, name: impl Fn(ProcessId) -> Option<String>) -> String {
+    let (ConnectError::UnknownProcess(peer)
+    | ConnectError::System { peer, .. }
+    | ConnectError::Refused { peer, .. }
+    | ConnectError::Duplicate { peer, .. }) = error
+    else {
+        return error.to_string();
+    };
+    // It is the first word of its kind in each of them.
+    name(*peer).map_or_else(|| error.to_string(), |name| error.to_string().replacen(&peer.to_string(), &name, 1))
 }
 
 /// Why a process does not meet the others of its host.
@@ -143,5 +160,21 @@ fn without_provider(error: &OfiError, config: &Path) -> Failure {
             Failure::usage(error, place, "`provider` in [ofi] (or --provider) names one; `stentor doctor` lists them")
         }
         _ => Failure::refused(error, place, DOCTOR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_of_refused_queue_pairs_are_called_by_their_names() {
+        let name = |process: ProcessId| Some(format!("g1.{}", process.0 + 1));
+        let (peer, reason) = (ProcessId(1), "no p1".to_owned());
+        let refused = ConnectError::Refused { peer, reason: reason.clone() };
+        assert_eq!(by_name(&refused, name), "g1.2 refused the connection: no p1");
+        let system = ConnectError::System { peer, reason };
+        assert_eq!(by_name(&system, name), "cannot make a queue pair to g1.2: no p1");
+        assert_eq!(by_name(&ConnectError::NoSets, name), ConnectError::NoSets.to_string());
     }
 }
