@@ -23,6 +23,17 @@ pub(super) struct Seen {
     pub(super) stands: Option<bool>,
 }
 
+/// What this process has of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// It waits for the group's state.
+    Nothing,
+    /// It has the state, of which a majority may not know yet: the group begins.
+    State,
+    /// It has the state of a ballot that a majority has promised, so there was a majority.
+    Ballot,
+}
+
 /// Another member of the group.
 #[derive(Debug)]
 struct Other {
@@ -86,18 +97,19 @@ impl Majority {
     }
 
     /// Looks at all others. Returns what became of the majority since the last look.
-    pub(super) fn look(&mut self, now: Duration, remembers: bool, see: impl Fn(ProcessId) -> Seen) -> Option<Change> {
+    pub(super) fn look(&mut self, now: Duration, own: Own, see: impl Fn(ProcessId) -> Seen) -> Option<Change> {
         if now.saturating_sub(self.now) > PAUSE {
             self.awake = now;
         }
-        (self.now, self.remembers) = (now, remembers);
+        (self.now, self.remembers) = (now, own != Own::Nothing);
         self.others.iter_mut().for_each(|other| other.look(now, see(other.process)));
         let works = self.working() >= self.needed;
         let proved =
-            remembers && works && self.others.iter().filter(|other| self.works(other)).all(|other| other.proved);
+            self.remembers && works && self.others.iter().filter(|other| self.works(other)).all(|other| other.proved);
         let before = self.stood;
         match (before, works) {
-            (None, _) => self.stood = proved.then_some(true),
+            // It may be lost before anybody else has shown that it works.
+            (None, true) if own == Own::Ballot || proved => self.stood = Some(true),
             (Some(true), false) => self.stood = Some(false),
             // Who is only assumed to work does not make a majority again.
             (Some(false), true) if proved => self.stood = Some(true),
@@ -171,13 +183,13 @@ mod tests {
         }
 
         /// Looks every tenth of a second; those of `beating` beat. Returns what changed, and when.
-        fn run(&mut self, tenths: std::ops::Range<u64>, remembers: bool, beating: &[u16]) -> Vec<(u64, Change)> {
+        fn run(&mut self, tenths: std::ops::Range<u64>, own: Own, beating: &[u16]) -> Vec<(u64, Change)> {
             let mut changes = Vec::new();
             for tenth in tenths {
                 let now = Duration::from_millis(100 * tenth);
                 beating.iter().for_each(|process| self.seen[usize::from(*process) - 1].heard = Some(now));
                 let see = |process: ProcessId| self.seen[process.index() - 1];
-                changes.extend(self.majority.look(now, remembers, see).map(|change| (tenth, change)));
+                changes.extend(self.majority.look(now, own, see).map(|change| (tenth, change)));
             }
             changes
         }
@@ -186,62 +198,72 @@ mod tests {
     #[test]
     fn stopped_followers_are_missed_once_and_are_back_once() {
         let mut three = Three::new();
-        assert_eq!(three.run(0..100, true, &[1, 2]), []);
-        assert_eq!(three.run(100..200, true, &[1]), [], "a majority is enough");
+        assert_eq!(three.run(0..100, Own::State, &[1, 2]), []);
+        assert_eq!(three.run(100..200, Own::State, &[1]), [], "a majority is enough");
         assert_eq!(three.majority.idle().collect::<Vec<_>>(), [ProcessId(2)]);
-        assert_eq!(three.run(200..300, true, &[]), [(220, Change::Lost)]);
+        assert_eq!(three.run(200..300, Own::State, &[]), [(220, Change::Lost)]);
         assert_eq!((three.majority.working(), three.majority.idle().count()), (1, 2));
-        assert_eq!(three.run(300..400, true, &[2]), [(300, Change::Back)]);
+        assert_eq!(three.run(300..400, Own::State, &[2]), [(300, Change::Back)]);
+    }
+
+    #[test]
+    fn majority_of_a_ballot_is_missed_before_anybody_was_heard() {
+        let mut three = Three::new();
+        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        assert_eq!(three.run(0..40, Own::Ballot, &[]), [(21, Change::Lost)]);
+        let mut young = Three::new();
+        young.seen = three.seen;
+        assert_eq!(young.run(0..40, Own::State, &[]), [], "it has not begun");
     }
 
     #[test]
     fn own_pause_is_nobody_elses_silence() {
         let mut three = Three::new();
-        assert_eq!(three.run(0..100, true, &[1, 2]), []);
-        assert_eq!(three.run(900..910, true, &[]), [], "it was stopped for 80 s itself");
-        assert_eq!(three.run(910..1000, true, &[]), [(921, Change::Lost)]);
+        assert_eq!(three.run(0..100, Own::State, &[1, 2]), []);
+        assert_eq!(three.run(900..910, Own::State, &[]), [], "it was stopped for 80 s itself");
+        assert_eq!(three.run(910..1000, Own::State, &[]), [(921, Change::Lost)]);
     }
 
     #[test]
     fn members_without_memory_are_no_majority() {
         let mut three = Three::new();
-        assert_eq!(three.run(0..10, true, &[1, 2]), []);
+        assert_eq!(three.run(0..10, Own::State, &[1, 2]), []);
         three.seen.iter_mut().for_each(|seen| seen.here = false);
-        assert_eq!(three.run(10..11, true, &[]), [(10, Change::Lost)]);
+        assert_eq!(three.run(10..11, Own::State, &[]), [(10, Change::Lost)]);
         // Both are started again, beat, and do not stand: they have no memory.
         three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
-        assert_eq!(three.run(11..100, true, &[1, 2]), []);
+        assert_eq!(three.run(11..100, Own::State, &[1, 2]), []);
         assert_eq!(three.majority.working(), 1);
         three.seen[0].stands = Some(true);
-        assert_eq!(three.run(100..110, true, &[1, 2]), [(100, Change::Back)]);
+        assert_eq!(three.run(100..110, Own::State, &[1, 2]), [(100, Change::Back)]);
         // Whoever has no memory itself does not count itself.
-        assert_eq!(three.run(110..111, false, &[1, 2]), [(110, Change::Lost)]);
+        assert_eq!(three.run(110..111, Own::Nothing, &[1, 2]), [(110, Change::Lost)]);
         assert_eq!(three.majority.working(), 1);
     }
 
     #[test]
     fn old_beats_of_a_process_that_came_back_do_not_count() {
         let mut three = Three::new();
-        assert_eq!(three.run(0..10, true, &[1, 2]), []);
+        assert_eq!(three.run(0..10, Own::State, &[1, 2]), []);
         three.seen.iter_mut().for_each(|seen| seen.here = false);
-        assert_eq!(three.run(10..11, true, &[]), [(10, Change::Lost)]);
+        assert_eq!(three.run(10..11, Own::State, &[]), [(10, Change::Lost)]);
         three.seen.iter_mut().for_each(|seen| seen.here = true);
-        assert_eq!(three.run(11..15, true, &[]), []);
+        assert_eq!(three.run(11..15, Own::State, &[]), []);
     }
 
     #[test]
     fn an_election_that_does_not_say_lets_presence_count() {
         let mut three = Three::new();
         three.seen = [Seen { here: true, heard: None, stands: None }; 2];
-        assert_eq!(three.run(0..100, true, &[]), []);
+        assert_eq!(three.run(0..100, Own::State, &[]), []);
         three.seen.iter_mut().for_each(|seen| seen.here = false);
-        assert_eq!(three.run(100..101, true, &[]), [(100, Change::Lost)]);
+        assert_eq!(three.run(100..101, Own::State, &[]), [(100, Change::Lost)]);
     }
 
     #[test]
     fn a_group_that_has_not_begun_has_no_majority_to_lose() {
         let mut three = Three::new();
         three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
-        assert_eq!(three.run(0..100, false, &[1, 2]), []);
+        assert_eq!(three.run(0..100, Own::Nothing, &[1, 2]), []);
     }
 }

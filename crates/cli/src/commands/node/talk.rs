@@ -7,7 +7,7 @@ use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, GroupId, Place, Replica};
 
 use super::keeping::Keeping;
-use super::majority::{Change, Majority, Seen};
+use super::majority::{Change, Majority, Own, Seen};
 use crate::failure::Failure;
 use crate::live::{MEND_NAME, Refusals, Repeats, Waiting, whereabouts};
 use crate::output::{Level, Output};
@@ -114,7 +114,7 @@ impl<'a> Talk<'a> {
                 let (heard, stands) = (keeper.heard(process), keeper.stands(process));
                 Seen { here: fabric.sees(process), heard, stands }
             };
-            let change = self.majority.look(now, !member.replica().is_joining(), see);
+            let change = self.majority.look(now, own(member.replica()), see);
             let told = self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
             self.tell_of_the_majority(change.filter(|change| !told || *change != Change::Lost));
             let is_known = |process| fabric.unresolved(process).is_none();
@@ -348,5 +348,13 @@ impl<'a> Talk<'a> {
             "{name} has lost its majority: {working} of its {size} members {has}, {majority} have to, and nothing is delivered \
              until then{idle}{without}; start it again with the same command"
         )
+    }
+}
+
+fn own(replica: &Replica) -> Own {
+    match replica.counts_in() {
+        Some(_) => Own::Ballot,
+        None if replica.is_joining() => Own::Nothing,
+        None => Own::State,
     }
 }
