@@ -125,7 +125,7 @@ impl ShmFabric {
             Ok(())
         });
         if let Err(reason) = told {
-            self.control.refuse_named(peer, format!("cannot be given region {purpose:?}: {reason}"));
+            self.control.refuse_named(peer, &format!("cannot be given region {purpose:?}: {reason}"));
         }
     }
 

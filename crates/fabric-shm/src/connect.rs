@@ -97,7 +97,7 @@ impl ShmFabric {
         });
         let (inbound, outbound) = match tied {
             Ok(tied) => tied,
-            Err(error) => return self.control.refuse_named(peer, no_queue(error)),
+            Err(error) => return self.control.refuse_named(peer, &no_queue(error)),
         };
         let qp = &mut self.data.qps[index];
         let mut consumer = Consumer::new(shape);
@@ -121,7 +121,7 @@ impl ShmFabric {
             Ok(made) => made,
             Err(error) => {
                 self.control.next_offers = Some(Instant::now() + REFUSED_PAUSE);
-                return self.control.refuse_named(peer, no_queue(error));
+                return self.control.refuse_named(peer, &no_queue(error));
             }
         };
         let qp = &mut self.data.qps[index];

@@ -157,8 +157,8 @@ impl Control {
     }
 
     /// The same, where the reason is what a peer is or lacks: whoever knows its name says it before the reason.
-    pub(crate) fn refuse_named(&mut self, peer: ProcessId, reason: String) {
-        self.refuse(Some(peer), reason.clone());
+    pub(crate) fn refuse_named(&mut self, peer: ProcessId, reason: &str) {
+        self.refuse(Some(peer), reason.to_owned());
         if let Some(last) = self.refusals.back_mut().filter(|last| last.peer == Some(peer) && last.reason == reason) {
             last.other = Some(peer);
         }

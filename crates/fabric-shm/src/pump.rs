@@ -442,7 +442,7 @@ impl ShmFabric {
                 }
             }
             if let Some(error) = exhausted.filter(|error| error.is_limit()) {
-                self.control.refuse_named(peer, format!("cannot be dialled: {}", error.with_remedy()));
+                self.control.refuse_named(peer, &format!("cannot be dialled: {}", error.with_remedy()));
             }
         }
     }
