@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::credentials::Named;
 use crate::message::MAX_NAME;
+use crate::roll::{About, Source};
 
 /// Configuration of one process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +46,9 @@ pub struct ShmConfig {
     /// [says so](crate::become_janitor_by), or `/bin/sh`. Without it, or where neither is there, the next process of the
     /// cluster with the same id does.
     pub janitor: bool,
+    /// From what this process was started. With it no second process of its name starts from the same file, whatever its
+    /// directory, and [`Running`](crate::Running) finds it.
+    pub source: Option<Source>,
 }
 
 impl ShmConfig {
@@ -66,6 +70,7 @@ impl ShmConfig {
             populate: false,
             one_life: false,
             janitor: true,
+            source: None,
         }
     }
 
@@ -175,6 +180,8 @@ pub enum StartError {
         cluster: String,
         /// The other process; 0 if it is in a PID namespace that this process cannot see, or too busy to be asked.
         pid: i32,
+        /// What that process was told, if it says so.
+        about: Option<Box<About>>,
     },
     /// Another user holds the name of this process's lock.
     #[error(

@@ -17,6 +17,7 @@ use crate::config::{ShmConfig, StartError, is_usual, meeting_directories};
 use crate::credentials::Credentials;
 use crate::janitor::BESIDE;
 use crate::lock::{Lock, Taken};
+use crate::roll::{self, About, Enrolled, Enrolment};
 use crate::seat::Seat;
 use crate::socket;
 
@@ -67,13 +68,7 @@ fn lock_name(config: &ShmConfig) -> String {
         return format!("stentor-{user}-{cluster}-{me}");
     }
     let path = config.directory.canonicalize().unwrap_or_else(|_| config.directory.clone());
-    // FNV-1a: a name that is too long for a socket becomes a short one. Two that are equal refuse each other, nothing worse.
-    let hash = path
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("stentor-{user}-{cluster}-{me}-{hash:016x}")
+    format!("stentor-{user}-{cluster}-{me}-{:016x}", roll::hash(path.as_os_str()))
 }
 
 pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
@@ -191,15 +186,18 @@ fn find_second_anywhere(config: &ShmConfig) -> Result<Option<i32>, StartError> {
     Ok(None)
 }
 
-/// Takes the lock on this process, if no other is there with its id.
-fn refuse_second(config: &ShmConfig) -> Result<Lock, StartError> {
+/// Takes the locks on this process, if no other is there with its id.
+fn refuse_second(config: &ShmConfig) -> Result<(Lock, Option<Enrolled>), StartError> {
     let (since, lock) = (Instant::now(), lock_name(config));
     let (mut pid, mut pause) = (0, Duration::from_millis(2));
     loop {
         let found = match find_second_anywhere(config)? {
             Some(found) => found,
             None => match Lock::take(&lock).map_err(system(format!("take the lock @{lock}")))? {
-                Taken::Ours(lock) => return Ok(lock),
+                Taken::Ours(lock) => match roll::enrol(config)? {
+                    Enrolment::Done(enrolled) => return Ok((lock, enrolled)),
+                    Enrolment::Theirs(pid) => pid,
+                },
                 Taken::Theirs(Some(Credentials { pid, uid })) if uid != geteuid().as_raw() => {
                     return Err(StartError::ForeignLock { name: config.name.clone(), lock, pid, uid });
                 }
@@ -210,7 +208,8 @@ fn refuse_second(config: &ShmConfig) -> Result<Lock, StartError> {
         // A child that a dying process was just starting holds its sockets for a moment.
         if since.elapsed() > LINGER {
             let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());
-            return Err(StartError::AlreadyRunning { name, me, cluster, pid });
+            let cluster = config.source.as_ref().map_or(cluster, |source| source.cluster.clone());
+            return Err(StartError::AlreadyRunning { name, me, cluster, pid, about: About::of(pid).map(Box::new) });
         }
         // Each look is a connection to a process that may be alive and well.
         std::thread::sleep(pause);

@@ -19,7 +19,8 @@
 //!   with a fresh queue; an end that was withdrawn stores nothing any more, so nothing old lands once both have offered.
 //!   Peers that are gone are looked for every 20 ms, by whoever has the larger id.
 //! - **One process of an id**: an abstract Unix socket is the lock on (user, cluster, process), which no cleaner of files can
-//!   remove and which dies with its process. It holds within one network namespace. Sockets that are removed from under a
+//!   remove and which dies with its process. It holds within one network namespace. A second one rests on the file of the
+//!   configuration alone ([`Source`]), so another directory or other addresses start no second process ([`Running`]). Sockets that are removed from under a
 //!   process are made anew within a second ([`ShmFabric::next_note`] says so).
 //! - **Namespaces**: processes in different PID namespaces meet if they see the same directory. Lives are told apart by random
 //!   numbers, never by pids.
@@ -102,6 +103,8 @@ mod receive;
 #[cfg(not(loom))]
 mod remote;
 #[cfg(not(loom))]
+mod roll;
+#[cfg(not(loom))]
 mod seat;
 #[cfg(not(loom))]
 mod socket;
@@ -122,5 +125,7 @@ pub use fabric::ShmFabric;
 pub use janitor::{become_janitor_by, clean_up};
 #[cfg(not(loom))]
 pub use place::Place;
+#[cfg(not(loom))]
+pub use roll::{About, Running, Source};
 #[cfg(not(loom))]
 pub use seat::Beside;

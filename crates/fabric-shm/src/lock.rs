@@ -32,7 +32,14 @@ impl Lock {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
         match bind(&socket, &address) {
             Ok(()) => {}
-            Err(Errno::ADDRINUSE) => return Ok(Taken::Theirs(holder(&address)?)),
+            Err(Errno::ADDRINUSE) => {
+                return match ask(&address) {
+                    Ok(holder) => Ok(Taken::Theirs(Some(holder))),
+                    // Its queue is full, it does not listen yet, or it has just gone.
+                    Err(Errno::AGAIN | Errno::CONNREFUSED) => Ok(Taken::Theirs(None)),
+                    Err(error) => Err(error),
+                };
+            }
             Err(error) => return Err(error),
         }
         // Whoever connects learns from the kernel who listens.
@@ -50,14 +57,16 @@ impl Lock {
     }
 }
 
-fn holder(address: &SocketAddrUnix) -> Result<Option<Credentials>, Errno> {
+/// Who listens there.
+fn ask(address: &SocketAddrUnix) -> Result<Credentials, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
-    match connect(&socket, address) {
-        Ok(()) => Ok(Credentials::of(&socket).ok()),
-        // Its queue is full, it does not listen yet, or it has just gone.
-        Err(Errno::AGAIN | Errno::CONNREFUSED) => Ok(None),
-        Err(error) => Err(error),
-    }
+    connect(&socket, address)?;
+    Credentials::of(&socket).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::CONNREFUSED))
+}
+
+/// Who holds the lock of this name. `None`: nobody, or that cannot be told at present.
+pub(crate) fn holder(name: &str) -> Option<Credentials> {
+    ask(&SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()
 }
 
 #[cfg(test)]

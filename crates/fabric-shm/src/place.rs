@@ -10,6 +10,7 @@ use stentor_fabric::ProcessId;
 
 use crate::config::{ShmConfig, StartError};
 use crate::directory::take_seat;
+use crate::roll::Source;
 use crate::seat::{Beside, Seat};
 
 /// Between two looks at the clock.
@@ -28,7 +29,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Takes the place of a process; `cluster` names a directory in `directory`. `say` hears of what was removed by others.
+    /// Takes the place of a process; `cluster` names a directory in `directory`, `source` is [`ShmConfig::source`]. `say` hears of what was removed by others.
     ///
     /// # Errors
     /// As [`ShmFabric::start`](crate::ShmFabric::start); [`StartError::AlreadyRunning`] if another process is in it.
@@ -37,9 +38,10 @@ impl Place {
         cluster: &str,
         me: ProcessId,
         name: &str,
+        source: Option<Source>,
         say: impl Fn(&str) + Send + 'static,
     ) -> Result<Self, StartError> {
-        let config = ShmConfig { directory, ..ShmConfig::new(cluster, me, name, me.0.saturating_add(1)) };
+        let config = ShmConfig { directory, source, ..ShmConfig::new(cluster, me, name, me.0.saturating_add(1)) };
         config.check()?;
         let (seat, listener) = take_seat(&config)?;
         let beside = seat.beside();

@@ -11,6 +11,7 @@ use crate::config::{ShmConfig, StartError, common_directory, is_usual, meeting_d
 use crate::directory::make_private;
 use crate::janitor::{BESIDE, Janitor};
 use crate::lock::Lock;
+use crate::roll::Enrolled;
 use crate::socket;
 
 /// How often the socket is looked for.
@@ -114,6 +115,7 @@ pub(crate) struct Seat {
     sign: Option<Sign>,
     beside: Beside,
     lock: Lock,
+    enrolled: Option<Enrolled>,
     next_look: Instant,
     /// That it cannot be made anew was said.
     complained: bool,
@@ -131,7 +133,11 @@ impl Drop for Seat {
 
 impl Seat {
     /// Listens at a socket of this name in the process's directory, which is there. `None`: it was removed meanwhile.
-    pub(crate) fn new(config: &ShmConfig, file: String, lock: Lock) -> Result<Option<(Seat, OwnedFd)>, StartError> {
+    pub(crate) fn new(
+        config: &ShmConfig,
+        file: String,
+        (lock, enrolled): (Lock, Option<Enrolled>),
+    ) -> Result<Option<(Seat, OwnedFd)>, StartError> {
         let at = Whereabouts::new(&config.directory, &config.cluster, &file);
         // The janitor first: there is no moment at which the socket would stay behind.
         let janitor = config.janitor.then(|| at.janitor()).transpose().map_err(StartError::Janitor)?.flatten();
@@ -143,6 +149,7 @@ impl Seat {
             at,
             sign: None,
             lock,
+            enrolled,
             next_look: Instant::now() + LOOK,
             complained: false,
             janitor,
@@ -198,6 +205,7 @@ impl Seat {
     #[cold]
     pub(crate) fn look_now(&mut self) -> Option<Remade> {
         self.lock.hang_up();
+        self.enrolled.iter().for_each(Enrolled::hang_up);
         if self.sign.as_ref().is_some_and(|sign| fs::symlink_metadata(&sign.at.socket).is_err()) {
             self.put_up_sign();
         }

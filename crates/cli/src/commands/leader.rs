@@ -41,8 +41,8 @@ enum Heard<T> {
     Answer(T),
     /// No process is there.
     Nobody,
-    /// A process is there and says nothing: it is stopped, or very busy.
-    Silence,
+    /// A process is there and says nothing: it is stopped, or very busy. Its pid, if that is known.
+    Silence(Option<i32>),
     /// It cannot be asked from here, and why.
     Unknown(String),
 }
@@ -51,7 +51,7 @@ impl<T> Heard<T> {
     fn answer(self) -> Option<T> {
         match self {
             Heard::Answer(answer) => Some(answer),
-            Heard::Nobody | Heard::Silence | Heard::Unknown(_) => None,
+            Heard::Nobody | Heard::Silence(_) | Heard::Unknown(_) => None,
         }
     }
 }
@@ -126,8 +126,9 @@ fn look(cluster: &Cluster<'_>, groups: &[GroupId]) -> Result<Shown, Failure> {
     let processes: Vec<_> = members.iter().map(|(_, process)| *process).collect();
     let heard = asking::all(cluster, &processes, BRIEF)?;
     let member = |((group, process), heard): (&(GroupId, ProcessId), _)| {
+        let (heard, note) = asking::elsewhere(cluster, *process, heard);
         let name = cluster.plan.config().groups()[usize::from(group.0)].id();
-        Member::new(name, cluster.plan.name(*process), heard)
+        Member::new(name, cluster.plan.name(*process), heard, note)
     };
     let members = members.iter().zip(heard).map(member).collect();
     Ok(Shown::new(members, cluster.plan.config().election_times().max))
@@ -204,6 +205,15 @@ fn nominate(
 /// Nothing that changes a member can be asked for from another host.
 fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
     let name = cluster.plan.name(leader);
+    if let Some(found) = live::find(&cluster.plan, leader).iter().find(|found| found.is_same) {
+        let place = found.where_it_is();
+        let what = format_args!("`{name}` leads, and runs on this host, {place}: not where others look for it");
+        return Failure::run(
+            what,
+            cluster.config.display(),
+            "ask with the configuration and the --directory that it was told",
+        );
+    }
     let what = format_args!("`{name}` leads, and is not on this host");
     let remedy = format_args!("ask on the host of `{name}`, with the --directory that it was told");
     Failure::run(what, cluster.config.display(), remedy)
@@ -221,7 +231,7 @@ fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing)
                 unknown.push(format!("`{}` cannot be asked from here: {why}", cluster.plan.name(*process)));
                 continue;
             }
-            Heard::Nobody | Heard::Silence => continue,
+            Heard::Nobody | Heard::Silence(_) => continue,
         };
         up += 1;
         if !standing.joining {

@@ -10,7 +10,7 @@ use stentor::config::{FabricKind, NebConfig};
 use stentor::runtime::{Hosted, Plan, Room, Seat, ShmFabric, clock_name, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
-use stentor_fabric_shm::{Beside, Place, ShmConfig, StartError};
+use stentor_fabric_shm::{Beside, Place, ShmConfig, Source, StartError};
 use stentor_neb::{Authority, Mode, Node, Notice};
 
 use super::neb_history::NebHistory;
@@ -18,7 +18,7 @@ use super::neb_remove::Listening;
 use super::neb_unsent::Unsent;
 use crate::args::{NebRun, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Input, Interrupt, Line, Lines, Refusals, Repeats, TooLong, Waiting, addressed, with_fault};
+use crate::live::{self, At, Input, Interrupt, Line, Lines, Refusals, Repeats, TooLong, Waiting, addressed, with_fault};
 use crate::output::{Level, Output, hex};
 use crate::streams::{StandardInput, write_until};
 
@@ -61,64 +61,68 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
         return Err(Failure::usage(what, args.config.display(), format_args!("name one of {}", names.join(", "))));
     };
     let me = ProcessId(me as u16);
-    let authority = authority(config, neb, me, args.secret.as_deref())?;
+    let authority = authority(config, neb, me, args)?;
     let say = |text: &str| output.log(Level::Info, &args.id, text);
     let OnRoce { bind, network } = &args.roce;
     if config.fabric() == FabricKind::Roce {
         let seat = live::roce_seat(&args.config, *bind, network);
+        let place = beside(args, &plan, neb, me, output)?;
         let fabric = live::patiently(|| plan.neb_roce(neb, me, &seat), say)
             .map_err(|error| live::unstarted(error, &args.config))?;
-        let place = beside(args, &plan, me, output);
-        return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
+        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     if config.fabric() == FabricKind::Verbs {
         live::refuse_traffic(network, args.config.display())?;
         let seat = Seat::beside(&args.config, *bind);
+        let place = beside(args, &plan, neb, me, output)?;
         let fabric = live::patiently(|| plan.neb_verbs(neb, me, &seat), say)
             .map_err(|error| live::unstarted(error, &args.config))?;
-        let place = beside(args, &plan, me, output);
-        return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
+        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     if config.fabric() == FabricKind::Ofi {
         live::refuse_traffic(network, args.config.display())?;
         let seat = Seat::beside(&args.config, *bind);
+        let place = beside(args, &plan, neb, me, output)?;
         let fabric = live::patiently(|| plan.neb_ofi(neb, me, &seat), say)
             .map_err(|error| live::unstarted(error, &args.config))?;
-        let place = beside(args, &plan, me, output);
-        return serve(args, config, neb, fabric, authority, place.as_ref().map(Place::beside), output);
+        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
     }
     live::refuse_network(*bind, network, args.config.display())?;
     let room = Room::here().check(neb.config().memory_bytes());
     room.map_err(|shortage| live::unstarted(shortage.into(), &args.config))?;
-    let fabric = live::patiently(|| shm(config, neb, me, args), say).map_err(|error| failed(&error))?;
+    let fabric = live::patiently(|| shm(config, neb, me, args, live::neb_source(&plan, neb.group())), say)
+        .map_err(|error| live::unstarted(error.into(), &args.config))?;
     let path = fabric.beside();
-    serve(args, config, neb, fabric, authority, Some(path), output)
+    serve(args, &plan, neb, fabric, authority, Some(path), output)
 }
 
-/// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well.
-fn beside(args: &NebRun, plan: &Plan, me: ProcessId, output: Output) -> Option<Place> {
-    let directory = live::directory(args.directory.as_ref());
+/// Where a process listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
+/// another process of its name.
+fn beside(
+    args: &NebRun,
+    plan: &Plan,
+    neb: &NebConfig,
+    me: ProcessId,
+    output: Output,
+) -> Result<Option<Place>, Failure> {
     let name = args.id.clone();
     let say = move |text: &str| output.log(Level::Warn, &name, text);
-    match Place::take(directory, &live::neb_meeting_name(plan), me, &args.id, say) {
-        Ok(place) => Some(place),
-        Err(error) => {
-            output.log(Level::Warn, &args.id, &format!("`stentor neb remove` cannot ask this process: {error}"));
-            None
-        }
-    }
+    let (meeting, source) = (live::neb_meeting_name(plan), live::neb_source(plan, neb.group()));
+    let directory = live::directory(args.directory.as_ref());
+    At { directory, meeting, me, name: &args.id, source, config: &args.config }.take("stentor neb remove", say)
 }
 
 /// A process's life, on any fabric.
 fn serve<F: Hosted>(
     args: &NebRun,
-    config: &ClusterConfig,
+    plan: &Plan,
     neb: &NebConfig,
     fabric: F,
     authority: Option<Authority>,
     operator: Option<Beside>,
     output: Output,
 ) -> Result<Verdict, Failure> {
+    let config = plan.config();
     let group = &config.groups()[neb.group()];
     let names: Vec<&str> = group.members().iter().map(|member| member.id()).collect();
     let interrupt = Interrupt::catch()?;
@@ -126,7 +130,9 @@ fn serve<F: Hosted>(
     // In the other modes nobody waits for who has stopped.
     let operator = operator.filter(|_| neb.config().mode == Mode::All);
     let operator = operator.map(|path| Listening::at(&path, config.fingerprint())).transpose()?;
-    let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| failed(&error))?;
+    let node = Node::new(fabric, *neb.config(), config.salt(), authority).map_err(|error| {
+        Failure::refused(&error, args.config.display(), "`stentor doctor` says what this machine can do")
+    })?;
     output.log(Level::Info, &args.id, &format!("{}, quorum {}", neb.config().mode, neb.config().quorum()));
     // Only now: another process with this id may be writing that file.
     let history = args.history.as_deref().map(|path| history(path, group.id(), &names, &node));
@@ -142,6 +148,7 @@ fn serve<F: Hosted>(
         met: false,
         operator,
         begun: false,
+        config: &args.config,
         enough_since: None,
     };
     let served = serving.run(&names, &interrupt, |level, text| output.log(level, &args.id, text));
@@ -177,27 +184,32 @@ fn authority(
     config: &ClusterConfig,
     neb: &NebConfig,
     me: ProcessId,
-    secret: Option<&Path>,
+    args: &NebRun,
 ) -> Result<Option<Authority>, Failure> {
-    match (neb.config().signed, secret) {
+    let place = args.config.display();
+    match (neb.config().signed, args.secret.as_deref()) {
         (false, None) => Ok(None),
         (true, Some(file)) => {
             let secret = super::neb_key::read(file)?;
             let refuse = |error| Failure::usage(error, file.display(), "name the secret key of this process");
             neb.authority(config.salt(), me, &secret).map(Some).map_err(refuse)
         }
-        (true, None) => Err(Failure::usage("[neb] has keys, and no secret one is named", "--secret", "name its file")),
+        (true, None) => {
+            Err(Failure::usage("[neb] has keys, and no secret one is named", place, "name its file with --secret"))
+        }
         (false, Some(_)) => {
-            Err(Failure::usage("[neb] has no keys, so nothing is signed", "--secret", "add `keys`, or leave it out"))
+            Err(Failure::usage("[neb] has no keys, so nothing is signed", place, "add `keys`, or leave out --secret"))
         }
     }
 }
 
-fn failed(error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::refused(error, "stentor neb run", "`stentor doctor` says what this machine can do")
-}
-
-fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) -> Result<ShmFabric, StartError> {
+fn shm(
+    config: &ClusterConfig,
+    neb: &NebConfig,
+    me: ProcessId,
+    args: &NebRun,
+    source: Option<Source>,
+) -> Result<ShmFabric, StartError> {
     let sized = neb.config();
     // As `meeting_name` says.
     let name = format!("{}.neb", config.cluster());
@@ -207,13 +219,14 @@ fn shm(config: &ClusterConfig, neb: &NebConfig, me: ProcessId, args: &NebRun) ->
         max_bytes: 2 * sized.memory_bytes() + (64 << 20),
         // Registers are written once: a process without its memory would split what others have agreed on.
         one_life: true,
+        source,
         ..ShmConfig::new(&name, me, &args.id, sized.processes as u16)
     };
     ShmFabric::start(shm)
 }
 
 /// A process at work.
-struct Serving<F: Hosted> {
+struct Serving<'a, F: Hosted> {
     node: Node<F>,
     history: Option<NebHistory>,
     /// A line that was read and could not go out yet.
@@ -231,11 +244,13 @@ struct Serving<F: Hosted> {
     operator: Option<Listening>,
     /// Whether broadcasts go out.
     begun: bool,
+    /// The configuration, for errors.
+    config: &'a Path,
     /// Since when as many are there as have to be.
     enough_since: Option<u64>,
 }
 
-impl<F: Hosted> Serving<F> {
+impl<F: Hosted> Serving<'_, F> {
     fn run(&mut self, names: &[&str], interrupt: &Interrupt, log: impl Fn(Level, &str)) -> Result<(), Failure> {
         let (say, trouble) = (|text: &str| log(Level::Warn, text), |text: &str| log(Level::Error, text));
         let limit = self.node.config().payload_bytes;
@@ -302,7 +317,8 @@ impl<F: Hosted> Serving<F> {
         self.met |= self.node.connected_others() > 0;
         let me = names[self.node.me().index()];
         let enough = if self.met { 0 } else { (names.len() - 1) / 2 + 1 };
-        self.refusals.final_word(enough, |_| true, &me).map_or(Ok(()), Err)
+        let place = format_args!("{me}, {}", self.config.display());
+        self.refusals.final_word(enough, |_| true, &place).map_or(Ok(()), Err)
     }
 
     fn flush_history(&mut self) {

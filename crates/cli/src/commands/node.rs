@@ -19,7 +19,7 @@ use stentor_fabric_shm::{Beside, Place};
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Interrupt, stop_at_end_of_input, unstarted};
+use crate::live::{self, At, Interrupt, stop_at_end_of_input, unstarted};
 use crate::output::{Level, Output};
 use crate::style::bytes;
 use keeping::Keeping;
@@ -38,44 +38,41 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let OnRoce { bind, network } = &meeting.roce;
     if plan.config().fabric() == FabricKind::Roce {
         let seat = RoceSeat { faults: args.faults, ..live::roce_seat(&meeting.config, *bind, network) };
+        let place = beside(args, &plan, me, output)?;
         let fabric = live::patiently(|| plan.roce(me, &seat), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
-        let place = beside(args, &plan, me, output);
         return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
     }
     if plan.config().fabric() == FabricKind::Verbs {
         live::refuse_traffic(network, meeting.config.display())?;
+        let place = beside(args, &plan, me, output)?;
         let fabric = live::patiently(|| plan.verbs(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
-        let place = beside(args, &plan, me, output);
         return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
     }
     if plan.config().fabric() == FabricKind::Ofi {
         live::refuse_traffic(network, meeting.config.display())?;
+        let place = beside(args, &plan, me, output)?;
         let fabric = live::patiently(|| plan.ofi(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
-        let place = beside(args, &plan, me, output);
         return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
     }
     live::refuse_network(*bind, network, meeting.config.display())?;
     let directory = live::directory(meeting.directory.as_ref());
+    plan.source().map_or(Ok(()), |source| live::refuse_twin(&source, &args.id, me, say))?;
     let member = live::patiently(|| plan.joining(me, directory.clone()), say).map_err(failed)?;
     let path = member.fabric().beside();
     live(args, &plan, me, member, Some(&path), output)
 }
 
-/// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well.
-fn beside(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Option<Place> {
-    let directory = live::directory(args.meeting.directory.as_ref());
+/// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
+/// another process of its name.
+fn beside(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Result<Option<Place>, Failure> {
     let name = args.id.clone();
     let say = move |text: &str| output.log(Level::Warn, &name, text);
-    match Place::take(directory, &live::meeting_name(plan), me, &args.id, say) {
-        Ok(place) => Some(place),
-        Err(error) => {
-            output.log(Level::Warn, &args.id, &format!("`stentor leader` cannot ask this node: {error}"));
-            None
-        }
-    }
+    let (directory, config) = (live::directory(args.meeting.directory.as_ref()), &args.meeting.config);
+    let at = At { directory, meeting: live::meeting_name(plan), me, name: &args.id, source: plan.source(), config };
+    at.take("stentor leader", say)
 }
 
 /// The node's life; `operator` is where it listens for `stentor leader`.

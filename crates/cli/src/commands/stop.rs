@@ -11,7 +11,7 @@ use stentor_fabric::ProcessId;
 
 use crate::args::Stop;
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Answer, Interrupt, Question, ask, unstarted};
+use crate::live::{self, Answer, Interrupt, Question, as_pid, ask, listener, unstarted};
 use crate::output::{Human, Output};
 use crate::style::{Style, columns};
 
@@ -28,9 +28,12 @@ struct Stopped {
 #[derive(Serialize)]
 struct Member {
     id: String,
-    /// `stopped`, `absent`, `running`, `silent` or `refused`.
+    /// `stopped`, `absent`, `running`, `silent`, `refused` or `elsewhere`.
     state: &'static str,
-    /// Why it refused.
+    /// The process, where it is not the one that the configuration and the directory lead to, or does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<i32>,
+    /// Why it refused, or where it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
@@ -40,8 +43,16 @@ impl Human for Stopped {
         let tell = |member: &Member| match member.state {
             "absent" => "does not run on this host".to_owned(),
             "running" => "was told to stop and still runs".to_owned(),
-            "silent" => "is there and does not answer: it is stopped (kill -CONT), or very busy".to_owned(),
-            state => member.why.as_ref().map_or_else(|| state.to_owned(), |why| format!("{state}: {why}")),
+            "silent" => format!(
+                "is there{} and does not answer: it is stopped (kill -CONT), or very busy",
+                member.pid.map_or(String::new(), |pid| format!(", {},", as_pid(pid)))
+            ),
+            "elsewhere" => "runs on this host".to_owned(),
+            state => state.to_owned(),
+        };
+        let tell = |member: &Member| match &member.why {
+            Some(why) => format!("{}: {why}", tell(member)),
+            None => tell(member),
         };
         columns(&self.members.iter().map(|member| vec![member.id.clone(), tell(member)]).collect::<Vec<_>>())
     }
@@ -61,8 +72,11 @@ pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {
     let stop = |process: ProcessId| {
         let paths =
             || ShmFabric::all_beside(&directory, &meeting, process).map_err(|error| unstarted(error.into(), config));
-        let (state, why) = end(&paths, until, &interrupt)?;
-        Ok(Member { id: plan.name(process).to_owned(), state, why })
+        let ended = end(&paths, until, &interrupt)?;
+        if ended.state != "absent" {
+            return Ok(ended.of(plan.name(process)));
+        }
+        end_elsewhere(&plan, process, until, &interrupt)
     };
     let stopped = live::at_once(&members, |process| stop(*process));
     let members = stopped.into_iter().collect::<Result<Vec<_>, Failure>>()?;
@@ -80,21 +94,66 @@ fn member(plan: &Plan, id: &str, args: &Stop) -> Result<ProcessId, Failure> {
     Err(Failure::usage(what, "--id", "name members of groups; a client ends when its input does, or on Ctrl-C"))
 }
 
+/// What became of one process.
+struct Ended {
+    state: &'static str,
+    pid: Option<i32>,
+    why: Option<String>,
+}
+
+impl Ended {
+    fn of(self, id: &str) -> Member {
+        Member { id: id.to_owned(), state: self.state, pid: self.pid, why: self.why }
+    }
+}
+
+impl From<&'static str> for Ended {
+    fn from(state: &'static str) -> Self {
+        Ended { state, pid: None, why: None }
+    }
+}
+
+/// Ends the member where it is if the configuration was edited since its start, or it was told another directory. A process of
+/// another cluster with the same name is named and not touched.
+fn end_elsewhere(plan: &Plan, process: ProcessId, until: Instant, interrupt: &Interrupt) -> Result<Member, Failure> {
+    let name = plan.name(process);
+    let mut all = live::find(plan, process);
+    all.sort_by_key(|found| !found.is_same);
+    let Some(found) = all.first() else { return Ok(Ended::from("absent").of(name)) };
+    let (pid, place) = (Some(found.pid()), found.where_it_is());
+    if !found.is_same {
+        let why = format!("{place}: another file, so it was not touched; {}", found.remedy(name));
+        return Ok(Ended { state: "elsewhere", pid, why: Some(why) }.of(name));
+    }
+    let ended = end(&|| Ok(found.paths()), until, interrupt)?;
+    Ok(match ended.state {
+        // It has no socket for commands, or that one cannot be reached from here.
+        "absent" => {
+            let why = format!("{place}: nobody listens there; {}", found.kill());
+            Ended { state: "elsewhere", pid, why: Some(why) }
+        }
+        _ => Ended { pid, why: Some(ended.why.map_or(place.clone(), |why| format!("{why}; it ran {place}"))), ..ended },
+    }
+    .of(name))
+}
+
 /// Tells one process to end, and waits until it has.
 fn end(
     paths: &dyn Fn() -> Result<Vec<PathBuf>, Failure>,
     until: Instant,
     interrupt: &Interrupt,
-) -> Result<(&'static str, Option<String>), Failure> {
-    match ask(&paths()?, &Question::Stop) {
-        Ok(None) => return Ok(("absent", None)),
+) -> Result<Ended, Failure> {
+    let refused = |why| Ended { why: Some(why), ..Ended::from("refused") };
+    let asked = paths()?;
+    match ask(&asked, &Question::Stop) {
+        Ok(None) => return Ok("absent".into()),
         Ok(Some(Answer::Done)) => {}
-        Ok(Some(Answer::Refused(why) | Answer::NotYet(why))) => return Ok(("refused", Some(why))),
+        Ok(Some(Answer::Refused(why) | Answer::NotYet(why))) => return Ok(refused(why)),
         Ok(Some(Answer::Standing(_) | Answer::Moving)) => {
-            return Ok(("refused", Some("it answered another question".to_owned())));
+            return Ok(refused("it answered another question".to_owned()));
         }
         Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-            return Ok(("silent", None));
+            return Ok(Ended { pid: listener(&asked), ..Ended::from("silent") });
         }
         // It may have ended before it answered: that shows.
         Err(_) => {}
@@ -103,11 +162,11 @@ fn end(
     while paths()?.iter().any(|path| is_listened_to(path)) {
         interrupt.check()?;
         if Instant::now() >= until {
-            return Ok(("running", None));
+            return Ok("running".into());
         }
         std::thread::sleep(LOOK);
     }
-    Ok(("stopped", None))
+    Ok("stopped".into())
 }
 
 /// Returns whether a process listens at a socket.

@@ -264,6 +264,12 @@ pub(crate) fn ask_within<Q: Asks>(
     Ok(None)
 }
 
+/// The process that listens at one of these paths, whether or not it answers; `None` if nobody does, or too many wait there.
+pub(crate) fn listener(paths: &[PathBuf]) -> Option<i32> {
+    let streams = paths.iter().filter_map(|path| UnixStream::connect(path).ok());
+    streams.filter_map(|stream| Credentials::of(stream).ok()).map(|who| who.pid).next()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,11 +7,11 @@ use stentor::runtime::{AddressError, StartError};
 use stentor_fabric::{ConnectError, OsError, ProcessId};
 use stentor_fabric_ofi::{ChooseError, StartError as OfiError};
 use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
-use stentor_fabric_shm::StartError as ShmError;
+use stentor_fabric_shm::{Source, StartError as ShmError};
 use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_multicast::NodeError;
 
-use super::MEND_NAME;
+use super::{MEND_NAME, already};
 use crate::failure::Failure;
 
 /// Where the address of a process is named.
@@ -99,11 +99,12 @@ fn by_name(error: &ConnectError, name: impl Fn(ProcessId) -> Option<String>) -> 
 fn unmet(error: ShmError, config: &Path) -> Failure {
     let place = config.display();
     match error {
-        ShmError::AlreadyRunning { name, cluster, pid, .. } => Failure::usage(
-            format_args!("`{name}` of cluster `{cluster}` is running already, {}", as_pid(pid)),
-            place,
-            "stop that process, or start another one",
-        ),
+        ShmError::AlreadyRunning { name, cluster, pid, about, .. } => {
+            let source = super::plan(config).ok().and_then(|plan| plan.source());
+            let unknown = || Source { cluster: cluster.clone(), file: config.to_owned(), addresses: Vec::new() };
+            let source = source.unwrap_or_else(unknown);
+            already(&name, &cluster, pid, about.as_deref(), &source)
+        }
         error @ ShmError::ForeignLock { .. } => Failure::usage(error, place, "or give the cluster another name"),
         ShmError::Directory { path, reason } => {
             Failure::usage(reason, path.display(), "or name another directory with --directory")

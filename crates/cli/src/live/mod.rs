@@ -1,5 +1,6 @@
 //! What the commands that run real processes share.
 
+mod at;
 mod capture;
 mod control;
 mod failure;
@@ -10,12 +11,14 @@ mod patient;
 mod place;
 mod refusals;
 mod repeats;
+mod running;
 mod signals;
 mod threads;
 mod waiting;
 
+pub(crate) use at::At;
 pub(crate) use capture::{Captures, begin_anew};
-pub(crate) use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within};
+pub(crate) use control::{Answer, Asks, Control, Lag, Question, REMOTE_SHOW, Standing, ask, ask_within, listener};
 pub(crate) use failure::{as_pid, unstarted};
 pub(crate) use history::{HistoryFile, unwritten};
 pub(crate) use latency::{Latency, Micros};
@@ -24,6 +27,7 @@ pub(crate) use patient::{Busy, patiently};
 pub(crate) use place::{Joined, Joining, absent};
 pub(crate) use refusals::Refusals;
 pub(crate) use repeats::Repeats;
+pub(crate) use running::{already, find, refuse_twin};
 pub(crate) use signals::{
     Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
 };
@@ -43,6 +47,7 @@ use stentor::runtime::{
 };
 
 use stentor_fabric::ProcessId;
+use stentor_fabric_shm::Source;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::args::Network;
@@ -56,7 +61,7 @@ pub(crate) fn plan(config: &Path) -> Result<Plan, Failure> {
         let remedy = "set fabric = \"shm\", \"roce\", \"verbs\" or \"ofi\"; `stentor sim` simulates";
         return Err(Failure::usage("fabric \"sim\" has no processes of its own", config.display(), remedy));
     }
-    Plan::new(parsed).map_err(|error| unstarted(error, config))
+    Plan::new(parsed).map(|plan| plan.with_file(config)).map_err(|error| unstarted(error, config))
 }
 
 /// What a process on RoCEv2 is told.
@@ -194,6 +199,15 @@ pub(crate) fn addressed(config: &ClusterConfig, member: &MemberConfig) -> String
 /// The same of a broadcast.
 pub(crate) fn neb_meeting_name(plan: &Plan) -> String {
     format!("{}.neb", meeting_name(plan))
+}
+
+/// From what a process of a broadcast starts.
+pub(crate) fn neb_source(plan: &Plan, group: usize) -> Option<Source> {
+    let source = plan.source()?;
+    let members = plan.config().groups().get(group).map_or(&[][..], |group| group.members());
+    let addresses = members.iter().map(|member| member.address().to_owned());
+    let addresses = if plan.config().fabric().is_between_hosts() { addresses.collect() } else { Vec::new() };
+    Some(Source { cluster: format!("{}.neb", source.cluster), addresses, ..source })
 }
 
 /// Where the control sockets are. A relative path is made absolute at once: processes may change their directory.

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,8 +26,12 @@ struct Running {
 impl Running {
     fn new(groups: usize, replicas: usize, limits: &str) -> Self {
         let scratch = Scratch::new();
-        let mut text =
-            format!("cluster = \"test\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\n[limits]\n{limits}\n");
+        // No other cluster has its name: `stentor stop` names the processes of those that do.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let cluster = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut text = format!(
+            "cluster = \"{cluster}\"\nfabric = \"shm\"\n[election]\nkind = \"heartbeat\"\n[limits]\n{limits}\n"
+        );
         for group in 1..=groups {
             let member = |n| format!("{{ id = \"g{group}.{n}\", address = \"127.0.0.1:7{group}0{n}\" }}");
             let members = (1..=replicas).map(member).collect::<Vec<_>>().join(", ");
@@ -330,7 +335,7 @@ fn what_cannot_be_is_refused() {
     running.cast(b"", &["--to", "g1", "--client", "c7"]).refused(&["no process `c7`"]);
     running.cast(b"", &["--to", "g1", "--client", "g1.1"]).refused(&["`g1.1` is a member"]);
     let node = |id: &str| run(["node", "--id", id].map(str::to_owned).into_iter().chain(running.meeting()));
-    node("g1.1").refused(&["`g1.1` of cluster `test` is running already, as pid", "stop that process"]);
+    node("g1.1").refused(&["`g1.1` of cluster `test-", "` is running already, as pid", "stop that process"]);
     node("g3.1").refused(&["no process `g3.1`"]);
     node("c0").refused(&["`c0` is not a member of a group"]);
     let alone = running.cast(b"x\n", &["--to", "g1,g2", "--timeout", "1"]);

@@ -11,6 +11,7 @@ mod config;
 mod demo;
 mod doctor;
 mod documents;
+mod found;
 mod limits;
 mod memory;
 mod namespaces;

@@ -149,6 +149,12 @@ fn network(of: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 200 + of, std::process::id() as u8, 0)
 }
 
+/// A name that no other cluster has at the same time.
+fn named(of: u8) -> String {
+    let [_, b, c, _] = network(of).octets();
+    format!("hand-{b}-{c}")
+}
+
 impl Nodes {
     fn new(of: u8, key: &str) -> Self {
         Nodes::sized(of, key, 3)
@@ -161,8 +167,9 @@ impl Nodes {
         let members = (1..=members).map(member).collect::<Vec<_>>().join(", ");
         let limits = "message_bytes = 64\nwindow = 16\nclients = 2\nring_kib = 16\nbody_ring_kib = 16";
         let text = format!(
-            "cluster = \"hand\"\nfabric = \"roce\"\n{key}\n[election]\nkind = \"heartbeat\"\n[limits]\n{limits}\n\
-             [[group]]\nid = \"g1\"\nprocess = [ {members} ]\n"
+            "cluster = \"{}\"\nfabric = \"roce\"\n{key}\n[election]\nkind = \"heartbeat\"\n[limits]\n{limits}\n\
+             [[group]]\nid = \"g1\"\nprocess = [ {members} ]\n",
+            named(of)
         );
         scratch.file("cluster.toml", &text);
         scratch.file("cluster.key", "0123456789abcdef0123456789abcdef\n");
@@ -349,7 +356,7 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
     assert!(shown["members"][0]["standing"]["heard_ms"].as_u64().is_some_and(|ms| ms < 60_000), "{shown:#}");
     let foreign = nodes.leader(&["move", "--to", "g1.1"]);
     assert_eq!(foreign.code, 1);
-    assert!(foreign.stderr.contains("`g1.3` leads, and is not on this host"), "{}", foreign.stderr);
+    assert!(foreign.stderr.contains("`g1.3` leads, and runs on this host, as pid "), "{}", foreign.stderr);
     // One that is silent is told from one that is down, on whichever host.
     signal(nodes.children[2].id(), Signal::STOP);
     nodes.until_shown("the others go on", 0, &["g1 works: ", "g1.3 does not answer"]);
@@ -497,7 +504,7 @@ fn a_broadcast_by_hand_is_copied_by_a_switch_and_goes_on_without_it() {
     let neb = "[neb]\nmode = \"quorum\"\nfault_model = \"lying-sender\"\nfaults = 1\n";
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{text}{neb}[switch]\ncontrol = \"{a}.{b}.{c}.61:7300\"\n")).unwrap();
-    let init = ["switch", "init", "--cluster", "hand", "--forward", &format!("{a}.{b}.{c}.61"), "--backward"];
+    let init = ["switch", "init", "--cluster", &named(13), "--forward", &format!("{a}.{b}.{c}.61"), "--backward"];
     let init = run([&init[..], &[&format!("{a}.{b}.{c}.62"), "-o", switch.to_str().unwrap()]].concat());
     assert_eq!(init.code, 0, "{}", init.stderr);
     let copier = Copier { config: switch, directory: nodes.scratch.path("switch-run") };
@@ -637,8 +644,11 @@ fn who_has_no_key_or_another_one_gets_nothing() {
     let mut good = Nodes::new(2, "key = \"file:cluster.key\"");
     ["g1.1", "g1.2", "g1.3"].iter().for_each(|name| good.start(name));
     good.until("g1.1.err", |text| text.contains("all members are connected"));
+    run(config(&good)).refused(&["`g1.1` of cluster ", "is running already, as pid ", "stentor stop --config"]);
     // The address is in use, and stays so.
-    let refused = run(config(&good));
+    let text = fs::read_to_string(good.scratch.path("cluster.toml")).unwrap().replace("\"hand-", "\"other-");
+    let another = good.scratch.file("another.toml", &text);
+    let refused = run(["node", "--id", "g1.1", "--config", another.to_str().unwrap()]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     for part in ["still in use", "waits up to 5 s", "is taken by another process", "--bind"] {
         assert!(refused.stderr.contains(part), "`{part}`: {}", refused.stderr);

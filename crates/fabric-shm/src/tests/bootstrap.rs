@@ -209,9 +209,9 @@ fn place_that_was_removed_is_made_anew_and_said() {
     let directory = TestDirectory::new();
     let (sender, said) = std::sync::mpsc::channel();
     let say = move |text: &str| sender.send(text.to_owned()).unwrap();
-    let place = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", say).unwrap();
+    let place = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, say).unwrap();
     std::fs::remove_dir_all(directory.0.join("test")).unwrap();
-    let second = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", |_| {});
+    let second = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, |_| {});
     assert!(matches!(second, Err(StartError::AlreadyRunning { .. })), "{second:?}");
     assert!(said.recv_timeout(PATIENCE).unwrap().contains("made anew"));
     assert_eq!(crate::directory::sockets_of(&directory.0.join("test"), ProcessId(3)).unwrap().len(), 1);

@@ -1,13 +1,13 @@
 //! From a configuration to processes on a fabric.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stentor_checker::Cluster;
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_ofi::StartError as OfiError;
 use stentor_fabric_roce::StartError as RoceError;
-use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
+use stentor_fabric_shm::{ShmConfig, ShmFabric, Source, StartError as ShmError};
 use stentor_fabric_verbs::StartError as VerbsError;
 use stentor_multicast::{
     Client, ClientId, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Topology, TopologyError, Variant,
@@ -67,6 +67,7 @@ pub struct Plan {
     table: ProcessTable,
     topology: Arc<Topology>,
     variant: Variant,
+    file: Option<PathBuf>,
 }
 
 impl Plan {
@@ -77,13 +78,35 @@ impl Plan {
     pub fn new(config: ClusterConfig) -> Result<Self, StartError> {
         let sizes: Vec<usize> = config.groups().iter().map(|group| group.members().len()).collect();
         let topology = Arc::new(Topology::new(&sizes, config.limits().clients)?);
-        Ok(Plan { table: config.process_table(), config, topology, variant: Variant::V2 })
+        Ok(Plan { table: config.process_table(), config, topology, variant: Variant::V2, file: None })
     }
 
     /// The same with another variant of the protocol.
     #[must_use]
     pub fn with_variant(self, variant: Variant) -> Self {
         Plan { variant, ..self }
+    }
+
+    /// The same with the file that the configuration was read from. No second process of a name starts from one file,
+    /// whatever its directory.
+    #[must_use]
+    pub fn with_file(self, file: &Path) -> Self {
+        Plan { file: Some(file.to_owned()), ..self }
+    }
+
+    /// The file that the configuration was read from, if it is known.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// From what processes of this plan start, if its file is known.
+    #[must_use]
+    pub fn source(&self) -> Option<Source> {
+        let members = self.config.groups().iter().flat_map(|group| group.members());
+        let addresses = members.map(|member| member.address().to_owned());
+        let addresses = if self.config.fabric().is_between_hosts() { addresses.collect() } else { Vec::new() };
+        Some(Source { cluster: self.config.cluster().to_owned(), file: self.file.clone()?, addresses })
     }
 
     /// The configuration.
@@ -156,6 +179,7 @@ impl Plan {
             max_regions: 4 * processes + 16,
             fingerprint: self.config.fingerprint(),
             message_bytes,
+            source: self.source(),
             ..ShmConfig::new(self.config.cluster(), me, self.name(me), self.topology.processes() as u16)
         };
         Ok(ShmFabric::start(config)?)

@@ -13,7 +13,7 @@ use stentor_fabric_roce::{AskConfig, AskError, ask};
 
 use super::{Cluster, Heard};
 use crate::failure::Failure;
-use crate::live::{Answer, MEND_NAME, Question, REMOTE_SHOW, Standing, ask_within, unstarted};
+use crate::live::{Answer, MEND_NAME, Question, REMOTE_SHOW, Standing, ask_within, find, listener, unstarted};
 
 /// Whom to ask, and where.
 struct Target {
@@ -53,13 +53,52 @@ pub(super) fn all(
         }
     }
     drop(sender);
-    let mut heard: Vec<_> = members.iter().map(|_| Heard::Silence).collect();
+    let mut heard: Vec<_> = members.iter().map(|_| Heard::Silence(None)).collect();
     // What is under way at the end has a moment to say so itself.
     let until = until + within / 8;
     while let Ok((n, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
         heard[n] = answer;
     }
     Ok(heard)
+}
+
+/// How long a member has that was found in another place than it should be.
+const BRIEF: Duration = Duration::from_millis(200);
+
+/// Looks on this host for a member that was not found where the configuration and the directory say. Returns what it says, and
+/// where it was found.
+pub(super) fn elsewhere(
+    cluster: &Cluster<'_>,
+    process: ProcessId,
+    heard: Heard<Standing>,
+) -> (Heard<Standing>, Option<String>) {
+    if matches!(heard, Heard::Answer(_) | Heard::Silence(Some(_))) {
+        return (heard, None);
+    }
+    let mut all = find(&cluster.plan, process);
+    all.sort_by_key(|found| !found.is_same);
+    let Some(found) = all.first() else { return (heard, None) };
+    let place = found.where_it_is();
+    if !found.is_same {
+        let note =
+            format!("a process of this name runs on this host, {place}: of another cluster, if that file is not meant");
+        return (heard, Some(note));
+    }
+    let note = Some(format!("it runs on this host, {place}: not where others look for it"));
+    // Something is at its address, and says why it cannot be asked: that others hear as well.
+    if matches!(heard, Heard::Unknown(_)) {
+        return (heard, note);
+    }
+    let pid = Some(found.pid()).filter(|pid| *pid > 0);
+    let paths = found.paths();
+    let there = match ask_within(&paths, &Question::Show, BRIEF) {
+        Ok(Some(answer)) => understood(answer),
+        // It holds the lock, so it is there.
+        Ok(None) => Heard::Silence(pid),
+        Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Heard::Silence(pid),
+        Err(error) => Heard::Unknown(format!("it does not answer as it should: {error}")),
+    };
+    (there, note)
 }
 
 fn key(cluster: &Cluster<'_>) -> Result<Vec<u8>, String> {
@@ -84,7 +123,9 @@ fn look(target: &Target, until: Instant) -> Heard<Standing> {
     match ask_within(&target.paths, &Question::Show, left()) {
         Ok(Some(answer)) => understood(answer),
         Ok(None) => target.remote.as_ref().map_or(Heard::Nobody, |remote| look_there(remote, left())),
-        Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => Heard::Silence,
+        Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+            Heard::Silence(listener(&target.paths))
+        }
         Err(error) => Heard::Unknown(format!("it does not answer as it should: {error}")),
     }
 }
@@ -122,7 +163,7 @@ fn look_at(remote: &Remote, key: &[u8], at: SocketAddr, within: Duration) -> Hea
             Err(error) => Heard::Unknown(format!("its answer makes no sense here: {error}")),
         },
         Err(AskError::Nobody) => Heard::Nobody,
-        Err(AskError::Silent) => Heard::Silence,
+        Err(AskError::Silent) => Heard::Silence(None),
         Err(error) => Heard::Unknown(format!("{at}: {error}")),
     }
 }

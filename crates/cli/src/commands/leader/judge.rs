@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn member(id: &str, heard: Heard<Standing>) -> Member {
-        Member::new("g1", id, heard)
+        Member::new("g1", id, heard, None)
     }
 
     fn judged(members: &[Member]) -> Judged {
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_majority_works_whoever_is_silent() {
         let follows = || answer(follower("g1.2", "g1.1", Some(3)));
-        for missing in [Heard::Silence, Heard::Nobody, Heard::Unknown("no route".to_owned())] {
+        for missing in [Heard::Silence(None), Heard::Nobody, Heard::Unknown("no route".to_owned())] {
             let members = [member("g1.1", answer(leader("g1.1"))), member("g1.2", follows()), member("g1.3", missing)];
             let judged = judged(&members);
             assert!(judged.ok, "{:?}", judged.reason);
@@ -171,8 +171,11 @@ mod tests {
 
     #[test]
     fn a_leader_without_a_majority_does_not_work() {
-        let members =
-            [member("g1.1", answer(leader("g1.1"))), member("g1.2", Heard::Nobody), member("g1.3", Heard::Silence)];
+        let members = [
+            member("g1.1", answer(leader("g1.1"))),
+            member("g1.2", Heard::Nobody),
+            member("g1.3", Heard::Silence(None)),
+        ];
         let reason = judged(&members).reason.unwrap();
         let expected = "g1 has no majority: 1 of its 3 members work, 2 have to; g1.2 is down, g1.3 does not answer";
         assert_eq!(reason, expected);

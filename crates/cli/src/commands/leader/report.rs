@@ -19,8 +19,12 @@ pub(super) struct Member {
     /// `leads`, `follows`, `campaigns`, `joins`, `silent`: there, and does not answer; `down`: nobody is there; `unknown`: it
     /// cannot be asked from here.
     pub(super) state: &'static str,
+    /// The process on its host, if it is known.
+    pid: Option<i32>,
     /// Why it cannot be asked.
     why: Option<String>,
+    /// Where on this host it was found, if that is not where the configuration and the directory lead.
+    note: Option<String>,
     /// Messages that another member of its group has delivered and this one has not.
     lag: Option<u64>,
     /// What it says, if it runs.
@@ -28,9 +32,9 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(group: &str, id: &str, heard: Heard<Standing>) -> Self {
+    pub(super) fn new(group: &str, id: &str, heard: Heard<Standing>, note: Option<String>) -> Self {
         let state = match &heard {
-            Heard::Silence => "silent",
+            Heard::Silence(_) => "silent",
             Heard::Nobody => "down",
             Heard::Unknown(_) => "unknown",
             Heard::Answer(standing) if standing.joining => "joins",
@@ -38,12 +42,25 @@ impl Member {
             Heard::Answer(standing) if standing.campaigns => "campaigns",
             Heard::Answer(_) => "follows",
         };
-        let (standing, why) = match heard {
-            Heard::Answer(standing) => (Some(standing), None),
-            Heard::Unknown(why) => (None, Some(why)),
-            Heard::Silence | Heard::Nobody => (None, None),
+        let (standing, pid, why) = match heard {
+            Heard::Answer(standing) => {
+                let pid = i32::try_from(standing.pid).ok();
+                (Some(standing), pid, None)
+            }
+            Heard::Unknown(why) => (None, None, Some(why)),
+            Heard::Silence(pid) => (None, pid, None),
+            Heard::Nobody => (None, None, None),
         };
-        Member { id: id.to_owned(), group: group.to_owned(), state, why, lag: None, standing }
+        Member {
+            id: id.to_owned(),
+            group: group.to_owned(),
+            state,
+            pid: pid.filter(|pid| *pid > 0),
+            why,
+            note,
+            lag: None,
+            standing,
+        }
     }
 
     /// Whether a new client waits for it. Of one that cannot be asked nothing is known.
@@ -112,7 +129,7 @@ impl Human for Shown {
     fn human(&self, _: Style) -> String {
         let head = ["group", "member", "pid", "state", "epoch", "of", "delivered", "lag", "undelivered"];
         let mut table = vec![head.map(str::to_owned).to_vec()];
-        for Member { id, group, state, lag, standing, .. } in &self.members {
+        for Member { id, group, state, pid, lag, standing, .. } in &self.members {
             let tell = |what: &dyn Fn(&Standing) -> String| standing.as_ref().map_or_else(|| "-".to_owned(), what);
             // Who waits for its group's state knows of no leader yet.
             let member = standing.as_ref().filter(|standing| !standing.joining);
@@ -120,7 +137,7 @@ impl Human for Shown {
             table.push(vec![
                 group.clone(),
                 id.clone(),
-                tell(&|standing| standing.pid.to_string()),
+                pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 (*state).to_owned(),
                 of_member(&|standing| standing.epoch.to_string()),
                 of_member(&|standing| standing.leader.clone()),
@@ -148,8 +165,9 @@ impl Human for Shown {
             text += "silent: something has its place and does not answer: its process is stopped, its host is very busy, or on a network \
                      another program has its address\n";
         }
-        for Member { id, why, .. } in &self.members {
+        for Member { id, why, note, .. } in &self.members {
             text += &why.as_ref().map_or_else(String::new, |why| format!("{id} cannot be asked from here: {why}\n"));
+            text += &note.as_ref().map_or_else(String::new, |note| format!("{id}: {note}\n"));
         }
         text
     }
@@ -240,9 +258,9 @@ pub(super) mod tests {
         };
         let ahead = Standing { delivered: 12, undelivered: 1, clients: vec![lag("c1", 2)], ..leader("g1.1") };
         let members = vec![
-            Member::new("g1", "g1.1", Heard::Answer(ahead)),
-            Member::new("g1", "g1.2", Heard::Answer(behind)),
-            Member::new("g1", "g1.3", Heard::Unknown("no route".to_owned())),
+            Member::new("g1", "g1.1", Heard::Answer(ahead), None),
+            Member::new("g1", "g1.2", Heard::Answer(behind), None),
+            Member::new("g1", "g1.3", Heard::Unknown("no route".to_owned()), None),
         ];
         let shown = Shown::new(members, Duration::from_millis(2000));
         assert!(shown.ok() && shown.is_incomplete() && shown.keep_clients_out.is_empty());

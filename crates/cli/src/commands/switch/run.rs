@@ -40,7 +40,7 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     let mut switch = live::patiently(|| SoftSwitch::open(&settings), say).map_err(|error| unopened(&error, path))?;
     let directory = live::directory(args.directory.as_ref());
     let warn = move |text: &str| output.log(Level::Warn, NAME, text);
-    let place = Place::take(directory, &meeting_name(&settings), ME, "switch", warn)
+    let place = Place::take(directory, &meeting_name(&settings), ME, "switch", None, warn)
         .map_err(|error| unstarted(error.into(), path))?;
     let control: Control<Question> = Control::listen(&place.beside()).map_err(|error| {
         let what = format_args!("cannot listen for `stentor switch show`: {error}");

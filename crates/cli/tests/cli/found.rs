@@ -1,0 +1,163 @@
+//! Members that run elsewhere than their configuration and `--directory` say: it was edited since they started, it is a copy, or
+//! they were told another directory.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Ran, Scratch, ran, stentor};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than a member takes to end that was told to.
+const MOMENT: Duration = Duration::from_millis(1500);
+
+/// A member that runs, and its cluster of one or two.
+struct One {
+    scratch: Scratch,
+    cluster: String,
+    network: String,
+    node: Option<Child>,
+}
+
+impl One {
+    fn new(cluster: &str, of: u8) -> Self {
+        let id = std::process::id();
+        let network = format!("127.{}.{}", 150 + of, id % 250 + 1);
+        One { scratch: Scratch::new(), cluster: format!("{cluster}-{id}"), network, node: None }
+    }
+
+    /// Writes a configuration in which the member has an address that ends like this; the other one has always the same.
+    fn config(&self, name: &str, fabric: &str, last: u8, other: u8) -> PathBuf {
+        let (cluster, network) = (&self.cluster, &self.network);
+        let key = self.scratch.file("cluster.key", "0123456789abcdef0123456789abcdef\n");
+        let key = if fabric == "shm" { String::new() } else { format!("key = \"file:{}\"\n", key.display()) };
+        let text = format!(
+            "cluster = \"{cluster}\"\nfabric = \"{fabric}\"\n{key}[limits]\nclients = 1\nwindow = 16\nmessage_bytes = 64\n\
+             [[group]]\nid = \"g1\"\nprocess = [ {{ id = \"g1.1\", address = \"{network}.{last}:7101\" }} ]\n\
+             [[group]]\nid = \"g2\"\nprocess = [ {{ id = \"g2.1\", address = \"{network}.{other}:7101\" }} ]\n"
+        );
+        self.scratch.file(name, &text)
+    }
+
+    fn run(&self, words: &[&str], config: &Path, directory: &str) -> Ran {
+        let mut command = stentor();
+        command.args(words).arg("--config").arg(config).arg("--directory").arg(self.scratch.path(directory));
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        // A second member that starts does not end by itself.
+        let since = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if since.elapsed() > PATIENCE {
+                child.kill().unwrap();
+                panic!("it goes on: {}", String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        ran(&child.wait_with_output().unwrap())
+    }
+
+    /// Starts the member, and waits until it says that it has begun.
+    fn start(&mut self, config: &Path, directory: &str, change: impl Fn(&mut Command)) -> u32 {
+        let mut command = stentor();
+        command.args(["node", "--id", "g1.1", "--config"]).arg(config).arg("--directory");
+        command.arg(self.scratch.path(directory));
+        change(&mut command);
+        let [out, err] = ["out", "err"].map(|end| File::create(self.scratch.path(end)).unwrap());
+        let node = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap();
+        let pid = node.id();
+        self.node = Some(node);
+        let since = Instant::now();
+        while !self.said().contains("memory, fixed from here on") {
+            assert!(since.elapsed() < PATIENCE, "{}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        pid
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.scratch.path("err")).unwrap()
+    }
+
+    fn runs(&mut self) -> bool {
+        self.node.as_mut().unwrap().try_wait().unwrap().is_none()
+    }
+
+    /// It is found by all commands although this configuration and directory lead elsewhere, and named with `parts`.
+    fn is_found(&mut self, config: &Path, directory: &str, parts: &[&str]) {
+        let pid = self.node.as_ref().unwrap().id();
+        let second = self.run(&["node", "--id", "g1.1"], config, directory);
+        second.refused(&["is running already, as pid ", &pid.to_string(), "stop that process"]);
+        let shown = self.run(&["leader", "show"], config, directory);
+        assert!(!shown.stdout.contains("g1.1 is down") && shown.stdout.contains(&pid.to_string()), "{}", shown.stdout);
+        // Its state is asked where it is.
+        assert!(!shown.stdout.contains("silent"), "{}", shown.stdout);
+        let stopped = self.run(&["stop", "--id", "g1.1"], config, directory);
+        assert!(stopped.code == 0 && stopped.stdout.contains("stopped"), "{}{}", stopped.stdout, stopped.stderr);
+        for part in parts {
+            for text in [&second.stderr, &shown.stdout, &stopped.stdout] {
+                assert!(text.contains(part), "`{part}` is not in: {text}");
+            }
+        }
+        assert!(self.node.as_mut().unwrap().wait().unwrap().success(), "{}", self.said());
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        if let Some(node) = &mut self.node {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
+#[test]
+fn member_that_was_told_another_directory_is_found_and_no_second_one_starts() {
+    let mut one = One::new("directory", 0);
+    let config = one.config("cluster.toml", "shm", 1, 2);
+    one.start(&config, "a", |_| ());
+    let place = format!("sockets in {}", one.scratch.path("a").display());
+    one.is_found(&config, "b", &[&place]);
+    let none = one.run(&["stop", "--id", "g1.1"], &config, "b");
+    assert!(none.code == 0 && none.stdout.contains("does not run on this host"), "{}", none.stdout);
+}
+
+#[test]
+fn member_whose_address_or_limits_were_edited_is_found_and_no_second_one_starts() {
+    let mut one = One::new("edited", 1);
+    let config = one.config("cluster.toml", "roce", 1, 2);
+    one.start(&config, "a", |_| ());
+    one.config("cluster.toml", "roce", 3, 2);
+    let address = |one: &One, last| format!("{}.{last}:7101", one.network);
+    let moved = format!("at {}, which is {} in this configuration", address(&one, 1), address(&one, 3));
+    one.is_found(&config, "a", &[&moved, "cluster.toml"]);
+    one.start(&config, "a", |_| ());
+    let text = fs::read_to_string(&config).unwrap().replace("window = 16", "window = 32");
+    fs::write(&config, text).unwrap();
+    one.is_found(&config, "a", &[]);
+}
+
+#[test]
+fn copy_of_a_configuration_is_the_same_cluster_and_one_of_the_same_name_is_another() {
+    let mut one = One::new("copy", 2);
+    let config = one.config("cluster.toml", "roce", 1, 2);
+    let copy = one.config("copy.toml", "roce", 3, 2);
+    let other = one.config("other.toml", "roce", 4, 5);
+    one.start(&config, "a", |_| ());
+    let stopped = one.run(&["stop", "--id", "g1.1"], &other, "a");
+    assert_eq!(stopped.code, 1, "{}", stopped.stdout);
+    for part in
+        ["g1.1  runs on this host", "cluster.toml", "another file, so it was not touched", "stentor stop --config"]
+    {
+        assert!(stopped.stdout.contains(part), "`{part}` is not in: {}", stopped.stdout);
+    }
+    std::thread::sleep(MOMENT);
+    assert!(one.runs());
+    one.is_found(&copy, "b", &["cluster.toml"]);
+}
