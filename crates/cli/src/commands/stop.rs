@@ -44,7 +44,7 @@ impl Human for Stopped {
             "absent" => "does not run on this host".to_owned(),
             "running" => "was told to stop and still runs".to_owned(),
             "silent" => format!(
-                "is there{} and does not answer: it is stopped (kill -CONT), or very busy",
+                "is there{} and does not answer: it is stopped (kill -CONT), or very busy; the request is withdrawn, ask again",
                 member.pid.map_or(String::new(), |pid| format!(", {},", as_pid(pid)))
             ),
             "elsewhere" => "runs on this host".to_owned(),

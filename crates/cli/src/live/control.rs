@@ -8,6 +8,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -22,6 +24,9 @@ use stentor_fabric_shm::{Beside, Credentials};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the node's loop may take to answer.
 const ANSWERING: Duration = Duration::from_secs(5);
+
+/// The same, once it has begun to.
+const BRIEF: Duration = Duration::from_secs(1);
 
 /// A kind of questions.
 pub(crate) trait Asks: Serialize + DeserializeOwned + Send + 'static {
@@ -129,9 +134,18 @@ impl Asks for Question {
 pub(crate) struct Asked<Q: Asks = Question> {
     pub(crate) question: Q,
     answer: SyncSender<Q::Answer>,
+    /// The one who asks is at the other end.
+    asker: Arc<UnixStream>,
+    /// Set by whoever comes first: the loop that answers, or the thread that gives up waiting for it.
+    settled: Arc<AtomicBool>,
 }
 
 impl<Q: Asks> Asked<Q> {
+    /// Whether whoever asked still waits.
+    fn stands(&self) -> bool {
+        !self.settled.swap(true, Ordering::AcqRel) && !has_hung_up(&self.asker)
+    }
+
     /// Whoever asked may be gone.
     pub(crate) fn answer(self, answer: Q::Answer) {
         let _ = self.answer.try_send(answer);
@@ -150,15 +164,22 @@ impl<Q: Asks> Control<Q> {
         Ok(Control(asked))
     }
 
-    /// The next question, if there is one.
+    /// The next question, if there is one. What was asked while this process was stopped, by somebody who did not wait for the
+    /// answer, was withdrawn: it must not take effect when the process goes on.
     #[inline]
     pub(crate) fn next(&self) -> Option<Asked<Q>> {
-        self.0.try_recv().ok()
+        self.0.try_recv().ok().filter(Asked::stands)
     }
 }
 
 /// How often the socket is looked for.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Whether nobody is at the other end any more.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut look = [PollFd::new(stream, PollFlags::empty())];
+    poll(&mut look, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && look[0].revents().contains(PollFlags::HUP)
+}
 
 fn serve<Q: Asks>(mut listener: UnixListener, at: &Beside, asked: &SyncSender<Asked<Q>>) {
     loop {
@@ -179,7 +200,7 @@ fn serve<Q: Asks>(mut listener: UnixListener, at: &Beside, asked: &SyncSender<As
         match listener.accept() {
             // Whoever goes away, says nothing or something else harms nobody but itself.
             Ok((stream, _)) => {
-                let _ = converse(&stream, asked);
+                let _ = converse(&Arc::new(stream), asked);
             }
             // Out of descriptors, for instance: that may pass.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
@@ -187,16 +208,24 @@ fn serve<Q: Asks>(mut listener: UnixListener, at: &Beside, asked: &SyncSender<As
     }
 }
 
-fn converse<Q: Asks>(stream: &UnixStream, asked: &SyncSender<Asked<Q>>) -> io::Result<()> {
+fn converse<Q: Asks>(stream: &Arc<UnixStream>, asked: &SyncSender<Asked<Q>>) -> io::Result<()> {
     prepare(stream)?;
     let answer = match receive(stream, Q::LONGEST) {
         Err(error) => Q::refuse(format!("no question: {error}")),
         Ok(question) => {
             let (answer, answered) = sync_channel(1);
+            let (asker, settled) = (Arc::clone(stream), Arc::new(AtomicBool::new(false)));
             let gone = |_| io::Error::other("the node is stopping");
-            asked.send(Asked { question, answer }).map_err(gone)?;
-            let late = |_| Q::refuse("the node is busy: nothing is known of what becomes of this".to_owned());
-            answered.recv_timeout(ANSWERING).unwrap_or_else(late)
+            asked.send(Asked { question, answer, asker, settled: Arc::clone(&settled) }).map_err(gone)?;
+            match answered.recv_timeout(ANSWERING) {
+                Ok(answer) => answer,
+                Err(_) if !settled.swap(true, Ordering::AcqRel) => {
+                    Q::refuse("the node is busy, and the request was withdrawn: ask again".to_owned())
+                }
+                Err(_) => answered.recv_timeout(BRIEF).unwrap_or_else(|_| {
+                    Q::refuse("the node is busy: nothing is known of what becomes of this".to_owned())
+                }),
+            }
         }
     };
     send(stream, &answer)
@@ -326,6 +355,32 @@ mod tests {
         assert_eq!(asked.question, Question::Move { to: "g1.2".to_owned() });
         asked.answer(Answer::Moving);
         assert_eq!(asking.join().unwrap(), Some(Answer::Moving));
+    }
+
+    #[test]
+    fn what_somebody_asked_who_did_not_wait_for_the_answer_is_withdrawn() {
+        let place = Place::new("withdrawn");
+        let control: Control = Control::listen(&Beside::from(place.path())).unwrap();
+        let ask = || {
+            let stream = UnixStream::connect(place.path()).unwrap();
+            send(&stream, &Question::Stop).unwrap();
+            stream
+        };
+        let taken = |control: &Control| {
+            let since = std::time::Instant::now();
+            while since.elapsed() < Duration::from_millis(500) {
+                if let Some(asked) = control.next() {
+                    return Some(asked.question);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            None
+        };
+        let waits = ask();
+        assert_eq!(taken(&control), Some(Question::Stop), "whoever waits is heard");
+        drop(waits);
+        drop(ask());
+        assert_eq!(taken(&control), None);
     }
 
     #[test]

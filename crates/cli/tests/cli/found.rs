@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Ran, Scratch, ran, stentor};
+use rustix::process::Signal;
+
+use crate::support::{Ran, Scratch, ran, signal, stentor};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -160,4 +162,24 @@ fn copy_of_a_configuration_is_the_same_cluster_and_one_of_the_same_name_is_anoth
     std::thread::sleep(MOMENT);
     assert!(one.runs());
     one.is_found(&copy, "b", &["cluster.toml"]);
+}
+
+#[test]
+fn request_to_stop_that_a_stopped_member_did_not_answer_is_withdrawn() {
+    let mut one = One::new("withdrawn", 3);
+    let config = one.config("cluster.toml", "shm", 1, 2);
+    let pid = one.start(&config, "a", |_| ());
+    signal(pid, Signal::STOP);
+    let stopped = one.run(&["stop", "--id", "g1.1"], &config, "a");
+    let shown = one.run(&["leader", "show"], &config, "a");
+    signal(pid, Signal::CONT);
+    assert_eq!(stopped.code, 1);
+    for part in [&format!("is there, as pid {pid}, and does not answer"), "the request is withdrawn"] {
+        assert!(stopped.stdout.contains(part), "`{part}` is not in: {}", stopped.stdout);
+    }
+    let line = shown.stdout.lines().find(|line| line.contains("silent")).unwrap_or_default();
+    assert!(line.split_whitespace().any(|word| word == pid.to_string()), "{}", shown.stdout);
+    std::thread::sleep(MOMENT);
+    assert!(one.runs(), "{}", one.said());
+    assert!(!one.said().contains("told to stop"), "{}", one.said());
 }
