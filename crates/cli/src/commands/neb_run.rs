@@ -126,6 +126,8 @@ fn serve<F: Hosted>(
     let group = &config.groups()[neb.group()];
     let names: Vec<&str> = group.members().iter().map(|member| member.id()).collect();
     let interrupt = Interrupt::catch()?;
+    let me = plan.process(&args.id).map_err(|error| live::unstarted(error, &args.config))?;
+    output.log(Level::Info, &args.id, &live::origin(plan, me, &live::directory(args.directory.as_ref())));
     fabric.carrier().iter().for_each(|line| output.log(Level::Info, &args.id, line));
     // In the other modes nobody waits for who has stopped.
     let operator = operator.filter(|_| neb.config().mode == Mode::All);

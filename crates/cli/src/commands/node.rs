@@ -95,6 +95,8 @@ fn live<F: Hosted>(
     };
     let mut sink = Sink::new(plan, me, history, args.life, !output.is_json(), stopping)?;
     sink.memory(&member.memory_use());
+    let origin = live::origin(plan, me, &live::directory(meeting.directory.as_ref()));
+    output.log(Level::Info, &args.id, &origin);
     member.fabric().carrier().iter().for_each(|line| output.log(Level::Info, &args.id, line));
     output.log(Level::Info, &args.id, &announce(plan, &member));
     if meeting.operations {

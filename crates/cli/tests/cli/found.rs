@@ -183,3 +183,19 @@ fn request_to_stop_that_a_stopped_member_did_not_answer_is_withdrawn() {
     assert!(one.runs(), "{}", one.said());
     assert!(!one.said().contains("told to stop"), "{}", one.said());
 }
+
+#[test]
+fn first_line_of_a_member_says_from_what_it_was_started() {
+    let mut one = One::new("origin", 4);
+    let config = one.config("cluster.toml", "roce", 1, 2);
+    one.start(&config, "a", |_| ());
+    let said = one.said();
+    let first = said.lines().next().unwrap();
+    let address = format!("{}.1:7101", one.network);
+    let parts =
+        [config.to_str().unwrap(), "fingerprint ", "fabric roce", &address, "key file /", "cluster.key", "sockets in"];
+    for part in parts {
+        assert!(first.contains(part), "`{part}` is not in: {first}");
+    }
+    assert!(!said.contains("0123456789abcdef0123"), "never the key");
+}

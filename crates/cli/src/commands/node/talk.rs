@@ -187,7 +187,8 @@ impl<'a> Talk<'a> {
             return None;
         }
         let is_member = |process: ProcessId| self.peers.iter().any(|peer| peer.process == process);
-        self.refusals.final_word(self.peers.len() / 2 + 1, is_member, &self.name)
+        let file = self.plan.file().map_or(String::new(), |file| format!(", {}", file.display()));
+        self.refusals.final_word(self.peers.len() / 2 + 1, is_member, &format_args!("{}{file}", self.name))
     }
 
     /// Looks whether the group has another leader. Cheap if not.
