@@ -35,6 +35,7 @@ pub(super) fn run(args: &args::Cast, output: Output) -> Result<Verdict, Failure>
     let plan = live::plan(config)?;
     let to = live::groups(&plan, &args.to, config)?;
     let asked = args.client.as_deref().map(|name| client_place(&plan, name, config)).transpose()?;
+    super::node::make_room(&live::Need::of(&plan), "cast", output);
     let casting = Casting { args, plan: &plan, to: &to, asked, output };
     let OnRoce { bind, network } = &args.meeting.roce;
     if plan.config().fabric() == FabricKind::Roce {

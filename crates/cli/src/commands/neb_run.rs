@@ -18,7 +18,9 @@ use super::neb_remove::Listening;
 use super::neb_unsent::Unsent;
 use crate::args::{NebRun, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, At, Input, Interrupt, Line, Lines, Refusals, Repeats, TooLong, Waiting, addressed, with_fault};
+use crate::live::{
+    self, At, Input, Interrupt, Line, Lines, Need, Refusals, Repeats, TooLong, Waiting, addressed, with_fault,
+};
 use crate::output::{Level, Output, hex};
 use crate::streams::{StandardInput, write_until};
 
@@ -63,6 +65,7 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     let me = ProcessId(me as u16);
     let authority = authority(config, neb, me, args)?;
     let say = |text: &str| output.log(Level::Info, &args.id, text);
+    super::node::make_room(&Need::of_neb(&plan, neb.config().processes), &args.id, output);
     let OnRoce { bind, network } = &args.roce;
     if config.fabric() == FabricKind::Roce {
         let seat = live::roce_seat(&args.config, *bind, network);

@@ -19,7 +19,7 @@ use stentor_fabric_shm::{Beside, Place};
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, At, Interrupt, stop_at_end_of_input, unstarted};
+use crate::live::{self, At, Interrupt, Need, stop_at_end_of_input, unstarted};
 use crate::output::{Level, Output};
 use crate::style::bytes;
 use keeping::Keeping;
@@ -35,6 +35,7 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let me = plan.process(&args.id).map_err(|error| unstarted(error, &meeting.config))?;
     let failed = |error| unstarted(error, &meeting.config);
     let say = |text: &str| output.log(Level::Info, &args.id, text);
+    make_room(&Need::of(&plan), &args.id, output);
     let OnRoce { bind, network } = &meeting.roce;
     if plan.config().fabric() == FabricKind::Roce {
         let seat = RoceSeat { faults: args.faults, ..live::roce_seat(&meeting.config, *bind, network) };
@@ -63,6 +64,11 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let member = live::patiently(|| plan.joining(me, directory.clone()), say).map_err(failed)?;
     let path = member.fabric().beside();
     live(args, &plan, me, member, Some(&path), output)
+}
+
+/// Sees to it that all peers can be let in, or says which cannot.
+pub(super) fn make_room(need: &Need, name: &str, output: Output) {
+    need.make_room().into_iter().for_each(|short| output.log(Level::Warn, name, &short));
 }
 
 /// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside

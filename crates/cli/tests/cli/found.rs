@@ -199,3 +199,36 @@ fn first_line_of_a_member_says_from_what_it_was_started() {
     }
     assert!(!said.contains("0123456789abcdef0123"), "never the key");
 }
+
+#[test]
+fn few_open_files_are_raised_where_that_is_allowed_and_told_where_not() {
+    let mut one = One::new("files", 5);
+    let config = one.config("cluster.toml", "shm", 1, 2);
+    let within = |limits: &str| {
+        let script = format!("{limits} && exec \"$@\"");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, "bash", env!("CARGO_BIN_EXE_stentor"), "node", "--id", "g1.1", "--config"]);
+        command.arg(&config).arg("--directory").arg(one.scratch.path("a")).env_remove("XDG_RUNTIME_DIR");
+        command.stdin(Stdio::null());
+        command
+    };
+    for (limits, warns) in [("ulimit -n 28", true), ("ulimit -Sn 28", false)] {
+        let mut command = within(limits);
+        let [out, err] = ["out", "err"].map(|end| File::create(one.scratch.path(end)).unwrap());
+        let mut node = command.stdout(out).stderr(err).spawn().unwrap();
+        let since = Instant::now();
+        while !one.said().contains("memory, fixed from here on") {
+            assert!(since.elapsed() < PATIENCE && node.try_wait().unwrap().is_none(), "{}", one.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        signal(node.id(), Signal::TERM);
+        node.wait().unwrap();
+        let said = one.said();
+        assert_eq!(
+            said.contains("28 open files are allowed, and it may need ") && said.contains("ulimit -n"),
+            warns,
+            "{said}"
+        );
+    }
+    one.node = None;
+}

@@ -1,0 +1,67 @@
+//! Room for open files: what a process needs when all its peers are there, and what the system allows.
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use stentor::config::FabricKind;
+use stentor::runtime::Plan;
+
+use crate::style::counted;
+
+/// Files that a process has open without any peer, at most: streams, sockets, locks, events, commands that ask, a history and
+/// a capture. A lone member has 26 with a history.
+const OWN: u64 = 32;
+
+/// Files for each other member, and for each client. A shm member with four others has three and a half for each, and regions
+/// while they are handed over; a client is one connection.
+fn per_peer(fabric: FabricKind) -> (u64, u64) {
+    match fabric {
+        FabricKind::Shm | FabricKind::Sim => (4, 2),
+        // A connection, and one that is dialled or let in at the same time.
+        FabricKind::Roce => (2, 2),
+        // Besides, what a device or a provider opens for a queue pair.
+        FabricKind::Verbs | FabricKind::Ofi => (4, 4),
+    }
+}
+
+/// The files that a process needs when all others are there, and who they are, in words.
+pub(crate) struct Need {
+    files: u64,
+    whom: String,
+}
+
+impl Need {
+    /// Of a member or a client of a cluster.
+    pub(crate) fn of(plan: &Plan) -> Need {
+        let (members, clients) = (plan.topology().all_members() as u64, plan.topology().clients() as u64);
+        let (member, client) = per_peer(plan.config().fabric());
+        let whom =
+            format!("all {} and {}", counted(members, "member", "members"), counted(clients, "client", "clients"));
+        Need { files: OWN + member * members.saturating_sub(1) + client * clients, whom }
+    }
+
+    /// Of a process of a broadcast.
+    pub(crate) fn of_neb(plan: &Plan, processes: usize) -> Need {
+        let (member, _) = per_peer(plan.config().fabric());
+        let files = OWN + member * processes.saturating_sub(1) as u64;
+        Need { files, whom: format!("all {processes} processes") }
+    }
+
+    /// Raises this process's own limit as far as it is needed and allowed. Returns a warning if that is not enough: the process
+    /// begins, and those that come last are refused.
+    pub(crate) fn make_room(&self) -> Option<String> {
+        let limit = getrlimit(Resource::Nofile);
+        let enough = |most: Option<u64>| most.is_none_or(|most| most >= self.files);
+        if enough(limit.current) {
+            return None;
+        }
+        let wanted = limit.maximum.map_or(self.files, |most| most.min(self.files));
+        let raised = rustix::process::Rlimit { current: Some(wanted), ..limit };
+        if setrlimit(Resource::Nofile, raised).is_ok() && enough(Some(wanted)) {
+            return None;
+        }
+        let (files, whom, most) = (self.files, &self.whom, getrlimit(Resource::Nofile).current.unwrap_or(wanted));
+        Some(format!(
+            "{most} open files are allowed, and it may need {files} when {whom} are there: whoever comes last may be refused; raise \
+             the limit before the start (ulimit -n {files}; LimitNOFILE={files} of a service), or lower `clients` in [limits]"
+        ))
+    }
+}
