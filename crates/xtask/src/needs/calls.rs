@@ -78,8 +78,8 @@ const BINUTILS: &[&str] = &["strip"];
 /// Commands that are built into the shells.
 const BUILT_IN: &[&str] = &[
     "break", "case", "cd", "continue", "declare", "done", "echo", "esac", "exit", "export", "false", "fi", "for", "in",
-    "kill", "local", "printf", "pwd", "read", "return", "set", "shift", "test", "trap", "true", "ulimit", "umask",
-    "unset", "wait",
+    "kill", "local", "printf", "pwd", "read", "return", "set", "shift", "shopt", "test", "trap", "true", "ulimit",
+    "umask", "unset", "wait",
 ];
 /// Words after which a command begins.
 const BEFORE: &[&str] = &["do", "then", "else", "elif", "if", "while", "until", "exec", "time"];
