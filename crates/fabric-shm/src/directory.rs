@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
@@ -55,9 +55,17 @@ pub(crate) fn all_beside(directory: &Path, cluster: &str, process: ProcessId) ->
     Ok(sockets.iter().map(|path| path.with_extension(BESIDE)).collect())
 }
 
-/// A path that means the same from every working directory.
+/// A path that means the same from every working directory. What is there already is written without `..` and links: how long
+/// the path of a socket may be does not depend on where its process runs.
 fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if !absolute.components().any(|part| part == Component::ParentDir) {
+        return absolute;
+    }
+    // Only what is not there yet is kept as it is.
+    let there = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let short = there.and_then(|(part, real)| Some(real.join(absolute.strip_prefix(part).ok()?)));
+    short.unwrap_or(absolute)
 }
 
 /// The name of the lock on a process of this user, as an abstract socket. Clusters in directories of their own may have
