@@ -227,9 +227,9 @@ pub(super) mod tests {
     fn members_that_keep_new_clients_out_are_told_although_a_majority_works() {
         let text = |third: Heard<Standing>| {
             let members = vec![
-                Member::new("g1", "g1.1", Heard::Answer(leader("g1.1"))),
-                Member::new("g1", "g1.2", Heard::Answer(follower("g1.2", "g1.1", Some(1)))),
-                Member::new("g1", "g1.3", third),
+                Member::new("g1", "g1.1", Heard::Answer(leader("g1.1")), None),
+                Member::new("g1", "g1.2", Heard::Answer(follower("g1.2", "g1.1", Some(1))), None),
+                Member::new("g1", "g1.3", third, None),
             ];
             let shown = Shown::new(members, Duration::from_millis(2000));
             assert!(shown.ok());
@@ -238,7 +238,7 @@ pub(super) mod tests {
         let joins = Standing { joining: true, ..follower("g1.3", "g1.1", None) };
         for (third, how) in [
             (Heard::Nobody, "g1.3 is down"),
-            (Heard::Silence, "g1.3 does not answer"),
+            (Heard::Silence(None), "g1.3 does not answer"),
             (Heard::Answer(joins), "g1.3 waits for the group's state"),
         ] {
             let (text, said) = (text(third), format!("no new client can connect while {how}: "));
