@@ -231,6 +231,19 @@ fn relative_directory_is_the_same_as_its_absolute_path() {
 }
 
 #[test]
+fn directory_with_dots_has_the_path_without_them() {
+    let directory = TestDirectory::new();
+    // A socket whose path went through it would have no room for its name.
+    let long = directory.0.join("x".repeat(100));
+    std::fs::create_dir_all(&long).unwrap();
+    let asked = long.join("..").join("here");
+    let fabric = ShmFabric::start(ShmConfig { directory: asked, ..config(&directory.0, 0, 2) }).unwrap();
+    assert!(fabric.beside().path().starts_with(directory.0.canonicalize().unwrap().join("here")));
+    drop(fabric);
+    std::fs::remove_dir_all(&directory.0).unwrap();
+}
+
+#[test]
 fn process_that_is_started_again_is_refused_where_each_has_one_life_although_its_pid_is_the_same() {
     let directory = TestDirectory::new();
     let mut a = ShmFabric::start(ShmConfig { one_life: true, ..config(&directory.0, 0, 2) }).unwrap();
