@@ -15,7 +15,8 @@ pub(crate) fn heap_bytes<T>(entries: usize) -> u64 {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Places<T> {
     made: Vec<T>,
-    window: usize,
+    /// One less than the window, which is a power of two.
+    mask: u64,
     /// Stands for every entry that is not made.
     blank: T,
 }
@@ -26,25 +27,39 @@ impl<T: Default> Places<T> {
         let window = window as usize;
         let mut made = Vec::with_capacity(window);
         made.resize_with(window.min(CHUNK), T::default);
-        Places { made, window, blank: T::default() }
+        Places { made, mask: window as u64 - 1, blank: T::default() }
     }
 
     /// Returns how many places there are.
     #[inline]
     pub(crate) fn window(&self) -> u64 {
-        self.window as u64
+        self.mask + 1
+    }
+
+    /// Returns whether a slot has a place of its own beside that of one so many slots before it.
+    #[inline]
+    pub(crate) fn reaches(&self, distance: u64) -> bool {
+        distance <= self.mask
     }
 
     /// Returns the index of a slot's place.
     #[inline]
     pub(crate) fn at(&self, slot: u64) -> usize {
-        slot as usize & (self.window - 1)
+        (slot & self.mask) as usize
     }
 
     /// Returns the entry of a slot's place.
     #[inline]
     pub(crate) fn get(&self, slot: u64) -> &T {
-        self.made.get(self.at(slot)).unwrap_or(&self.blank)
+        let at = self.at(slot);
+        if at < self.made.len() { &self.made[at] } else { self.blank() }
+    }
+
+    /// Returns what stands for an entry that is not made. A call, so that the test for it is a branch and not a choice between
+    /// two addresses, which every reader would wait for.
+    #[cold]
+    fn blank(&self) -> &T {
+        &self.blank
     }
 
     /// Returns the entry of a slot's place, which is made if it is not there.
@@ -59,7 +74,7 @@ impl<T: Default> Places<T> {
 
     #[cold]
     fn make(&mut self, at: usize) {
-        let through = (at + 1).next_multiple_of(CHUNK).min(self.window);
+        let through = (at + 1).next_multiple_of(CHUNK).min(self.mask as usize + 1);
         self.made.resize_with(through, T::default);
     }
 

@@ -63,10 +63,16 @@ impl Store {
         word: usize,
         (start, end): (u64, u64),
     ) {
-        self.remove(slot);
         let header = Header::words(groups);
-        *self.by_slot.get_mut(slot) =
-            Stored { tag: slot + 1, word, header, bytes, start, end, notify, aside: false, released: false };
+        let new = Stored { tag: slot + 1, word, header, bytes, start, end, notify, aside: false, released: false };
+        // As a rule the message of a window ago, which was delivered, is written over.
+        let place = self.by_slot.get_mut(slot);
+        if place.tag == 0 || place.released {
+            *place = new;
+        } else {
+            self.remove(slot);
+            *self.by_slot.get_mut(slot) = new;
+        }
         self.mirrored += 1;
     }
 
@@ -162,7 +168,7 @@ impl Store {
     }
 
     /// Forgets a message. Returns the ring position after it, if it was in the mirror.
-    #[inline]
+    #[cold]
     pub(super) fn remove(&mut self, slot: u64) -> Option<u64> {
         let Stored { tag, aside, end, released, .. } = *self.by_slot.get(slot);
         if tag == 0 {

@@ -94,7 +94,7 @@ impl Window {
     /// Whether the slot's place is the slot's, not that of one a window before.
     #[inline]
     pub(super) fn is_here(&self, slot: u64) -> bool {
-        slot >= self.base && slot - self.base < self.slots.window()
+        slot >= self.base && self.slots.reaches(slot - self.base)
     }
 
     /// The slot that an item is about, if it is not freed already; it may be beyond the window.
