@@ -465,6 +465,20 @@ mod tests {
 
     use super::*;
 
+    /// Process 1 of two.
+    fn hello() -> Hello {
+        Hello {
+            cluster: "c".into(),
+            fabric: "f".into(),
+            version: 1,
+            fingerprint: 1,
+            process: ProcessId(1),
+            processes: 2,
+            life: 1,
+            nonce: [0; 32],
+        }
+    }
+
     #[test]
     fn only_what_speaks_roce_connects_with_another_fabric() {
         assert!(reach("roce", "verbs") && reach("verbs", "roce") && reach("ofi tcp", "ofi tcp"));
@@ -525,19 +539,9 @@ mod tests {
         // Nobody is at the old place any more; the name is one that every system resolves.
         drop(old);
         let name = crate::names::HostName { process: "g1.1".into(), address: format!("localhost:{}", moved.port()) };
-        let hello = Hello {
-            cluster: "c".into(),
-            fabric: "f".into(),
-            version: 1,
-            fingerprint: 1,
-            process: ProcessId(1),
-            processes: 2,
-            life: 1,
-            nonce: [0; 32],
-        };
         let addresses = vec![Some(at), Some(own.local_addr().unwrap())];
         let names = Names::new(vec![Some(name)], 2);
-        let mut control = Control::new(hello, IpAddr::from([127, 0, 0, 1]), false, vec![7], addresses, names, own);
+        let mut control = Control::new(hello(), IpAddr::from([127, 0, 0, 1]), false, vec![7], addresses, names, own);
         let since = Instant::now();
         while new.accept().is_err() {
             assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
@@ -554,19 +558,9 @@ mod tests {
         let at = here.local_addr().unwrap();
         // It listens at the second address of its name only, and the first was taken when this process started.
         let elsewhere = SocketAddr::new(IpAddr::from([127, 0, 0, 2]), at.port());
-        let hello = Hello {
-            cluster: "c".into(),
-            fabric: "f".into(),
-            version: 1,
-            fingerprint: 1,
-            process: ProcessId(1),
-            processes: 2,
-            life: 1,
-            nonce: [0; 32],
-        };
         let addresses = vec![Some(elsewhere), Some(own.local_addr().unwrap())];
         let names = Names::of_interfaces(vec![elsewhere, at]);
-        let mut control = Control::new(hello, IpAddr::from([127, 0, 0, 1]), false, vec![7], addresses, names, own);
+        let mut control = Control::new(hello(), IpAddr::from([127, 0, 0, 1]), false, vec![7], addresses, names, own);
         let since = Instant::now();
         while here.accept().is_err() {
             assert!(control.pump().is_empty() && since.elapsed() < Duration::from_secs(60));
@@ -579,21 +573,11 @@ mod tests {
     fn a_host_that_swallows_packets_is_not_waited_for_and_is_dialled_again() {
         let (listener, waiting) = deaf();
         let to = listener.local_addr().unwrap();
-        let hello = Hello {
-            cluster: "c".into(),
-            fabric: "f".into(),
-            version: 1,
-            fingerprint: 1,
-            process: ProcessId(1),
-            processes: 2,
-            life: 1,
-            nonce: [0; 32],
-        };
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
         own.set_nonblocking(true).unwrap();
         let addresses = vec![Some(to), Some(own.local_addr().unwrap())];
         let mut control = Control::new(
-            hello,
+            hello(),
             IpAddr::from([127, 0, 0, 1]),
             false,
             vec![7],

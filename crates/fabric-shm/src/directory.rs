@@ -55,9 +55,10 @@ pub(crate) fn all_beside(directory: &Path, cluster: &str, process: ProcessId) ->
     Ok(sockets.iter().map(|path| path.with_extension(BESIDE)).collect())
 }
 
-/// A path that means the same from every working directory. What is there already is written without `..` and links: how long
+/// Returns a path that means the same from every working directory. What is there already is written without `..` and links: how long
 /// the path of a socket may be does not depend on where its process runs.
-fn absolute(path: &Path) -> PathBuf {
+#[must_use]
+pub fn absolute(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if !absolute.components().any(|part| part == Component::ParentDir) {
         return absolute;

@@ -120,6 +120,8 @@ pub use config::{ShmConfig, StartError, default_directory, meeting_directories};
 #[cfg(not(loom))]
 pub use credentials::Credentials;
 #[cfg(not(loom))]
+pub use directory::absolute;
+#[cfg(not(loom))]
 pub use fabric::ShmFabric;
 #[cfg(not(loom))]
 pub use janitor::{become_janitor_by, clean_up};

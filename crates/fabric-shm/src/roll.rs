@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 use stentor_fabric::ProcessId;
 
 use crate::config::{ShmConfig, StartError};
-use crate::directory::system;
+use crate::directory::{absolute, system};
 use crate::lock::{self, Lock, Taken};
 use crate::memfd;
 
@@ -88,7 +88,7 @@ pub(crate) enum Enrolment {
 
 /// A path by which a file is known, however it is named.
 fn identity(file: &Path) -> PathBuf {
-    file.canonicalize().or_else(|_| std::path::absolute(file)).unwrap_or_else(|_| file.to_owned())
+    file.canonicalize().unwrap_or_else(|_| absolute(file))
 }
 
 fn prefix(cluster: &str, name: &str) -> String {

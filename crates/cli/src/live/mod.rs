@@ -51,7 +51,7 @@ use stentor::runtime::{
 };
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::Source;
+use stentor_fabric_shm::{Source, absolute};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::args::Network;
@@ -216,8 +216,7 @@ pub(crate) fn neb_source(plan: &Plan, group: usize) -> Option<Source> {
 
 /// Where the control sockets are. A relative path is made absolute at once: processes may change their directory.
 pub(crate) fn directory(asked: Option<&PathBuf>) -> PathBuf {
-    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-    asked.map_or_else(stentor_fabric_shm::default_directory, absolute)
+    asked.map_or_else(stentor_fabric_shm::default_directory, |asked| absolute(asked))
 }
 
 /// The same in words: all directories in which processes are looked for.

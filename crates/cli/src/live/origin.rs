@@ -5,13 +5,13 @@ use std::path::Path;
 use stentor::config::KeySource;
 use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
+use stentor_fabric_shm::absolute;
 
 use super::looked_in;
 
 /// The configuration's file, its fingerprint and fabric, where this process is, and where its key is (never the key).
 pub(crate) fn origin(plan: &Plan, process: ProcessId, directory: &Path) -> String {
     let config = plan.config();
-    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let file = plan.file().map(absolute).unwrap_or_default();
     let (fingerprint, fabric, sockets) = (config.fingerprint(), config.fabric(), looked_in(directory));
     let mut text = format!(

@@ -7,23 +7,12 @@
 # Everything is gone with the namespaces.
 set -eu
 stentor=$1
-folder=$(mktemp -d)
-pids=
-ended() {
-    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
-    wait
-    rm -rf "$folder"
-}
-trap ended EXIT
-trap 'exit 1' INT TERM HUP
+. "$(dirname "$0")/hosts.sh"
 failed() {
     echo "$1"
     tail -n 5 "$folder"/*.err
     exit 1
 }
-mount -t tmpfs none /run
-mkdir /run/netns
-ip link set lo up
 for net in 77 78; do
     ip link add "bridge$net" type bridge
     ip link set "bridge$net" up

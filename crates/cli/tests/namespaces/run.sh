@@ -8,18 +8,7 @@
 set -eu
 stentor=$1 lines=$2
 shift 2
-folder=$(mktemp -d)
-pids=
-ended() {
-    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
-    wait
-    rm -rf "$folder"
-}
-trap ended EXIT
-trap 'exit 1' INT TERM HUP
-mount -t tmpfs none /run
-mkdir /run/netns
-ip link set lo up
+. "$(dirname "$0")/hosts.sh"
 ip link add bridge type bridge
 ip link set bridge up
 for n in 1 2 3; do
