@@ -21,7 +21,7 @@ use crate::message::Garbage;
 
 /// The version of the protocol.
 pub const VERSION: u16 = 1;
-/// What the hello of whoever asks says instead of a fabric.
+/// The word that stands in the asker's hello where a process names its fabric.
 pub const PURPOSE: &str = "ask";
 /// The longest question, bytes.
 pub const MAX_QUESTION: usize = 64;
@@ -33,7 +33,7 @@ const MAX_PART: usize = 480;
 /// Whoever asks is no process: no cluster has as many.
 pub(crate) const NOBODY: ProcessId = ProcessId(u16::MAX);
 
-/// Whom to ask.
+/// Names the process that is asked, and how it is reached.
 #[derive(Clone, Debug)]
 pub struct AskConfig {
     /// The cluster's name.
@@ -119,7 +119,7 @@ pub fn ask(config: &AskConfig, question: &[u8], within: Duration) -> Result<Vec<
     }
 }
 
-/// What a frame says, if it is authentic.
+/// Returns the message in a frame, if its tag is right.
 pub(crate) fn open<'a>(session: &mut Session, frame: &'a [u8]) -> Option<&'a [u8]> {
     let (message, tag) = frame.split_at(frame.len().checked_sub(TAG)?);
     session.open(message, tag).then_some(message)

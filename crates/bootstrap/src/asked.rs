@@ -8,7 +8,7 @@ use crate::ask::{MAX_QUESTION, open, parts};
 use crate::hello::Session;
 use crate::link::Link;
 
-/// So many may be there at once; the oldest makes room for the next.
+/// The most askers that are served at once; the oldest makes room for the next.
 const MOST: usize = 32;
 /// How long one may be there.
 const LONGEST: Duration = Duration::from_secs(5);

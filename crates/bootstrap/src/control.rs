@@ -175,7 +175,7 @@ impl Control {
         self.refusals.push_back(refusal);
     }
 
-    /// The same of a peer that has shown who it is.
+    /// Reports the refusal of a peer that has proved who it is.
     pub(crate) fn refuse_peer(&mut self, peer: ProcessId, reason: String) {
         let link = self.peers[peer.index()].link.as_ref();
         let at = link.and_then(|(link, _)| link.stream.peer_addr().ok()).or(self.addresses[peer.index()]);
@@ -184,7 +184,7 @@ impl Control {
         self.refuse(Refusal { peer: Some(peer), at, certain: true, other: None, reason, lasting: false });
     }
 
-    /// The same of a connection that never was one.
+    /// Reports the refusal of a connection whose peer has not proved who it is.
     fn refuse_newcomer(&mut self, newcomer: &Newcomer, why: Refused) {
         let Refused { reason, other, lasting } = why;
         let is_peer = |process: &ProcessId| process.0 < self.me.processes && *process != self.me.process;
@@ -269,8 +269,8 @@ impl Control {
         self.look_for_those_who_dial(now);
     }
 
-    /// Peers with larger ids dial this process. A name that means nothing here is looked up all the same: whoever waits for its
-    /// process is told why.
+    /// Looks up the names of peers with larger ids, which dial this process. So whoever waits for such a peer is told that its
+    /// name cannot be resolved.
     fn look_for_those_who_dial(&mut self, now: Instant) {
         for n in self.me.process.index() + 1..self.peers.len() {
             let known = &mut self.peers[n];
@@ -422,7 +422,7 @@ impl Control {
     }
 }
 
-/// What is wrong with a greeting.
+/// Returns the refusal of a greeting, in words.
 fn refused(fault: Fault) -> Refused {
     match fault {
         Fault::NoHello => Refused::passing("it speaks something else: another program has that address".to_owned()),

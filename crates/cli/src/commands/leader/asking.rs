@@ -15,7 +15,7 @@ use super::{Cluster, Heard};
 use crate::failure::Failure;
 use crate::live::{Answer, MEND_NAME, Question, REMOTE_SHOW, Standing, ask_within, find, listener, unstarted};
 
-/// Whom to ask, and where.
+/// A member that is asked, and the places where it listens.
 struct Target {
     paths: Vec<PathBuf>,
     remote: Option<Remote>,
