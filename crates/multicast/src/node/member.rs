@@ -49,6 +49,15 @@ impl Pulse {
     pub const WORDS: usize = 8;
 }
 
+/// Bytes that wait only when something failed.
+#[derive(Clone, Copy, Default, Debug)]
+struct Rare {
+    /// Of messages that lie aside.
+    aside: u64,
+    /// Of letters that are not written yet.
+    letters: u64,
+}
+
 /// A member of a group: delivers messages in the global order.
 #[derive(Debug)]
 pub struct Member<F: Fabric> {
@@ -86,8 +95,7 @@ pub struct Member<F: Fabric> {
     window: u32,
     plant: Plant,
     memory: MemoryUse,
-    /// Bytes that lie aside and in letters.
-    rare_bytes: u64,
+    rare: Rare,
     quiet: Quiet,
     /// Whether the last round did more than the routine: heartbeats, and ticks from which nothing followed.
     had_work: bool,
@@ -169,7 +177,7 @@ impl<F: Fabric> Member<F> {
             window,
             plant,
             memory,
-            rare_bytes: 0,
+            rare: Rare::default(),
             quiet: Quiet::default(),
             had_work: true,
             sets,

@@ -23,7 +23,7 @@ struct Stored {
     notify: bool,
     /// In the side store, not in the mirror.
     aside: bool,
-    /// Delivered: it lies in the mirror until the ring comes round.
+    /// Delivered: it lies in the mirror until the ring comes round, or aside until another message takes its place.
     released: bool,
 }
 
@@ -67,7 +67,7 @@ impl Store {
         let new = Stored { tag: slot + 1, word, header, bytes, start, end, notify, aside: false, released: false };
         // As a rule the message of a window ago, which was delivered, is written over.
         let place = self.by_slot.get_mut(slot);
-        if place.tag == 0 || place.released {
+        if place.tag == 0 || place.released && !place.aside {
             *place = new;
         } else {
             self.remove(slot);
@@ -109,7 +109,7 @@ impl Store {
         for slot in first..first + self.by_slot.window() {
             let at = self.by_slot.at(slot);
             let stored = *self.by_slot.get(slot);
-            if stored.released {
+            if stored.released && !stored.aside {
                 // The ring's positions begin anew: nobody knows any more how long this will lie there.
                 self.by_slot.get_mut(slot).tag = 0;
             }
@@ -130,11 +130,12 @@ impl Store {
         if stored.aside { &self.aside[at][..words] } else { &self.mirror[stored.word..stored.word + words] }
     }
 
-    /// Header and payload of the message in a slot, if they are here still: those of a delivered message until the ring
-    /// comes round, which it has if the mirror was written beyond a lap from its start, up to `reach`.
+    /// Header and payload of the message in a slot, if they are here still: those of a delivered message in the mirror until
+    /// the ring comes round, which it has if the mirror was written beyond a lap from its start, up to `reach`. What lies aside
+    /// may have come from one member alone, so whoever else lacks it asks here.
     pub(super) fn record(&self, slot: u64, reach: u64, lap_cells: u64) -> Option<&[u64]> {
         let (at, stored) = (self.by_slot.at(slot), self.by_slot.get(slot));
-        let intact = !stored.released || reach <= stored.start + lap_cells;
+        let intact = !stored.released || stored.aside || reach <= stored.start + lap_cells;
         (stored.tag == slot + 1 && intact).then(|| self.words_of(stored, at))
     }
 
@@ -159,10 +160,10 @@ impl Store {
         if stored.tag != slot + 1 || stored.released {
             return None;
         }
-        if stored.aside {
-            return self.remove(slot);
-        }
         stored.released = true;
+        if stored.aside {
+            return None;
+        }
         self.mirrored -= 1;
         Some(stored.end)
     }
@@ -175,16 +176,16 @@ impl Store {
             return None;
         }
         self.by_slot.get_mut(slot).tag = 0;
-        if released {
-            return None;
-        }
         if aside {
             let words = std::mem::take(&mut self.aside[self.by_slot.at(slot)]);
             self.aside_bytes -= words.len() as u64 * 8;
-        } else {
-            self.mirrored -= 1;
+            return None;
         }
-        (tag == slot + 1 && !aside).then_some(end)
+        if released {
+            return None;
+        }
+        self.mirrored -= 1;
+        (tag == slot + 1).then_some(end)
     }
 
     /// Whether nothing is in the mirror, so that the ring may start anew or is free.
@@ -202,6 +203,8 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Destination;
+    use crate::{GroupId, Topology};
 
     /// In a ring of 5 cells, the last of which only overhangs, a record in the fourth cell ends where the next lap begins.
     #[test]
@@ -213,6 +216,36 @@ mod tests {
         assert_eq!(store.release(0), Some(5));
         assert!(store.record(0, 3 + LAP, LAP).is_some(), "written up to its cell");
         assert!(store.record(0, 4 + LAP, LAP).is_none(), "its cell is written");
+    }
+
+    /// Its client's write is lost on the way to two members. The third gives it to the first, which delivers it: the second
+    /// must get it there.
+    #[test]
+    fn a_delivered_message_that_came_otherwise_is_kept_until_its_place_is_taken() {
+        const LAP: u64 = 5;
+        let mut store = Store::new(LAP * 64, 4);
+        let topology = Topology::new(&[1], 1).expect("possible");
+        let put = |store: &mut Store, slot: u64| {
+            let mut words = vec![0; Header::words(1) + 1];
+            Header::encode(slot + 1, 8, false, &[Destination { group: GroupId(0), slot }], &mut words);
+            let header = Header::decode(&words, words.len() * 8, &topology).expect("sound");
+            store.put_aside(slot, &header, words.clone());
+        };
+        put(&mut store, 0);
+        assert!(store.has(0) && store.aside_bytes() == 32);
+        assert_eq!((store.release(0), store.release(0)), (None, None));
+        assert!(!store.has(0), "delivered");
+        assert!(store.record(0, u64::MAX, LAP).is_some(), "the ring does not come round there");
+        store.move_aside(0);
+        assert!(store.record(0, u64::MAX, LAP).is_some(), "nor does it when it starts anew");
+        // A window later, one that came through the ring, and one that did not.
+        store.put_mirrored(4, (1, 8, false), 3, (0, 1));
+        assert_eq!((store.record(0, 0, LAP), store.aside_bytes()), (None, 0));
+        put(&mut store, 1);
+        store.release(1);
+        put(&mut store, 5);
+        assert_eq!((store.record(1, 0, LAP), store.aside_bytes()), (None, 32));
+        assert!(store.has(5));
     }
 
     /// Two messages are held and one is delivered when the ring starts anew, and records are written over all three.
@@ -242,6 +275,11 @@ mod tests {
         assert_eq!(store.aside_bytes(), held.iter().map(|words| words.len() as u64 * 8).sum::<u64>());
         // A record that was moved frees no place of the present ring.
         assert_eq!([4, 5].map(|slot| store.release(slot)), [None, None]);
-        assert_eq!((store.aside_bytes(), store.has(4), store.has(5)), (0, false, false));
+        assert_eq!((store.has(4), store.has(5)), (false, false));
+        for (slot, held) in [4, 5].into_iter().zip(&held) {
+            assert_eq!(store.record(slot, 0, LAP), Some(&held[..]), "whoever lacks it asks here");
+            store.put_mirrored(slot + 4, (1, 8, false), 3, (0, 1));
+        }
+        assert_eq!(store.aside_bytes(), 0);
     }
 }

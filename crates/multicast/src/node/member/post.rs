@@ -3,7 +3,7 @@
 use stentor_fabric::seal::{HEADER_WORDS, record_cells};
 use stentor_fabric::{Fabric, ProcessId};
 
-use super::Member;
+use super::{Member, Rare};
 use crate::node::counts::Step;
 use crate::node::effects::Outputs;
 use crate::node::letters::PIECE_WORDS;
@@ -18,11 +18,11 @@ impl<F: Fabric> Member<F> {
     /// Writes what there is room for. Returns whether anything is left.
     pub(super) fn send_outboxes(&mut self) -> bool {
         let idle = self.outputs.dirty.is_empty() && self.outputs.stream.is_empty() && !self.stream_out.is_late();
-        if idle && self.rare_bytes == 0 {
+        if idle && self.rare.letters == 0 {
             self.outputs.held_up = false;
             return false;
         }
-        let Member { fabric, links, peers, outputs, unsent, scratch, batch, stream_out, memory, .. } = self;
+        let Member { fabric, links, peers, outputs, unsent, scratch, batch, stream_out, memory, rare, .. } = self;
         let Outputs { stream, boxes, dirty, counts, held_up, .. } = outputs;
         let waiting: usize = dirty.iter().map(|process| boxes[process.index()].len()).sum();
         let queued = ((waiting + stream.len()) * 8) as u64;
@@ -44,22 +44,22 @@ impl<F: Fabric> Member<F> {
         std::mem::swap(dirty, unsent);
         *held_up = !stream.is_empty();
         let left_over = !(dirty.is_empty() && stream.is_empty()) || stream_out.is_late();
-        memory.most_queued = memory.most_queued.max(queued + self.rare_bytes);
+        memory.most_queued = memory.most_queued.max(queued + rare.aside + rare.letters);
         left_over | self.send_letters()
     }
 
     /// Counts what lies aside and in letters; called when that has changed.
     pub(super) fn count_rare_bytes(&mut self) {
-        let aside: u64 = self.stores.iter().map(|store| store.aside_bytes()).sum();
-        let mails: u64 = self.mails.iter().map(|mail| mail.bytes()).sum();
-        self.rare_bytes = aside + mails;
-        self.memory.most_queued = self.memory.most_queued.max(self.rare_bytes);
+        let aside = self.stores.iter().map(|store| store.aside_bytes()).sum();
+        let letters = self.mails.iter().map(|mail| mail.bytes()).sum();
+        self.rare = Rare { aside, letters };
+        self.memory.most_queued = self.memory.most_queued.max(aside + letters);
     }
 
     /// Writes pieces of letters, after everything else. Returns whether any are left.
     fn send_letters(&mut self) -> bool {
         let mut left = false;
-        if self.rare_bytes == 0 {
+        if self.rare.letters == 0 {
             return false;
         }
         for process in 0..self.mails.len() {
