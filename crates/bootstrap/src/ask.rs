@@ -29,6 +29,9 @@ pub const MAX_QUESTION: usize = 64;
 pub const MAX_ANSWER: usize = MAX_PARTS * MAX_PART;
 /// The most parts of an answer, and the bytes of each.
 const MAX_PARTS: usize = 64;
+/// A host that is gone and a program that takes no connections look alike.
+const SILENCE: &str =
+    "nothing comes back; or a program that takes no connections has the address (`ss -ltnp` on that host)";
 const MAX_PART: usize = 480;
 /// Whoever asks is no process: no cluster has as many.
 pub(crate) const NOBODY: ProcessId = ProcessId(u16::MAX);
@@ -142,7 +145,7 @@ fn next(link: &mut Link, until: Instant) -> Result<Vec<u8>, AskError> {
         if left.is_zero() {
             // Its kernel takes a connection whatever the process does.
             let taken = link.stream.peer_addr().is_ok();
-            return Err(if taken { AskError::Silent } else { AskError::Unreachable("nothing comes back".to_owned()) });
+            return Err(if taken { AskError::Silent } else { AskError::Unreachable(SILENCE.to_owned()) });
         }
         let longest = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let flags = if link.is_behind() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };

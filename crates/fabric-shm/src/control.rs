@@ -90,6 +90,8 @@ pub(crate) struct Control {
     /// Until then, queue pairs that are not ready yet are expected to become so any moment.
     pub(crate) eager_until: Instant,
     pub(crate) last_pump: Instant,
+    /// Not before that a connection is accepted: the last one could not be.
+    pub(crate) next_accept: Instant,
     /// When ends that could not be offered for want of a queue are tried again.
     pub(crate) next_offers: Option<Instant>,
     /// Removes the socket when this goes.

@@ -108,6 +108,7 @@ impl ShmFabric {
             dial_pause: DIAL_PAUSE.0,
             eager_until: now,
             last_pump: now,
+            next_accept: now,
             next_offers: None,
             seat,
         };

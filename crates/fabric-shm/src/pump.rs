@@ -30,6 +30,8 @@ const MAX_NEWCOMERS: usize = 64;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long the connection of a process that ended may seem to be there when its next life connects.
 const LINGER: Duration = Duration::from_secs(1);
+/// After a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Regions and queue pairs that one peer may announce.
 const MAX_PER_PEER: usize = 4096;
 
@@ -211,6 +213,9 @@ impl ShmFabric {
     }
 
     fn accept(&mut self) {
+        if self.control.last_pump < self.control.next_accept {
+            return;
+        }
         for _ in 0..MAX_NEWCOMERS {
             if !self.has_place() {
                 break;
@@ -222,6 +227,7 @@ impl ShmFabric {
                     let me = &self.control.identity;
                     let error = OsError(error.raw_os_error()).with_remedy();
                     let until = "peers cannot connect until then";
+                    self.control.next_accept = self.control.last_pump + ACCEPT_PAUSE;
                     self.control.refuse(None, format!("{me} cannot take a connection: {error}; {until}"));
                     break;
                 }

@@ -31,7 +31,7 @@ impl OsError {
                 "allow this process more memory (ulimit -v; MemoryMax= of a service; memory.max of the cgroup), or lower [limits]"
             }
             ENFILE => "raise the system's limit of open files (sysctl fs.file-max)",
-            EMFILE => "raise the limit of open files (ulimit -n; LimitNOFILE= of a service)",
+            EMFILE => "raise the limit of open files (`ulimit -n 256` or more; LimitNOFILE= of a service)",
             EFBIG => {
                 "raise the limit of file sizes, which shared memory counts for, too (ulimit -f; LimitFSIZE= of a service)"
             }

@@ -85,6 +85,7 @@ impl Casting<'_> {
             config: &args.meeting.config,
             start,
             meet,
+            directory: args.meeting.directory.as_deref(),
             to,
             wait: args.meeting.wait.into(),
             timeout: Duration::from_secs(args.timeout),
@@ -361,11 +362,15 @@ impl<'a, F: Hosted> Caster<'a, F> {
         let (left, sent) = (self.outstanding.len(), self.messages);
         let seconds = self.args.timeout;
         let mut what = match left {
-            0 => format!("no progress for {seconds} s: the {sent} messages so far are delivered"),
+            0 => format!(
+                "no progress for {seconds} s: {} so far",
+                counted(sent, "message was delivered", "messages were delivered")
+            ),
             _ => format!("no progress for {seconds} s: {left} of {sent} messages are not known to be delivered"),
         };
         if next.is_some() {
-            what += if left == 0 { ", but the next line finds no room" } else { ", and the next line finds no room" };
+            what += if left == 0 { ", but" } else { ", and" };
+            what += " the groups take no more: the next line was not sent";
         }
         let gone = absent(self.plan, &self.client, self.to);
         let place = self.args.meeting.config.display();

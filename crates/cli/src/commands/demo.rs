@@ -126,6 +126,7 @@ impl Scene<'_> {
             config: &stage.config(),
             start,
             meet: stage.path().display().to_string(),
+            directory: None,
             to: &to,
             wait: args.wait.into(),
             timeout: patience(plan.topology().processes()),

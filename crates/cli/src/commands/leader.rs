@@ -195,70 +195,95 @@ fn nominate(
             Some(Answer::Standing(_) | Answer::Done) => {
                 return Err(cluster.refused(from, "it answered another question"));
             }
-            None if cluster.spread => return Err(elsewhere(cluster, from)),
-            None => return Err(cluster.refused(from, "it is gone")),
+            None => return Err(elsewhere(cluster, from)),
         }
         std::thread::sleep(LOOK);
     }
 }
 
-/// Nothing that changes a member can be asked for from another host.
+/// The leader was not asked: it is on another host, from where nothing that changes a member can be asked for, or not where
+/// this command looks.
 fn elsewhere(cluster: &Cluster<'_>, leader: ProcessId) -> Failure {
     let name = cluster.plan.name(leader);
+    let place = cluster.config.display();
     if let Some(found) = live::find(&cluster.plan, leader).iter().find(|found| found.is_same) {
-        let place = found.where_it_is();
-        let what = format_args!("`{name}` leads, and runs on this host, {place}: not where others look for it");
-        return Failure::run(
-            what,
-            cluster.config.display(),
-            "ask with the configuration and the --directory that it was told",
-        );
+        let what = format!("`{name}` leads, and runs on this host, {}", found.where_it_is());
+        return match found.missed_by(&cluster.directory, &cluster.meeting) {
+            Some(why) => Failure::run(what, place, why),
+            None => Failure::run(format_args!("{what}; it does not answer"), place, "ask again"),
+        };
+    }
+    if !cluster.spread {
+        return cluster.refused(leader, "it is gone");
     }
     let what = format_args!("`{name}` leads, and is not on this host");
     let remedy = format_args!("ask on the host of `{name}`, with the --directory that it was told");
-    Failure::run(what, cluster.config.display(), remedy)
+    Failure::run(what, place, remedy)
 }
 
 /// Of those who say that they lead, the one in the highest ballot: another may not have heard of it yet.
 fn leader(cluster: &Cluster<'_>, group: GroupId) -> Result<(ProcessId, Standing), Failure> {
     let mut leader: Option<(ProcessId, Standing)> = None;
-    let (mut up, mut remember, mut unknown) = (0, Vec::new(), Vec::new());
+    let mut rest = Leaderless::default();
     let members: Vec<_> = cluster.plan.topology().members(group).collect();
     for (process, heard) in members.iter().zip(asking::all(cluster, &members, PATIENCE)?) {
+        let (heard, _) = asking::elsewhere(cluster, *process, heard);
         let standing = match heard {
             Heard::Answer(standing) => standing,
             Heard::Unknown(why) => {
-                unknown.push(format!("`{}` cannot be asked from here: {why}", cluster.plan.name(*process)));
+                rest.unknown.push(format!("`{}` cannot be asked from here: {why}", cluster.plan.name(*process)));
                 continue;
             }
-            Heard::Nobody | Heard::Silence(_) => continue,
+            Heard::Nobody | Heard::Silence(_) => {
+                rest.silent.push(*process);
+                continue;
+            }
         };
-        up += 1;
+        rest.up += 1;
         if !standing.joining {
-            remember.push(standing.id.clone());
+            rest.remember.push(standing.id.clone());
         }
         if standing.leads && leader.as_ref().is_none_or(|(_, other)| other.epoch < standing.epoch) {
             leader = Some((*process, standing));
         }
     }
-    leader.ok_or_else(|| nobody_leads(cluster, group, up, &remember, &unknown))
+    leader.ok_or_else(|| rest.failure(cluster, group))
 }
 
-/// `up`: members that answered; `remember`: those of them that have the group's state.
-fn nobody_leads(cluster: &Cluster<'_>, group: GroupId, up: usize, remember: &[String], unknown: &[String]) -> Failure {
-    let config = &cluster.plan.config().groups()[usize::from(group.0)];
-    let (all, forgot) = (config.members().len(), up - remember.len());
-    if all - forgot < all / 2 + 1 && up == all && forgot < all {
-        let what = format_args!("nobody leads `{}`: {forgot} of its {all} members have no memory of it", config.id());
-        let remedy = format_args!(
-            "no majority remembers, so nobody is taken in: stop {} and start it anew; the group begins from nothing",
-            remember.join(", ")
-        );
-        return Failure::run(what, cluster.config.display(), remedy);
+/// How the members of a group stand that nobody leads.
+#[derive(Default)]
+struct Leaderless {
+    /// So many answered.
+    up: usize,
+    /// Those of them that have the group's state.
+    remember: Vec<String>,
+    silent: Vec<ProcessId>,
+    /// Those that cannot be asked from here, and why.
+    unknown: Vec<String>,
+}
+
+impl Leaderless {
+    fn failure(self, cluster: &Cluster<'_>, group: GroupId) -> Failure {
+        let Leaderless { up, remember, silent, unknown } = self;
+        let config = &cluster.plan.config().groups()[usize::from(group.0)];
+        let (all, forgot) = (config.members().len(), up - remember.len());
+        if all - forgot < all / 2 + 1 && up == all && forgot < all {
+            let what =
+                format_args!("nobody leads `{}`: {forgot} of its {all} members have no memory of it", config.id());
+            let remedy = format_args!(
+                "no majority remembers, so nobody is taken in: stop {} and start it anew; the group begins from nothing",
+                remember.join(", ")
+            );
+            return Failure::run(what, cluster.config.display(), remedy);
+        }
+        let missed = live::missed(&cluster.plan, &silent, None);
+        let what = vec![format!("nobody leads `{}`; {up} of its {all} members answer", config.id())];
+        let runs = missed.iter().map(live::Missed::text).collect();
+        let what = [what, runs, unknown].concat().join("; ");
+        let place = format_args!("{}, sockets in {}", cluster.config.display(), live::looked_in(&cluster.directory));
+        let start =
+            "start those that do not run with `stentor node`; `stentor leader show` tells how all members stand";
+        let remedy = [live::Missed::remedies(&missed), vec![start.to_owned()]].concat().join("; ");
+        Failure::run(what, place, remedy)
     }
-    let what = format!("nobody leads `{}`; {up} of its {all} members run", config.id());
-    let what = [vec![what], unknown.to_vec()].concat().join("; ");
-    let place = format_args!("{}, sockets in {}", cluster.config.display(), live::looked_in(&cluster.directory));
-    let remedy = "start its members with `stentor node`, and name the --directory that they were told";
-    Failure::run(what, place, remedy)
 }

@@ -65,7 +65,9 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
     let me = ProcessId(me as u16);
     let authority = authority(config, neb, me, args)?;
     let say = |text: &str| output.log(Level::Info, &args.id, text);
-    super::node::make_room(&Need::of_neb(&plan, neb.config().processes), &args.id, output);
+    let need = Need::of_neb(&plan, neb.config().processes);
+    need.refuse(args.config.display())?;
+    super::node::make_room(&need, &args.id, output);
     let OnRoce { bind, network } = &args.roce;
     if config.fabric() == FabricKind::Roce {
         let seat = live::roce_seat(&args.config, *bind, network);

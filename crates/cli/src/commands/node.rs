@@ -35,7 +35,9 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
     let me = plan.process(&args.id).map_err(|error| unstarted(error, &meeting.config))?;
     let failed = |error| unstarted(error, &meeting.config);
     let say = |text: &str| output.log(Level::Info, &args.id, text);
-    make_room(&Need::of(&plan), &args.id, output);
+    let need = Need::of(&plan);
+    need.refuse(meeting.config.display())?;
+    make_room(&need, &args.id, output);
     let OnRoce { bind, network } = &meeting.roce;
     if plan.config().fabric() == FabricKind::Roce {
         let seat = RoceSeat { faults: args.faults, ..live::roce_seat(&meeting.config, *bind, network) };

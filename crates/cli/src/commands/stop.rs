@@ -11,7 +11,7 @@ use stentor_fabric::ProcessId;
 
 use crate::args::Stop;
 use crate::failure::{Failure, Verdict};
-use crate::live::{self, Answer, Interrupt, Question, as_pid, ask, listener, unstarted};
+use crate::live::{self, Answer, Interrupt, Question, as_pid, ask, is_stopped, listener, unstarted};
 use crate::output::{Human, Output};
 use crate::style::{Style, columns};
 
@@ -43,19 +43,27 @@ impl Human for Stopped {
         let tell = |member: &Member| match member.state {
             "absent" => "does not run on this host".to_owned(),
             "running" => "was told to stop and still runs".to_owned(),
-            "silent" => format!(
-                "is there{} and does not answer: it is stopped (kill -CONT), or very busy; the request is withdrawn, ask again",
-                member.pid.map_or(String::new(), |pid| format!(", {},", as_pid(pid)))
-            ),
+            "silent" => silent(member.pid),
             "elsewhere" => "runs on this host".to_owned(),
             state => state.to_owned(),
         };
         let tell = |member: &Member| match &member.why {
+            Some(why) if member.state == "silent" => format!("{} ({why})", tell(member)),
             Some(why) => format!("{}: {why}", tell(member)),
             None => tell(member),
         };
         columns(&self.members.iter().map(|member| vec![member.id.clone(), tell(member)]).collect::<Vec<_>>())
     }
+}
+
+/// What to say of a member that does not answer.
+fn silent(pid: Option<i32>) -> String {
+    let place = pid.map_or(String::new(), |pid| format!(", {},", as_pid(pid)));
+    let why = match pid.filter(|pid| is_stopped(*pid)) {
+        Some(pid) => format!("it is stopped (`kill -CONT {pid}`)"),
+        None => "it is stopped (kill -CONT), or very busy".to_owned(),
+    };
+    format!("is there{place} and does not answer: {why}; the request is withdrawn, ask again")
 }
 
 pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {

@@ -31,7 +31,7 @@ pub(crate) use patient::{Busy, patiently};
 pub(crate) use place::{Joined, Joining, absent};
 pub(crate) use refusals::Refusals;
 pub(crate) use repeats::Repeats;
-pub(crate) use running::{already, find, refuse_twin};
+pub(crate) use running::{Missed, already, find, is_stopped, missed, refuse_twin};
 pub(crate) use signals::{
     Interrupt, follow, ignore_signals, is_asked_to_end, outlive_file_sizes, stop_at_end_of_input, watch_signals,
 };

@@ -10,7 +10,7 @@ use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_roce::driver::PortError;
 use stentor_fabric_shm::StartError as ShmError;
 
-use super::{Busy, MEND_NAME, Refusals, Waiting, patiently, unstarted, whereabouts};
+use super::{Busy, MEND_NAME, Missed, Refusals, Waiting, missed, patiently, unstarted, whereabouts};
 use crate::failure::Failure;
 
 /// How long messages of an earlier process of a place may take to finish.
@@ -31,6 +31,8 @@ pub(crate) struct Joining<'a, F: Hosted> {
     pub(crate) start: &'a dyn Fn(ClientId) -> Result<Client<F>, StartError>,
     /// Where the processes meet, for errors.
     pub(crate) meet: String,
+    /// The directory that was named, for errors.
+    pub(crate) directory: Option<&'a std::path::Path>,
     pub(crate) to: &'a [GroupId],
     pub(crate) wait: WaitMode,
     pub(crate) timeout: Duration,
@@ -154,40 +156,7 @@ impl<F: Hosted> Joining<'_, F> {
 
     fn nobody(&self, client: &Client<F>, refused: Option<&str>) -> Failure {
         let absent: Vec<_> = self.absent(client).collect();
-        let unresolved: Vec<_> = absent
-            .iter()
-            .filter(|process| client.fabric().unresolved(**process).is_some())
-            .map(|process| self.plan.name(*process))
-            .collect();
-        let names: Vec<_> = absent.iter().map(|process| self.plan.name(*process)).collect();
-        let (what, remedy) = match names.as_slice() {
-            [] => (
-                "all members are there, but they do not answer".to_owned(),
-                "a member answers when its group has taken it in: look at what each `stentor node` says, and who leads"
-                    .to_owned(),
-            ),
-            names => (
-                match unresolved.as_slice() {
-                    [] => format!("not there after {:.0?}: {}", self.timeout, names.join(", ")),
-                    faulty => format!(
-                        "not there after {:.0?}: {}; the host name cannot be resolved here of: {}",
-                        self.timeout,
-                        names.join(", "),
-                        faulty.join(", ")
-                    ),
-                },
-                format!(
-                    "{}a client begins when all members are up: start each with `stentor node --config {} --id ID`{}",
-                    if unresolved.is_empty() { String::new() } else { format!("{MEND_NAME}; ") },
-                    self.config.display(),
-                    if self.plan.config().fabric() == FabricKind::Shm {
-                        ", with the same --directory if one is named"
-                    } else {
-                        ""
-                    }
-                ),
-            ),
-        };
+        let (what, remedy) = if absent.is_empty() { self.unanswered() } else { self.not_there(client, &absent) };
         let place = format!("{}, {}", self.config.display(), self.meet);
         match refused {
             Some(why) => Failure::run(
@@ -197,6 +166,41 @@ impl<F: Hosted> Joining<'_, F> {
             ),
             None => Failure::run(what, place, remedy),
         }
+    }
+
+    fn unanswered(&self) -> (String, String) {
+        (
+            "all members are there, but they do not answer".to_owned(),
+            "a member answers a client when its group has taken it in; a client waits for all groups: `stentor leader show` says which \
+             one does not work, and why"
+                .to_owned(),
+        )
+    }
+
+    /// What is wrong if these members are not connected, and what to do.
+    fn not_there(&self, client: &Client<F>, absent: &[ProcessId]) -> (String, String) {
+        let names =
+            |all: &[ProcessId]| all.iter().map(|process| self.plan.name(*process)).collect::<Vec<_>>().join(", ");
+        let mut what = format!("not there after {:.0?}: {}", self.timeout, names(absent));
+        let unresolved: Vec<_> =
+            absent.iter().copied().filter(|process| client.fabric().unresolved(*process).is_some()).collect();
+        let mut remedies = Vec::new();
+        if !unresolved.is_empty() {
+            what += &format!("; the host name cannot be resolved here of: {}", names(&unresolved));
+            remedies.push(MEND_NAME.to_owned());
+        }
+        let is_shm = self.plan.config().fabric() == FabricKind::Shm;
+        let directory = super::directory(self.directory.map(std::path::Path::to_owned).as_ref());
+        let missed = missed(self.plan, absent, is_shm.then_some(&directory));
+        missed.iter().for_each(|missed| what += &format!("; {}", missed.text()));
+        remedies.extend(Missed::remedies(&missed));
+        let named = self.directory.map_or(String::new(), |directory| format!(" --directory {}", directory.display()));
+        remedies.push(format!(
+            "a client begins when all members are up: start those that do not run with `stentor node --config {}{named} --id ID`{}",
+            self.config.display(),
+            if is_shm && named.is_empty() { ", with the same --directory if one is named" } else { "" }
+        ));
+        (what, remedies.join("; "))
     }
 }
 

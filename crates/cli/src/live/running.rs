@@ -1,7 +1,8 @@
 //! Processes of a cluster that run on this host, and are not where the configuration and `--directory` say: the configuration
 //! was edited since they started, or they were told another directory.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use stentor::runtime::{Plan, ShmFabric};
 use stentor_fabric::ProcessId;
@@ -84,9 +85,89 @@ fn told(about: &About, now: Option<&str>) -> String {
     text
 }
 
+/// Whether a process of this host is stopped, by a signal or a debugger.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    // The state follows the name of the program, which may hold anything.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    pid > 0 && matches!(state, Some('T' | 't'))
+}
+
+/// The processes of members that others miss and that run on this host. `directory`: where the others look for their sockets,
+/// where that matters.
+pub(crate) fn missed(plan: &Plan, members: &[ProcessId], directory: Option<&Path>) -> Vec<Missed> {
+    let missed = |process: &ProcessId| {
+        let found = find(plan, *process).into_iter().find(|found| found.is_same)?;
+        let elsewhere = directory.and_then(|directory| found.elsewhere(directory)).map(Path::to_owned);
+        Some(Missed { name: plan.name(*process).to_owned(), pid: found.pid(), elsewhere })
+    };
+    members.iter().filter_map(missed).collect()
+}
+
+/// A member that others miss, and that runs on this host.
+pub(crate) struct Missed {
+    pub(crate) name: String,
+    pid: i32,
+    /// The directory with its sockets, if the others do not look there.
+    elsewhere: Option<PathBuf>,
+}
+
+impl Missed {
+    /// How it runs, in one clause.
+    pub(crate) fn text(&self) -> String {
+        let Missed { name, pid, elsewhere } = self;
+        let mut text = format!("{name} runs on this host, {}", as_pid(*pid));
+        if is_stopped(*pid) {
+            text += ", and is stopped";
+        }
+        if let Some(directory) = elsewhere {
+            text += &format!(", with sockets in {}", directory.display());
+        }
+        text
+    }
+
+    /// What to do about these members; empty if there is nothing to do but to look at what they say.
+    pub(crate) fn remedies(all: &[Missed]) -> Vec<String> {
+        let stopped: Vec<_> =
+            all.iter().map(|missed| missed.pid).filter(|pid| is_stopped(*pid)).map(|pid| pid.to_string()).collect();
+        let directories: BTreeSet<_> = all.iter().filter_map(|missed| missed.elsewhere.as_ref()).collect();
+        let go_on = (!stopped.is_empty()).then(|| format!("`kill -CONT {}` lets the stopped go on", stopped.join(" ")));
+        let named = directories.iter().map(|directory| {
+            format!("--directory {} is where {} meet", directory.display(), Self::those_in(all, directory))
+        });
+        go_on.into_iter().chain(named).collect()
+    }
+
+    fn those_in(all: &[Missed], directory: &Path) -> String {
+        let there = all.iter().filter(|missed| missed.elsewhere.as_deref() == Some(directory));
+        there.map(|missed| missed.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+}
+
 impl Found {
     pub(crate) fn pid(&self) -> i32 {
         self.running.pid
+    }
+
+    /// The directory with its sockets, if those who were told another one do not look there.
+    pub(crate) fn elsewhere(&self, directory: &Path) -> Option<&Path> {
+        let about = self.running.about.as_ref()?;
+        let looked_in = stentor_fabric_shm::meeting_directories(directory);
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_there = looked_in.iter().any(|path| real(path) == real(&about.directory));
+        (!is_there).then_some(about.directory.as_path())
+    }
+
+    /// Why those who were told this directory, and have this name for where the cluster meets, do not find it, and what they do
+    /// then; `None`: they find it.
+    pub(crate) fn missed_by(&self, directory: &Path, meeting: &str) -> Option<String> {
+        if let Some(there) = self.elsewhere(directory) {
+            let asked = super::looked_in(directory);
+            return Some(format!("this command looks in {asked}; ask with `--directory {}`", there.display()));
+        }
+        let edited = self.running.about.as_ref().is_some_and(|about| about.meeting != meeting);
+        edited
+            .then(|| "the configuration was edited since it started; start it again with that of the others".to_owned())
     }
 
     /// Which process it is, and what it was told.

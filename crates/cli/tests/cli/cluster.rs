@@ -102,6 +102,10 @@ impl Running {
     }
 
     /// It goes on, or waits to.
+    fn pid(&self, name: &str) -> u32 {
+        self.nodes.iter().find(|(n, _)| n == name).expect("it was started").1.id()
+    }
+
     fn interrupt(&self, name: &str, signal: Signal) {
         let (_, child) = self.nodes.iter().find(|(n, _)| n == name).expect("it was started");
         kill_process(Pid::from_child(child), signal).unwrap();
@@ -485,6 +489,29 @@ fn a_member_that_is_stopped_is_shown_as_silent_and_the_others_as_they_are() {
     assert_eq!(states.iter().filter(|state| state.as_str().is_some_and(says)).count(), 2, "{document}");
 }
 
+/// Whoever has to do with a member that is stopped says so, and how it goes on; starting it again would not help.
+#[test]
+fn members_that_are_stopped_are_not_to_be_started_again() {
+    let running = Running::with(&["g1.1", "g1.2", "g1.3"], 1, 3, SMALL);
+    assert_eq!(running.cast(b"one\n", &["--to", "g1"]).code, 0);
+    let all = ["g1.1", "g1.2", "g1.3"];
+    let pids: Vec<_> = all.iter().map(|name| running.pid(name).to_string()).collect();
+    all.iter().for_each(|name| running.interrupt(name, Signal::STOP));
+    let ask = |words: &[&str]| run(words.iter().map(|word| (*word).to_owned()).chain(running.meeting()));
+    let cast = running.cast(b"two\n", &["--to", "g1", "--timeout", "1"]);
+    let moved = ask(&["leader", "move", "--to", "g1.2"]);
+    let shown = ask(&["leader", "show"]);
+    all.iter().for_each(|name| running.interrupt(name, Signal::CONT));
+    let remedy = format!("`kill -CONT {}` lets", pids.join(" "));
+    for text in [&cast.stderr, &moved.stderr, &shown.stdout] {
+        assert!(text.contains(&remedy), "`{remedy}` is not in: {text}");
+    }
+    let stopped = format!("g1.3 runs on this host, as pid {}, and is stopped", pids[2]);
+    assert!(cast.stderr.contains(&stopped) && moved.stderr.contains(&stopped), "{}{}", cast.stderr, moved.stderr);
+    assert!(shown.stdout.contains("g1.3 does not answer (stopped)"), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("another program has its address"), "{}", shown.stdout);
+}
+
 /// What `leader show` prints, once it ends with this code and says this. It never takes long.
 fn show_until(running: &Running, what: &str, code: i32, said: impl Fn(&str) -> bool) -> String {
     let since = Instant::now();
@@ -651,7 +678,7 @@ fn moves_that_cannot_be_are_refused() {
     }
     let nobody = ask(&running, &["leader", "move", "--to", other]);
     assert_eq!(nobody.code, 1);
-    assert!(nobody.stderr.contains("nobody leads `g1`; 0 of its 3 members run"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("nobody leads `g1`; 0 of its 3 members answer"), "{}", nobody.stderr);
     assert_eq!(ask(&running, &["leader", "show"]).code, 1);
     assert!(!running.path("run").exists(), "nothing is left behind");
 }

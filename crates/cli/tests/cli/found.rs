@@ -124,7 +124,17 @@ fn member_that_was_told_another_directory_is_found_and_no_second_one_starts() {
     let mut one = One::new("directory", 0);
     let config = one.config("cluster.toml", "shm", 1, 2);
     one.start(&config, "a", |_| ());
-    let place = format!("sockets in {}", one.scratch.path("a").display());
+    let there = one.scratch.path("a");
+    let place = format!("sockets in {}", there.display());
+    // It need not be started again: whoever asks named the wrong directory.
+    let ask = format!("ask with `--directory {}`", there.display());
+    let shown = one.run(&["leader", "show"], &config, "b");
+    assert!(shown.stdout.contains(&ask), "{}", shown.stdout);
+    let cast = one.run(&["cast", "--to", "g1", "--timeout", "1"], &config, "b");
+    let meet = format!("--directory {} is where g1.1 meet", there.display());
+    assert!(cast.stderr.contains("g1.1 runs on this host, as pid ") && cast.stderr.contains(&meet), "{}", cast.stderr);
+    let right = one.run(&["leader", "show"], &config, "a");
+    assert!(!right.stdout.contains("runs on this host"), "{}", right.stdout);
     one.is_found(&config, "b", &[&place]);
     let none = one.run(&["stop", "--id", "g1.1"], &config, "b");
     assert!(none.code == 0 && none.stdout.contains("does not run on this host"), "{}", none.stdout);
@@ -212,6 +222,9 @@ fn few_open_files_are_raised_where_that_is_allowed_and_told_where_not() {
         command.stdin(Stdio::null());
         command
     };
+    let few = ran(&within("ulimit -n 24").output().unwrap());
+    let says = few.stderr.contains("24 open files are allowed: with fewer than 26 it reaches nobody");
+    assert!(few.code == 1 && says && few.stderr.contains("ulimit -n "), "{}", few.stderr);
     for (limits, warns) in [("ulimit -n 28", true), ("ulimit -Sn 28", false)] {
         let mut command = within(limits);
         let [out, err] = ["out", "err"].map(|end| File::create(one.scratch.path(end)).unwrap());

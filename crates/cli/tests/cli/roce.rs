@@ -314,7 +314,7 @@ fn the_leaders_of_all_hosts_are_shown_and_those_of_this_one_moved() {
     let mut nodes = Nodes::new(3, "key = \"file:cluster.key\"");
     let nobody = nodes.leader(&["move", "--to", "g1.2"]);
     assert_eq!(nobody.code, 1);
-    assert!(nobody.stderr.contains("0 of its 3 members run"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("0 of its 3 members answer"), "{}", nobody.stderr);
     // Not the third: as if it were on another host.
     ["g1.1", "g1.2"].iter().for_each(|name| nodes.start_in(name, "run"));
     nodes.start_in("g1.3", "elsewhere");

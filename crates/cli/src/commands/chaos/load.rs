@@ -143,6 +143,7 @@ impl<'a> Loads<'a> {
             config: &scene.config(),
             start,
             meet: scene.sockets().display().to_string(),
+            directory: None,
             to: &to,
             wait: args.wait.into(),
             timeout: JOINING,

@@ -84,7 +84,8 @@ pub(super) fn elsewhere(
             format!("a process of this name runs on this host, {place}: of another cluster, if that file is not meant");
         return (heard, Some(note));
     }
-    let note = Some(format!("it runs on this host, {place}: not where others look for it"));
+    let why = found.missed_by(&cluster.directory, &cluster.meeting);
+    let note = why.map(|why| format!("it runs on this host, {place}: {why}"));
     // Something is at its address, and says why it cannot be asked: that others hear as well.
     if matches!(heard, Heard::Unknown(_)) {
         return (heard, note);

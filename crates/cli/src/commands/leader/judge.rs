@@ -48,7 +48,7 @@ pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged
         Some(leaderless(group, members, leader.as_deref()))
     } else if working.len() < majority {
         let what = format!("{group} has no majority: {} of its {size} members work, {majority} have to", working.len());
-        Some(format!("{what}; {}", others(members, &working)))
+        Some(format!("{what}; {}{}", others(members, &working), forgotten(group, members)))
     } else {
         still(group, members, &working, majority, timeout_ms)
     };
@@ -68,21 +68,49 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
     let remember: Vec<_> =
         members.iter().filter(|member| member.standing.as_ref().is_some_and(|s| !s.joining)).collect();
     let (size, majority) = (members.len(), members.len() / 2 + 1);
+    let there = joins.len() + remember.len();
     let mut text = format!("nobody leads {group}");
     if size - joins.len() < majority {
-        let _ = write!(text, ": {} of its {size} members have no memory of it", joins.len());
-        if joins.len() + remember.len() < size {
+        if remember.is_empty() {
+            let _ = write!(text, ", and {} of its {size} members have no memory of it: it has not begun", joins.len());
+        } else {
+            let _ = write!(text, ": {} of its {size} members have no memory of it", joins.len());
+        }
+        let silent: Vec<_> = members.iter().filter(|member| ["silent", "unknown"].contains(&member.state)).collect();
+        if !silent.is_empty() {
+            let names: Vec<_> = silent.iter().map(|member| member.id.as_str()).collect();
+            let _ = write!(text, "; whether {} remember is known when they answer", names.join(", "));
+        } else if there < size {
             text += "; it begins when all its members are there";
         } else if !remember.is_empty() {
             let names: Vec<_> = remember.iter().map(|member| member.id.as_str()).collect();
             let _ = write!(text, ": stop {} and start it anew, then {group} begins from nothing", names.join(", "));
-            text += "; its clients, and groups that wait for messages to it, have to be started anew, too";
+            text += "; clients that began before have to be started anew, too";
         }
-    } else if let Some(leader) = leader {
+    } else if there < majority {
+        text = format!("{group} has no majority: {there} of its {size} members are there, {majority} have to be");
+    }
+    if let Some(leader) = leader.filter(|_| size - joins.len() >= majority) {
         let _ = write!(text, "; {leader} led it last");
     }
     let rest = others(members, &[]);
-    if rest.is_empty() { text } else { format!("{text}; {rest}") }
+    let rest = if rest.is_empty() { rest } else { format!("; {rest}") };
+    format!("{text}{rest}{}", forgotten(group, members))
+}
+
+/// What follows if so many members are down that no majority remembers the group: the memory of a process ends with it.
+fn forgotten(group: &str, members: &[&Member]) -> String {
+    let down: Vec<_> =
+        members.iter().filter(|member| member.state == "down").map(|member| member.id.as_str()).collect();
+    let remember = members.iter().filter(|member| member.standing.as_ref().is_some_and(|s| !s.joining));
+    let remember: Vec<_> = remember.map(|member| member.id.as_str()).collect();
+    if members.len() - down.len() > members.len() / 2 || remember.is_empty() {
+        return String::new();
+    }
+    let (down, remember) = (down.join(", "), remember.join(", "));
+    format!(
+        "; a majority's memory ended with its processes: start {down}, then stop {remember} and start it anew, and {group} begins from nothing"
+    )
 }
 
 /// Those that do not work, and how they are.
@@ -95,6 +123,7 @@ fn others(members: &[&Member], working: &[String]) -> String {
 /// How a member is that does not work.
 pub(super) fn how(member: &Member) -> String {
     match member.state {
+        "silent" if member.stopped().is_some() => format!("{} does not answer (stopped)", member.id),
         "silent" => format!("{} does not answer", member.id),
         "down" => format!("{} is down", member.id),
         "joins" => format!("{} waits for the group's state", member.id),
@@ -122,7 +151,9 @@ fn still(group: &str, members: &[&Member], working: &[String], majority: usize, 
     let waiting =
         stuck.iter().find_map(|standing| standing.waiting.first()).map_or(String::new(), |id| format!(" ({id})"));
     let at = names.join(", ");
-    Some(format!("{group} makes no progress: {count}{messages} not moved for {} s at {at}{waiting}", longest / 1000))
+    let what =
+        format!("{group} makes no progress: {count}{messages} not moved for {} s at {at}{waiting}", longest / 1000);
+    Some(format!("{what}; if another of their groups began from nothing meanwhile, end their client"))
 }
 
 impl Judged {
@@ -179,6 +210,20 @@ mod tests {
         let reason = judged(&members).reason.unwrap();
         let expected = "g1 has no majority: 1 of its 3 members work, 2 have to; g1.2 is down, g1.3 does not answer";
         assert_eq!(reason, expected);
+        let ended =
+            [member("g1.1", answer(leader("g1.1"))), member("g1.2", Heard::Nobody), member("g1.3", Heard::Nobody)];
+        let reason = judged(&ended).reason.unwrap();
+        let remedy = "start g1.2, g1.3, then stop g1.1 and start it anew, and g1 begins from nothing";
+        assert!(reason.ends_with(remedy), "{reason}");
+        // The same words where the one that is left follows.
+        let follows = answer(follower("g1.3", "g1.1", Some(1)));
+        let left = [member("g1.1", Heard::Nobody), member("g1.2", Heard::Nobody), member("g1.3", follows)];
+        let reason = judged(&left).reason.unwrap();
+        assert!(
+            reason.starts_with("g1 has no majority: 1 of its 3 members are there, 2 have to be; g1.1 led it last"),
+            "{reason}"
+        );
+        assert!(reason.contains("start g1.1, g1.2, then stop g1.3 and start it anew"), "{reason}");
         // Whoever follows and has not heard it for long does not stand by it.
         let deaf = [
             member("g1.1", answer(leader("g1.1"))),
@@ -201,7 +246,12 @@ mod tests {
         let reason = judged(&led).reason.unwrap();
         assert!(reason.contains("no majority") && reason.contains("g1.2 waits for the group's state"), "{reason}");
         let all = ["g1.1", "g1.2", "g1.3"].map(|id| member(id, joins(id)));
-        assert!(judged(&all).reason.unwrap().contains("3 of its 3 members have no memory"));
+        assert!(judged(&all).reason.unwrap().contains("3 of its 3 members have no memory of it: it has not begun"));
+        let silent =
+            [member("g1.1", Heard::Silence(None)), member("g1.2", joins("g1.2")), member("g1.3", joins("g1.3"))];
+        let reason = judged(&silent).reason.unwrap();
+        assert!(reason.contains("whether g1.1 remember is known when they answer"), "{reason}");
+        assert!(!reason.contains("it begins when"), "{reason}");
     }
 
     #[test]

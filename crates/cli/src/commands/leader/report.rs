@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Heard;
 use super::judge::{Judged, how, judge};
-use crate::live::Standing;
+use crate::live::{Standing, is_stopped};
 use crate::output::Human;
 use crate::style::{Style, columns};
 
@@ -61,6 +61,11 @@ impl Member {
             lag: None,
             standing,
         }
+    }
+
+    /// Its pid, if it is stopped on this host.
+    pub(super) fn stopped(&self) -> Option<i32> {
+        self.pid.filter(|pid| self.state == "silent" && is_stopped(*pid))
     }
 
     /// Whether a new client waits for it. Of one that cannot be asked nothing is known.
@@ -161,7 +166,12 @@ impl Human for Shown {
         for (client, (undelivered, at)) in self.clients() {
             text += &format!("client {client}: {undelivered} undelivered at {at}\n");
         }
-        if self.members.iter().any(|member| member.state == "silent") {
+        let silent = || self.members.iter().filter(|member| member.state == "silent");
+        let stopped: Vec<_> = silent().filter_map(Member::stopped).map(|pid| pid.to_string()).collect();
+        if !stopped.is_empty() {
+            text += &format!("stopped, by a signal: `kill -CONT {}` lets them go on\n", stopped.join(" "));
+        }
+        if silent().any(|member| member.stopped().is_none()) {
             text += "silent: something has its place and does not answer: its process is stopped, its host is very busy, or on a network \
                      another program has its address\n";
         }

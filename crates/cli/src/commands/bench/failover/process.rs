@@ -68,6 +68,7 @@ fn load<F: Hosted>(
         config: &errand.config,
         start,
         meet: errand.sockets.display().to_string(),
+        directory: None,
         to: &to,
         wait: mode(errand.wait),
         timeout: TIMEOUT,

@@ -139,6 +139,7 @@ impl<'a, F: Hosted> Script<'a, F> {
             config: &scene.config(),
             start,
             meet: scene.sockets().display().to_string(),
+            directory: None,
             to: &to,
             wait,
             timeout: 3 * TIMEOUT,
