@@ -18,6 +18,9 @@ pub(super) struct Judged {
     pub(super) ok: bool,
     /// Why not.
     pub(super) reason: Option<String>,
+    /// A majority works, and messages do not move.
+    #[serde(skip)]
+    pub(super) stands_still: bool,
     /// Who leads it, if somebody does.
     leader: Option<String>,
     /// Members that have its state and stand by the leader.
@@ -52,8 +55,9 @@ pub(super) fn judge(group: &str, members: &[&Member], timeout_ms: u64) -> Judged
     } else {
         still(group, members, &working, majority, timeout_ms)
     };
+    let stands_still = is_led && working.len() >= majority && reason.is_some();
     let leader = leader.filter(|_| is_led);
-    Judged { group: group.to_owned(), ok: reason.is_none(), reason, leader, working, size, majority }
+    Judged { group: group.to_owned(), ok: reason.is_none(), reason, stands_still, leader, working, size, majority }
 }
 
 /// Whether a member has its group's newest state and hears its leader, or leads.
@@ -88,7 +92,7 @@ fn leaderless(group: &str, members: &[&Member], leader: Option<&str>) -> String 
             text += "; clients that began before have to be started anew, too";
         }
     } else if there < majority {
-        text = format!("{group} has no majority: {there} of its {size} members are there, {majority} have to be");
+        text = format!("{group} has no majority: {there} of its {size} members answer, {majority} have to");
     }
     if let Some(leader) = leader.filter(|_| size - joins.len() >= majority) {
         let _ = write!(text, "; {leader} led it last");
@@ -151,9 +155,7 @@ fn still(group: &str, members: &[&Member], working: &[String], majority: usize, 
     let waiting =
         stuck.iter().find_map(|standing| standing.waiting.first()).map_or(String::new(), |id| format!(" ({id})"));
     let at = names.join(", ");
-    let what =
-        format!("{group} makes no progress: {count}{messages} not moved for {} s at {at}{waiting}", longest / 1000);
-    Some(format!("{what}; if another of their groups began from nothing meanwhile, end their client"))
+    Some(format!("{group} makes no progress: {count}{messages} not moved for {} s at {at}{waiting}", longest / 1000))
 }
 
 impl Judged {
@@ -220,7 +222,7 @@ mod tests {
         let left = [member("g1.1", Heard::Nobody), member("g1.2", Heard::Nobody), member("g1.3", follows)];
         let reason = judged(&left).reason.unwrap();
         assert!(
-            reason.starts_with("g1 has no majority: 1 of its 3 members are there, 2 have to be; g1.1 led it last"),
+            reason.starts_with("g1 has no majority: 1 of its 3 members answer, 2 have to; g1.1 led it last"),
             "{reason}"
         );
         assert!(reason.contains("start g1.1, g1.2, then stop g1.3 and start it anew"), "{reason}");

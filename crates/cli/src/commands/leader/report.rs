@@ -163,6 +163,12 @@ impl Human for Shown {
                  connected go on\n"
             );
         }
+        // What a group waits for is then with none of those that work.
+        let stuck = self.groups.iter().any(|group| group.stands_still);
+        if stuck && self.groups.len() > 1 && self.groups.iter().all(|group| group.ok || group.stands_still) {
+            text += "where messages do not move although all groups work, one of their groups began from nothing and does not know them: \
+                     end the client that sent them\n";
+        }
         for (client, (undelivered, at)) in self.clients() {
             text += &format!("client {client}: {undelivered} undelivered at {at}\n");
         }
@@ -255,6 +261,21 @@ pub(super) mod tests {
             assert!(text.contains(&said), "`{said}` is not in: {text}");
         }
         assert!(!text(Heard::Answer(follower("g1.3", "g1.1", Some(1)))).contains("no new client"));
+    }
+
+    #[test]
+    fn messages_that_stand_still_although_all_groups_work_are_forgotten_by_one() {
+        let text = |second: Heard<Standing>| {
+            let stuck = Standing { undelivered: 2, stalled_ms: 12_000, ..leader("g1.1") };
+            let members =
+                vec![Member::new("g1", "g1.1", Heard::Answer(stuck), None), Member::new("g2", "g2.1", second, None)];
+            let shown = Shown::new(members, Duration::from_millis(2000));
+            assert!(!shown.ok());
+            shown.human(Style::of(&std::fs::File::open("/dev/null").unwrap()))
+        };
+        let told = |text: &str| text.contains("end the client that sent them");
+        assert!(told(&text(Heard::Answer(leader("g2.1")))));
+        assert!(!told(&text(Heard::Nobody)), "they wait for that group");
     }
 
     #[test]

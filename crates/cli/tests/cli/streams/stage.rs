@@ -157,7 +157,7 @@ impl Theatre {
         }
         let mut actor = self.start(cell, &arguments);
         // Wherever its words go: somebody who asks hears it.
-        until("the node answers", || self.asked(&place, if cell.stage == "alone" { "\"pid\"" } else { "\"leads\"" }));
+        until("the node answers", || self.asked(&place, if cell.stage == "alone" { "\"joins\"" } else { "\"leads\"" }));
         if cell.stage == "delivering" {
             self.load(&place);
             std::thread::sleep(A_WHILE);
@@ -296,12 +296,16 @@ impl Theatre {
     /// What needs nobody else.
     fn plain(&mut self, cell: &Cell<'_>) -> Actor {
         let histories = self.path("histories");
+        // More than are multicast before the signal.
+        let text = if cell.command == "demo" { "x\n".repeat(1_000_000) } else { String::new() };
+        let text = self.scratch.file("text", &text);
+        let text = text.to_str().unwrap();
         let arguments: &[&str] = match cell.command {
             "sim" => &["sim", "multicast", "--seeds", "0..100000000"],
             "man" => &["man"],
             "doctor" => &["doctor"],
             "nonsense" => &["conjure"],
-            "demo" => &["demo", "--groups", "1", "--no-kill", "--messages-limit", "300000", "--keep", &histories],
+            "demo" => &["demo", "--groups", "1", "--no-kill", "--input", text, "--keep", &histories],
             "bench-multicast" => &["bench", "multicast", "--iterations", "1000000"],
             "bench-failover" => &["bench", "failover", "--rounds", "1000"],
             "chaos" => &["chaos", "--minutes", "5"],
@@ -309,6 +313,9 @@ impl Theatre {
         };
         let actor = self.start(cell, arguments);
         if cell.stage == "running" {
+            if ["demo", "chaos", "bench-failover"].contains(&cell.command) {
+                until("it has processes", || has_children(actor.child.id()));
+            }
             std::thread::sleep(2 * A_WHILE);
         } else if !cell.signals.is_empty() {
             std::thread::sleep(A_WHILE);
@@ -350,6 +357,13 @@ fn ignores_hang_up(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
     program.ends_with("stentor") && u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 == 1)
+}
+
+/// Whether a process has started others.
+fn has_children(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    children.any(|children| !children.trim().is_empty())
 }
 
 fn until(what: &str, done: impl Fn() -> bool) {
