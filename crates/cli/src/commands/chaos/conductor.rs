@@ -182,6 +182,7 @@ impl<'a> Conductor<'a> {
                 ));
             }
         }
+        script.output.note("all members and clients are there; the faults begin");
         Ok(conductor)
     }
 

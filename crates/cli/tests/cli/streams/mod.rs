@@ -65,8 +65,7 @@ fn play(cell: &Cell<'_>) -> Result<(), String> {
     let mut actor = theatre.bring(cell);
     for (n, name) in cell.signals.iter().filter(|name| **name != "nohup").enumerate() {
         if n > 0 {
-            // What it does after the first one takes this command little longer than that.
-            std::thread::sleep(if cell.command == "chaos" { PAUSE / 7 } else { PAUSE });
+            std::thread::sleep(PAUSE);
         }
         match actor.child.try_wait().unwrap() {
             None => signal(actor.child.id(), named(name)),

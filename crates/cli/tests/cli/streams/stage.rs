@@ -316,6 +316,9 @@ impl Theatre {
             if ["demo", "chaos", "bench-failover"].contains(&cell.command) {
                 until("it has processes", || has_children(actor.child.id()));
             }
+            if cell.command == "chaos" {
+                until("its faults begin", || actor.said().contains("the faults begin"));
+            }
             std::thread::sleep(2 * A_WHILE);
         } else if !cell.signals.is_empty() {
             std::thread::sleep(A_WHILE);
