@@ -157,7 +157,9 @@ fn nodes_and_a_client_say_what_they_use() {
         let cast = ran(&cast.wait_with_output().unwrap());
         assert!(cast.code == 0 && cast.stderr.contains(&told), "{}", cast.stderr);
         assert!(cast.stderr.contains("2 messages"), "{}", cast.stderr);
-        let shown = run(["leader", "show", "--config", path, "--directory", directory.to_str().unwrap()]);
+        // On a busy machine one look may find that they did not answer in time.
+        let show = || run(["leader", "show", "--config", path, "--directory", directory.to_str().unwrap()]);
+        let shown = (0..20).map(|_| show()).find(|shown| shown.code == 0).unwrap_or_else(show);
         assert!(shown.code == 0 && shown.stdout.contains("leads"), "{}{}", shown.stdout, shown.stderr);
     }
 }
