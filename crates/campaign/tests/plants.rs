@@ -20,10 +20,10 @@ fn what_is_planted_where_members_come_back_under_load_is_found() {
     find("state-set-back", 249, Profile::Rejoins, Sets::Drawn);
 }
 
-/// One run in some 100 000 shows each under all failures; these do.
+/// One run in some 100 000 shows it under all failures; this one does. So rare is `held-of-another-life`, too, of which no
+/// seed is known since delivered bodies are kept that came through another member.
 #[test]
 fn what_is_planted_where_only_rare_runs_come_is_found() {
-    find("held-of-another-life", 127_372_976, Profile::All, Sets::Drawn);
     find("state-unnoted", 127_327_292, Profile::All, Sets::Drawn);
 }
 
