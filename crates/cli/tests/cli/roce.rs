@@ -403,9 +403,16 @@ fn what_is_in_the_way_is_named() {
     let _other = std::net::TcpListener::bind((own, 7101)).unwrap();
     // It waits for a while, says so, and ends with what is wrong.
     let refused = run(start.clone());
-    let in_the_way = ["error: TCP", "is used by another program", "sport = :7101", "still in use"];
+    let in_the_way = ["error: TCP", "is used by another program", "still in use"];
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     in_the_way.iter().for_each(|part| assert!(refused.stderr.contains(part), "`{part}`: {}", refused.stderr));
+    // The command of the remedy names that program, and no other member, which has the same port of another address.
+    let _neighbour =
+        std::net::TcpListener::bind((Ipv4Addr::new(own.octets()[0], own.octets()[1], own.octets()[2], 2), 7101));
+    let filter = refused.stderr.split("`ss -ltnp '").nth(1).and_then(|rest| rest.split('\'').next()).expect("a filter");
+    let listed = Command::new("ss").args(["-ltnpH", filter]).output().expect("ss is there: install iproute2");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.lines().count() == 1 && listed.contains(&format!("{own}:7101")), "{filter}: {listed}");
     let bound = |ip: &str| start.clone().into_iter().chain(["--bind", ip].map(str::to_owned));
     run(bound("::1")).refused(&["one is IPv4, the other IPv6"]);
     let capture = nodes.scratch.file("old.pcap", "");
@@ -661,14 +668,13 @@ fn who_has_no_key_or_another_one_gets_nothing() {
     let cast = other.cast(&["--bind", &own, "--timeout", "60"]);
     assert_eq!(cast.code, 2, "waiting does not help: {}", cast.stderr);
     assert!(since.elapsed() < PATIENCE, "it fails at once, not when its time is over");
-    for name in ["g1.1", "g1.2", "g1.3"] {
-        let n = &name[3..];
-        let at = format!("{}.{}.{}.{n}:7{n}01", own_network(2)[0], own_network(2)[1], own_network(2)[2]);
-        let told = format!("{name} at {at}: it has another key than this process: give all the same");
-        let times =
-            cast.stderr.lines().filter(|line| line.contains(" warn cast: refused") && line.contains(&told)).count();
-        assert_eq!(times, 1, "each peer once: {}", cast.stderr);
-        assert!(cast.stderr.lines().any(|line| line.starts_with("error: ") && line.contains(&told)), "{}", cast.stderr);
+    // The error has it, and nothing before it: it is read once.
+    assert!(!cast.stderr.contains("refused a connection"), "{}", cast.stderr);
+    let error = cast.stderr.lines().find(|line| line.starts_with("error: ")).expect("an error");
+    assert!(error.ends_with(": they have another key than this process: give all the same"), "{error}");
+    for n in 1..=3 {
+        let at = format!("g1.{n} at {}.{}.{}.{n}:7{n}01", own_network(2)[0], own_network(2)[1], own_network(2)[2]);
+        assert_eq!(error.matches(&at).count(), 1, "{error}");
     }
     // And by the members once, however often it was refused.
     std::thread::sleep(Duration::from_secs(1));
@@ -705,15 +711,12 @@ fn a_member_that_most_others_refuse_for_good_ends_and_both_name_each_other() {
         serde_json::from_str::<Value>(&checked.stdout).unwrap()["fingerprint"].as_str().unwrap().to_owned()
     };
     let [strange, common] = ["strange.toml", "cluster.toml"].map(fingerprint);
+    let differ =
+        format!(": they have configuration {common}, this process has {strange}: some of these settings differ: ");
+    let error = said.lines().find(|line| line.starts_with("error: ")).expect("an error");
+    assert!(error.contains(&differ) && !said.contains("refused a connection"), "{said}");
     for n in [2, 3] {
-        let parts = [
-            format!("g1.{n} at "),
-            format!("it has configuration {common}, "),
-            format!("this process has {strange}: some of these settings differ: "),
-        ];
-        let refused =
-            |line: &&str| line.contains("refused a connection") && parts.iter().all(|part| line.contains(part));
-        assert_eq!(said.lines().filter(refused).count(), 1, "{said}");
+        assert!(error.contains(&format!("g1.{n} at ")), "{error}");
         let text = fs::read_to_string(nodes.scratch.path(&format!("g1.{n}.err"))).unwrap();
         let told = |line: &&str| line.contains("refused a connection: g1.1 at ") && line.contains(&strange);
         assert_eq!(text.lines().filter(told).count(), 1, "{text}");
@@ -722,6 +725,39 @@ fn a_member_that_most_others_refuse_for_good_ends_and_both_name_each_other() {
     // With the right configuration all begin.
     nodes.start("g1.1");
     nodes.until("g1.1.err", |text| text.contains("all members are connected"));
+}
+
+/// Two hosts are compared without showing their keys, and whoever waits for a member that has another one says so.
+#[test]
+fn a_wrong_key_is_named_by_its_file_and_fingerprint_and_by_those_who_wait() {
+    let mut nodes = Nodes::new(15, "key = \"file:cluster.key\"");
+    let text = fs::read_to_string(nodes.scratch.path("cluster.toml")).unwrap();
+    nodes.scratch.file("old.toml", &text.replace("cluster.key", "old.key"));
+    nodes.scratch.file("old.key", "another key that is long enough");
+    let fingerprint = |file: &str| {
+        let file = nodes.scratch.path(file);
+        let checked = run(["config".as_ref(), "check".as_ref(), "--json".as_ref(), file.as_os_str()]);
+        checked.document("config-check")["key_fingerprint"].as_str().expect("a fingerprint").to_owned()
+    };
+    let [old, good] = ["old.toml", "cluster.toml"].map(fingerprint);
+    assert_ne!(old, good);
+    nodes.start("g1.1");
+    nodes.start("g1.2");
+    nodes.until("g1.1.err", |text| text.contains(&format!("cluster.key (fingerprint {good})\n")));
+    nodes.until("g1.2.err", |text| text.contains("waiting for g1.3"));
+    let config = nodes.scratch.path("old.toml");
+    let ended = run(["node", "--id", "g1.3", "--config", config.to_str().unwrap()]);
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    let error = ended.stderr.lines().find(|line| line.starts_with("error: ")).expect("an error");
+    let own = format!("(this process has key file {} (fingerprint {old}))", nodes.scratch.path("old.key").display());
+    assert!(error.contains("they have another key than this process") && error.ends_with(&own), "{error}");
+    for waits in ["g1.1.err", "g1.2.err"] {
+        let refused = |line: &str| line.contains("waiting for g1.3 (") && line.contains("; g1.3 was refused ");
+        let refused = |line: &str| {
+            refused(line) && line.ends_with(" s ago: it has another key than this process: give all the same")
+        };
+        nodes.until(waits, |text| text.lines().any(refused));
+    }
 }
 
 /// The first bytes of a test's addresses.

@@ -42,6 +42,8 @@ struct Moves {
     /// When some were delivered, or there were none to deliver.
     last: Duration,
     looked: Duration,
+    /// This process did not look for so long.
+    pause: Option<Duration>,
 }
 
 impl Moves {
@@ -50,6 +52,10 @@ impl Moves {
         let pause = now.saturating_sub(self.looked);
         if pause < MOVES {
             return;
+        }
+        // It has not looked before the first time.
+        if pause > 10 * MOVES && !self.looked.is_zero() {
+            self.pause = Some(pause);
         }
         self.looked = now;
         let delivered = replica.delivered();
@@ -115,6 +121,11 @@ impl<'a> Operator<'a> {
     #[inline]
     pub(super) fn ends(&self) -> bool {
         self.ends
+    }
+
+    /// Returns for how long this process did not run, once after each pause.
+    pub(super) fn paused(&mut self) -> Option<Duration> {
+        self.moves.pause.take()
     }
 
     fn standing<F: Hosted>(&self, now: Duration, member: &Member<F>, keeper: &Keeping) -> Standing {
