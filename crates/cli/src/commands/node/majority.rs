@@ -9,6 +9,9 @@ use stentor_fabric::ProcessId;
 
 /// The shortest time for which a member may be silent, however short the election's timeouts are.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A member with its group's state stands after the election's longest timeout at the latest. Until after so many times the
+/// patience a member that was never seen to go counts while its heart beats, although it has not stood yet.
+const YOUNG: u32 = 2;
 /// A process that did not look for that long was stopped itself, and has to hear the others anew.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -127,7 +130,8 @@ impl Majority {
             self.awake = now;
         }
         (self.now, self.remembers) = (now, own != Own::Nothing);
-        self.others.iter_mut().for_each(|other| other.look(now, see(other.process)));
+        let young = YOUNG * self.patience;
+        self.others.iter_mut().for_each(|other| other.look(now, see(other.process), young));
         let works = self.working() >= self.needed;
         let proved =
             self.remembers && works && self.others.iter().filter(|other| self.works(other)).all(|other| other.proved);
@@ -200,7 +204,7 @@ impl Majority {
 }
 
 impl Other {
-    fn look(&mut self, now: Duration, seen: Seen) {
+    fn look(&mut self, now: Duration, seen: Seen, young: Duration) {
         let Seen { here, heard, stands } = seen;
         if !here {
             if self.here {
@@ -221,6 +225,9 @@ impl Other {
         match (stands, heard) {
             (Some(true), Some(at)) => (self.worked, self.proved) = (self.worked.max(Some(at)), true),
             (None, _) => (self.worked, self.proved) = (Some(now), true),
+            (Some(false), Some(at)) if !self.returned && !self.stood && at <= self.since + young => {
+                self.worked = self.worked.max(Some(at));
+            }
             _ => {}
         }
     }
@@ -350,6 +357,21 @@ mod tests {
         three.run(10..11, Own::Nothing, &[1, 2]);
         let shapes: Vec<_> = three.majority.shapes().map(|(_, shape)| shape).collect();
         assert_eq!(shapes, [Shape::Works, Shape::Without]);
+    }
+
+    #[test]
+    fn member_that_is_stopped_before_it_stood_is_silent_and_has_not_lost_its_memory() {
+        let mut three = Three::new();
+        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        assert_eq!(three.run(0..15, Own::Ballot, &[1, 2]), []);
+        assert_eq!(three.run(15..60, Own::Ballot, &[]), [(35, Change::Lost)]);
+        let is_silent = |(_, shape)| shape == Shape::Silent { remembers: true };
+        assert!(three.majority.shapes().all(is_silent), "{:?}", three.majority.shapes().collect::<Vec<_>>());
+        // One that beats and does not stand for long has no state, also if this process has not seen it go.
+        let mut late = Three::new();
+        late.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        assert_eq!(late.run(0..100, Own::Ballot, &[1, 2]), [(61, Change::Lost)]);
+        assert!(late.majority.shapes().all(|(_, shape)| shape == Shape::Without));
     }
 
     #[test]
