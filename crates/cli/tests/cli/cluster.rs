@@ -17,14 +17,14 @@ use crate::support::{Ran, Scratch, ran, run, stentor, violations};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cluster of processes, all in one directory; none outlives the test.
-struct Running {
+pub(crate) struct Running {
     scratch: Scratch,
     config: PathBuf,
     nodes: Vec<(String, Child)>,
 }
 
 impl Running {
-    fn new(groups: usize, replicas: usize, limits: &str) -> Self {
+    pub(crate) fn new(groups: usize, replicas: usize, limits: &str) -> Self {
         let scratch = Scratch::new();
         // No other cluster has its name: `stentor stop` names the processes of those that do.
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -55,11 +55,11 @@ impl Running {
             .into()
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path(name)
     }
 
-    fn start(&mut self, name: &str, more: &[&str]) {
+    pub(crate) fn start(&mut self, name: &str, more: &[&str]) {
         let create = |end: &str| File::create(self.path(&format!("{name}.{end}"))).unwrap();
         let mut command = stentor();
         command.args(["node", "--id", name]).args(self.meeting()).args(more).stdin(Stdio::piped());
@@ -72,7 +72,7 @@ impl Running {
     }
 
     /// Waits until a file of a node says something.
-    fn until(&self, name: &str, end: &str, said: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn until(&self, name: &str, end: &str, said: impl Fn(&str) -> bool) -> String {
         let since = Instant::now();
         loop {
             let text = self.read(name, end);
@@ -84,7 +84,7 @@ impl Running {
         }
     }
 
-    fn until_recorded(&self, history: &str, deliveries: usize) {
+    pub(crate) fn until_recorded(&self, history: &str, deliveries: usize) {
         let since = Instant::now();
         while fs::read_to_string(self.path(history)).unwrap_or_default().matches(r#""e":"deliver""#).count()
             < deliveries
@@ -94,7 +94,7 @@ impl Running {
         }
     }
 
-    fn signal(&mut self, name: &str, signal: Signal) -> Option<i32> {
+    pub(crate) fn signal(&mut self, name: &str, signal: Signal) -> Option<i32> {
         let at = self.nodes.iter().position(|(n, _)| n == name).expect("it was started");
         let (_, mut child) = self.nodes.remove(at);
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -107,7 +107,7 @@ impl Running {
         kill_process(Pid::from_child(child), signal).unwrap();
     }
 
-    fn cast(&self, input: &[u8], more: &[&str]) -> Ran {
+    pub(crate) fn cast(&self, input: &[u8], more: &[&str]) -> Ran {
         let mut command = stentor();
         command.arg("cast").args(self.meeting()).args(more);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -132,7 +132,7 @@ impl Drop for Running {
     }
 }
 
-const SMALL: &str = "message_bytes = 64\nwindow = 16\nclients = 2\nring_kib = 16\nbody_ring_kib = 16";
+pub(crate) const SMALL: &str = "message_bytes = 64\nwindow = 16\nclients = 2\nring_kib = 16\nbody_ring_kib = 16";
 
 #[test]
 fn lines_are_delivered_in_one_order_by_all_members_and_the_history_is_good() {
