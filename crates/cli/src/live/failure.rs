@@ -1,6 +1,7 @@
 //! Why a process did not start, with the remedy.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use stentor::runtime::{AddressError, StartError};
@@ -54,8 +55,8 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
                 format_args!("TCP {address}, where its peers are to reach this process, is used by another program"),
                 place,
                 format_args!(
-                    "stop that program (`ss -ltnp 'sport = :{}'` names it), or give the process another port",
-                    address.port()
+                    "stop that program (`{}` names it), or give the process another port",
+                    listeners_at(address)
                 ),
             )
         }
@@ -80,6 +81,13 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
             Failure::refused(&error, place, "lower the limits; `stentor config check FILE` prints the memory")
         }
     }
+}
+
+/// Returns the command that lists who listens at an address, or at this port of all addresses. Other members of this host
+/// listen at the same port of other addresses.
+fn listeners_at(address: SocketAddr) -> String {
+    let port = address.port();
+    format!("ss -ltnp 'src {address} or src 0.0.0.0:{port} or src [::]:{port}'")
 }
 
 /// The error, with the peer's name in place of its number, which a fabric knows it by.
