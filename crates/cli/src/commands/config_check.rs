@@ -11,6 +11,7 @@ use stentor::runtime::Room;
 use stentor_fabric_ofi::{DIRECTORY, SEGMENT_BYTES, Space, has_segments};
 
 use crate::failure::{Failure, Verdict};
+use crate::live::{key_fingerprint, key_in_words};
 use crate::machine;
 use crate::output::{Human, Output};
 use crate::style::{Style, bytes, columns};
@@ -22,6 +23,12 @@ struct Checked {
     fabric: &'static str,
     /// 16 hex digits.
     fingerprint: String,
+    /// Of the key that processes between hosts have; 8 hex digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_fingerprint: Option<String>,
+    /// Where that key is, and its fingerprint.
+    #[serde(skip)]
+    key: Option<String>,
     groups: Vec<Group>,
     processes: Vec<Process>,
     memory: Memory,
@@ -110,6 +117,10 @@ impl Checked {
             cluster: config.cluster().to_owned(),
             fabric: config.fabric().name(),
             fingerprint: format!("{:016x}", config.fingerprint()),
+            key_fingerprint: Some(config)
+                .filter(|config| config.fabric().is_between_hosts())
+                .and_then(|config| key_fingerprint(config, file.parent().unwrap_or(Path::new("")))),
+            key: key_in_words(config, file),
             groups: config.groups().iter().map(group).collect(),
             processes: processes(config),
             memory: Memory::new(config, &room),
@@ -247,11 +258,12 @@ impl Memory {
 impl Human for Checked {
     fn human(&self, style: Style) -> String {
         let mut text = format!(
-            "{} cluster {} on {}, fingerprint {}\n\n",
+            "{} cluster {} on {}, fingerprint {}{}\n\n",
             style.good("good:"),
             style.strong(&self.cluster),
             self.fabric,
-            self.fingerprint
+            self.fingerprint,
+            self.key.as_ref().map_or(String::new(), |key| format!(", {key}"))
         );
         text += &columns(&self.group_rows());
         text.push('\n');

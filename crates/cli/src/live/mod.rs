@@ -26,10 +26,10 @@ pub(crate) use files::Need;
 pub(crate) use history::{HistoryFile, unwritten};
 pub(crate) use latency::{Latency, Micros};
 pub(crate) use lines::{Input, Line, Lines, TooLong};
-pub(crate) use origin::origin;
+pub(crate) use origin::{key_fingerprint, key_in_words, origin};
 pub(crate) use patient::{Busy, patiently};
 pub(crate) use place::{Joined, Joining, absent};
-pub(crate) use refusals::Refusals;
+pub(crate) use refusals::{Refusals, and};
 pub(crate) use repeats::Repeats;
 pub(crate) use running::{Missed, already, find, is_stopped, missed, refuse_twin};
 pub(crate) use signals::{

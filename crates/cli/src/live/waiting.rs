@@ -25,6 +25,16 @@ impl Waiting {
 
     /// What there is to say now, if anything. `whom` names those who are not there.
     pub(crate) fn look(&mut self, now: Instant, whom: impl FnOnce() -> Vec<String>) -> Option<String> {
+        self.look_and_explain(now, whom, String::new)
+    }
+
+    /// The same. `why` is asked only when something is said, and follows it; what it says does not make it new.
+    pub(crate) fn look_and_explain(
+        &mut self,
+        now: Instant,
+        whom: impl FnOnce() -> Vec<String>,
+        why: impl FnOnce() -> String,
+    ) -> Option<String> {
         if now < self.next {
             return None;
         }
@@ -41,7 +51,7 @@ impl Waiting {
         self.repeats.happened(text.clone(), now)?;
         let waited = now.saturating_duration_since(self.since).as_secs();
         let long = if waited <= NOTICED.as_secs() { String::new() } else { format!("; {waited} s so far") };
-        Some(format!("waiting for {text}{long}"))
+        Some(format!("waiting for {text}{long}{}", why()))
     }
 }
 
@@ -64,6 +74,23 @@ mod tests {
         assert_eq!(said[1], (12, "waiting for g1.2 (127.0.0.2:7101), g1.3; 12 s so far".to_owned()));
         assert!(said.contains(&(50, "waiting for g1.3; 50 s so far".to_owned())), "{said:?}");
         assert!(said.len() < 12, "{said:?}");
+    }
+
+    #[test]
+    fn reasons_follow_and_do_not_make_it_new() {
+        let mut waiting = Waiting::new();
+        let (begin, mut asked) = (waiting.since, 0);
+        let mut said = Vec::new();
+        for second in 2..13 {
+            let why = || {
+                asked += 1;
+                format!("; g1.3 was refused {second} s ago")
+            };
+            let now = begin + Duration::from_secs(second);
+            said.extend(waiting.look_and_explain(now, || vec!["g1.3".to_owned()], why));
+        }
+        let again = "waiting for g1.3; 12 s so far; g1.3 was refused 12 s ago";
+        assert_eq!((said, asked), (vec!["waiting for g1.3; g1.3 was refused 2 s ago".to_owned(), again.to_owned()], 2));
     }
 
     #[test]
