@@ -59,6 +59,9 @@ pub(crate) enum Command {
     ///
     /// The first delivery that cannot be printed ends it, and a reader that is slow slows its group. With --json it prints
     /// no deliveries but one document when it stops.
+    ///
+    /// A process that takes over its group's state prints {"restored":{"n":3,"skipped":2}}: the state stands for all
+    /// deliveries up to number 3, of which it has not printed 2. A group that begins from nothing numbers from 1.
     Node(Node),
     /// Be a client: multicast standard input to groups, line by line, and wait for all deliveries
     Cast(Cast),

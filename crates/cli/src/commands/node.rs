@@ -1,8 +1,11 @@
 //! `stentor node`: a member of a group, until it is told to stop.
 
+mod elsewhere;
 #[cfg(feature = "zookeeper")]
 mod ensemble;
+mod goodbye;
 mod keeping;
+mod loss;
 mod majority;
 mod operator;
 mod report;
@@ -22,6 +25,7 @@ use crate::failure::{Failure, Verdict};
 use crate::live::{self, At, Interrupt, Need, stop_at_end_of_input, unstarted};
 use crate::output::{Level, Output};
 use crate::style::bytes;
+use goodbye::Goodbye;
 use keeping::Keeping;
 use operator::Operator;
 pub(super) use report::Served;
@@ -114,12 +118,8 @@ fn live<F: Hosted>(
         stop_at_end_of_input(Arc::clone(&stop))?;
     }
     let mut keeper = Keeping::new(plan, me, args)?;
-    // On shared memory processes that were started with another directory do not meet, and nobody sees why.
-    let meets = match plan.config().fabric() {
-        FabricKind::Shm => format!(" (sockets in {})", live::looked_in(&live::directory(meeting.directory.as_ref()))),
-        _ => String::new(),
-    };
-    let told = Listeners { talk: Talk::new(plan, me, output, meets), operator: Operator::listen(plan, operator)? };
+    let directory = live::directory(meeting.directory.as_ref());
+    let told = Listeners { talk: Talk::new(plan, me, output, directory), operator: Operator::listen(plan, operator)? };
     let ended = serve(&mut member, &mut sink, told, &mut keeper, args, &stop, &interrupt);
     for trouble in member.fabric_mut().last_troubles() {
         output.log(Level::Warn, &args.id, &trouble);
@@ -168,7 +168,7 @@ fn serve<F: Hosted>(
 ) -> Result<(), Failure> {
     let operations = args.meeting.operations;
     let sink = RefCell::new(sink);
-    let (mut led, mut over) = (None, None);
+    let (mut led, mut over, mut goodbye) = (None, None, Goodbye::default());
     let round = |member: &mut Member<F>, now, _: bool| {
         // Heartbeats alone are no reason to keep lines back: a member that rests does nothing else in any round.
         let worked = member.had_work();
@@ -186,6 +186,7 @@ fn serve<F: Hosted>(
             sink.operations(&member.take_operations());
         }
         if !worked {
+            told.operator.paused().into_iter().for_each(|pause| told.talk.paused(pause));
             told.talk.idle(now, member, keeper);
             over = told.talk.final_word();
         }
@@ -195,7 +196,8 @@ fn serve<F: Hosted>(
         if interrupt.came() || asked {
             told.talk.stopping(if asked { "`stentor stop`" } else { interrupt.name() });
             let hands_over = |heir| told.talk.say(&format!("told to stop: hands over to {}", told.talk.name_of(heir)));
-            if interrupt.insists() || keeper.leave(now, member, hands_over) {
+            let (may_end, is_said) = (keeper.leave(now, member, hands_over), goodbye.is_said(now));
+            if interrupt.insists() || may_end && is_said {
                 stop.stop();
             }
         }

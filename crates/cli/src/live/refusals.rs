@@ -167,7 +167,7 @@ fn all_of(foreign: &[&Foreign]) -> String {
     }
     let text = |(reason, who): (&str, Vec<&str>)| match (who.as_slice(), reason.strip_prefix("it has ")) {
         ([_, _, ..], Some(rest)) => format!("{}: they have {rest}", and(&who)),
-        ([who], _) if who.is_empty() => reason.to_owned(),
+        ([""], _) => reason.to_owned(),
         _ => format!("{}: {reason}", and(&who)),
     };
     reasons.into_iter().map(text).collect::<Vec<_>>().join("; ")

@@ -9,6 +9,9 @@ use stentor_fabric::ProcessId;
 
 /// The shortest time for which a member may be silent, however short the election's timeouts are.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A member with its group's state stands after the election's longest timeout at the latest. Until after so many times the
+/// patience a member that was never seen to go counts while its heart beats, although it has not stood yet.
+const YOUNG: u32 = 2;
 /// A process that did not look for that long was stopped itself, and has to hear the others anew.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -21,6 +24,24 @@ pub(super) struct Seen {
     pub(super) heard: Option<Duration>,
     /// Whether it would lead, which a member without memory does not. `None`: the election does not say.
     pub(super) stands: Option<bool>,
+}
+
+/// How another member is, as far as can be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// It works.
+    Works,
+    /// Its process is there, and its heart is still.
+    Silent {
+        /// It had its group's state before.
+        remembers: bool,
+    },
+    /// It came back a moment ago, and may be taken in just now.
+    Starting,
+    /// Its heart beats, and it has not shown that it has its group's state.
+    Without,
+    /// Its process is not there.
+    Gone,
 }
 
 /// What this process has of its group.
@@ -47,6 +68,12 @@ struct Other {
     worked: Option<Duration>,
     /// It has shown that it works, and is not only assumed to.
     proved: bool,
+    /// When its heart beat last in this life.
+    beat: Option<Duration>,
+    /// It said in this life that it would lead.
+    stood: bool,
+    /// It said that it would not lead any more before it went: it was told to stop.
+    bowed: bool,
 }
 
 /// What became of the majority.
@@ -84,6 +111,9 @@ impl Majority {
             returned: false,
             worked: None,
             proved: false,
+            beat: None,
+            stood: false,
+            bowed: false,
         };
         Majority {
             others: others.map(other).collect(),
@@ -102,7 +132,8 @@ impl Majority {
             self.awake = now;
         }
         (self.now, self.remembers) = (now, own != Own::Nothing);
-        self.others.iter_mut().for_each(|other| other.look(now, see(other.process)));
+        let young = YOUNG * self.patience;
+        self.others.iter_mut().for_each(|other| other.look(now, see(other.process), young));
         let works = self.working() >= self.needed;
         let proved =
             self.remembers && works && self.others.iter().filter(|other| self.works(other)).all(|other| other.proved);
@@ -132,9 +163,43 @@ impl Majority {
         usize::from(self.remembers) + self.others.iter().filter(|other| self.works(other)).count()
     }
 
-    /// Returns those whose processes are there, and which do not work.
-    pub(super) fn idle(&self) -> impl Iterator<Item = ProcessId> {
-        self.others.iter().filter(|other| other.here && !self.works(other)).map(|other| other.process)
+    /// Returns how each other member is.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = (ProcessId, Shape)> {
+        self.others.iter().map(|other| (other.process, self.shape(other)))
+    }
+
+    fn shape(&self, other: &Other) -> Shape {
+        match other {
+            Other { here: false, .. } => Shape::Gone,
+            // Whoever has no state has not seen who has: it believes only those who show it.
+            other if self.works(other) && (self.remembers || other.proved) => Shape::Works,
+            other if self.silence(other).is_some() => Shape::Silent { remembers: other.worked.is_some() },
+            other if self.remembers && other.returned && self.now.saturating_sub(other.since) <= self.patience => {
+                Shape::Starting
+            }
+            Other { beat: None, returned: false, .. } if self.remembers => Shape::Silent { remembers: true },
+            _ => Shape::Without,
+        }
+    }
+
+    /// Returns members whose processes are there and whose hearts have beaten and are still, and for how long they have been.
+    pub(super) fn silent(&self) -> impl Iterator<Item = (ProcessId, Duration)> {
+        self.others.iter().filter_map(|other| Some((other.process, self.silence(other)?)))
+    }
+
+    fn silence(&self, other: &Other) -> Option<Duration> {
+        let last = other.beat.filter(|_| other.here)?.max(self.awake);
+        Some(self.now.saturating_sub(last)).filter(|silence| *silence > self.patience)
+    }
+
+    /// Returns whether a member that is gone was told to stop.
+    pub(super) fn stopped_in_order(&self, process: ProcessId) -> bool {
+        self.others.iter().any(|other| other.process == process && other.bowed)
+    }
+
+    /// Whether there was a majority, and is none any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.stood == Some(false)
     }
 
     /// Whether this process has its group's state.
@@ -144,22 +209,30 @@ impl Majority {
 }
 
 impl Other {
-    fn look(&mut self, now: Duration, seen: Seen) {
+    fn look(&mut self, now: Duration, seen: Seen, young: Duration) {
         let Seen { here, heard, stands } = seen;
         if !here {
-            self.returned |= self.here;
-            (self.here, self.worked, self.proved) = (false, None, false);
+            if self.here {
+                // What it said last is known also after it went.
+                (self.returned, self.bowed) = (true, self.stood && stands == Some(false));
+            }
+            (self.here, self.worked, self.proved, self.beat) = (false, None, false, None);
             return;
         }
         if !self.here {
-            (self.here, self.since) = (true, now);
+            (self.here, self.since, self.stood, self.bowed) = (true, now, false, false);
             self.worked = (!self.returned).then_some(now);
         }
         // A beat from before its process came back is of an earlier life.
         let heard = heard.filter(|at| *at >= self.since);
+        self.beat = self.beat.max(heard);
+        self.stood |= heard.is_some() && stands == Some(true);
         match (stands, heard) {
             (Some(true), Some(at)) => (self.worked, self.proved) = (self.worked.max(Some(at)), true),
             (None, _) => (self.worked, self.proved) = (Some(now), true),
+            (Some(false), Some(at)) if !self.returned && !self.stood && at <= self.since + young => {
+                self.worked = self.worked.max(Some(at));
+            }
             _ => {}
         }
     }
@@ -200,9 +273,11 @@ mod tests {
         let mut three = Three::new();
         assert_eq!(three.run(0..100, Own::State, &[1, 2]), []);
         assert_eq!(three.run(100..200, Own::State, &[1]), [], "a majority is enough");
-        assert_eq!(three.majority.idle().collect::<Vec<_>>(), [ProcessId(2)]);
+        assert_eq!(three.majority.silent().map(|(process, _)| process).collect::<Vec<_>>(), [ProcessId(2)]);
+        let shapes: Vec<_> = three.majority.shapes().map(|(_, shape)| shape).collect();
+        assert_eq!(shapes, [Shape::Works, Shape::Silent { remembers: true }]);
         assert_eq!(three.run(200..300, Own::State, &[]), [(220, Change::Lost)]);
-        assert_eq!((three.majority.working(), three.majority.idle().count()), (1, 2));
+        assert_eq!((three.majority.working(), three.majority.silent().count()), (1, 2));
         assert_eq!(three.run(300..400, Own::State, &[2]), [(300, Change::Back)]);
     }
 
@@ -232,13 +307,78 @@ mod tests {
         assert_eq!(three.run(10..11, Own::State, &[]), [(10, Change::Lost)]);
         // Both are started again, beat, and do not stand: they have no memory.
         three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
-        assert_eq!(three.run(11..100, Own::State, &[1, 2]), []);
+        assert_eq!(three.run(11..20, Own::State, &[1, 2]), []);
+        assert!(three.majority.shapes().all(|(_, shape)| shape == Shape::Starting), "they may be taken in");
+        assert_eq!(three.run(20..100, Own::State, &[1, 2]), []);
         assert_eq!(three.majority.working(), 1);
+        assert!(three.majority.shapes().all(|(_, shape)| shape == Shape::Without), "they beat, and have no state");
+        assert_eq!(three.majority.silent().count(), 0);
         three.seen[0].stands = Some(true);
         assert_eq!(three.run(100..110, Own::State, &[1, 2]), [(100, Change::Back)]);
         // Whoever has no memory itself does not count itself.
         assert_eq!(three.run(110..111, Own::Nothing, &[1, 2]), [(110, Change::Lost)]);
         assert_eq!(three.majority.working(), 1);
+    }
+
+    #[test]
+    fn silence_is_measured_from_the_last_beat_and_not_through_a_pause_of_this_process() {
+        let mut three = Three::new();
+        three.run(0..100, Own::Ballot, &[1, 2]);
+        three.run(100..125, Own::Ballot, &[1]);
+        let silent: Vec<_> = three.majority.silent().collect();
+        assert_eq!(silent, [(ProcessId(2), Duration::from_millis(2500))]);
+        three.run(125..126, Own::Ballot, &[1, 2]);
+        assert_eq!(three.majority.silent().count(), 0);
+        three.run(900..905, Own::Ballot, &[]);
+        assert_eq!(three.majority.silent().count(), 0, "it was stopped for 77 s itself");
+        three.seen[1].here = false;
+        three.run(905..1000, Own::Ballot, &[]);
+        assert_eq!(three.majority.silent().map(|(process, _)| process).collect::<Vec<_>>(), [ProcessId(1)]);
+    }
+
+    #[test]
+    fn member_that_would_not_lead_any_more_before_it_goes_was_told_to_stop() {
+        let mut three = Three::new();
+        three.run(0..10, Own::Ballot, &[1, 2]);
+        // It is seen to be gone in the same look in which it is seen that it does not stand.
+        three.seen[0] = Seen { here: false, heard: None, stands: Some(false) };
+        three.seen[1].here = false;
+        three.run(10..11, Own::Ballot, &[]);
+        let in_order = |three: &Three| [1, 2].map(|n| three.majority.stopped_in_order(ProcessId(n)));
+        assert_eq!(in_order(&three), [true, false]);
+        // It is back without memory, and is killed before it stood.
+        three.seen[0] = Seen { here: true, heard: None, stands: Some(false) };
+        three.run(11..20, Own::Ballot, &[1]);
+        three.seen[0].here = false;
+        three.run(20..21, Own::Ballot, &[]);
+        assert_eq!(in_order(&three), [false, false]);
+    }
+
+    #[test]
+    fn process_without_state_believes_only_those_who_show_that_they_have_it() {
+        let mut three = Three::new();
+        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        three.run(0..10, Own::Nothing, &[1, 2]);
+        assert!(three.majority.shapes().all(|(_, shape)| shape == Shape::Without));
+        three.seen[0].stands = Some(true);
+        three.run(10..11, Own::Nothing, &[1, 2]);
+        let shapes: Vec<_> = three.majority.shapes().map(|(_, shape)| shape).collect();
+        assert_eq!(shapes, [Shape::Works, Shape::Without]);
+    }
+
+    #[test]
+    fn member_that_is_stopped_before_it_stood_is_silent_and_has_not_lost_its_memory() {
+        let mut three = Three::new();
+        three.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        assert_eq!(three.run(0..15, Own::Ballot, &[1, 2]), []);
+        assert_eq!(three.run(15..60, Own::Ballot, &[]), [(35, Change::Lost)]);
+        let is_silent = |(_, shape)| shape == Shape::Silent { remembers: true };
+        assert!(three.majority.shapes().all(is_silent), "{:?}", three.majority.shapes().collect::<Vec<_>>());
+        // One that beats and does not stand for long has no state, also if this process has not seen it go.
+        let mut late = Three::new();
+        late.seen = [Seen { here: true, heard: None, stands: Some(false) }; 2];
+        assert_eq!(late.run(0..100, Own::Ballot, &[1, 2]), [(61, Change::Lost)]);
+        assert!(late.majority.shapes().all(|(_, shape)| shape == Shape::Without));
     }
 
     #[test]

@@ -42,14 +42,23 @@ struct Moves {
     /// When some were delivered, or there were none to deliver.
     last: Duration,
     looked: Duration,
+    /// This process did not look for so long.
+    pause: Option<Duration>,
 }
 
 impl Moves {
     #[inline]
     fn look(&mut self, now: Duration, replica: &Replica) {
+        if self.looked.is_zero() {
+            // What was before the first look is no pause.
+            self.looked = now;
+        }
         let pause = now.saturating_sub(self.looked);
         if pause < MOVES {
             return;
+        }
+        if pause > 10 * MOVES {
+            self.pause = Some(pause);
         }
         self.looked = now;
         let delivered = replica.delivered();
@@ -115,6 +124,11 @@ impl<'a> Operator<'a> {
     #[inline]
     pub(super) fn ends(&self) -> bool {
         self.ends
+    }
+
+    /// Returns for how long this process did not run, once after each pause.
+    pub(super) fn paused(&mut self) -> Option<Duration> {
+        self.moves.pause.take()
     }
 
     fn standing<F: Hosted>(&self, now: Duration, member: &Member<F>, keeper: &Keeping) -> Standing {

@@ -1,21 +1,31 @@
 //! What a running node tells on standard error.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use stentor::config::FabricKind;
 use stentor::runtime::{Hosted, Member, Plan};
 use stentor_fabric::ProcessId;
 use stentor_multicast::{Ballot, GroupId, Place, Replica};
 
+use super::elsewhere::runs_here;
 use super::keeping::Keeping;
-use super::majority::{Change, Majority, Own, Seen};
+use super::loss::{Loss, stopped};
+use super::majority::{Change, Majority, Own, Seen, Shape};
 use crate::failure::Failure;
-use crate::live::{MEND_NAME, Refusals, Repeats, Waiting, whereabouts};
+use crate::live::{MEND_NAME, Refusals, Repeats, Waiting, find, key_in_words, looked_in, whereabouts};
 use crate::output::{Level, Output};
 
 /// How often the other members are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long members that are all there may take to connect, and to be taken in by their group.
 const CONNECTING: Duration = Duration::from_secs(3);
+/// A pause of this process that is worth a line.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Of how many members that are waited for it is looked why they are not there.
+const EXPLAINED: usize = 8;
 
 /// Another member.
 struct Peer {
@@ -27,6 +37,28 @@ struct Peer {
     seen: bool,
 }
 
+/// Who came or went at a look.
+struct Turn {
+    process: ProcessId,
+    here: bool,
+    /// It was here before.
+    seen: bool,
+    /// As which process it is here now, or was.
+    now: Option<i32>,
+    before: Option<i32>,
+}
+
+/// Members that a process without its group's state waits for.
+#[derive(Default, PartialEq, Eq)]
+struct Waits {
+    /// A majority has no state, and these have it, which is no help.
+    remember: Vec<ProcessId>,
+    forgot: usize,
+    absent: Vec<ProcessId>,
+    /// Those of them whose host names lead to no address.
+    unknown: Vec<ProcessId>,
+}
+
 /// What was said: nothing is said twice in a row.
 pub(super) struct Talk<'a> {
     plan: &'a Plan,
@@ -36,19 +68,25 @@ pub(super) struct Talk<'a> {
     /// The own group.
     group: Option<GroupId>,
     majority: Majority,
+    /// Silent members of which it was said, and for how long they had been silent at the last look.
+    silent: BTreeMap<ProcessId, Duration>,
+    silences: Repeats<ProcessId>,
+    /// Since when there is no majority, and when that is said again.
+    lack: Option<Instant>,
+    lacks: Repeats<()>,
     ready: bool,
     stranded: bool,
     /// It was told to end.
     stopping: bool,
     /// What the group waits for, since when, and whether that was said.
-    waits: (String, Instant, bool),
+    waits: (Waits, Instant, bool),
     /// The ballot that was told last.
     ballot: Ballot,
     joining: bool,
     refusals: Refusals,
-    waiting: Waiting,
-    /// Where processes meet.
-    meets: String,
+    waiting: RefCell<Waiting>,
+    /// Where the processes of this host meet.
+    directory: PathBuf,
     troubles: Repeats<String>,
     looked: Instant,
     /// When a member came or went last.
@@ -56,8 +94,8 @@ pub(super) struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    /// `meets` follows who is waited for, and says where processes meet.
-    pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output, meets: String) -> Self {
+    /// `directory`: where the processes of this host meet.
+    pub(super) fn new(plan: &'a Plan, me: ProcessId, output: Output, directory: PathBuf) -> Self {
         let topology = plan.topology();
         let members = (0..topology.all_members() as u16).map(ProcessId).filter(|process| *process != me);
         let group = match topology.place(me) {
@@ -73,15 +111,19 @@ impl<'a> Talk<'a> {
             peers: members.map(|process| Peer { process, pid: None, here: false, seen: false }).collect(),
             group,
             majority: Majority::new(own, needed, plan.config().election_times().max),
+            silent: BTreeMap::new(),
+            silences: Repeats::default(),
+            lack: None,
+            lacks: Repeats::default(),
             ready: false,
             stranded: false,
             stopping: false,
-            waits: (String::new(), Instant::now(), false),
+            waits: (Waits::default(), Instant::now(), false),
             ballot: Ballot::NONE,
             joining: true,
-            refusals: Refusals::default(),
-            waiting: Waiting::new(),
-            meets,
+            refusals: Refusals::with_key(plan.file().and_then(|file| key_in_words(plan.config(), file))),
+            waiting: RefCell::new(Waiting::new()),
+            directory,
             troubles: Repeats::default(),
             looked: Instant::now(),
             changed: Instant::now(),
@@ -107,27 +149,51 @@ impl<'a> Talk<'a> {
         }
         // Whoever is lost right after that was there.
         if connects || self.looked.elapsed() >= LOOK {
-            let late = self.looked.elapsed() > CONNECTING / 3;
-            self.looked = Instant::now();
-            let fabric = member.fabric();
-            let see = |process| {
-                let (heard, stands) = (keeper.heard(process), keeper.stands(process));
-                Seen { here: fabric.sees(process), heard, stands }
+            self.look_around(now, member, keeper);
+        }
+    }
+
+    /// Looks at all other members.
+    fn look_around<F: Hosted>(&mut self, now: Duration, member: &Member<F>, keeper: &Keeping) {
+        let late = self.looked.elapsed() > CONNECTING / 3;
+        self.looked = Instant::now();
+        let fabric = member.fabric();
+        let see = |process| {
+            let (heard, stands) = (keeper.heard(process), keeper.stands(process));
+            Seen { here: fabric.sees(process), heard, stands }
+        };
+        let change = self.majority.look(now, own(member.replica()), see);
+        let told = self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
+        self.tell_of_the_majority(change, told);
+        self.tell_of_silence();
+        let is_known = |process| fabric.unresolved(process).is_none();
+        self.tell_what_the_group_waits_for(member.replica(), late, is_known);
+        if !self.ready {
+            let absent: Vec<_> = self.peers.iter().filter(|peer| !peer.here).map(|peer| peer.process).collect();
+            let whom = || absent.iter().map(|at| whereabouts(self.plan, *at, fabric.unresolved(*at))).collect();
+            let meets = match self.plan.config().fabric() {
+                // Processes that were started with another directory do not meet, and nobody sees why.
+                FabricKind::Shm => format!(" (sockets in {})", looked_in(&self.directory)),
+                _ => String::new(),
             };
-            let change = self.majority.look(now, own(member.replica()), see);
-            let told = self.look(|process| (fabric.sees(process), fabric.pid_of(process)), member.is_connected());
-            self.tell_of_the_majority(change.filter(|change| !told || *change != Change::Lost));
-            let is_known = |process| fabric.unresolved(process).is_none();
-            self.tell_what_the_group_waits_for(member.replica(), late, is_known);
-            if !self.ready {
-                let absent = || self.peers.iter().filter(|peer| !peer.here);
-                let whom = || {
-                    let where_is = |peer: &Peer| whereabouts(self.plan, peer.process, fabric.unresolved(peer.process));
-                    absent().map(where_is).collect()
-                };
-                let said = self.waiting.look(self.looked, whom);
-                said.iter().for_each(|text| self.warn(&format!("{text}{}", self.meets)));
-            }
+            let why = || {
+                let why = absent.iter().take(EXPLAINED).filter_map(|process| self.why_absent(*process));
+                why.fold(meets, |text, why| format!("{text}; {why}"))
+            };
+            let said = self.waiting.borrow_mut().look_and_explain(self.looked, whom, why);
+            said.iter().for_each(|text| self.warn(text));
+        }
+    }
+
+    /// Why a member is not there, as far as it is known: it was refused, or it runs on this host and does not come here.
+    fn why_absent(&self, process: ProcessId) -> Option<String> {
+        let name = self.plan.name(process);
+        let refused = self.refusals.last_of(process, Instant::now()).map(|refused| format!("{name} {refused}"));
+        let runs = runs_here(self.plan, process, &self.directory);
+        match (refused, runs) {
+            (Some(refused), Some(runs)) => Some(format!("{refused}; it runs on this host {}", runs.as_what)),
+            (None, Some(runs)) => Some(format!("{name} runs on this host {}: {}", runs.as_what, runs.why)),
+            (refused, None) => refused,
         }
     }
 
@@ -135,60 +201,69 @@ impl<'a> Talk<'a> {
     /// not run for a while, and may not have heard what others said meanwhile. `is_known`: the host name of a process leads to
     /// an address.
     fn tell_what_the_group_waits_for(&mut self, replica: &Replica, late: bool, is_known: impl Fn(ProcessId) -> bool) {
+        let waits = self.group_waits(replica, is_known);
+        if late || waits != self.waits.0 {
+            self.waits = (waits, Instant::now(), false);
+        } else if waits != Waits::default() && !self.waits.2 && self.waits.1.elapsed() > CONNECTING {
+            let text = self.told_waits(&waits, replica.group());
+            self.warn(&text);
+            self.waits.2 = true;
+        }
+    }
+
+    fn group_waits(&self, replica: &Replica, is_known: impl Fn(ProcessId) -> bool) -> Waits {
         let (group, topology) = (replica.group(), self.plan.topology());
         let forgot: Vec<_> = replica.also_without_memory().collect();
         let me = |process: &ProcessId| self.plan.name(*process) == self.name;
         let others = topology.members(group).filter(|process| !me(process) && !forgot.contains(process));
         let others: Vec<_> = others.collect();
-        let waits = if !replica.is_joining() || others.len() as u32 >= topology.majority(group) {
-            String::new()
-        } else {
-            let is_here = |process: &ProcessId| self.peers.iter().any(|peer| peer.process == *process && peer.here);
-            let (here, absent): (Vec<_>, Vec<_>) = others.into_iter().partition(is_here);
-            let name = self.plan.config().groups()[usize::from(group.0)].id();
-            let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
-            match (absent.as_slice(), here.as_slice()) {
-                ([], []) => String::new(),
-                ([], here) => format!(
-                    "{} of {} members of {name} have no memory of it, so nobody is taken in: stop {} and start it anew, \
-                     then {name} begins from nothing",
-                    forgot.len() + 1,
-                    topology.size(group),
-                    names(here)
-                ),
-                (absent, _) => {
-                    format!("{name} begins when all its members are there: {}", self.to_do(absent, is_known))
-                }
-            }
-        };
-        if late || waits != self.waits.0 {
-            self.waits = (waits, Instant::now(), false);
-        } else if !waits.is_empty() && !self.waits.2 && self.waits.1.elapsed() > CONNECTING {
-            self.warn(&waits);
-            self.waits.2 = true;
+        if !replica.is_joining() || others.len() as u32 >= topology.majority(group) {
+            return Waits::default();
         }
+        let is_here = |process: &ProcessId| self.peers.iter().any(|peer| peer.process == *process && peer.here);
+        let (here, absent): (Vec<_>, Vec<_>) = others.into_iter().partition(is_here);
+        if absent.is_empty() && !here.is_empty() {
+            return Waits { forgot: forgot.len() + 1, remember: here, ..Waits::default() };
+        }
+        let (absent, unknown) = absent.into_iter().partition(|process| is_known(*process));
+        Waits { absent, unknown, ..Waits::default() }
     }
 
-    /// What brings absent members here.
-    fn to_do(&self, absent: &[ProcessId], is_known: impl Fn(ProcessId) -> bool) -> String {
+    fn told_waits(&self, waits: &Waits, group: GroupId) -> String {
         let names = |all: &[ProcessId]| all.iter().map(|at| self.plan.name(*at)).collect::<Vec<_>>().join(", ");
-        let (known, unknown): (Vec<_>, Vec<_>) = absent.iter().copied().partition(|process| is_known(*process));
-        let start = (!known.is_empty()).then(|| format!("start {}", names(&known)));
-        let mend = (!unknown.is_empty()).then(|| {
-            let all: Vec<_> = unknown.iter().map(|process| whereabouts(self.plan, *process, None)).collect();
+        let name = self.plan.config().groups()[usize::from(group.0)].id();
+        if !waits.remember.is_empty() {
+            return format!(
+                "{} of {} members of {name} have no memory of it, so nobody is taken in: stop {} and start it anew, then {name} \
+                 begins from nothing",
+                waits.forgot,
+                self.plan.topology().size(group),
+                names(&waits.remember)
+            );
+        }
+        let known = waits.absent.iter().take(EXPLAINED).map(|process| (*process, self.why_absent(*process)));
+        let known: Vec<_> = known.collect();
+        let is_explained = |process: &ProcessId| known.iter().any(|(at, why)| at == process && why.is_some());
+        let start: Vec<_> = waits.absent.iter().copied().filter(|process| !is_explained(process)).collect();
+        let start = (!start.is_empty()).then(|| format!("start {}", names(&start)));
+        let why = known.iter().filter_map(|(_, why)| why.clone());
+        let mend = (!waits.unknown.is_empty()).then(|| {
+            let all: Vec<_> = waits.unknown.iter().map(|process| whereabouts(self.plan, *process, None)).collect();
             format!("the host name of {} cannot be resolved here: {MEND_NAME}", all.join(", "))
         });
-        start.into_iter().chain(mend).collect::<Vec<_>>().join("; ")
+        let all: Vec<_> = start.into_iter().chain(why).chain(mend).collect();
+        format!("{name} begins when all its members are there: {}", all.join("; "))
     }
 
     /// Why there is no point in going on: nobody has ever let this process in, and most others never will.
-    pub(super) fn final_word(&self) -> Option<Failure> {
-        if self.peers.iter().any(|peer| peer.seen) {
+    pub(super) fn final_word(&mut self) -> Option<Failure> {
+        let Talk { refusals, peers, plan, name, .. } = self;
+        if peers.iter().any(|peer| peer.seen) {
             return None;
         }
-        let is_member = |process: ProcessId| self.peers.iter().any(|peer| peer.process == process);
-        let file = self.plan.file().map_or(String::new(), |file| format!(", {}", file.display()));
-        self.refusals.final_word(self.peers.len() / 2 + 1, is_member, &format_args!("{}{file}", self.name))
+        let is_member = |process: ProcessId| peers.iter().any(|peer| peer.process == process);
+        let file = plan.file().map_or(String::new(), |file| format!(", {}", file.display()));
+        refusals.final_word(peers.len() / 2 + 1, is_member, &format_args!("{name}{file}"))
     }
 
     /// Looks whether the group has another leader. Cheap if not.
@@ -197,12 +272,25 @@ impl<'a> Talk<'a> {
         if self.ballot == replica.ballot() && self.joining == replica.is_joining() {
             return;
         }
-        if !replica.is_joining() && self.joining && replica.delivered() > 0 {
-            self.say(&format!("taken in by its group, which has delivered {}", replica.delivered()));
+        if !replica.is_joining() && self.joining {
+            self.begins(replica);
         }
         (self.ballot, self.joining) = (replica.ballot(), replica.is_joining());
         let leader = self.plan.name(self.ballot.leader());
         self.say(&format!("epoch {}: {leader} leads", self.ballot.number()));
+    }
+
+    /// This process has its group's state from here on.
+    fn begins(&self, replica: &Replica) {
+        let is_first = replica.ballot() == self.plan.topology().first_ballot(replica.group());
+        match replica.delivered() {
+            // Those who begin the group's life wait for a majority to know it; whoever is taken in later has a later ballot.
+            0 if is_first || replica.counts_in().is_none() => {
+                let name = self.plan.config().groups()[usize::from(replica.group().0)].id();
+                self.say(&format!("{name} begins from nothing: its deliveries are numbered from 1"));
+            }
+            delivered => self.say(&format!("taken in by its group, which has delivered {delivered}")),
+        }
     }
 
     pub(super) fn name_of(&self, process: ProcessId) -> &str {
@@ -229,31 +317,29 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Looks who is there. Returns whether it said that the own group has lost its majority.
+    /// This process did not run for a while.
+    pub(super) fn paused(&self, pause: Duration) {
+        if pause >= PAUSE {
+            self.warn(&format!(
+                "this process did not run for {} s: it was stopped, its host was very busy, or nobody read its output",
+                pause.as_secs()
+            ));
+        }
+    }
+
+    /// Looks who is there. Returns whether it said that the own group has no majority.
     fn look(&mut self, look: impl Fn(ProcessId) -> (bool, Option<i32>), connected: bool) -> bool {
-        let mut told = false;
-        for at in 0..self.peers.len() {
-            let Peer { process, pid: old, here: was, seen } = self.peers[at];
-            let (here, pid) = look(process);
-            if (here, pid.or(old)) == (was, old) {
-                continue;
-            }
-            self.changed = Instant::now();
-            self.peers[at] = Peer { process, pid: pid.or(old), here, seen: true };
-            if here {
-                self.refusals.is_there(process);
-            }
-            let name = self.plan.name(process);
-            let (consequence, again) = (|| self.consequence(process), || self.again(process));
-            told |= !here && self.is_own(process) && self.majority.working() < self.needed();
-            match (here, old, pid) {
-                (false, Some(old), _) => self.warn(&format!("lost {name}, pid {old}; {}", consequence())),
-                (false, None, _) if seen => self.warn(&format!("lost {name}; {}", consequence())),
-                (true, _, Some(new)) if seen => self.say(&format!("{name} was started again, as pid {new}{}", again())),
-                (true, _, None) if seen => self.say(&format!("{name} is there again{}", again())),
-                _ => {}
+        let mut turns = Vec::new();
+        for Peer { process, pid, here, seen } in &mut self.peers {
+            let (before, (is_here, now)) = (*pid, look(*process));
+            if (is_here, now.or(before)) != (*here, before) {
+                turns.push(Turn { process: *process, here: is_here, seen: *seen, now, before });
+                (*pid, *here, *seen) = (now.or(before), is_here, true);
             }
         }
+        // All that changed is known by now: of two that go at once the first is not said to leave a majority.
+        let told = turns.iter().any(|turn| !turn.here && self.is_own(turn.process)) && self.lacks_majority();
+        turns.into_iter().for_each(|turn| self.tell_of(&turn));
         let all_here = self.peers.iter().all(|peer| peer.here);
         if !self.ready && !connected && !self.stranded && all_here && self.changed.elapsed() > CONNECTING {
             self.stranded = true;
@@ -262,34 +348,144 @@ impl<'a> Talk<'a> {
         told
     }
 
-    /// Says what became of the majority of the own group.
-    fn tell_of_the_majority(&self, change: Option<Change>) {
-        let Some((change, group)) = change.zip(self.group) else { return };
-        let (name, size) = (self.plan.config().groups()[usize::from(group.0)].id(), self.plan.topology().size(group));
-        let (working, needed) = (self.majority.working(), self.needed());
-        match change {
-            Change::Lost => self.warn(&format!(
-                "{name} has lost its majority: {working} of its {size} members answer, {needed} have to, and nothing is delivered \
-                 until then{}",
-                self.idle_members()
-            )),
-            Change::Back => self.say(&format!(
-                "{name} has its majority again: {working} of its {size} members answer, {needed} have to"
-            )),
+    fn tell_of(&mut self, turn: &Turn) {
+        let Turn { process, here, seen, now, before } = *turn;
+        self.changed = Instant::now();
+        if here {
+            self.refusals.is_there(process);
+        }
+        let name = self.plan.name(process);
+        match here {
+            true if seen => {
+                let pid = now.map_or(String::new(), |pid| format!(", as pid {pid}"));
+                self.say(&format!("{name} is there again{pid}{}", self.again(process)));
+            }
+            false if seen || before.is_some() => {
+                let (in_order, lacks) =
+                    (self.is_own(process) && self.majority.stopped_in_order(process), self.lacks(process));
+                let what = match (in_order, before) {
+                    (true, None) => format!("{name} was stopped in order"),
+                    (true, Some(pid)) => format!("{name}, pid {pid}, was stopped in order"),
+                    (false, None) => format!("lost {name}"),
+                    (false, Some(pid)) => format!("lost {name}, pid {pid}"),
+                };
+                if self.stopping {
+                    self.say(&what);
+                } else {
+                    let level = if in_order && !lacks { Level::Info } else { Level::Warn };
+                    self.output.log(level, self.name, &format!("{what}; {}", self.consequence(process)));
+                    if lacks && self.is_own(process) {
+                        self.lack.get_or_insert(self.looked);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
-    /// Those whose processes are there and which do not help, with what to do.
-    fn idle_members(&self) -> String {
-        let idle: Vec<_> = self.majority.idle().map(|process| self.plan.name(process)).collect();
-        match idle.as_slice() {
-            [] => String::new(),
-            names => format!(
-                "; there, and silent or without the group's state: {} (stopped? `ps` there, `kill -CONT`; `stentor leader show` \
-                 says more)",
-                names.join(", ")
-            ),
+    /// Says what became of the majority of the own group, and from time to time that there still is none. `told`: a line about
+    /// a member that is gone has said it.
+    fn tell_of_the_majority(&mut self, change: Option<Change>, told: bool) {
+        let Some(group) = self.group else { return };
+        let (name, size) = (self.plan.config().groups()[usize::from(group.0)].id(), self.plan.topology().size(group));
+        let (working, needed) = (self.majority.working(), self.needed());
+        let counts = format!("{working} of its {size} members answer, {needed} have to");
+        let now = self.looked;
+        if !self.majority.is_lost() {
+            let lasted = self.lack.take().map_or(0, |since| now.saturating_duration_since(since).as_secs());
+            if change == Some(Change::Back) {
+                self.lacks.is_over(|()| true);
+                self.say(&format!("{name} has its majority again: {counts}; it had none for {lasted} s"));
+            }
+            return;
         }
+        let since = *self.lack.get_or_insert(now);
+        if self.stopping || self.lacks.happened((), now).is_none() || told {
+            return;
+        }
+        let remedy = self.loss().map_or_else(String::new, |loss| loss.remedy());
+        self.warn(&match change {
+            Some(Change::Lost) => {
+                format!("{name} has lost its majority: {counts}, and nothing is delivered; {remedy}")
+            }
+            _ => {
+                let lasted = now.saturating_duration_since(since).as_secs();
+                format!("{name} has had no majority for {lasted} s: {counts}, and nothing is delivered; {remedy}")
+            }
+        });
+    }
+
+    /// Says which members of the own group are there and silent, and when they answer again.
+    fn tell_of_silence(&mut self) {
+        let silent: BTreeMap<_, _> = self.majority.silent().collect();
+        for (process, silence) in std::mem::take(&mut self.silent) {
+            if silent.contains_key(&process) {
+                continue;
+            }
+            self.silences.is_over(|of| *of == process);
+            if self.peers.iter().any(|peer| peer.process == process && peer.here) {
+                self.say(&format!("{} answers again after {} s", self.plan.name(process), silence.as_secs()));
+            }
+        }
+        let now = self.looked;
+        for (process, silence) in &silent {
+            // While there is no majority, the lines about that name them.
+            if self.silences.happened(*process, now).is_some() && !self.majority.is_lost() && !self.stopping {
+                self.warn(&self.told_silence(*process, *silence));
+            }
+        }
+        self.silent = silent;
+    }
+
+    fn told_silence(&self, process: ProcessId, silence: Duration) -> String {
+        let pid = self.pid_of(process);
+        let name = self.plan.name(process);
+        let who = pid.map_or_else(|| name.to_owned(), |pid| format!("{name} (pid {pid})"));
+        let (seconds, why) = (silence.as_secs(), stopped(&[pid]));
+        let goes_on = match self.loss() {
+            Some(loss) if loss.remembers => {
+                let working = self.majority.working();
+                format!("; {} goes on: {working} of its {} members answer", loss.group, loss.others.len() + 1)
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{who} is there and has been silent for {seconds} s: {why}; no new client can connect until it answers{goes_on}"
+        )
+    }
+
+    /// As which process of this host a member is there. A fabric between hosts does not know; then its lock says.
+    fn pid_of(&self, process: ProcessId) -> Option<i32> {
+        let peer = self.peers.iter().find(|peer| peer.process == process)?;
+        let found = || find(self.plan, process).into_iter().find(|found| found.is_same).map(|found| found.pid());
+        peer.pid.or_else(found).filter(|pid| *pid > 0)
+    }
+
+    /// The own group as this process sees it.
+    fn loss(&self) -> Option<Loss<'a>> {
+        let plan = self.plan;
+        let group = plan.config().groups()[usize::from(self.group?.0)].id();
+        let pid = |process, shape| match shape {
+            Shape::Silent { .. } => self.pid_of(process),
+            _ => None,
+        };
+        let others = self.majority.shapes().map(|(process, shape)| (plan.name(process), shape, pid(process, shape)));
+        let certain = plan.config().fabric() == FabricKind::Shm;
+        let (remembers, needed) = (self.majority.remembers(), self.needed());
+        Some(Loss { group, me: self.name, remembers, others: others.collect(), needed, certain })
+    }
+
+    /// Whether the own group has no majority, as far as this process knows.
+    fn lacks_majority(&self) -> bool {
+        self.loss().is_some_and(|loss| loss.working() < loss.needed)
+    }
+
+    /// The same of the group of a member.
+    fn lacks(&self, process: ProcessId) -> bool {
+        if self.is_own(process) {
+            return self.lacks_majority();
+        }
+        self.strength(process).is_some_and(|(_, here, _, majority)| here < majority)
     }
 
     fn is_own(&self, process: ProcessId) -> bool {
@@ -328,26 +524,30 @@ impl<'a> Talk<'a> {
     /// What it means that a member is gone. Of members of other groups it is not known here whether they have their state.
     fn consequence(&self, process: ProcessId) -> String {
         let Some((name, here, size, majority)) = self.strength(process) else { return String::new() };
-        let is_own = self.is_own(process);
-        let working = if is_own { self.majority.working() } else { here };
-        if working >= majority && is_own {
-            return format!(
-                "{name} goes on: {working} of its {size} members are there, {majority} have to; start it again with the same command"
-            );
-        }
+        let start = format!("start {} again with the same command", self.plan.name(process));
+        let Some(loss) = self.loss().filter(|_| self.is_own(process)) else {
+            return if here >= majority {
+                format!(
+                    "{here} of the {size} members of {name} are there, a majority; `stentor leader show` says whether it works; {start}"
+                )
+            } else {
+                format!(
+                    "{name} has lost its majority: {here} of its {size} members are there, {majority} have to, and nothing is \
+                     delivered; {start}; `stentor leader show` says what else has to be done"
+                )
+            };
+        };
+        let (working, remedy) = (loss.working(), loss.remedy());
         if working >= majority {
-            return format!(
-                "{here} of the {size} members of {name} are there, a majority; `stentor leader show` says whether it works; start it \
-                 again with the same command"
-            );
+            return format!("{name} goes on: {working} of its {size} members are there, {majority} have to; {start}");
         }
-        let without =
-            if is_own && !self.majority.remembers() { "; this process waits for the group's state itself" } else { "" };
-        let (idle, has) = if is_own { (self.idle_members(), "work") } else { (String::new(), "are there") };
-        let has = if idle.is_empty() && without.is_empty() { "are there" } else { has };
+        if !loss.remembers {
+            return remedy;
+        }
+        let has = if loss.others.iter().all(|(_, shape, _)| *shape == Shape::Gone) { "are there" } else { "work" };
+        let loses = if self.lack.is_some() { "still has no majority" } else { "has lost its majority" };
         format!(
-            "{name} has lost its majority: {working} of its {size} members {has}, {majority} have to, and nothing is delivered \
-             until then{idle}{without}; start it again with the same command"
+            "{name} {loses}: {working} of its {size} members {has}, {majority} have to, and nothing is delivered; {remedy}"
         )
     }
 }

@@ -1,0 +1,31 @@
+//! Members that others miss although they run on this host.
+
+use std::path::Path;
+
+use stentor::config::FabricKind;
+use stentor::runtime::Plan;
+use stentor_fabric::ProcessId;
+
+use super::loss::stopped;
+use crate::live::find;
+
+/// A member that is not connected and runs on this host.
+pub(super) struct RunsHere {
+    /// Which process it is, and what it was told.
+    pub(super) as_what: String,
+    /// What may keep it away.
+    pub(super) why: String,
+}
+
+/// Looks whether a member that is not connected runs on this host. `directory`: where this process has its sockets.
+pub(super) fn runs_here(plan: &Plan, process: ProcessId, directory: &Path) -> Option<RunsHere> {
+    let found = find(plan, process).into_iter().find(|found| found.is_same)?;
+    // Only on shared memory processes have to meet there.
+    let is_elsewhere = plan.config().fabric() == FabricKind::Shm && found.elsewhere(directory).is_some();
+    let why = if is_elsewhere {
+        "start both with the same --directory".to_owned()
+    } else {
+        format!("it is {}, or its log says why", stopped(&[Some(found.pid())]))
+    };
+    Some(RunsHere { as_what: found.where_it_is(), why })
+}

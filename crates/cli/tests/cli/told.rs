@@ -1,0 +1,87 @@
+//! What running members log of each other.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::cluster::{Running, SMALL, led};
+
+/// A majority works all the time: without a line nobody would ever know that no client could connect.
+#[test]
+fn a_member_that_is_stopped_while_a_majority_works_is_told_by_the_others_and_by_itself() {
+    let names = ["g1.1", "g1.2", "g1.3"];
+    let running = Running::with(&names, 1, 3, SMALL);
+    for name in names {
+        running.until(name, "err", |text| text.contains("all members are connected"));
+    }
+    let leader = led(&running).pop().expect("somebody leads");
+    let follower = names.into_iter().find(|name| *name != leader).unwrap();
+    let pid = running.pid(follower);
+    running.interrupt(follower, Signal::STOP);
+    let why = format!(
+        "stopped (`kill -CONT {pid}`) or very busy; no new client can connect until it answers; g1 goes on: 2 of"
+    );
+    for name in names.into_iter().filter(|name| *name != follower) {
+        let silent = format!("warn {name}: {follower} (pid {pid}) is there and has been silent for ");
+        let told = |line: &str| line.contains(&silent) && line.contains(&why);
+        running.until(name, "err", |text| text.lines().any(told));
+    }
+    running.interrupt(follower, Signal::CONT);
+    for name in names.into_iter().filter(|name| *name != follower) {
+        let again = format!("info {name}: {follower} answers again after ");
+        let said = running.until(name, "err", |text| text.contains(&again));
+        assert_eq!(said.matches(&format!("{follower} (pid {pid}) is there and has been silent")).count(), 1, "{said}");
+    }
+    running.until(follower, "err", |text| text.contains("this process did not run for "));
+}
+
+/// A rolling restart is told from a crash.
+#[test]
+fn members_that_are_stopped_in_order_are_not_said_to_be_lost() {
+    let names = ["g1.1", "g1.2", "g1.3"];
+    let mut running = Running::with(&names, 1, 3, SMALL);
+    let connected = |text: &str| text.contains("all members are connected");
+    // A member that was never seen to stand does not say by standing no more that it leaves.
+    let a_moment = Duration::from_millis(500);
+    names.into_iter().for_each(|name| drop(running.until(name, "err", connected)));
+    let mut told = 0;
+    // On a busy machine the others may not come to look in time.
+    for name in names.into_iter().cycle().take(9) {
+        std::thread::sleep(a_moment);
+        let pid = running.pid(name);
+        assert_eq!(running.signal(name, Signal::TERM), Some(0));
+        let other = names.into_iter().find(|other| *other != name).expect("there are three");
+        let in_order = format!("info {other}: {name}, pid {pid}, was stopped in order; g1 goes on: 2 of");
+        let lost = format!("lost {name}, pid {pid}");
+        let said = running.until(other, "err", |text| text.contains(&in_order) || text.contains(&lost));
+        told += u32::from(said.contains(&in_order));
+        running.start(name, &[]);
+        running.until(name, "err", connected);
+        if told == 3 {
+            break;
+        }
+    }
+    assert_eq!(told, 3, "leaders and followers");
+    std::thread::sleep(a_moment);
+    let pid = running.pid("g1.2");
+    running.signal("g1.2", Signal::KILL);
+    let said =
+        running.until("g1.1", "err", |text| text.contains(&format!("warn g1.1: lost g1.2, pid {pid}; g1 goes on")));
+    assert!(!said.contains(&format!("pid {pid}, was stopped in order")), "{said}");
+}
+
+#[test]
+fn a_member_in_another_directory_is_said_to_run_there_and_not_to_be_started() {
+    let mut running = Running::with(&["g1.1", "g1.2"], 1, 3, SMALL);
+    let by_hand = running.path("by-hand");
+    running.start("g1.3", &["--directory", by_hand.to_str().unwrap()]);
+    let pid = running.pid("g1.3");
+    let runs = format!("g1.3 runs on this host as pid {pid}, with configuration ");
+    let remedy = format!(" and sockets in {}: start both with the same --directory\n", by_hand.display());
+    let says =
+        |line: &str, what: &str| line.contains(what) && format!("{line}\n").ends_with(&remedy) && line.contains(&runs);
+    let begins = "g1 begins when all its members are there: g1.3 runs";
+    let said = running.until("g1.1", "err", |text| text.lines().any(|line| says(line, begins)));
+    assert!(!said.contains("start g1.3"), "{said}");
+    running.until("g1.1", "err", |text| text.lines().any(|line| says(line, "waiting for g1.3")));
+}
