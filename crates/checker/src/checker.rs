@@ -14,6 +14,7 @@ use crate::properties::m7_genuineness::Genuineness;
 use crate::properties::m8_memory::MemoryBounds;
 use crate::records::{Given, Records};
 use crate::report::{Counts, Report, Verdict};
+use crate::runs;
 use crate::view::{Slots, View};
 
 /// Checks one history. Events of one process are given in their order; those of different processes in any.
@@ -120,8 +121,13 @@ impl Checker {
             sources: &self.sources,
         };
         let mut verdicts = properties::check(&view, &self.broadcasts, &self.channels, &self.genuineness, &self.memory);
-        if let Some(why) = self.given.as_ref().and_then(|given| given.unordered.as_ref()) {
-            // Nearly everything depends on which life was the last, and no verdict is better than a wrong one.
+        let undecided = self.given.as_ref().and_then(|given| {
+            let apart = || runs::apart(&self.log, &self.cluster, &given.starts, &self.sources);
+            given.unordered.clone().or_else(apart)
+        });
+        if let Some(why) = undecided {
+            // Nearly everything depends on which life was the last and on what the group remembers, and no verdict is better
+            // than a wrong one.
             verdicts.values_mut().for_each(|verdict| *verdict = Verdict::Incomplete(why.clone()));
         }
         let counts = Counts {

@@ -83,6 +83,7 @@ mod order;
 mod properties;
 mod records;
 mod report;
+mod runs;
 pub mod switch;
 mod view;
 

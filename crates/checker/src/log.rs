@@ -265,6 +265,16 @@ impl Log {
         }
     }
 
+    /// Whether one life of its client multicast this message, and no other did, not even another message under its name.
+    pub(crate) fn was_multicast_by_one_life(&self, message: u32) -> bool {
+        let message = &self.messages[message as usize];
+        let named = |kept: &Kept| match kept.event.kind {
+            EventKind::Multicast(multicast) | EventKind::Synced(multicast) => multicast.m == message.id,
+            _ => false,
+        };
+        message.sent.is_some_and(|sent| sent.incarnation == sent.last_incarnation) && !self.conflicts.iter().any(named)
+    }
+
     /// The place of an incarnation among those of its process.
     pub(crate) fn rank(&self, process: Process, incarnation: u64) -> u64 {
         let known = self.ranks.get(&process);

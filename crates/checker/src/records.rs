@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::ids::{MessageId, Process};
 use crate::log::Log;
+use crate::runs::Start;
 
 /// What is known of the files of a run besides their events.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,8 @@ pub(crate) struct Given {
     pub(crate) orders: HashMap<Process, Vec<u64>>,
     /// Why the lives of some process have no order.
     pub(crate) unordered: Option<String>,
+    /// The lives of all processes, file by file.
+    pub(crate) starts: Vec<Start>,
 }
 
 /// Bits of a sequence that count the messages of one life of a client, as far as a reader can tell: another life may
@@ -59,6 +62,14 @@ impl<'a> Records<'a> {
     /// Whether a multicast of this message would be among what was given.
     pub(crate) fn would_have(&self, id: MessageId) -> bool {
         self.given.is_none_or(|given| self.multicasts.contains(&life(id)) && !given.ends_early(id.client))
+    }
+
+    /// Whether the multicasts that were given of the life of this message's client all have smaller numbers: its file may have
+    /// been cut between two lines, which nothing in it shows.
+    pub(crate) fn may_lack_the_end(&self, id: MessageId, log: &Log) -> bool {
+        let sent = log.messages.iter().filter(|message| message.sent.is_some());
+        let mut of_life = sent.filter(|message| life(message.id) == life(id));
+        self.given.is_some() && of_life.all(|message| message.id.sequence < id.sequence)
     }
 
     /// Whether broadcasts of this process would be among what was given.

@@ -308,3 +308,283 @@ fn file_that_ends_within_its_first_line_records_nothing() {
     let error = check_inputs([("1.jsonl".to_owned(), &br#"{"e":"cluster","gro"#[..])], false).unwrap_err();
     assert!(error.to_string().starts_with("1.jsonl:1: the last line is cut off"), "{error}");
 }
+
+fn epoch(t: u64, at: &str, life: u64, ballot: u64) -> String {
+    format!(r#"{{"t":{t},"p":"{at}","i":{life},"e":"epoch","g":"g","ballot":[{ballot},"{at}"],"leader":"{at}"}}"#)
+}
+
+/// What one start of the whole group leaves behind: the files of `a`, of `b` and of the client. The members began 1 and 10 after
+/// `t`, so `b` was the last one.
+fn start(clocks: [&str; 3], t: u64, life: u64, ballot: u64) -> Vec<String> {
+    let first =
+        |at: &str, t: u64| [recover(t, at, life, 0), deliver(t, at, life, 1, 1), deliver(t + 1, at, life, 2, 2)];
+    let a = [vec![epoch(t + 15, "a", life, ballot)], first("a", t + 30).to_vec()].concat();
+    vec![
+        file(clocks[0], &by("a", t + 1), &a),
+        file(clocks[1], &by("b", t + 10), &first("b", t + 35)),
+        file(clocks[2], &by("c", t + 12), &[multicast(t + 20, life, 1), multicast(t + 21, life, 2)]),
+    ]
+}
+
+/// The group began from nothing: the same ballot, the same numbers, and the same ids of messages again.
+fn two_starts() -> Vec<String> {
+    [start([ONE; 3], 0, 1, 2), start([ONE; 3], 1000, 2, 2)].concat()
+}
+
+fn apart(report: &Report) -> Option<&str> {
+    report.undecided().filter(|why| why.contains(" runs: "))
+}
+
+#[test]
+fn histories_of_two_starts_are_told_apart_and_not_judged() {
+    for complete in [false, true] {
+        let report = check_in_any_order(&two_starts(), complete);
+        assert!(violated(&report).is_empty() && !report.ok(), "{report:#?}");
+        assert!(report.properties.values().all(|verdict| verdict.as_str() == "not_checked"), "{report:#?}");
+        for files in [&two_starts()[..3], &two_starts()[3..]] {
+            let report = check_in_any_order(files, complete);
+            assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+        }
+    }
+    assert_eq!(
+        apart(&check(&two_starts(), false)),
+        Some(
+            "these are two runs: `g` began from nothing after all its members had been started anew, the last one `b` with \
+             5.jsonl; check the histories of each start apart: 1.jsonl 2.jsonl 3.jsonl, and 4.jsonl 5.jsonl 6.jsonl"
+        )
+    );
+    let three = [two_starts(), start([ONE; 3], 2000, 3, 2)].concat();
+    let report = check_in_any_order(&three, false);
+    let why = apart(&report).unwrap_or_else(|| panic!("{report:#?}"));
+    assert!(why.starts_with("these are 3 runs: "), "{why}");
+    let why = apart(&check(&three, false)).map(str::to_owned).expect("no verdict");
+    let lists = "1.jsonl 2.jsonl 3.jsonl, and 4.jsonl 5.jsonl 6.jsonl, and 7.jsonl 8.jsonl 9.jsonl";
+    assert!(why.ends_with(lists), "{why}");
+}
+
+/// A change to the files of two starts, and whether they are told apart all the same. `None`: they are judged as one run, in which
+/// these properties are violated.
+type Change = (&'static str, fn(&mut Vec<String>), Option<&'static [&'static str]>);
+
+const A1: usize = 0;
+const B1: usize = 1;
+const A2: usize = 3;
+const B2: usize = 4;
+const C2: usize = 5;
+
+/// Each line changes one thing in what [`histories_of_two_starts_are_told_apart_and_not_judged`] shows to be two runs.
+const CHANGES: &[Change] = &[
+    ("the second start has a higher ballot", |files| files[A2] = files[A2].replace("[2,\"a\"]", "[3,\"a\"]"), None),
+    (
+        "other bytes under the same ids",
+        |files| {
+            (A2..=C2).for_each(|n| files[n] = files[n].replace("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"));
+        },
+        None,
+    ),
+    ("the earlier life of the last member lasts until its next one", |files| files[B1] += &memory(1009, "b", 1), None),
+    (
+        "the earlier life of the last member leads until its next one",
+        |files| files[B1] += &line(epoch(1009, "b", 1, 3)),
+        None,
+    ),
+    (
+        "nothing was delivered, and the ballot is used again",
+        |files| {
+            for n in [A1, B1, A2, B2] {
+                files[n] = files[n]
+                    .lines()
+                    .filter(|line| !line.contains("\"n\":") && !line.contains("recover"))
+                    .map(line)
+                    .collect();
+            }
+        },
+        None,
+    ),
+    ("a member is started twice before the group begins", |files| files.push(file(ONE, &by("b", 1005), &[])), None),
+    (
+        "a member is started again in the second run",
+        |files| {
+            files.push(file(ONE, &by("b", 1050), &[recover(1060, "b", 3, 2)]));
+        },
+        None,
+    ),
+    ("a member wrote nothing in the second run", |files| files[B2] = file(ONE, &by("b", 1010), &[]), None),
+    (
+        "one member lives on",
+        |files| {
+            files.remove(B2);
+        },
+        Some(&["M10"]),
+    ),
+    (
+        "the other members are not known to be new",
+        |files| {
+            files.drain(A1..=B1);
+        },
+        Some(&[]),
+    ),
+    (
+        "a member has the state before the last one is started",
+        |files| {
+            files[A2] = files[A2].replace("\"t\":1015", "\"t\":1009");
+        },
+        Some(&["M10"]),
+    ),
+    (
+        "the state is taken over",
+        |files| {
+            for n in [A2, B2, C2] {
+                files[n] =
+                    files[n].replace(r#""from":0"#, r#""from":2"#).replace(r#""n":2,"ts":[2"#, r#""n":4,"ts":[4"#);
+                files[n] =
+                    files[n].replace(r#""n":1,"ts":[1"#, r#""n":3,"ts":[3"#).replace(r#"["c","1"]"#, r#"["c","3"]"#);
+                files[n] = files[n].replace(r#"["c","2"]"#, r#"["c","4"]"#);
+            }
+        },
+        Some(&["M10"]),
+    ),
+    (
+        "the first message is delivered again, and was multicast once",
+        |files| {
+            files[C2] = file(ONE, &by("c", 1012), &[]);
+            files[A2] = files[A2].replace("[2,\"a\"]", "[3,\"a\"]");
+        },
+        Some(&[]),
+    ),
+    (
+        "one file has lives of both",
+        |files| {
+            let second = files.remove(A2);
+            files[A1] += &second.lines().skip(1).map(line).collect::<String>();
+        },
+        Some(&["M10"]),
+    ),
+    (
+        "nothing is forgotten: there was no delivery, and the ballot is above",
+        |files| {
+            for n in [A1, B1] {
+                files[n] = files[n]
+                    .lines()
+                    .filter(|line| !line.contains("\"n\":") && !line.contains("recover"))
+                    .map(line)
+                    .collect();
+            }
+            files[A2] = files[A2].replace("[2,\"a\"]", "[3,\"a\"]");
+        },
+        Some(&[]),
+    ),
+];
+
+fn line(text: impl AsRef<str>) -> String {
+    format!("{}\n", text.as_ref())
+}
+
+fn memory(t: u64, at: &str, life: u64) -> String {
+    line(format!(r#"{{"t":{t},"p":"{at}","i":{life},"e":"memory","bytes":1,"limit":2}}"#))
+}
+
+#[test]
+fn starts_are_told_apart_by_certain_evidence_only() {
+    for (what, change, judged) in CHANGES {
+        let mut files = two_starts();
+        change(&mut files);
+        assert_ne!(files, two_starts(), "{what}: nothing is changed");
+        let report = check_in_any_order(&files, false);
+        match judged {
+            None => assert!(apart(&report).is_some() && violated(&report).is_empty(), "{what}: {report:#?}"),
+            Some(wrong) => {
+                assert_eq!((apart(&report), violated(&report)), (None, wrong.to_vec()), "{what}: {report:#?}")
+            }
+        }
+    }
+}
+
+/// Members one after the other, each taken in by those who remember; nobody was delivering meanwhile, and none of those that
+/// were killed wrote when it ended.
+#[test]
+fn members_that_are_started_anew_one_after_the_other_are_of_one_run() {
+    let first = start([ONE; 3], 0, 1, 2);
+    let back = |at: &str, t: u64, from: u64, more: &[String]| {
+        file(ONE, &by(at, t), &[&[recover(t + 1, at, 2, from)], more].concat())
+    };
+    let next = [back("a", 100, 2, &[epoch(210, "a", 2, 5)]), back("b", 200, 2, &[])];
+    let report = check_in_any_order(&[first, next.to_vec()].concat(), true);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+    assert_eq!(report.properties["M11"].as_str(), "ok");
+    // Before anything was delivered, who is taken in has nothing to say.
+    let quiet = |at: &str, t: u64, life: u64, events: &[String]| {
+        file(ONE, &by(at, t), &[&[memory(t, at, life).trim_end().to_owned()], events].concat())
+    };
+    let all = |at: &str| [recover(330, at, 2, 0), deliver(330, at, 2, 1, 1)];
+    let files = [
+        quiet("a", 1, 1, &[epoch(15, "a", 1, 2)]),
+        quiet("b", 10, 1, &[epoch(101, "b", 1, 3)]),
+        quiet("a", 100, 2, &[&[epoch(210, "a", 2, 5)][..], &all("a")].concat()),
+        quiet("b", 200, 2, &all("b")),
+        file(ONE, &by("c", 300), &[multicast(310, 1, 1)]),
+    ];
+    let report = check_in_any_order(&files, true);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+}
+
+#[test]
+fn starts_on_several_hosts_are_told_apart_and_their_clients_are_not() {
+    let hosts = [ONE, "host:two", ONE];
+    let files = [start(hosts, 0, 1, 2), start(hosts, 1000, 2, 2)].concat();
+    let report = check_in_any_order(&files, false);
+    assert!(violated(&report).is_empty(), "{report:#?}");
+    let lists = "apart: 1.jsonl 2.jsonl, and 4.jsonl 5.jsonl, each with the histories of its clients";
+    assert!(apart(&check(&files, false)).is_some_and(|why| why.ends_with(lists)), "{report:#?}");
+    // After a reboot of all hosts, too, where the order of lives was told.
+    let rebooted = ["host:one, again", "host:two, again", "host:one, again"];
+    let files = [start(hosts, 500, 1, 2), start(rebooted, 0, 2, 2)].concat();
+    assert!(check(&files, false).undecided().is_some_and(|why| why.contains("different clocks")));
+    assert!(apart(&check_in_order(&files, false)).is_some());
+    // One of the members goes on.
+    let mut files = [start(hosts, 0, 1, 2), start(hosts, 1000, 2, 2)].concat();
+    files.remove(B2);
+    assert_eq!(violated(&check_in_any_order(&files, false)), ["M10"]);
+    // They were taken in.
+    let taken_in = |at: &str, host: &str| file(host, &by(at, 100), &[recover(101, at, 2, 2)]);
+    let next = [taken_in("a", ONE), taken_in("b", "host:two")];
+    let report = check_in_any_order(&[start(hosts, 0, 1, 2), next.to_vec()].concat(), true);
+    assert_eq!((violated(&report), report.undecided()), (vec![], None), "{report:#?}");
+}
+
+/// A group that forgets everything while another one goes on is judged with it: that one remembers.
+#[test]
+fn a_group_that_begins_anew_alone_ends_no_run() {
+    let groups = |files: &[String]| -> Vec<String> {
+        files.iter().map(|file| file.replace(r#"{"g":["a","b"]}"#, r#"{"g":["a","b"],"h":["d"]}"#)).collect()
+    };
+    let leads = |t: u64, life: u64, led: u64| {
+        let epoch = format!(r#"{{"t":{led},"p":"d","i":{life},"e":"epoch","g":"h","ballot":[2,"d"],"leader":"d"}}"#);
+        file(ONE, &by("d", t), &[epoch])
+    };
+    let files = groups(&[two_starts(), vec![leads(2, 1, 3)]].concat());
+    assert_eq!(violated(&check_in_any_order(&files, false)), ["M10"]);
+    // The other one is started anew as well, when the first one has delivered again.
+    let files = groups(&[two_starts(), vec![leads(2, 1, 3), leads(1040, 2, 1041)]].concat());
+    assert_eq!(violated(&check_in_any_order(&files, false)), ["M10"]);
+    // At the same time.
+    let files = groups(&[two_starts(), vec![leads(2, 1, 3), leads(1011, 2, 1013)]].concat());
+    let report = check_in_any_order(&files, false);
+    assert!(
+        apart(&report).is_some_and(|why| why.contains("`g`, `h` began from nothing after all their")),
+        "{report:#?}"
+    );
+}
+
+#[test]
+fn a_message_behind_the_end_of_its_client_s_history_may_be_a_line_that_is_missing() {
+    let member = file(ONE, "", &[deliver(10, "a", 1, 1, 1), deliver(11, "a", 1, 2, 2)]);
+    let summary = |sequence: u64| {
+        let report = check(&[file(ONE, "", &[multicast(1, 1, sequence)]), member.clone()], false);
+        assert!(violated(&report).contains(&"M1"), "{report:#?}");
+        let stentor_checker::Verdict::Violated(example) = &report.properties["M1"] else { unreachable!() };
+        example.summary.clone()
+    };
+    assert_eq!(summary(1), "a delivered [c,2], which nobody multicast (or a line of c's history is missing)");
+    assert_eq!(summary(2), "a delivered [c,1], which nobody multicast");
+}

@@ -219,7 +219,10 @@ pub(crate) struct ConfigInit {
 
 #[derive(Args, Debug)]
 pub(crate) struct Check {
-    /// The histories of one run: one file, or one for each process
+    /// The histories of one run: one file, or one for each life of each process
+    ///
+    /// A run lasts from a start of the whole cluster to the next one; nothing is on disk, so ids of messages and ballots begin anew
+    /// with it. Members that were restarted while others went on belong to it, with all their lives.
     #[arg(value_name = "HISTORY.jsonl", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) histories: Vec<PathBuf>,
     /// Vouch that the run had come to rest: what was not delivered by now never will be

@@ -81,7 +81,8 @@ fn check_all<R: BufRead>(
             checker.event_at(&event, reader.line());
         }
         let author = reader.author().and_then(|name| checker.cluster_mut().process_or_client(name));
-        let added = lives.add(reader.file(), cluster.clock(), author, reader.lives());
+        let told = author.map(|author| (author, reader.began()));
+        let added = lives.add(reader.file(), cluster.clock(), told, reader.lives());
         if let Err((lived, other)) = added {
             let process = checker.cluster().process_name(lived.process).to_owned();
             let fault = Fault::SameLife { process, incarnation: lived.incarnation, other };

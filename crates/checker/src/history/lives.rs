@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use crate::cluster::{Clock, Cluster};
 use crate::ids::Process;
 use crate::records::Given;
+use crate::runs::Start;
 
 /// A life of a process, as one file has it.
 #[derive(Clone, Copy, Debug)]
@@ -50,24 +51,26 @@ pub(super) struct Lives {
     /// By process and number.
     by_process: BTreeMap<Process, BTreeMap<u64, Placed>>,
     recorded: Vec<Process>,
+    starts: Vec<Start>,
     /// Whose records end before they did; `None`: that of everybody.
     ended_early: Vec<Option<Process>>,
     by_process_said: bool,
 }
 
 impl Lives {
-    /// Takes in a file. On an error, another file has one of its lives: the life, and the name of the other file.
+    /// Takes in a file. `author`: whose record it is, and when that began. On an error, another file has one of its lives: the life, and the name of the other file.
     pub(super) fn add(
         &mut self,
         file: &str,
         clock: Option<&Clock>,
-        author: Option<Process>,
+        author: Option<(Process, Option<u64>)>,
         lives: &[Lived],
     ) -> Result<(), (Lived, String)> {
         let place = self.files.len();
         self.files.push((file.to_owned(), clock.cloned()));
         self.by_process_said |= author.is_some();
-        self.recorded.extend(author);
+        self.recorded.extend(author.map(|(process, _)| process));
+        self.note_starts(clock, author, lives);
         for lived in lives {
             let known = self.by_process.entry(lived.process).or_default();
             let here = Placed { file: place, lived: *lived };
@@ -86,6 +89,26 @@ impl Lives {
         Ok(())
     }
 
+    fn note_starts(&mut self, clock: Option<&Clock>, author: Option<(Process, Option<u64>)>, lives: &[Lived]) {
+        let (file, clock) = (self.files.len() - 1, clock.cloned());
+        let start = |lived: &Lived| Start {
+            process: lived.process,
+            number: Some(lived.incarnation),
+            file,
+            clock: clock.clone(),
+            at: lived.start(),
+            events: (lived.first, lived.last),
+            acted: lived.acted,
+        };
+        self.starts.extend(lives.iter().map(start));
+        // It may have been killed before it wrote an event.
+        if let Some((process, Some(at))) = author
+            && lives.iter().all(|lived| lived.process != process)
+        {
+            self.starts.push(Start { process, number: None, file, clock, at, events: (at, at), acted: true });
+        }
+    }
+
     /// The record of a process ends before it did, or that of the whole run.
     pub(super) fn end_early(&mut self, process: Option<Process>) {
         self.ended_early.push(process);
@@ -97,6 +120,7 @@ impl Lives {
             recorded: self.recorded.iter().copied().collect(),
             by_process: self.by_process_said,
             ended_early: self.ended_early.iter().copied().collect(),
+            starts: self.starts.clone(),
             ..Given::default()
         };
         for (process, lives) in &self.by_process {

@@ -122,6 +122,11 @@ impl<R: BufRead> Reader<R> {
         self.author.as_deref()
     }
 
+    /// When its author began to record, ns, if the first line says so.
+    pub(super) fn began(&self) -> Option<u64> {
+        self.began
+    }
+
     /// The processes that said that the rest of what they do is not recorded, so far.
     pub(super) fn unrecorded(&self) -> &[Process] {
         &self.unrecorded

@@ -56,8 +56,12 @@ fn wrong(view: &View<'_>, index: u32) -> Option<Verdict> {
     let message = &view.log.messages[delivery.message as usize];
     let reason = match &message.sent {
         None if !view.records.would_have(message.id) => return None,
-        None => "which nobody multicast",
-        Some(sent) => mismatch(view, delivery, sent)?,
+        None if view.records.may_lack_the_end(message.id, view.log) => {
+            let client = view.name(message.id.client);
+            format!("which nobody multicast (or a line of {client}'s history is missing)")
+        }
+        None => "which nobody multicast".to_owned(),
+        Some(sent) => mismatch(view, delivery, sent)?.to_owned(),
     };
     let (process, message) = (view.name(delivery.process), view.text(delivery.message));
     let summary = format!("{process} delivered {message}, {reason}");

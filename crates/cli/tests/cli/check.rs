@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use rustix::process::Signal;
+
+use crate::cluster::{Running, SMALL};
 use crate::support::{Scratch, run};
 
 const CLUSTER: &str =
@@ -291,4 +294,70 @@ fn a_last_line_that_is_cut_off_is_left_out_and_told() {
     let document = run(["check", "--complete", "--json", path]).document("check");
     assert_eq!(document["cut_off"], serde_json::json!([path]));
     assert!(document["undecided"].is_string(), "{document:#}");
+}
+
+const MEMBERS: [&str; 3] = ["g1.1", "g1.2", "g1.3"];
+
+/// Starts all members, or those that are named, with histories of this start.
+fn begin(running: &mut Running, start: &str, members: &[&str]) -> Vec<String> {
+    let file = |name: &&str| running.path(&format!("{start}.{name}.jsonl")).to_str().unwrap().to_owned();
+    let files: Vec<String> = members.iter().map(file).collect();
+    for (name, file) in members.iter().zip(&files) {
+        running.start(name, &["--history", file]);
+    }
+    files
+}
+
+/// Multicasts a line and waits until this member has recorded so many deliveries in its history of that start.
+fn cast(running: &Running, line: &str, client: &str, (history, deliveries): (&str, usize)) -> String {
+    let file = running.path(&format!("{client}.jsonl")).to_str().unwrap().to_owned();
+    let cast = running.cast(line.as_bytes(), &["--to", "g1", "--client", "c0", "--history", &file]);
+    assert_eq!(cast.code, 0, "{}", cast.stderr);
+    for member in MEMBERS {
+        if running.path(&format!("{history}.{member}.jsonl")).exists() {
+            running.until_recorded(&format!("{history}.{member}.jsonl"), deliveries);
+        }
+    }
+    file
+}
+
+/// A cluster that is stopped as a whole and started again is another run; members that are restarted one after the other are not.
+#[test]
+fn starts_of_a_cluster_are_checked_apart_and_restarts_of_its_members_together() {
+    let mut running = Running::new(1, 3, SMALL);
+    let mut starts: Vec<Vec<String>> = Vec::new();
+    for (start, line, end) in [("one", "a line\n", Signal::TERM), ("two", "another\n", Signal::KILL)] {
+        let mut files = begin(&mut running, start, &MEMBERS);
+        files.push(cast(&running, line, &format!("{start}.c0"), (start, 1)));
+        for name in MEMBERS {
+            running.signal(name, end);
+        }
+        starts.push(files);
+    }
+    let together = check(&starts.concat(), &[]);
+    assert_eq!((together.code, together.stderr.as_str()), (3, ""), "{}", together.stdout);
+    let lists = format!("each start apart: {}, and {}", starts[0].join(" "), starts[1].join(" "));
+    for part in ["cannot be judged: these are two runs: `g1` began from nothing", lists.as_str()] {
+        assert!(together.stdout.contains(part), "`{part}` is not in:\n{}", together.stdout);
+    }
+    let document = check(&starts.concat(), &["--json"]).document("check");
+    assert!(document["undecided"].as_str().unwrap().contains(&lists), "{document:#}");
+    for files in &starts {
+        assert_eq!(check(files, &[]).code, 0, "{}", check(files, &[]).stdout);
+    }
+    // The next start is one run, whoever of its members is killed and comes back meanwhile.
+    let mut files = begin(&mut running, "three", &MEMBERS);
+    files.push(cast(&running, "a line\n", "three.c0", ("three", 1)));
+    for name in MEMBERS {
+        running.signal(name, Signal::KILL);
+        files.extend(begin(&mut running, "again", &[name]));
+        running.until(name, "err", |text| text.contains("ready"));
+    }
+    files.push(cast(&running, "another\n", "again.c0", ("again", 1)));
+    for name in MEMBERS {
+        running.signal(name, Signal::TERM);
+    }
+    let judged = check(&files, &["--json"]);
+    let document = judged.document("check");
+    assert_eq!((judged.code, &document["properties"]["M11"]), (0, &"ok".into()), "{document:#}");
 }

@@ -24,7 +24,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn new(groups: usize, replicas: usize, limits: &str) -> Self {
+    pub(crate) fn new(groups: usize, replicas: usize, limits: &str) -> Self {
         let scratch = Scratch::new();
         // No other cluster has its name: `stentor stop` names the processes of those that do.
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -85,7 +85,7 @@ impl Running {
         }
     }
 
-    fn until_recorded(&self, history: &str, deliveries: usize) {
+    pub(crate) fn until_recorded(&self, history: &str, deliveries: usize) {
         let since = Instant::now();
         while fs::read_to_string(self.path(history)).unwrap_or_default().matches(r#""e":"deliver""#).count()
             < deliveries
@@ -112,7 +112,7 @@ impl Running {
         kill_process(Pid::from_child(child), signal).unwrap();
     }
 
-    fn cast(&self, input: &[u8], more: &[&str]) -> Ran {
+    pub(crate) fn cast(&self, input: &[u8], more: &[&str]) -> Ran {
         let mut command = stentor();
         command.arg("cast").args(self.meeting()).args(more);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

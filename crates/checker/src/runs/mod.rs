@@ -1,0 +1,244 @@
+//! Tells histories of several runs from those of one.
+//!
+//! Nothing is on disk: when all members of a group have forgotten its state, the group begins from nothing. Ballots, numbers of
+//! deliveries and ids of messages begin anew with it. The histories of before and of after are of two runs, and say nothing
+//! about each other: together they would break nearly every property.
+//!
+//! # States of a group
+//!
+//! - *held*: the life of some member holds the group's state.
+//! - *forgotten*: every life that held it is over.
+//! - *begun*: after it was forgotten, all members were there, and the group began from nothing.
+//!
+//! A killed process records no end, so a last line says only how long a life lasted at least. Certain is that a life is over
+//! when the next one of its process begins. A life says that it holds the state by `recover`, `deliver`, or an `epoch` of which
+//! it is the leader. A process that is taken in records `recover` at once. A group of which a majority has forgotten the state takes
+//! nobody in: it begins from nothing when all its members are there and without memory.
+//!
+//! # The rule
+//!
+//! A run ends where each member of each group has a *new* life, and *earlier* lives are those before these, if all of this holds:
+//!
+//! 1. *Anew.* Each group has an earlier life. So a group that forgets everything while another one goes on ends no run:
+//!    it has met that other group's memory, and is judged with it.
+//! 2. *Forgotten.* Where the times of all members come from one clock: no new life of a group says that it holds a state before the last of the
+//!    group's new lives began. In a rolling restart the first member that comes back is taken in while others remember. And no
+//!    new life of any group delivers before the last new life of all groups began: until then another group may remember.
+//! 3. *Nothing taken over.* No new life, or one after it, resumes after a number that its group's new lives have not delivered. No new life
+//!    begins with the message that an earlier one had as the first, as it was delivered there and multicast by one life of its client.
+//! 4. *From nothing.* In some group the new lives show a beginning, and the earlier ones that there was something to forget: deliveries
+//!    begin at number 1 again, or a leader is ready in a ballot that is not above those of before.
+//! 5. *Between files.* No file has events of members from both sides: its producer knows them to be of one run.
+//!
+//! Where members have several clocks, nothing shows what happened at one time, and the second part is left out. What is left
+//! cannot be told from a group that has wrongly lost its state while each of its members was started anew. There is no verdict
+//! then, and the histories of each start have their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::{Clock, Cluster};
+use crate::ids::Group;
+use crate::log::{Delivery, Log};
+
+mod member;
+mod start;
+mod stay;
+
+use member::Member;
+pub(crate) use start::Start;
+use stay::Stay;
+
+/// Says that the histories are of several runs, and which files are of which; `None` if nothing shows that.
+pub(crate) fn apart(log: &Log, cluster: &Cluster, starts: &[Start], sources: &[String]) -> Option<String> {
+    let runs = Runs::new(log, cluster, starts)?;
+    let mut cuts: Vec<Cut> = Vec::new();
+    let mut from = vec![0; runs.members.len()];
+    while let Some(cut) = runs.next(&from) {
+        from.clone_from(&cut.new);
+        cuts.push(cut);
+    }
+    let first = cuts.first()?;
+    let groups: Vec<String> = cluster.groups().map(|group| format!("`{}`", cluster.group_id(group))).collect();
+    let (groups, whose) = (groups.join(", "), if groups.len() == 1 { "its" } else { "their" });
+    let last = first.by.map_or(String::new(), |(member, stay)| {
+        let start = runs.members[member].stays[stay].start;
+        format!(", the last one `{}` with {}", cluster.process_name(start.process), sources[start.file])
+    });
+    let (files, unknown) = runs.files(starts, &cuts);
+    let of_run = |run: usize| {
+        let names = files.iter().filter(|(_, runs)| runs.contains(&run)).map(|(file, _)| sources[*file].as_str());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let lists = (0..=cuts.len()).map(of_run).collect::<Vec<_>>().join(", and ");
+    let count = if cuts.len() == 1 { "two".to_owned() } else { (cuts.len() + 1).to_string() };
+    let clients = if unknown { ", each with the histories of its clients" } else { "" };
+    Some(format!(
+        "these are {count} runs: {groups} began from nothing after all {whose} members had been started anew{last}; check the \
+         histories of each start apart: {lists}{clients}"
+    ))
+}
+
+/// Where a run ends and the next one begins.
+struct Cut {
+    /// By member: its new life.
+    new: Vec<usize>,
+    /// The member and the life that began last; with one clock only.
+    by: Option<(usize, usize)>,
+    /// When that was, ns.
+    at: Option<u64>,
+}
+
+struct Runs<'a> {
+    log: &'a Log,
+    cluster: &'a Cluster,
+    members: Vec<Member<'a>>,
+    /// The clock of all members.
+    clock: Option<&'a Clock>,
+    /// Files with events of members: the file, the member and the life.
+    places: Vec<(usize, usize, usize)>,
+}
+
+impl<'a> Runs<'a> {
+    /// `None` if the first member has no record: then no run ends.
+    fn new(log: &'a Log, cluster: &'a Cluster, starts: &'a [Start]) -> Option<Self> {
+        let mut members = Vec::new();
+        for group in cluster.groups() {
+            for process in cluster.members(group) {
+                members.push(Member::new(log, group, *process, starts));
+            }
+        }
+        let clock = members.first()?.stays.first()?.start.clock.as_ref();
+        let mut all = members.iter().flat_map(|member| &member.stays);
+        let clock = clock.filter(|clock| **clock != Clock::Hosts && all.all(|s| s.start.clock.as_ref() == Some(clock)));
+        let place = |start: &Start| {
+            let at = members.iter().position(|member| member.process == start.process)?;
+            let same = |stay: &Stay<'_>| stay.start.number == start.number;
+            Some((start.file, at, members[at].stays.iter().position(same)?))
+        };
+        let places = starts.iter().filter_map(place).collect();
+        Some(Runs { log, cluster, members, clock, places })
+    }
+
+    /// The first end of a run among lives from these on.
+    fn next(&self, from: &[usize]) -> Option<Cut> {
+        if self.clock.is_none() {
+            let new: Option<Vec<usize>> =
+                self.members.iter().zip(from).map(|(member, from)| member.anew(*from, self.log)).collect();
+            return Some(Cut { new: new?, by: None, at: None }).filter(|cut| self.ends_a_run(from, cut));
+        }
+        let later = self.members.iter().zip(from).enumerate().flat_map(|(at, (member, from))| {
+            let stays = member.stays.iter().enumerate().skip(from + 1);
+            stays.map(move |(stay, s)| (s.start.at, (at, stay)))
+        });
+        let mut later: Vec<(u64, (usize, usize))> = later.collect();
+        later.sort_unstable();
+        later.into_iter().find_map(|(t, by)| {
+            // The lives that there were at that time.
+            let on = |(member, from): (&Member<'_>, &usize)| {
+                let on = member.stays.partition_point(|stay| stay.start.at <= t).checked_sub(1)?;
+                (on >= *from).then_some(on)
+            };
+            let new: Option<Vec<usize>> = self.members.iter().zip(from).map(on).collect();
+            Some(Cut { new: new?, by: Some(by), at: Some(t) }).filter(|cut| self.ends_a_run(from, cut))
+        })
+    }
+
+    fn ends_a_run(&self, from: &[usize], cut: &Cut) -> bool {
+        let mut groups = self.cluster.groups();
+        let sides: Vec<Sides<'_>> = groups.by_ref().map(|group| self.sides(group, from, cut)).collect();
+        sides.iter().all(|sides| !sides.earlier.is_empty())
+            && cut.at.is_none_or(|at| sides.iter().all(|sides| self.is_forgotten(sides, at)))
+            && sides.iter().all(|sides| !self.takes_over(sides))
+            && self.is_between_files(from, cut)
+            && sides.iter().any(|sides| self.begins(sides))
+    }
+
+    fn sides(&self, group: Group, from: &[usize], cut: &Cut) -> Sides<'_> {
+        let mut sides = Sides::default();
+        for (at, member) in self.members.iter().enumerate().filter(|(_, member)| member.group == group) {
+            sides.earlier.extend(&member.stays[from[at]..cut.new[at]]);
+            sides.later.extend(&member.stays[cut.new[at]..]);
+            sides.began = sides.began.max(member.stays[cut.new[at]].start.at);
+        }
+        sides
+    }
+
+    /// `at`: when the last new life of all groups began.
+    fn is_forgotten(&self, sides: &Sides<'_>, at: u64) -> bool {
+        sides.later.iter().all(|stay| {
+            let delivered = stay.deliveries(self.log).next();
+            stay.held(self.log).is_none_or(|t| t >= sides.began) && delivered.is_none_or(|delivery| delivery.t >= at)
+        })
+    }
+
+    fn takes_over(&self, sides: &Sides<'_>) -> bool {
+        let lasts = sides.later.iter().filter_map(|stay| stay.deliveries(self.log).next_back());
+        let reached = lasts.map(|delivery| delivery.deliver.number).max().unwrap_or(0);
+        let reached = if self.first(&sides.later).next().is_some() { reached } else { 0 };
+        if sides.later.iter().any(|stay| stay.resumed(self.log).is_some_and(|from| from > reached)) {
+            return true;
+        }
+        let earlier: Vec<&Delivery> = self.first(&sides.earlier).collect();
+        self.first(&sides.later).any(|new| {
+            let same = |old: &&Delivery| {
+                let (old, new) = (&old.deliver, &new.deliver);
+                (old.m, old.hash, old.ts) == (new.m, new.hash, new.ts)
+            };
+            earlier.iter().any(same) && self.log.was_multicast_by_one_life(new.message)
+        })
+    }
+
+    /// Deliveries with number 1.
+    fn first<'s>(&'s self, stays: &'s [&'s Stay<'_>]) -> impl Iterator<Item = &'s Delivery> {
+        let firsts = stays.iter().filter_map(|stay| stay.deliveries(self.log).next());
+        firsts.filter(|delivery| delivery.deliver.number == 1)
+    }
+
+    fn begins(&self, sides: &Sides<'_>) -> bool {
+        let delivered = sides.earlier.iter().any(|stay| stay.deliveries(self.log).next().is_some());
+        if delivered && self.first(&sides.later).next().is_some() {
+            return true;
+        }
+        let Some(lowest) = sides.later.iter().flat_map(|stay| stay.ready()).min() else { return false };
+        sides.earlier.iter().any(|stay| {
+            let decided = stay.deliveries(self.log).filter_map(|delivery| delivery.deliver.ballot);
+            stay.ready().chain(decided).any(|ballot| ballot >= lowest)
+        })
+    }
+
+    fn is_between_files(&self, from: &[usize], cut: &Cut) -> bool {
+        let mut sides: BTreeMap<usize, bool> = BTreeMap::new();
+        let here = self.places.iter().filter(|(_, member, stay)| *stay >= from[*member]);
+        here.map(|(file, member, stay)| (*file, *stay >= cut.new[*member]))
+            .all(|(file, later)| *sides.entry(file).or_insert(later) == later)
+    }
+
+    /// By file, the runs that it is of; and whether some file may be of any.
+    fn files(&self, starts: &[Start], cuts: &[Cut]) -> (BTreeMap<usize, BTreeSet<usize>>, bool) {
+        let mut files: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (file, member, stay) in &self.places {
+            let run = cuts.iter().filter(|cut| cut.new[*member] <= *stay).count();
+            files.entry(*file).or_default().insert(run);
+        }
+        let mut unknown = false;
+        for start in starts.iter().filter(|start| self.cluster.group_of(start.process).is_none()) {
+            if self.clock.is_none() || start.clock.as_ref() != self.clock {
+                unknown = true;
+                continue;
+            }
+            let run = |t: u64| cuts.iter().filter(|cut| cut.at.is_some_and(|at| at <= t)).count();
+            files.entry(start.file).or_default().extend(run(start.events.0)..=run(start.events.1));
+        }
+        (files, unknown)
+    }
+}
+
+/// The lives of one group before and after an end of a run.
+#[derive(Default)]
+struct Sides<'a> {
+    earlier: Vec<&'a Stay<'a>>,
+    /// The new ones, and those after them.
+    later: Vec<&'a Stay<'a>>,
+    /// When the last new one began, ns.
+    began: u64,
+}
