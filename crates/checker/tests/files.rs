@@ -536,6 +536,11 @@ fn starts_on_several_hosts_are_told_apart_and_their_clients_are_not() {
     assert!(violated(&report).is_empty(), "{report:#?}");
     let lists = "apart: 1.jsonl 2.jsonl, and 4.jsonl 5.jsonl, each with the histories of its clients";
     assert!(apart(&check(&files, false)).is_some_and(|why| why.ends_with(lists)), "{report:#?}");
+    // A member that was taken in meanwhile is of the first start.
+    let back = file(ONE, &by("a", 500), &[recover(501, "a", 9, 2)]);
+    let report = check(&[&files[..], &[back]].concat(), false);
+    let lists = "apart: 1.jsonl 2.jsonl 7.jsonl, and 4.jsonl 5.jsonl, each with the histories of its clients";
+    assert!(apart(&report).is_some_and(|why| why.ends_with(lists)), "{report:#?}");
     // After a reboot of all hosts, too, where the order of lives was told.
     let rebooted = ["host:one, again", "host:two, again", "host:one, again"];
     let files = [start(hosts, 500, 1, 2), start(rebooted, 0, 2, 2)].concat();
@@ -579,12 +584,14 @@ fn a_group_that_begins_anew_alone_ends_no_run() {
 #[test]
 fn a_message_behind_the_end_of_its_client_s_history_may_be_a_line_that_is_missing() {
     let member = file(ONE, "", &[deliver(10, "a", 1, 1, 1), deliver(11, "a", 1, 2, 2)]);
-    let summary = |sequence: u64| {
-        let report = check(&[file(ONE, "", &[multicast(1, 1, sequence)]), member.clone()], false);
+    let summary = |sequences: &[u64]| {
+        let sent: Vec<String> = sequences.iter().map(|sequence| multicast(1, 1, *sequence)).collect();
+        let report = check(&[file(ONE, "", &sent), member.clone()], false);
         assert!(violated(&report).contains(&"M1"), "{report:#?}");
         let stentor_checker::Verdict::Violated(example) = &report.properties["M1"] else { unreachable!() };
         example.summary.clone()
     };
-    assert_eq!(summary(1), "a delivered [c,2], which nobody multicast (or a line of c's history is missing)");
-    assert_eq!(summary(2), "a delivered [c,1], which nobody multicast");
+    assert_eq!(summary(&[1]), "a delivered [c,2], which nobody multicast (or a line of c's history is missing)");
+    assert_eq!(summary(&[2]), "a delivered [c,1], which nobody multicast");
+    assert_eq!(summary(&[1, 3]), "a delivered [c,2], which nobody multicast", "its history goes on behind it");
 }
