@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ids::{MessageId, Process};
-use crate::log::Log;
+use crate::log::{Delivery, Log};
 use crate::runs::Start;
 
 /// What is known of the files of a run besides their events.
@@ -64,12 +64,14 @@ impl<'a> Records<'a> {
         self.given.is_none_or(|given| self.multicasts.contains(&life(id)) && !given.ends_early(id.client))
     }
 
-    /// Whether the multicasts that were given of the life of this message's client all have smaller numbers: its file may have
-    /// been cut between two lines, which nothing in it shows.
-    pub(crate) fn may_lack_the_end(&self, id: MessageId, log: &Log) -> bool {
-        let sent = log.messages.iter().filter(|message| message.sent.is_some());
-        let mut of_life = sent.filter(|message| life(message.id) == life(id));
-        self.given.is_some() && of_life.all(|message| message.id.sequence < id.sequence)
+    /// Whether the multicasts that were given of the life of this message's client all have smaller numbers, and are in another
+    /// file than this delivery of it: the client's file may have been cut between two lines, which nothing in it shows.
+    pub(crate) fn may_lack_the_end(&self, id: MessageId, delivery: &Delivery, log: &Log) -> bool {
+        let of_life = log.messages.iter().filter(|message| life(message.id) == life(id));
+        let mut sent =
+            of_life.filter_map(|message| message.sent.map(|sent| (message.id.sequence, sent.origin.source())));
+        let here = delivery.origin.source();
+        self.given.is_some() && sent.all(|(sequence, source)| sequence < id.sequence && source != here)
     }
 
     /// Whether broadcasts of this process would be among what was given.

@@ -56,7 +56,7 @@ fn wrong(view: &View<'_>, index: u32) -> Option<Verdict> {
     let message = &view.log.messages[delivery.message as usize];
     let reason = match &message.sent {
         None if !view.records.would_have(message.id) => return None,
-        None if view.records.may_lack_the_end(message.id, view.log) => {
+        None if view.records.may_lack_the_end(message.id, delivery, view.log) => {
             let client = view.name(message.id.client);
             format!("which nobody multicast (or a line of {client}'s history is missing)")
         }

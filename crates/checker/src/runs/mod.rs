@@ -21,13 +21,14 @@
 //!
 //! 1. *Anew.* Each group has an earlier life. So a group that forgets everything while another one goes on ends no run:
 //!    it has met that other group's memory, and is judged with it.
-//! 2. *Forgotten.* Where the times of all members come from one clock: no new life of a group says that it holds a state before the last of the
-//!    group's new lives began. In a rolling restart the first member that comes back is taken in while others remember. And no
-//!    new life of any group delivers before the last new life of all groups began: until then another group may remember.
-//! 3. *Nothing taken over.* No new life, or one after it, resumes after a number that its group's new lives have not delivered. No new life
-//!    begins with the message that an earlier one had as the first, as it was delivered there and multicast by one life of its client.
-//! 4. *From nothing.* In some group the new lives show a beginning, and the earlier ones that there was something to forget: deliveries
-//!    begin at number 1 again, or a leader is ready in a ballot that is not above those of before.
+//! 2. *Forgotten.* This part needs one clock for the times of all members. No new life of a group says that it holds a state
+//!    before the last new life of the group began: in a rolling restart the first member that comes back is taken in while
+//!    others remember. No new life of any group delivers before the last new life of all groups began: until then another
+//!    group may remember.
+//! 3. *Nothing taken over.* No new life, and none after it, resumes after a number that the new lives of its group have not
+//!    delivered. No new life begins with the first message of an earlier life, unless two lives of its client multicast it.
+//! 4. *From nothing.* In some group the earlier lives had something to forget, and the new ones begin: deliveries have
+//!    number 1 again, or a leader is ready in a ballot that is not above those of before.
 //! 5. *Between files.* No file has events of members from both sides: its producer knows them to be of one run.
 //!
 //! Where members have several clocks, nothing shows what happened at one time, and the second part is left out. What is left
