@@ -494,7 +494,7 @@ fn starts_are_told_apart_by_certain_evidence_only() {
         match judged {
             None => assert!(apart(&report).is_some() && violated(&report).is_empty(), "{what}: {report:#?}"),
             Some(wrong) => {
-                assert_eq!((apart(&report), violated(&report)), (None, wrong.to_vec()), "{what}: {report:#?}")
+                assert_eq!((apart(&report), violated(&report)), (None, wrong.to_vec()), "{what}: {report:#?}");
             }
         }
     }
