@@ -152,8 +152,9 @@ fn properties(context: &Context) -> Result<Outcome> {
 
 fn namespaces(context: &Context) -> Result<Outcome> {
     crate::ofi::NEEDS.ensure()?;
-    let cells = ["test", "-p", "stentor-cli", "--test", "cli", "--", "members_in_namespaces", "--nocapture"];
-    run(context.cargo(cells).arg("--include-ignored").env("STENTOR_MATRIX", "whole"))?;
+    let mut cells = context.test(&["cli"]);
+    cells.args(["--", "members_in_namespaces", "--nocapture", "--include-ignored"]);
+    run(cells.env("STENTOR_MATRIX", "whole"))?;
     Ok(Outcome::Passed)
 }
 

@@ -178,8 +178,9 @@ fn tests(context: &Context) -> Result<Outcome> {
 
 /// Tests of the command that wait most of the time: more of them at once than there are processors.
 fn operators(context: &Context) -> Result<Outcome> {
-    let cells = ["test", "-p", "stentor-cli", "--test", "cli", "--", "--ignored", "--test-threads", "4"];
-    run(context.cargo(cells).args(["limits::", "streams::", "broken::"]))?;
+    let mut cells = context.test(&["cli"]);
+    cells.args(["--", "--ignored", "--test-threads", "4", "limits::", "streams::", "broken::"]);
+    run(&mut cells)?;
     Ok(Outcome::Passed)
 }
 
