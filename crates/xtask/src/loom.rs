@@ -6,17 +6,19 @@ use crate::cargo::{Context, run};
 use crate::runner::Outcome;
 use crate::workspace::Workspace;
 
-/// Every crate with a `tests/loom.rs`, in a target directory of its own: the flag would rebuild everything twice.
+/// Runs the tests of every crate with a `tests/loom.rs`.
+///
+/// They have a target directory of their own, because the flag would rebuild everything twice. One command builds them all,
+/// because loom alone would be built with other features for each crate.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let workspace = Workspace::load(context)?;
     let crates: Vec<_> = workspace.members().filter(|p| p.directory().join("tests/loom.rs").exists()).collect();
     ensure!(!crates.is_empty(), "no crate has a tests/loom.rs");
-    for package in crates {
-        let arguments = ["test", "--release", "--target-dir", "target/loom", "--test", "loom", "-p", &package.name];
-        let mut command = context.cargo(arguments);
-        command.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_RELEASE_LTO", "off");
-        command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-        run(command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"))?;
-    }
+    let mut command =
+        context.cargo(["test", "--release", "--no-fail-fast", "--target-dir", "target/loom", "--test", "loom"]);
+    command.args(crates.iter().flat_map(|package| ["-p", &package.name]));
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_RELEASE_LTO", "off");
+    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    run(command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"))?;
     Ok(Outcome::Passed)
 }
