@@ -1,5 +1,5 @@
 //! The suite that every fabric passes, on the kernel's Soft-RoCE: all processes on one device. Ignored unless asked for: it
-//! needs that device, which `cargo xtask test --only verbs` makes in a guest.
+//! needs that device, which `cargo xtask test --only verbs-conformance` makes in a guest.
 
 mod bed;
 mod processes;
@@ -8,7 +8,7 @@ use bed::Bed;
 use stentor_fabric::conformance::suite;
 
 #[test]
-#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]
 fn the_suite() {
     let report = suite(|count| Bed::new(count, |_| {}));
     println!("{report}");

@@ -1,6 +1,6 @@
 //! The suite that every fabric passes, between the two that speak RoCEv2: one end on the kernel's Soft-RoCE, the other one in
 //! user space, and the other way round. Ignored unless asked for: it needs the devices and the network namespace of
-//! `interop.sh`, which `cargo xtask test --only verbs` makes in a guest.
+//! `interop.sh`, which `cargo xtask test --only verbs-conformance` makes in a guest.
 
 mod interop_end;
 mod processes;
@@ -138,13 +138,13 @@ fn run(kinds: [Kind; 2]) {
 }
 
 #[test]
-#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]
 fn the_suite_from_the_kernel_to_user_space() {
     run([Kind::Verbs, Kind::Roce]);
 }
 
 #[test]
-#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs`"]
+#[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]
 fn the_suite_from_user_space_to_the_kernel() {
     run([Kind::Roce, Kind::Verbs]);
 }

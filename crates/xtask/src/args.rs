@@ -18,6 +18,11 @@ pub(crate) enum Request {
         /// Names of steps.
         only: Vec<String>,
     },
+    /// One step of `test` alone, without a summary: what `pairs` starts.
+    Step {
+        /// Its name.
+        name: String,
+    },
     /// Writes `fabric-verbs`' bindings anew.
     Bindings,
     /// Counts the instructions of the hot paths.
@@ -37,6 +42,10 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Request, String> {
     match command.as_str() {
         "test" => Ok(Request::Test { only: only(rest, TEST)? }),
         "nightly" => Ok(Request::Nightly { only: only(rest, NIGHTLY)? }),
+        "step" => match rest {
+            [name] if TEST.iter().any(|step| step.name == *name) => Ok(Request::Step { name: name.clone() }),
+            _ => Err("`step` takes the name of one step of `test`".into()),
+        },
         "bindings" if rest.is_empty() => Ok(Request::Bindings),
         "compare" => Ok(Request::Compare(Options::parse(rest)?)),
         "instructions" => match rest {
@@ -93,6 +102,7 @@ mod tests {
     #[test]
     fn commands_and_steps_are_found() {
         assert_eq!(parsed(""), Ok(Request::Help));
+        assert_eq!(parsed("step loom"), Ok(Request::Step { name: "loom".into() }));
         assert_eq!(parsed("bindings"), Ok(Request::Bindings));
         assert_eq!(parsed("instructions"), Ok(Request::Instructions { record: false }));
         assert_eq!(parsed("instructions --record"), Ok(Request::Instructions { record: true }));
@@ -109,6 +119,9 @@ mod tests {
             "compare",
             "instructions record",
             "tset",
+            "step",
+            "step clipy",
+            "step clippy,docs",
             "test clippy",
             "test --only",
             "test --only clipy",

@@ -17,6 +17,7 @@ mod loom;
 mod needs;
 mod nightly;
 mod ofi;
+mod pairs;
 mod programs;
 mod purity;
 mod roce;
@@ -35,9 +36,10 @@ use cargo::Context;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (title, list, only) = match args::parse(&arguments) {
-        Ok(Request::Test { only }) => ("test", steps::TEST, only),
-        Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, only),
+    let (title, list, paired, only) = match args::parse(&arguments) {
+        Ok(Request::Test { only }) => ("test", steps::TEST, steps::PAIRED, only),
+        Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, &[][..], only),
+        Ok(Request::Step { name }) => return ended(steps::alone(&Context::new(), &name)),
         Ok(Request::Bindings) => return ended(bindings::write(&Context::new())),
         Ok(Request::Instructions { record: true }) => return ended(instructions::record(&Context::new())),
         Ok(Request::Instructions { record: false }) => return ended(instructions::step(&Context::new()).map(drop)),
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
         }
     };
     let chosen: Vec<_> = list.iter().filter(|step| only.is_empty() || only.iter().any(|o| o == step.name)).collect();
-    if runner::run(title, &Context::new(), &chosen, list.len()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if runner::run(title, &Context::new(), &chosen, list.len(), paired) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn ended(result: anyhow::Result<()>) -> ExitCode {

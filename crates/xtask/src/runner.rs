@@ -1,4 +1,4 @@
-//! Runs steps one after the other and says how each ended.
+//! Runs steps, most of them one after the other, and says how each ended.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::cargo::Context;
+use crate::pairs;
 
 /// One thing that is run.
 #[derive(Debug)]
@@ -45,22 +46,42 @@ enum Ended {
 }
 
 /// Runs all the steps, also after a failure, and prints the summary. Returns whether none failed.
-pub(crate) fn run(title: &str, context: &Context, steps: &[&Step], available: usize) -> bool {
+///
+/// Neighbours among the steps that are named in `paired` run two at a time, if there are two processors.
+pub(crate) fn run(title: &str, context: &Context, steps: &[&Step], available: usize, paired: &[&str]) -> bool {
     let begin = Instant::now();
     let mut results = Vec::new();
-    for (n, step) in steps.iter().enumerate() {
-        println!("\n=== {} ({} of {}): {}", step.name, n + 1, steps.len(), step.what);
-        let start = Instant::now();
-        let ended = match (step.run)(context) {
-            Ok(outcome) => Ended::As(outcome),
-            Err(error) => Ended::Failed(format!("{error:#}")),
-        };
-        let took = start.elapsed();
-        println!("=== {}: {} in {}", step.name, describe(&ended), seconds(took));
-        results.push((step.name, ended, took));
+    let two = std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
+    let mut rest = steps;
+    while !rest.is_empty() {
+        let together = rest.iter().take_while(|step| two && paired.contains(&step.name)).count();
+        let (batch, after) = rest.split_at(together.max(1));
+        if batch.len() > 1 {
+            for (name, result, took) in pairs::run(batch, pairs::alone) {
+                let ended = result.map_or_else(|error| failed(&error), |()| Ended::As(Outcome::Passed));
+                results.push(told(name, ended, took));
+            }
+        } else {
+            let (step, n) = (batch[0], steps.len() - rest.len() + 1);
+            println!("\n=== {} ({n} of {}): {}", step.name, steps.len(), step.what);
+            let start = Instant::now();
+            let ended = (step.run)(context).map_or_else(|error| failed(&error), Ended::As);
+            results.push(told(step.name, ended, start.elapsed()));
+        }
+        rest = after;
     }
     print!("{}", summary(title, &results, available, begin.elapsed()));
     good(&results)
+}
+
+fn failed(error: &anyhow::Error) -> Ended {
+    Ended::Failed(format!("{error:#}"))
+}
+
+/// Prints how a step ended.
+fn told(name: &'static str, ended: Ended, took: Duration) -> (&'static str, Ended, Duration) {
+    println!("=== {name}: {} in {}", describe(&ended), seconds(took));
+    (name, ended, took)
 }
 
 fn good(results: &[(&str, Ended, Duration)]) -> bool {
@@ -153,7 +174,7 @@ mod tests {
                 Ok(Outcome::Passed)
             },
         };
-        assert!(!run("test", &Context::new(), &[&fails, &counts], 2));
+        assert!(!run("test", &Context::new(), &[&fails, &counts], 2, &[]));
         assert_eq!(RUNS.load(Ordering::Relaxed), 1);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cargo::{Context, run};
 use crate::runner::{Component, Outcome, Step};
@@ -109,9 +109,14 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
     Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
     Step {
-        name: "bindings",
-        what: "the bindings are what the headers of rdma-core and libfabric say",
-        run: bindings::step,
+        name: "verbs-guests",
+        what: "the demos on verbs; multicast over two guests, by a switch, and three, the link of one cut and restored, or its power off for a while: every property",
+        run: verbs::guests,
+    },
+    Step {
+        name: "ofi",
+        what: "libfabric's providers of one host do what fabric-ofi asks of them; channels, demos and a gibibyte over them",
+        run: ofi::step,
     },
     Step {
         name: "verbs",
@@ -119,23 +124,42 @@ pub(crate) const TEST: &[Step] = &[
         run: verbs::step,
     },
     Step {
-        name: "verbs-guests",
-        what: "the demos on verbs; multicast over two guests, by a switch, and three, the link of one cut and restored, or its power off for a while: every property",
-        run: verbs::guests,
+        name: "verbs-conformance",
+        what: "the conformance suite on verbs in a guest, and between verbs and RoCEv2, either way round",
+        run: verbs::conformance,
     },
     Step {
         name: "switch-guests",
         what: "the software switch between our endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark reads the capture; sets of processes on verbs",
         run: roce::switch_guests,
     },
-    Step {
-        name: "ofi",
-        what: "libfabric's providers of one host do what fabric-ofi asks of them; channels, demos and a gibibyte over them",
-        run: ofi::step,
-    },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
+    Step {
+        name: "bindings",
+        what: "the bindings are what the headers of rdma-core and libfabric say",
+        run: bindings::step,
+    },
     Step { name: "miri", what: "undefined behaviour in the fabric contract's tests", run: miri },
 ];
+
+/// The steps of which two run at the same time: neighbours in [`TEST`].
+///
+/// Each keeps one processor busy most of the time, and judges no times. A guest has one processor, and what runs in it takes turns
+/// there in any case. The longest steps come first. Everything that others of [`TEST`] build as well has been built before.
+pub(crate) const PAIRED: &[&str] = &["verbs", "verbs-conformance", "switch-guests", "loom", "bindings"];
+
+/// Runs one step without a summary.
+///
+/// # Errors
+///
+/// Fails if the step fails, or if it lacks a component: the process that started this one cannot learn which.
+pub(crate) fn alone(context: &Context, name: &str) -> Result<()> {
+    let step = TEST.iter().find(|step| step.name == name).with_context(|| format!("there is no step `{name}`"))?;
+    match (step.run)(context)? {
+        Outcome::Passed => Ok(()),
+        other => bail!("`{name}` does not run everywhere ({other:?}): take it out of PAIRED in xtask/src/steps.rs"),
+    }
+}
 
 fn format(context: &Context) -> Result<Outcome> {
     run(&mut context.cargo(["fmt", "--all", "--", "--check"]))?;
@@ -252,4 +276,16 @@ fn miri(context: &Context) -> Result<Outcome> {
     let mut command = context.cargo(["miri", "test", "-p", "stentor-fabric", "--lib"]);
     run(command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("PROPTEST_CASES", "4"))?;
     Ok(Outcome::Passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_run_two_at_a_time_are_neighbours_in_the_same_order() {
+        let first = TEST.iter().position(|step| step.name == PAIRED[0]).expect("a step");
+        let neighbours: Vec<_> = TEST.iter().skip(first).take(PAIRED.len()).map(|step| step.name).collect();
+        assert_eq!(neighbours, PAIRED);
+    }
 }

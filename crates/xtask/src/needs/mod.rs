@@ -7,10 +7,12 @@
 mod calls;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::cargo::run;
 
@@ -102,6 +104,13 @@ pub(crate) fn ensure(names: &[&str]) -> Result<()> {
     if !rustix::process::geteuid().is_root() || !has("apt-get") {
         bail!("not installed: {what}; run as root: {}", remedy(&packages));
     }
+    // Of two steps that run at the same time one installs, and the other looks again.
+    let _lock = installing()?;
+    let absent = missing(names);
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let (what, packages) = (listed(&absent), self::packages(&absent));
     println!("not installed: {what}");
     run(Command::new("apt-get").args(["update", "-qq"]))?;
     let mut install = Command::new("apt-get");
@@ -112,6 +121,16 @@ pub(crate) fn ensure(names: &[&str]) -> Result<()> {
     }
     bail!("still not there after {}: {}", remedy(&packages), listed(&absent));
 }
+
+/// Waits until no other process of `xtask` installs packages, and keeps others from it until the file is closed.
+fn installing() -> Result<File> {
+    let folder = File::open(PACKAGES).with_context(|| format!("cannot open {PACKAGES}"))?;
+    flock(&folder, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {PACKAGES}"))?;
+    Ok(folder)
+}
+
+/// The folder of the package manager, which is there wherever `apt-get` is. Its own locks are on files in it.
+const PACKAGES: &str = "/var/lib/dpkg";
 
 const INSTALL: [&str; 3] = ["install", "--yes", "--no-install-recommends"];
 

@@ -48,16 +48,16 @@ const HINDERED: [(&str, &str); 2] = [
 ];
 
 /// The tests that need a device, and the script that makes the guest for each.
-const TESTS: [(&str, &str); 8] = [
+const TESTS: [(&str, &str); 6] = [
     ("rxe", "guest.sh"),
     ("kills", "guest.sh"),
     ("rounds", "guest.sh"),
-    ("conformance", "guest.sh"),
     ("fence", "guest.sh"),
     ("locked", "guest.sh"),
     ("vanish", "guest.sh"),
-    ("interop", "interop.sh"),
 ];
+/// The same for the conformance suite, which takes as long as all the others.
+const CONFORMANCE: [(&str, &str); 2] = [("conformance", "guest.sh"), ("interop", "interop.sh")];
 
 /// The test of every operation: valgrind runs it. What else it has, in which valgrind must see each fault that is planted.
 const CHECKED: &str = "rxe";
@@ -86,28 +86,43 @@ fn sees_planted(context: &Context, test: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests that need a device in guests that have one, each test in a guest of its own.
+/// Runs the tests that need a device, but for the conformance suite, and the doctor.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &TESTED)?;
     let work = roce::work_folder("verbs")?;
-    for (name, script) in TESTS {
-        let test = programs::test_program(context, "fabric-verbs", name)?;
-        if name == CHECKED {
-            sees_planted(context, &test)?;
-        }
-        let under = if name == CHECKED { memcheck(context) } else { String::new() };
-        let set = format!("TEST='{}' UNDER='{under}'", test.display());
-        let start = Instant::now();
-        let script = format!("crates/fabric-verbs/tests/{script}");
-        let ran = roce::in_guest(context, &guest, &script, &work, &set);
-        println!("{name}: the guest took {:.1} s", start.elapsed().as_secs_f64());
-        ran?;
-    }
+    in_guests(context, &guest, &TESTS, &work)?;
     let set = format!("STENTOR='{}'", programs::stentor(context)?.display());
     roce::in_guest(context, &guest, "crates/cli/tests/guests/doctor.sh", &work, &set)?;
     doctor(&work)?;
     fs::remove_dir_all(&work)?;
     Ok(Outcome::Passed)
+}
+
+/// Runs the conformance suite on verbs, and between verbs and `fabric-roce`.
+pub(crate) fn conformance(context: &Context) -> Result<Outcome> {
+    let guest = Guest::ready(context, &TESTED)?;
+    let work = roce::work_folder("verbs")?;
+    in_guests(context, &guest, &CONFORMANCE, &work)?;
+    fs::remove_dir_all(&work)?;
+    Ok(Outcome::Passed)
+}
+
+/// Runs tests in guests that have a device, each test in a guest of its own.
+fn in_guests(context: &Context, guest: &Guest, tests: &[(&str, &str)], work: &Path) -> Result<()> {
+    for (name, script) in tests {
+        let test = programs::test_program(context, "fabric-verbs", name)?;
+        if *name == CHECKED {
+            sees_planted(context, &test)?;
+        }
+        let under = if *name == CHECKED { memcheck(context) } else { String::new() };
+        let set = format!("TEST='{}' UNDER='{under}'", test.display());
+        let start = Instant::now();
+        let script = format!("crates/fabric-verbs/tests/{script}");
+        let ran = roce::in_guest(context, guest, &script, work, &set);
+        println!("{name}: the guest took {:.1} s", start.elapsed().as_secs_f64());
+        ran?;
+    }
+    Ok(())
 }
 
 /// A cluster over several guests while the link of one is cut for a while, or its power is off: how many guests, which one, what
