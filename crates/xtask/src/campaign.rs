@@ -100,7 +100,7 @@ struct Switched {
 /// Every property holds for every seed.
 pub(crate) fn campaign(context: &Context) -> Result<Outcome> {
     let seeds = format!("0..{SEEDS}");
-    let (good, found): (_, Campaign) = stentor(context, &[], &["sim", "multicast", "--seeds", &seeds, "--json"])?;
+    let (good, found): (_, Campaign) = stentor(context, &["sim", "multicast", "--seeds", &seeds, "--json"])?;
     sound(&found, SEEDS)?;
     ensure!(good, "the campaign found nothing but failed");
     println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
@@ -114,7 +114,7 @@ pub(crate) fn campaign_failures(context: &Context) -> Result<Outcome> {
     for (profile, seeds) in [("all", FAILURE_SEEDS), ("rings", FAILURE_SEEDS), ("rejoins", REJOIN_SEEDS)] {
         let range = format!("0..{seeds}");
         let arguments = ["sim", "multicast", "--profile", profile, "--seeds", &range, "--json"];
-        let (good, found): (_, Campaign) = stentor(context, &[], &arguments)?;
+        let (good, found): (_, Campaign) = stentor(context, &arguments)?;
         sound(&found, seeds)?;
         ensure!(good, "the campaign found nothing but failed");
         if profile == "all" {
@@ -131,7 +131,7 @@ pub(crate) fn campaign_neb(context: &Context) -> Result<Outcome> {
     let seeds = format!("0..{NEB_SEEDS}");
     for profile in ["usual", "harsh"] {
         let arguments = ["sim", "neb", "--profile", profile, "--seeds", &seeds, "--json"];
-        let (good, found): (_, Campaign) = stentor(context, &[], &arguments)?;
+        let (good, found): (_, Campaign) = stentor(context, &arguments)?;
         sound(&found, NEB_SEEDS)?;
         ensure!(good, "the campaign found nothing but failed");
         println!("{profile}: {} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
@@ -143,7 +143,7 @@ pub(crate) fn campaign_neb(context: &Context) -> Result<Outcome> {
 /// The same for channels, with completions in any order.
 pub(crate) fn campaign_channel(context: &Context) -> Result<Outcome> {
     let seeds = format!("0..{CHANNEL_SEEDS}");
-    let (good, found): (_, Campaign) = stentor(context, &[], &["sim", "channel", "--seeds", &seeds, "--json"])?;
+    let (good, found): (_, Campaign) = stentor(context, &["sim", "channel", "--seeds", &seeds, "--json"])?;
     sound(&found, CHANNEL_SEEDS)?;
     ensure!(good, "the campaign found nothing but failed");
     println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
@@ -154,7 +154,7 @@ pub(crate) fn campaign_channel(context: &Context) -> Result<Outcome> {
 /// The same for the switch, with 8 and 32 receivers among others.
 pub(crate) fn campaign_switch(context: &Context) -> Result<Outcome> {
     let seeds = format!("0..{SWITCH_SEEDS}");
-    let (good, found): (_, Campaign) = stentor(context, &[], &["sim", "switch", "--seeds", &seeds, "--json"])?;
+    let (good, found): (_, Campaign) = stentor(context, &["sim", "switch", "--seeds", &seeds, "--json"])?;
     sound(&found, SWITCH_SEEDS)?;
     ensure!(good, "the campaign found nothing but failed");
     println!("{} seeds in {:.1} s, no violation", found.seeds, found.wall_seconds);
@@ -164,10 +164,10 @@ pub(crate) fn campaign_switch(context: &Context) -> Result<Outcome> {
 
 /// Every planted bug is found.
 pub(crate) fn plants(context: &Context) -> Result<Outcome> {
-    let planted = ["--features", "plants"];
+    let planted = programs::stentor_with_plants(context)?;
     let seeds = format!("0..{SEEDS}");
     for (protocol, least) in PLANTS {
-        let (_, names): (_, Vec<String>) = stentor(context, &planted, &["sim", protocol, "--plants", "--json"])?;
+        let (_, names): (_, Vec<String>) = document(&planted, &["sim", protocol, "--plants", "--json"])?;
         ensure!(names.len() >= least, "{} planted bugs of `{protocol}`; there were {least}", names.len());
         for name in names {
             let mut arguments = vec!["sim", protocol, "--seeds", &seeds, "--plant", &name, "--json"];
@@ -177,19 +177,19 @@ pub(crate) fn plants(context: &Context) -> Result<Outcome> {
                 // Where one run in four has sets, the rarest ones take more seeds.
                 arguments.extend(["--sets", "never"]);
             }
-            hunt(context, protocol, &name, &arguments)?;
+            hunt(&planted, protocol, &name, &arguments)?;
         }
     }
     for (name, profile) in UNDER_PROFILES {
         let arguments = ["sim", "multicast", "--profile", profile, "--seeds", &seeds, "--plant", name, "--json"];
-        hunt(context, "multicast", name, &arguments)?;
+        hunt(&planted, "multicast", name, &arguments)?;
     }
     Ok(Outcome::Passed)
 }
 
 /// Runs a campaign with a mutant, which must find it.
-fn hunt(context: &Context, protocol: &str, name: &str, arguments: &[&str]) -> Result<()> {
-    let (good, found): (_, Campaign) = stentor(context, &["--features", "plants"], arguments)?;
+fn hunt(planted: &Path, protocol: &str, name: &str, arguments: &[&str]) -> Result<()> {
+    let (good, found): (_, Campaign) = document(planted, arguments)?;
     let violation = found.first_violation.with_context(|| format!("planted bug `{name}` was not found"))?;
     ensure!(!good && found.violations > 0, "planted bug `{name}` was found but the command ended well");
     println!("{protocol} {name}: breaks {} at seed {}", violation.property, violation.seed);
@@ -249,7 +249,7 @@ const DEMONSTRATIONS: usize = 20;
 
 /// Runs one demonstration, in which a leader is killed right after the start, and returns its fail-over in ms.
 fn demonstrate(context: &Context) -> Result<f64> {
-    let (good, found): (_, Demo) = stentor(context, &[], &["demo", "--json"])?;
+    let (good, found): (_, Demo) = stentor(context, &["demo", "--json"])?;
     shown(&found)?;
     ensure!(good, "the demonstration was sound but failed");
     let failover = found.failover_ms.context("the demonstration tells of no fail-over: was no leader killed?")?;
@@ -284,7 +284,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
     for lossy in [&[][..], &["--drop-chance", "0.01"]] {
         let arguments = ["demo", "--fabric", "roce", "--switch", "--json"];
-        let (good, found): (_, Demo) = stentor(context, &[], &[&arguments[..], lossy].concat())?;
+        let (good, found): (_, Demo) = stentor(context, &[&arguments[..], lossy].concat())?;
         shown(&found)?;
         ensure!(good, "the demonstration was sound but failed");
         let Some(Switched { copies }) = found.switch else { bail!("no switch is told of") };
@@ -296,7 +296,7 @@ pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
             found.deliveries
         );
     }
-    let (good, found): (_, Demo) = stentor(context, &[], &["demo", "--neb", "--fabric", "roce", "--switch", "--json"])?;
+    let (good, found): (_, Demo) = stentor(context, &["demo", "--neb", "--fabric", "roce", "--switch", "--json"])?;
     shown(&found)?;
     ensure!(good, "the broadcast was sound but failed");
     let copies = found.switch.map_or(0, |switch| switch.copies);
@@ -307,7 +307,7 @@ pub(crate) fn demo_switch(context: &Context) -> Result<Outcome> {
 
 /// The broadcast with real processes, one of which lies: every property, and evidence.
 pub(crate) fn demo_neb(context: &Context) -> Result<Outcome> {
-    let (good, found): (_, Demo) = stentor(context, &[], &["demo", "--neb", "--json"])?;
+    let (good, found): (_, Demo) = stentor(context, &["demo", "--neb", "--json"])?;
     shown(&found)?;
     ensure!(good, "the demonstration was sound but failed");
     println!("{} deliveries, {} properties ok", found.deliveries, found.properties.len());
@@ -346,16 +346,13 @@ pub(crate) fn shown_but(found: &Demo, unchecked: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the release build of the command, with features one that is not linked as a whole, and reads the document it prints,
-/// whether it ends well or not.
-pub(crate) fn stentor<T: DeserializeOwned>(
-    context: &Context,
-    features: &[&str],
-    arguments: &[&str],
-) -> Result<(bool, T)> {
-    let profile = if features.is_empty() { "release" } else { "release-tests" };
-    let mut command = context.cargo(["run", "--profile", profile, "-p", "stentor-cli"]);
-    let (good, text) = capture(command.args(features).arg("--").args(arguments))?;
+/// Runs the command and reads the document it prints, whether it ends well or not.
+pub(crate) fn stentor<T: DeserializeOwned>(context: &Context, arguments: &[&str]) -> Result<(bool, T)> {
+    document(&programs::stentor(context)?, arguments)
+}
+
+fn document<T: DeserializeOwned>(program: &Path, arguments: &[&str]) -> Result<(bool, T)> {
+    let (good, text) = capture(Command::new(program).args(arguments))?;
     let document =
         serde_json::from_str(&text).with_context(|| format!("`stentor {}` printed {text:?}", arguments.join(" ")))?;
     Ok((good, document))

@@ -12,7 +12,28 @@ use anyhow::{Context as _, Result, bail};
 pub(crate) struct Context {
     /// The repository root.
     pub root: PathBuf,
+    /// The cargo profile of the command that is run.
+    pub profile: Profile,
     cargo: OsString,
+}
+
+/// How the command is optimised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Profile {
+    /// As users have it, optimised as a whole.
+    Release,
+    /// Without link-time optimisation: of what it stands on, everything is compiled once, for tests, mutants and the command.
+    ReleaseTests,
+}
+
+impl Profile {
+    /// Returns its name in `Cargo.toml`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Profile::Release => "release",
+            Profile::ReleaseTests => "release-tests",
+        }
+    }
 }
 
 impl Context {
@@ -20,7 +41,16 @@ impl Context {
     pub(crate) fn new() -> Self {
         let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = Path::new(&package).ancestors().nth(2).map_or_else(|| PathBuf::from("."), Path::to_owned);
-        Context { root, cargo: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()) }
+        Context {
+            root,
+            profile: Profile::ReleaseTests,
+            cargo: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+        }
+    }
+
+    /// The same, with the command as users have it.
+    pub(crate) fn shipped() -> Self {
+        Context { profile: Profile::Release, ..Context::new() }
     }
 
     /// A cargo command in the repository root.

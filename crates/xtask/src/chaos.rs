@@ -57,7 +57,7 @@ fn torture(context: &Context, fabric: &str, faults: &[&str], replicas: usize, mi
     let shape = ["chaos", "--json", "--fabric", fabric, "--replicas", &members];
     let arguments = [&shape[..], &["--minutes", &time, "--seed", "1"]].concat();
     // A run that could not begin prints another document, with what was wrong.
-    let (good, found): (_, serde_json::Value) = stentor(context, &[], &arguments)?;
+    let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trouble").is_some(), "{found:#}");
     let found: Chaos = serde_json::from_value(found).context("a document of `stentor chaos`")?;
     judge(&found, faults, minutes)?;

@@ -50,7 +50,7 @@ pub(crate) fn rounds(context: &Context, rounds: u64, seed: u64) -> Result<Outcom
     let (kills, seed) = (rounds.to_string(), seed.to_string());
     let arguments = ["bench", "failover", "--rounds", &kills, "--seed", &seed, "--kill", "any", "--json"];
     // A run that fails prints another document, with what was wrong.
-    let (good, found): (_, serde_json::Value) = stentor(context, &[], &arguments)?;
+    let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trial").is_some(), "{found:#}");
     let found: Bench = serde_json::from_value(found).context("a document of a bench")?;
     judge(&found, rounds)?;
@@ -81,7 +81,7 @@ fn judge(found: &Bench, rounds: u64) -> Result<()> {
 /// The limits that a cluster has without `[limits]`, windows and rings full, and leaders killed: nothing stands still.
 pub(crate) fn full(context: &Context) -> Result<Outcome> {
     let arguments = ["bench", "failover", "--full", "--rounds", "2", "--kill", "leader", "--sim-runs", "0", "--json"];
-    let (good, found): (_, serde_json::Value) = stentor(context, &[], &arguments)?;
+    let (good, found): (_, serde_json::Value) = stentor(context, &arguments)?;
     ensure!(found.get("trial").is_some(), "{found:#}");
     let found: Bench = serde_json::from_value(found).context("a document of a bench")?;
     judge_full(&found.trial)?;

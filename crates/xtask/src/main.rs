@@ -36,15 +36,19 @@ use cargo::Context;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (title, list, paired, only) = match args::parse(&arguments) {
-        Ok(Request::Test { only }) => ("test", steps::TEST, steps::PAIRED, only),
-        Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, &[][..], only),
+    let (title, list, paired, context, only) = match args::parse(&arguments) {
+        Ok(Request::Test { only }) => ("test", steps::TEST, steps::PAIRED, Context::new(), only),
+        Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, &[][..], Context::shipped(), only),
         Ok(Request::Step { name }) => return ended(steps::alone(&Context::new(), &name)),
         Ok(Request::Bindings) => return ended(bindings::write(&Context::new())),
-        Ok(Request::Instructions { record: true }) => return ended(instructions::record(&Context::new())),
-        Ok(Request::Instructions { record: false }) => return ended(instructions::step(&Context::new()).map(drop)),
+        Ok(Request::Instructions { record: true }) => {
+            return ended(instructions::record(&Context::new()));
+        }
+        Ok(Request::Instructions { record: false }) => {
+            return ended(instructions::step(&Context::new()).map(drop));
+        }
         Ok(Request::Compare(options)) => {
-            return match compare::run(&Context::new(), &options) {
+            return match compare::run(&Context::shipped(), &options) {
                 Ok(compare::Ended::NotSlower) => ExitCode::SUCCESS,
                 Ok(compare::Ended::CannotBeTold) => ExitCode::from(3),
                 Ok(compare::Ended::Slower) => ExitCode::FAILURE,
@@ -61,7 +65,7 @@ fn main() -> ExitCode {
         }
     };
     let chosen: Vec<_> = list.iter().filter(|step| only.is_empty() || only.iter().any(|o| o == step.name)).collect();
-    if runner::run(title, &Context::new(), &chosen, list.len(), paired) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if runner::run(title, &context, &chosen, list.len(), paired) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn ended(result: anyhow::Result<()>) -> ExitCode {

@@ -8,6 +8,11 @@ use crate::runner::{Outcome, Step};
 /// The long steps.
 pub(crate) const NIGHTLY: &[Step] = &[
     Step { name: "release-tests", what: "all tests, optimised and without debug assertions", run: release_tests },
+    Step {
+        name: "shipped",
+        what: "the steps of `test` that run the command, with the command as users have it",
+        run: shipped,
+    },
     Step { name: "streams", what: "streams and signals × commands and stages: every cell of the table", run: streams },
     Step {
         name: "limits",
@@ -96,8 +101,17 @@ pub(crate) const NIGHTLY: &[Step] = &[
 ];
 
 fn model_channel(context: &Context) -> Result<Outcome> {
-    let model =
-        ["test", "--profile", "release-tests", "-p", "stentor-channel", "--test", "pure", "--", "four_and_four"];
+    let model = [
+        "test",
+        "--profile",
+        "release-tests",
+        "-p",
+        "stentor-channel",
+        "--test",
+        "pure",
+        "--",
+        "in_flight_that_take_minutes",
+    ];
     run(context.cargo(model).arg("--nocapture").env("STENTOR_MODEL", "large"))?;
     Ok(Outcome::Passed)
 }
@@ -141,6 +155,23 @@ fn roce_fuzz(context: &Context) -> Result<Outcome> {
 /// As shipped but for link-time optimisation, which would be done for every test program anew, minutes each.
 fn release_tests(context: &Context) -> Result<Outcome> {
     run(&mut context.cargo(["test", "--workspace", "--no-fail-fast", "--profile", "release-tests"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// `test` runs them with a command that is not optimised as a whole.
+fn shipped(context: &Context) -> Result<Outcome> {
+    let steps: [fn(&Context) -> Result<Outcome>; 7] = [
+        crate::campaign::traces,
+        crate::campaign::demo_switch,
+        crate::campaign::demo_neb,
+        crate::failover::full,
+        crate::chaos::step,
+        crate::roce::namespaces,
+        crate::ofi::step,
+    ];
+    for step in steps {
+        step(context)?;
+    }
     Ok(Outcome::Passed)
 }
 

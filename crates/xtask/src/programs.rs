@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::cargo::{Context, capture, line};
+use crate::cargo::{Context, Profile, capture, line};
 
 #[derive(Debug, Deserialize)]
 struct Message {
@@ -42,9 +42,24 @@ fn find(messages: &str, folder: &str, target: &str) -> Option<PathBuf> {
     messages.filter(wanted).find_map(|message| message.executable)
 }
 
-/// The command as users have it.
+/// The command, optimised: see [`Profile`].
 pub(crate) fn stentor(context: &Context) -> Result<PathBuf> {
-    executable(&mut context.cargo(["build", "--release", "-p", "stentor-cli"]), "cli", "stentor")
+    optimised(context, context.profile, &[])
+}
+
+/// The command with planted bugs.
+pub(crate) fn stentor_with_plants(context: &Context) -> Result<PathBuf> {
+    optimised(context, Profile::ReleaseTests, &["--features", "stentor-cli/plants"])
+}
+
+/// As users have it, the command is built alone; else as a part of the whole workspace.
+fn optimised(context: &Context, profile: Profile, features: &[&str]) -> Result<PathBuf> {
+    let what = match profile {
+        Profile::Release => ["-p", "stentor-cli"].as_slice(),
+        Profile::ReleaseTests => &["--workspace", "--bin", "stentor"],
+    };
+    let mut command = context.cargo(["build", "--profile", profile.name()]);
+    executable(command.args(what).args(features), "cli", "stentor")
 }
 
 /// The command as tests use it, not optimised.
@@ -64,15 +79,17 @@ pub(crate) fn test(context: &Context, folder: &str, name: &str) -> Result<Comman
     Ok(command)
 }
 
-/// Fails if the tests that a command would run are none: a filter that fits nothing is no success.
+/// Fails if one of the programs that a command would run has no test to run: a filter that fits nothing is no success.
 pub(crate) fn ensure_some(command: &mut Command) -> Result<()> {
     let (good, text) = capture(command.arg("--list"))?;
-    ensure!(good && lists_some(&text), "{} finds no test; it says: {text}", line(command));
+    ensure!(good && each_lists_some(&text), "{} finds no test; it says: {text}", line(command));
     Ok(())
 }
 
-fn lists_some(text: &str) -> bool {
-    text.lines().any(|line| line.ends_with(": test"))
+/// Each program's list ends with the number of its tests.
+fn each_lists_some(text: &str) -> bool {
+    let mut counts = text.lines().filter(|line| line.ends_with(" benchmarks")).peekable();
+    counts.peek().is_some() && counts.all(|count| !count.starts_with("0 tests,"))
 }
 
 #[cfg(test)]
@@ -81,8 +98,13 @@ mod tests {
 
     #[test]
     fn a_filter_that_fits_nothing_is_seen() {
-        assert!(lists_some("searches::those_that_take_minutes: test\n\n1 test, 0 benchmarks\n"));
-        assert!(!lists_some("\n0 tests, 0 benchmarks\n"));
+        const ONE: &str = "searches::those_that_take_minutes: test\n\n1 test, 0 benchmarks\n";
+        const NONE: &str = "\n0 tests, 0 benchmarks\n";
+        assert!(each_lists_some(ONE));
+        assert!(each_lists_some(&format!("{ONE}{ONE}")));
+        assert!(!each_lists_some(NONE));
+        assert!(!each_lists_some(&format!("{ONE}{NONE}")), "one program of two has none");
+        assert!(!each_lists_some(""));
     }
 
     #[test]

@@ -107,7 +107,6 @@ pub(crate) const TEST: &[Step] = &[
         run: roce::namespaces,
     },
     Step { name: "roce-tshark", what: "Wireshark reads every operation as we mean it", run: roce::tshark },
-    Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
     Step {
         name: "verbs-guests",
         what: "the demos on verbs; multicast over two guests, by a switch, and three, the link of one cut and restored, or its power off for a while: every property",
@@ -133,6 +132,7 @@ pub(crate) const TEST: &[Step] = &[
         what: "the software switch between our endpoint and a kernel's queue pairs, also with 1 % loss; Wireshark reads the capture; sets of processes on verbs",
         run: roce::switch_guests,
     },
+    Step { name: "roce-fuzz", what: "mutated packets, and an adversary who knows every number", run: roce::fuzz },
     Step { name: "loom", what: "lock-free algorithms in every interleaving", run: loom::step },
     Step {
         name: "bindings",
@@ -146,7 +146,7 @@ pub(crate) const TEST: &[Step] = &[
 ///
 /// Each keeps one processor busy most of the time, and judges no times. A guest has one processor, and what runs in it takes turns
 /// there in any case. The longest steps come first. Everything that others of [`TEST`] build as well has been built before.
-pub(crate) const PAIRED: &[&str] = &["verbs", "verbs-conformance", "switch-guests", "loom", "bindings"];
+pub(crate) const PAIRED: &[&str] = &["verbs", "verbs-conformance", "switch-guests", "roce-fuzz", "loom", "bindings"];
 
 /// Runs one step without a summary.
 ///
@@ -243,23 +243,18 @@ fn mentions_plants(root: &Path) -> Result<bool> {
     Ok(fs::read_to_string(root).with_context(|| root.display().to_string())?.contains(FEATURE))
 }
 
-/// Optimised, or it would take an hour.
+/// The crates' searches. They are optimised, or they would take an hour.
+const SEARCHES: [&str; 3] = ["model", "pure", "switch_model"];
+
 fn model(context: &Context) -> Result<Outcome> {
-    let searches = [
-        ("stentor-multicast", "model"),
-        ("stentor-neb", "model"),
-        ("stentor-channel", "pure"),
-        ("stentor-campaign", "switch_model"),
-    ];
-    for (package, test) in searches {
-        let command = || {
-            let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
-            command.args(["--", "that_take_minutes"]).env("STENTOR_MODEL", "minutes");
-            command
-        };
-        programs::ensure_some(&mut command())?;
-        run(command().arg("--nocapture"))?;
-    }
+    let command = || {
+        let mut command = context.cargo(["test", "--profile", "release-tests", "--workspace"]);
+        command.args(SEARCHES.iter().flat_map(|search| ["--test", search]));
+        command.args(["--", "that_take_minutes"]).env("STENTOR_MODEL", "minutes");
+        command
+    };
+    programs::ensure_some(&mut command())?;
+    run(command().arg("--nocapture"))?;
     Ok(Outcome::Passed)
 }
 

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_neither_file_nor_revision_is_refused() {
-        let context = Context::new();
+        let context = Context::shipped();
         let error = base(&context, "no-such-revision").unwrap_err().to_string();
         assert!(error.contains("neither a file nor a revision"), "{error}");
         let error = new(&context, Some("no-such-file")).unwrap_err().to_string();
@@ -88,6 +88,6 @@ mod tests {
     #[test]
     fn a_file_is_taken_as_it_is() {
         let this = std::env::current_exe().unwrap();
-        assert_eq!(base(&Context::new(), this.to_str().unwrap()).unwrap(), this);
+        assert_eq!(base(&Context::shipped(), this.to_str().unwrap()).unwrap(), this);
     }
 }

@@ -72,7 +72,7 @@ fn demos(context: &Context) -> Result<()> {
             let spared: &[&str] = if provider == "shm" && more[0] != "--neb" { &["--no-kill"] } else { &[] };
             let first = &["demo", "--json", "--fabric", "ofi", "--provider", provider][..];
             let arguments = [first, more, spared, restricted.as_slice()].concat();
-            let (good, found): (_, Demo) = stentor(context, &[], &arguments)?;
+            let (good, found): (_, Demo) = stentor(context, &arguments)?;
             // Nobody comes back who was not killed.
             shown_but(&found, if spared.is_empty() { &[] } else { &["M11"] })?;
             ensure!(good, "the demonstration was sound but failed");
