@@ -47,19 +47,20 @@ pub(crate) fn stentor(context: &Context) -> Result<PathBuf> {
     optimised(context, context.profile, &[])
 }
 
-/// The command with planted bugs.
+/// The command with planted bugs. What finds them is another crate, so the command itself need not be optimised.
 pub(crate) fn stentor_with_plants(context: &Context) -> Result<PathBuf> {
-    optimised(context, Profile::ReleaseTests, &["--features", "stentor-cli/plants"])
+    const QUICK: &str = "profile.release-tests.package.stentor-cli.opt-level=0";
+    optimised(context, Profile::ReleaseTests, &["--config", QUICK, "--features", "stentor-cli/plants"])
 }
 
 /// As users have it, the command is built alone; else as a part of the whole workspace.
-fn optimised(context: &Context, profile: Profile, features: &[&str]) -> Result<PathBuf> {
+fn optimised(context: &Context, profile: Profile, flags: &[&str]) -> Result<PathBuf> {
     let what = match profile {
         Profile::Release => ["-p", "stentor-cli"].as_slice(),
         Profile::ReleaseTests => &["--workspace", "--bin", "stentor"],
     };
     let mut command = context.cargo(["build", "--profile", profile.name()]);
-    executable(command.args(what).args(features), "cli", "stentor")
+    executable(command.args(what).args(flags), "cli", "stentor")
 }
 
 /// The command as tests use it, not optimised.
