@@ -9,7 +9,6 @@ mod words;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -100,12 +99,7 @@ impl Task {
     fn open(args: &ChannelCat) -> Result<Self, Failure> {
         if args.listen {
             let name = args.output.as_deref().map_or_else(|| OUTPUT.to_owned(), |path| path.display().to_string());
-            let sink = Sink::new(args.output.as_deref()).map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => {
-                    Failure::usage("the file exists already; it was not changed", &name, "name another file")
-                }
-                _ => Failure::cannot_write(Path::new(&name), &error),
-            })?;
+            let sink = Sink::new(args.output.as_deref(), &name)?;
             return Ok(Task::Receive { sink, name });
         }
         let Some(path) = &args.input else {

@@ -78,6 +78,13 @@ impl Source {
     }
 }
 
+fn unmade(name: &str, error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        return Failure::usage("the file exists already; it was not changed", name, "name another file");
+    }
+    Failure::cannot_write(Path::new(name), error)
+}
+
 /// A file or pipe that is written behind.
 pub(super) struct Sink {
     give: Option<SyncSender<Vec<u8>>>,
@@ -87,11 +94,11 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Makes a file, or writes to standard output.
-    pub(super) fn new(path: Option<&Path>) -> io::Result<Self> {
+    /// Makes a file, or writes to standard output. `name`: which it is.
+    pub(super) fn new(path: Option<&Path>, name: &str) -> Result<Self, Failure> {
         let (made, to): (_, Box<dyn Write + Send>) = match path {
             Some(path) => {
-                let (partial, file) = Partial::create(path)?;
+                let (partial, file) = Partial::create(path).map_err(|error| unmade(name, &error))?;
                 (Some(partial), Box::new(file))
             }
             None => (None, Box::new(StandardOutput)),
@@ -100,7 +107,7 @@ impl Sink {
         let (write, written) = channel();
         // The polling loop may be gone.
         let work = move || drop(write.send(write_all(&given, to)));
-        std::thread::Builder::new().spawn(work)?;
+        thread("that writes the output", work)?;
         Ok(Sink { give: Some(give), written, made })
     }
 
