@@ -4,6 +4,7 @@ use stentor_fabric::ProcessId;
 
 use crate::fault::{FaultMix, FaultPlan};
 use crate::model::NetworkModel;
+use crate::transcript::Transcript;
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -20,13 +21,16 @@ pub struct SimConfig {
     pub mix: FaultMix,
     /// Whether a trace is recorded.
     pub trace: bool,
+    /// The transcript that is to be written, if any.
+    pub transcript: Option<Transcript>,
 }
 
 impl SimConfig {
-    /// No faults of processes or links, no trace.
+    /// No faults of processes or links, no trace, no transcript.
     #[must_use]
     pub fn new(processes: usize, seed: u64, network: NetworkModel) -> Self {
-        SimConfig { processes, seed, network, faults: FaultPlan::new(), mix: FaultMix::NONE, trace: false }
+        let (faults, mix) = (FaultPlan::new(), FaultMix::NONE);
+        SimConfig { processes, seed, network, faults, mix, trace: false, transcript: None }
     }
 }
 

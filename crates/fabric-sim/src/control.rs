@@ -39,6 +39,7 @@ impl State {
         }
         qps.push(Qp::new(peer, service, config));
         let qp = QpId(qps.len() as u32 - 1);
+        self.trace_connect(me, &[peer], config);
         self.plan_match(me, peer, service);
         Ok(qp)
     }
@@ -142,6 +143,7 @@ impl State {
         access: Access,
     ) -> Result<(), AccessError> {
         self.check_region(me, region, peer, access)?;
+        self.trace_grant(me, region, peer, access);
         let incarnation = self.processes[me.index()].incarnation;
         let entry = &mut self.processes[me.index()].regions[region.index()];
         if let Some(key) = entry.key_of(peer) {
@@ -208,6 +210,7 @@ impl State {
             let held = self.processes[me.index()].regions.get(region.index()).and_then(|entry| entry.key_of(peer));
             held.map(|_| ()).ok_or(error)
         })?;
+        self.trace_revoke(me, region, peer);
         let at = self.now + self.model.revocation.sample(&mut self.rng);
         let owner = &mut self.processes[me.index()];
         let event = match owner.regions[region.index()].take_key(peer) {
@@ -345,6 +348,7 @@ impl State {
         entry.state = QpState::Connecting;
         entry.sent.clear();
         let (peer, service, set) = (entry.peer, entry.service, entry.own_set());
+        self.trace_reset(me, peer);
         match set {
             Some(number) => self.leave_set(me, number),
             None => self.plan_match(me, peer, service),

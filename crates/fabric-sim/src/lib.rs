@@ -50,7 +50,8 @@
 //!
 //! # Looking at a run
 //! With [`SimConfig::trace`], [`World::trace_json`] is a Chrome trace for `ui.perfetto.dev`; [`World::mark`] and
-//! [`World::name`] add to it.
+//! [`World::name`] add to it. With [`SimConfig::transcript`], [`World::take_transcript`] returns a [`Transcript`] of posts with
+//! their data, landings, grants, connections and faults, whose hash is that of the behaviour.
 #![forbid(unsafe_code)]
 
 mod aftermath;
@@ -72,6 +73,7 @@ mod set;
 mod state;
 mod trace;
 mod tracing;
+mod transcript;
 mod world;
 
 pub use config::{Due, SimConfig};
@@ -80,4 +82,5 @@ pub use fabric::SimFabric;
 pub use fault::{Fault, FaultMix, FaultPlan};
 pub use model::{Delay, NetworkModel};
 pub use rng::{MILLION, SimRng};
+pub use transcript::Transcript;
 pub use world::{Actor, World};

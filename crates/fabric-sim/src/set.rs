@@ -125,6 +125,7 @@ impl State {
             departs: 0,
         };
         self.processes[me.index()].sets.insert(number, membership);
+        self.trace_connect(me, members, config);
         self.sets.entry(number).or_insert_with(|| Set {
             members: members.to_vec(),
             waiting: vec![None; count],

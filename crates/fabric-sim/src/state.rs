@@ -14,6 +14,7 @@ use crate::qp::{Message, Qp, Queued};
 use crate::rng::SimRng;
 use crate::set::{Membership, Set};
 use crate::trace::Trace;
+use crate::transcript::Transcript;
 
 /// One process: its NIC, its memory, its appointments.
 #[derive(Default)]
@@ -91,6 +92,7 @@ pub(crate) struct State {
     pub(crate) kept: Vec<u32>,
     pub(crate) flows: u64,
     pub(crate) trace: Option<Trace>,
+    pub(crate) transcript: Option<Transcript>,
 }
 
 impl State {
@@ -123,6 +125,7 @@ impl State {
             kept: Vec::new(),
             flows: 0,
             trace: config.trace.then(|| Trace::new(processes)),
+            transcript: config.transcript,
         };
         for counts in &mut state.process_counts {
             counts.to = vec![Default::default(); processes];

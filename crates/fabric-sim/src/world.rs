@@ -10,6 +10,7 @@ use crate::counts::{FaultCounts, ProcessCounts, SetCounts};
 use crate::fabric::SimFabric;
 use crate::fault::Fault;
 use crate::state::State;
+use crate::transcript::Transcript;
 
 /// A process as the scheduler sees it.
 pub trait Actor {
@@ -220,6 +221,12 @@ impl World {
     #[must_use]
     pub fn traces(&self) -> bool {
         self.state.borrow().trace.is_some()
+    }
+
+    /// Returns the transcript so far, if one was asked for. Nothing is added to it any more.
+    #[must_use]
+    pub fn take_transcript(&self) -> Option<Transcript> {
+        self.state.borrow_mut().transcript.take()
     }
 
     /// The trace as Chrome trace JSON, for `ui.perfetto.dev`; an empty list if none was recorded.

@@ -1,0 +1,124 @@
+//! What happened in a run, line by line, in an encoding that outlives renaming.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::Xxh3;
+
+/// Bytes of text that are hashed at once.
+const CHUNK: usize = 1 << 16;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// A list of lines and its hash. A line is a fixed word, decimal numbers and, at its end, hexadecimal bytes. No name of a
+/// type or module and no `Debug` text gets in, so code that behaves the same has the same transcript.
+#[derive(Clone)]
+pub struct Transcript {
+    hash: Xxh3,
+    text: Vec<u8>,
+    /// Bytes of `text` that are in `hash`.
+    hashed: usize,
+    keeps: bool,
+}
+
+impl Transcript {
+    /// Creates an empty transcript of which only the hash is kept.
+    #[must_use]
+    pub fn hashing() -> Self {
+        Transcript { hash: Xxh3::new(), text: Vec::new(), hashed: 0, keeps: false }
+    }
+
+    /// Creates an empty transcript of which the text is kept as well.
+    #[must_use]
+    pub fn keeping() -> Self {
+        Transcript { keeps: true, ..Transcript::hashing() }
+    }
+
+    /// Appends a line.
+    pub fn line(&mut self, word: &str, numbers: &[u64], data: impl IntoIterator<Item = u8>) {
+        self.text.extend_from_slice(word.as_bytes());
+        for number in numbers {
+            self.text.push(b' ');
+            push_decimal(&mut self.text, *number);
+        }
+        let mut data = data.into_iter().peekable();
+        if data.peek().is_some() {
+            self.text.push(b' ');
+        }
+        for byte in data {
+            self.text.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
+        }
+        self.text.push(b'\n');
+        if self.text.len() - self.hashed >= CHUNK {
+            self.settle();
+        }
+    }
+
+    /// Takes the text so far into the hash.
+    fn settle(&mut self) {
+        self.hash.update(&self.text[self.hashed..]);
+        if !self.keeps {
+            self.text.clear();
+        }
+        self.hashed = self.text.len();
+    }
+
+    /// Returns the xxh3-64 of all lines so far, ends of lines included.
+    pub fn hash(&mut self) -> u64 {
+        self.settle();
+        self.hash.digest()
+    }
+
+    /// Returns all lines, or nothing if only the hash is kept.
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        if self.keeps { &self.text } else { &[] }
+    }
+}
+
+impl fmt::Debug for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transcript").field("keeps", &self.keeps).finish_non_exhaustive()
+    }
+}
+
+fn push_decimal(text: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = DIGITS[(number % 10) as usize];
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    text.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use xxhash_rust::xxh3::xxh3_64;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_word_numbers_and_bytes() {
+        let mut transcript = Transcript::keeping();
+        transcript.line("post", &[0, 7, u64::MAX], [0x0f, 0xa0]);
+        transcript.line("end", &[], []);
+        assert_eq!(transcript.text(), b"post 0 7 18446744073709551615 0fa0\nend\n");
+        assert_eq!(transcript.hash(), xxh3_64(b"post 0 7 18446744073709551615 0fa0\nend\n"));
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_text_whether_it_is_kept_or_not() {
+        let (mut kept, mut hashed) = (Transcript::keeping(), Transcript::hashing());
+        for number in 0..20_000 {
+            kept.line("landing", &[number], number.to_le_bytes());
+            hashed.line("landing", &[number], number.to_le_bytes());
+        }
+        assert!(kept.text().len() > 3 * CHUNK);
+        assert_eq!(kept.hash(), xxh3_64(kept.text()));
+        assert_eq!(hashed.hash(), kept.hash());
+        assert!(hashed.text().is_empty());
+    }
+}
