@@ -1,5 +1,6 @@
 //! Many seeds on all cores.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use stentor_multicast::{NodeError, Plant};
 use crate::channel;
 use crate::neb;
 use crate::nemesis::{NemesisCounts, Profile};
-use crate::run::run_seed;
+use crate::record::{Record, SeedHashes};
+use crate::run::record_seed;
 use crate::sets::{self, Sets};
 use crate::switch;
 
@@ -28,6 +30,8 @@ pub struct Campaign {
     pub plant: Plant,
     /// End with the first seed that violates this property (all lower seeds are run to their end first).
     pub until: Option<&'static str>,
+    /// What is recorded of each seed: a campaign keeps hashes only.
+    pub record: Record,
     /// Threads; 0: one per core.
     pub threads: usize,
 }
@@ -68,6 +72,8 @@ pub struct CampaignReport {
     pub nemesis: NemesisCounts,
     /// The most steps that it took to deliver everything after the nemesis had stopped.
     pub most_recovery_steps: u64,
+    /// By seed, if [`Record::Hashes`] were asked for.
+    pub hashes: BTreeMap<u64, SeedHashes>,
     /// Wall time.
     pub wall: Duration,
 }
@@ -85,6 +91,7 @@ pub(crate) struct Ran {
     pub(crate) more: Vec<(&'static str, u64)>,
     pub(crate) nemesis: NemesisCounts,
     pub(crate) recovery_steps: u64,
+    pub(crate) hashes: SeedHashes,
 }
 
 fn add_named(to: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
@@ -145,6 +152,9 @@ impl CampaignReport {
         add_named(&mut self.more, &run.more);
         self.nemesis.add(&run.nemesis);
         self.most_recovery_steps = self.most_recovery_steps.max(run.recovery_steps);
+        if !run.hashes.is_empty() {
+            self.hashes.insert(seed, run.hashes.clone());
+        }
         let properties = run.properties.clone();
         if properties.is_empty() {
             return false;
@@ -178,6 +188,7 @@ impl CampaignReport {
         add_named(&mut self.more, &other.more);
         self.nemesis.add(&other.nemesis);
         self.most_recovery_steps = self.most_recovery_steps.max(other.most_recovery_steps);
+        self.hashes.extend(other.hashes);
         self.take_first(other.first);
     }
 }
@@ -189,7 +200,7 @@ impl Campaign {
     /// [`NodeError`], if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, NodeError> {
         let one = |seed| {
-            let run = run_seed(seed, self.profile, self.sets, self.plant)?;
+            let (run, mut recorded) = record_seed(seed, self.profile, self.sets, self.plant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts(),
@@ -201,6 +212,7 @@ impl Campaign {
                 faults: run.faults,
                 nemesis: run.nemesis,
                 recovery_steps: run.recovery_steps,
+                hashes: recorded.hashes(),
             })
         };
         Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
@@ -220,6 +232,8 @@ pub struct NebCampaign {
     pub plant: stentor_neb::Plant,
     /// As [`Campaign::until`].
     pub until: Option<&'static str>,
+    /// What is recorded of each seed: a campaign keeps hashes only.
+    pub record: Record,
     /// Threads; 0: one per core.
     pub threads: usize,
 }
@@ -231,7 +245,7 @@ impl NebCampaign {
     /// [`NodeError`](stentor_neb::NodeError), if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_neb::NodeError> {
         let one = |seed| {
-            let run = neb::run_seed(seed, self.severity, self.sets, self.plant)?;
+            let (run, mut recorded) = neb::record_seed(seed, self.severity, self.sets, self.plant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts(),
@@ -243,6 +257,7 @@ impl NebCampaign {
                 faults: run.faults,
                 nemesis: NemesisCounts::default(),
                 recovery_steps: 0,
+                hashes: recorded.hashes(),
             })
         };
         Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
@@ -258,6 +273,8 @@ pub struct ChannelCampaign {
     pub plant: stentor_channel::Plant,
     /// As [`Campaign::until`].
     pub until: Option<&'static str>,
+    /// What is recorded of each seed: a campaign keeps hashes only.
+    pub record: Record,
     /// Threads; 0: one per core.
     pub threads: usize,
 }
@@ -269,7 +286,7 @@ impl ChannelCampaign {
     /// [`EndpointError`](stentor_channel::EndpointError), if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_channel::EndpointError> {
         let one = |seed| {
-            let run = channel::run_seed(seed, self.plant)?;
+            let (run, mut recorded) = channel::record_seed(seed, self.plant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts(),
@@ -281,6 +298,7 @@ impl ChannelCampaign {
                 faults: run.faults,
                 nemesis: NemesisCounts::default(),
                 recovery_steps: 0,
+                hashes: recorded.hashes(),
             })
         };
         Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
@@ -296,6 +314,8 @@ pub struct SwitchCampaign {
     pub plant: stentor_switch::Plant,
     /// As [`Campaign::until`].
     pub until: Option<&'static str>,
+    /// What is recorded of each seed: a campaign keeps hashes only.
+    pub record: Record,
     /// Threads; 0: one per core.
     pub threads: usize,
 }
@@ -307,7 +327,7 @@ impl SwitchCampaign {
     /// [`CreateError`](stentor_switch::CreateError), if a scenario was impossible.
     pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_switch::CreateError> {
         let one = |seed| {
-            let run = switch::run_seed(seed, self.plant)?;
+            let (run, mut recorded) = switch::record_seed(seed, self.plant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts,
@@ -319,6 +339,7 @@ impl SwitchCampaign {
                 faults: FaultCounts::default(),
                 nemesis: NemesisCounts::default(),
                 recovery_steps: 0,
+                hashes: recorded.hashes(),
             })
         };
         Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)

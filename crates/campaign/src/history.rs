@@ -1,14 +1,18 @@
 //! Hands what happens in a run to the checker.
 
 use stentor_checker as checker;
-use stentor_checker::{Checker, Cluster, EventKind, Label, Report};
+use stentor_checker::{Cluster, EventKind, Label, Report};
 use stentor_fabric::ProcessId;
+use stentor_fabric_sim::Transcript;
 use stentor_multicast::{Ballot, Delivered, GroupId, MemoryUse, MessageId, RemoteOp, Step, Topology};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::judged::Judged;
+use crate::record::Record;
+
 /// The history of a run, judged as it grows.
 pub(crate) struct History {
-    checker: Checker,
+    checker: Judged,
     first_client: u32,
     steps: Vec<Label>,
     regions: Label,
@@ -23,7 +27,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn new(topology: &Topology) -> Self {
+    pub(crate) fn new(topology: &Topology, record: Record) -> Self {
         let mut builder = Cluster::builder().global_clock();
         for group in topology.group_ids() {
             let members = topology.members(group).enumerate().map(|(n, _)| format!("g{}.{}", group.0 + 1, n + 1));
@@ -38,7 +42,7 @@ impl History {
             incarnations: vec![1; topology.processes()],
             digests: vec![Vec::new(); topology.groups()],
             wrong_states: 0,
-            checker: Checker::new(cluster),
+            checker: Judged::new(cluster, record),
             first_client,
             steps,
             regions,
@@ -149,6 +153,11 @@ impl History {
         self.event(t, me, EventKind::Memory { bytes: used.regions, limit, what: regions });
         let limit = Some(used.queue_limit);
         self.event(t, me, EventKind::Memory { bytes: used.most_queued, limit, what: queues });
+    }
+
+    /// Returns the transcript of all events, if one was asked for.
+    pub(crate) fn take_transcript(&mut self) -> Option<Transcript> {
+        self.checker.take_transcript()
     }
 
     /// Judges; the run has come to rest.

@@ -53,6 +53,11 @@ impl RunReport {
         [self.sets.named(), catch_ups::named(self.catch_ups)].concat()
     }
 
+    /// How the run ended, for its transcript.
+    pub(crate) fn end(&self) -> [u64; 5] {
+        [self.finished.into(), self.steps, self.virtual_ns, self.messages, self.deliveries]
+    }
+
     /// The names of violated properties; `M9` also if clients could not even send; `state` if applications differ;
     /// `superseded` if a client lost its place to nobody; and
     /// `rejected` if members refused input although nobody failed. Who fell behind refuses what is beyond its window.

@@ -12,6 +12,7 @@ use crate::actor::{Actor, ClientActor, Load, MemberActor, Shared};
 use crate::history::History;
 use crate::nemesis::{NemesisCounts, Profile};
 use crate::ordeal;
+use crate::record::{Record, Recorded};
 use crate::report::RunReport;
 use crate::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
 use crate::sets::Sets;
@@ -47,7 +48,7 @@ pub fn run_scenario_under(
     profile: Profile,
     plant: Plant,
 ) -> Result<RunReport, NodeError> {
-    Ok(ordeal::run(seed, scenario, profile, plant, false)?.0)
+    Ok(ordeal::run(seed, scenario, profile, plant, Record::Nothing)?.0)
 }
 
 /// Runs a seed of a scenario that was not drawn.
@@ -58,39 +59,45 @@ pub fn run_scenario_under(
 /// # Panics
 /// If the groups and clients of the scenario are no [`Topology`].
 pub fn run_scenario(seed: u64, scenario: &Scenario, plant: Plant) -> Result<RunReport, NodeError> {
-    Ok(run(seed, scenario, plant, false)?.0)
+    Ok(run(seed, scenario, plant, Record::Nothing)?.0)
 }
 
-/// Runs a seed and returns its trace as well: Chrome trace JSON, for `ui.perfetto.dev`.
+/// Runs a seed and records what happens.
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn trace_seed(seed: u64, profile: Profile, sets: Sets, plant: Plant) -> Result<(RunReport, String), NodeError> {
+pub fn record_seed(
+    seed: u64,
+    profile: Profile,
+    sets: Sets,
+    plant: Plant,
+    record: Record,
+) -> Result<(RunReport, Recorded), NodeError> {
     let scenario = Scenario::draw_under(seed, profile).choose(seed, sets);
     match profile {
-        Profile::Calm => run(seed, &scenario, plant, true),
-        _ => ordeal::run(seed, &scenario, profile, plant, true),
+        Profile::Calm => run(seed, &scenario, plant, record),
+        _ => ordeal::run(seed, &scenario, profile, plant, record),
     }
 }
 
-fn run(seed: u64, scenario: &Scenario, plant: Plant, trace: bool) -> Result<(RunReport, String), NodeError> {
+fn run(seed: u64, scenario: &Scenario, plant: Plant, record: Record) -> Result<(RunReport, Recorded), NodeError> {
     let topology =
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
     let world = World::new(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.set_faults(seed, SETS_BREAK_UNTIL_NS),
-        trace,
+        trace: record == Record::Trace,
+        transcript: record.transcript(),
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
-    let history = RefCell::new(History::new(&topology));
+    let history = RefCell::new(History::new(&topology, record));
     let shared = Rc::new(Shared { world, history });
     let mut actors = Vec::new();
     for process in (0..topology.processes() as u16).map(ProcessId) {
         actors.push(Some(actor(process, seed, scenario, plant, &topology, &shared)?));
     }
     let finished = drive(&shared, &mut actors, u64::from(scenario.clients));
-    let (report, trace) = judge(shared, actors, finished);
-    Ok((report, trace))
+    Ok(judge(shared, actors, finished))
 }
 
 fn actor(
@@ -151,7 +158,7 @@ fn drive(shared: &Shared, actors: &mut [Option<Actor>], clients: u64) -> bool {
     stopped && !out_of_steps.get()
 }
 
-fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (RunReport, String) {
+fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (RunReport, Recorded) {
     let now = shared.world.now_ns();
     let (mut rejected, mut writes, mut messages) = (0, 0, 0);
     let mut count = |counts: &Counts| {
@@ -173,9 +180,10 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (Run
     let processes = actors.len() as u16;
     drop(actors);
     let steps = (0..processes).map(|process| shared.world.process_counts(ProcessId(process)).steps).sum();
-    let (faults, trace) = (shared.world.fault_counts(), shared.world.trace_json());
-    let sets = shared.world.set_counts();
-    let history = Rc::into_inner(shared).expect("the actors are gone").history.into_inner();
+    let (faults, sets) = (shared.world.fault_counts(), shared.world.set_counts());
+    let Shared { world, history } = Rc::into_inner(shared).expect("the actors are gone");
+    let mut history = history.into_inner();
+    let transcript = history.take_transcript();
     let deliveries = history.deliveries;
     let report = history.finish();
     let run = RunReport {
@@ -197,5 +205,6 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool) -> (Run
         catch_ups: CatchUps::default(),
         log: Vec::new(),
     };
-    (run, trace)
+    let recorded = Recorded::of(&world, transcript, &run.end(), run.violated());
+    (run, recorded)
 }

@@ -1,11 +1,17 @@
 //! Channels: some seeds without planted bugs hold every property, and what is claimed really happens.
 
-use stentor_campaign::ChannelCampaign;
+use stentor_campaign::{ChannelCampaign, Record};
 
 #[test]
 fn the_first_seeds_hold_every_property() {
     let seeds = std::env::var("CHANNEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(120);
-    let campaign = ChannelCampaign { seeds: 0..seeds, plant: stentor_channel::Plant::None, until: None, threads: 0 };
+    let campaign = ChannelCampaign {
+        seeds: 0..seeds,
+        plant: stentor_channel::Plant::None,
+        until: None,
+        record: Record::Nothing,
+        threads: 0,
+    };
     let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
     println!("{report:#?}");
     assert_eq!(report.first, None);
@@ -21,7 +27,13 @@ fn every_planted_bug_is_found_by_name() {
 
     let mut missed = Vec::new();
     for plant in Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()) {
-        let campaign = ChannelCampaign { seeds: 0..300, plant: *plant, until: Some(plant.breaks()), threads: 0 };
+        let campaign = ChannelCampaign {
+            seeds: 0..300,
+            plant: *plant,
+            until: Some(plant.breaks()),
+            record: Record::Nothing,
+            threads: 0,
+        };
         let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
         match report.first.filter(|first| first.properties.contains(&plant.breaks())) {
             Some(first) => println!("{} breaks {} at seed {}", plant.name(), plant.breaks(), first.seed),

@@ -1,13 +1,14 @@
 //! The broadcast: some seeds without planted bugs hold every property, and lies and faults really happen.
 
 use stentor_campaign::neb::{Scenario, Severity, run_scenario};
-use stentor_campaign::{CampaignReport, NebCampaign, Sets};
+use stentor_campaign::{CampaignReport, NebCampaign, Record, Sets};
 use stentor_fabric_sim::Fault;
 
 fn seeds_hold_every_property(severity: Severity, sets: Sets) -> CampaignReport {
     let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
     let plant = stentor_neb::Plant::None;
-    let campaign = NebCampaign { seeds: 0..seeds, severity, sets, plant, until: None, threads: 0 };
+    let campaign =
+        NebCampaign { seeds: 0..seeds, severity, sets, plant, until: None, record: Record::Nothing, threads: 0 };
     let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
     println!("{report:#?}");
     assert_eq!(report.first, None);

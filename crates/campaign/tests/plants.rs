@@ -1,7 +1,7 @@
 //! Planted bugs that show only under failures, found by their names.
 #![cfg(feature = "plants")]
 
-use stentor_campaign::{Campaign, Plant, Profile, Sets};
+use stentor_campaign::{Campaign, Plant, Profile, Record, Sets};
 
 /// The seeds are those that show it first; a campaign from 0 finds it there.
 #[test]
@@ -35,6 +35,7 @@ fn find(name: &str, seed: u64, profile: Profile, sets: Sets) {
         sets,
         plant,
         until: Some(plant.breaks()),
+        record: Record::Nothing,
         threads: 1,
     };
     let report = campaign.run(|_| ()).expect("drawn scenarios are possible");

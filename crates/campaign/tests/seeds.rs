@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use stentor_campaign::{Campaign, CampaignReport, Plant, Profile, RECOVERY_STEPS, Sets};
+use stentor_campaign::{Campaign, CampaignReport, Plant, Profile, RECOVERY_STEPS, Record, Sets};
 
 fn hold(seeds: Range<u64>, profile: Profile, sets: Sets) -> CampaignReport {
-    let campaign = Campaign { seeds, profile, sets, plant: Plant::None, until: None, threads: 0 };
+    let campaign =
+        Campaign { seeds, profile, sets, plant: Plant::None, until: None, record: Record::Nothing, threads: 0 };
     let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
     println!("{report:?}");
     assert_eq!(report.first, None, "{profile}");

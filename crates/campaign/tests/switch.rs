@@ -1,12 +1,13 @@
 //! The switch: some seeds without planted bugs hold every property, and what is claimed really happens.
 
-use stentor_campaign::SwitchCampaign;
+use stentor_campaign::{Record, SwitchCampaign};
 use stentor_switch::Plant;
 
 #[test]
 fn the_first_seeds_hold_every_property() {
     let seeds = std::env::var("SWITCH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(120);
-    let campaign = SwitchCampaign { seeds: 0..seeds, plant: Plant::None, until: None, threads: 0 };
+    let campaign =
+        SwitchCampaign { seeds: 0..seeds, plant: Plant::None, until: None, record: Record::Nothing, threads: 0 };
     let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
     println!("{report:#?}");
     assert_eq!(report.first, None);
@@ -20,7 +21,13 @@ fn the_first_seeds_hold_every_property() {
 fn every_planted_bug_is_found_by_name() {
     let mut missed = Vec::new();
     for plant in Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()) {
-        let campaign = SwitchCampaign { seeds: 0..300, plant: *plant, until: Some(plant.breaks()), threads: 0 };
+        let campaign = SwitchCampaign {
+            seeds: 0..300,
+            plant: *plant,
+            until: Some(plant.breaks()),
+            record: Record::Nothing,
+            threads: 0,
+        };
         let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
         match report.first.filter(|first| first.properties.contains(&plant.breaks())) {
             Some(first) => println!("{} breaks {} at seed {}", plant.name(), plant.breaks(), first.seed),

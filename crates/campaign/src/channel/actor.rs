@@ -198,7 +198,7 @@ impl Process {
         let new = ledger.faults[ledger.told..].to_vec();
         ledger.told = ledger.faults.len();
         for (end, status) in new {
-            self.shared.history.borrow_mut().fault(t, end, &format!("{status:?}"));
+            self.shared.history.borrow_mut().fault(t, end, status);
         }
     }
 
@@ -214,11 +214,11 @@ impl Process {
                 Notice::Written(index) => history.sent(t, end, index),
                 Notice::Failed(error) => {
                     if error.cause == Cause::Aborted {
-                        history.fault(t, end, "given up");
+                        history.given_up(t, end);
                         self.counts.given_up += 1;
                     }
                     if let Some(status) = self.shared.ledger.borrow_mut().broken.remove(&end) {
-                        history.fault(t, end, &format!("{status:?}"));
+                        history.fault(t, end, status);
                     }
                     history.failed(t, end, &error);
                     self.talks[place].failed = true;

@@ -1,27 +1,31 @@
 //! Hands what happens in a run of the channel to the checker.
 
-use stentor_channel::ChannelError;
+use stentor_channel::{Cause, ChannelError, Operation};
 use stentor_checker as checker;
-use stentor_checker::{Checker, Cluster, EventKind, Label, Report};
-use stentor_fabric::ProcessId;
+use stentor_checker::{Cluster, EventKind, Label, Report};
+use stentor_fabric::{PostError, ProcessId, Status};
+use stentor_fabric_sim::Transcript;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::watch::EndLife;
+use crate::judged::Judged;
+use crate::record::Record;
 
 /// The history of a run, judged as it grows.
 pub(crate) struct History {
-    checker: Checker,
+    checker: Judged,
 }
 
 impl History {
-    pub(crate) fn new(processes: u16) -> Self {
+    pub(crate) fn new(processes: u16, record: Record) -> Self {
         let members = (0..processes).map(|process| ProcessId(process).to_string());
         let builder = Cluster::builder().global_clock().group("n", members);
-        History { checker: Checker::new(builder.build().expect("names are made unique here")) }
+        let cluster = builder.build().expect("names are made unique here");
+        History { checker: Judged::new(cluster, record) }
     }
 
     fn label(&mut self, word: &str) -> Label {
-        self.checker.cluster_mut().label(word)
+        self.checker.label(word)
     }
 
     /// A connection's name: the same at both ends.
@@ -55,8 +59,17 @@ impl History {
         self.event(t, end.0, EventKind::InFlight { channel, count, limit });
     }
 
-    pub(crate) fn fault(&mut self, t: u64, end: EndLife, what: &str) {
-        let (channel, what) = (self.connection(end), self.label(what));
+    /// The fabric reported an error.
+    pub(crate) fn fault(&mut self, t: u64, end: EndLife, status: Status) {
+        let (channel, what) = (self.connection(end), self.label(&format!("{status:?}")));
+        self.checker.note("status", &[status as u64]);
+        self.event(t, end.0, EventKind::Fault { channel, what });
+    }
+
+    /// Its owner gave an end up.
+    pub(crate) fn given_up(&mut self, t: u64, end: EndLife) {
+        let (channel, what) = (self.connection(end), self.label("given up"));
+        self.checker.note("given-up", &[]);
         self.event(t, end.0, EventKind::Fault { channel, what });
     }
 
@@ -65,6 +78,8 @@ impl History {
         let operation = self.label(&error.operation.to_string());
         let cause = self.label(&error.cause.to_string());
         let peer = checker::Process(u32::from(error.peer.0));
+        self.checker.note("operation", &operation_numbers(error.operation));
+        self.checker.note("cause", &cause_numbers(&error.cause));
         self.event(t, end.0, EventKind::Failed { channel, operation, peer, cause });
     }
 
@@ -77,7 +92,58 @@ impl History {
         self.event(t, process, EventKind::Crash);
     }
 
+    /// Returns the transcript of all events, if one was asked for.
+    pub(crate) fn take_transcript(&mut self) -> Option<Transcript> {
+        self.checker.take_transcript()
+    }
+
     pub(crate) fn finish(self) -> Report {
         self.checker.finish(true)
+    }
+}
+
+/// Returns an operation as numbers, which mean the same in every version.
+fn operation_numbers(operation: Operation) -> [u64; 2] {
+    match operation {
+        Operation::Open => [1, 0],
+        Operation::Write(message) => [2, message],
+        Operation::Read(message) => [3, message],
+        Operation::Control => [4, 0],
+        Operation::Close => [5, 0],
+    }
+}
+
+/// The same for a cause, without the words in it.
+fn cause_numbers(cause: &Cause) -> [u64; 4] {
+    match *cause {
+        Cause::Fabric(status) => [1, status as u64, 0, 0],
+        Cause::Broken => [2, 0, 0, 0],
+        Cause::Refused(refusal) => [3, refusal_number(&refusal.0), 0, 0],
+        Cause::Disagree { ours, theirs, .. } => [4, ours, theirs, 0],
+        Cause::Version { ours, theirs } => [5, ours.into(), theirs.into(), 0],
+        Cause::TooLong { bytes, limit } => [6, bytes, limit, 0],
+        Cause::Sequence { sequence, expected, window, .. } => [7, sequence.into(), expected.into(), window.into()],
+        Cause::Size { bytes, expected, .. } => [8, bytes, expected, 0],
+        Cause::Nonsense(_) => [9, 0, 0, 0],
+        Cause::PeerGaveUp(reason) => [10, reason as u64, 0, 0],
+        Cause::Aborted => [11, 0, 0, 0],
+        Cause::TimedOut(after) => [12, after.as_nanos() as u64, 0, 0],
+    }
+}
+
+/// The same for what a fabric did not take.
+fn refusal_number(error: &PostError) -> u64 {
+    match error {
+        PostError::UnknownQp(_) => 1,
+        PostError::NotReady { .. } => 2,
+        PostError::SendQueueFull { .. } => 3,
+        PostError::RecvQueueFull { .. } => 4,
+        PostError::NotReached { .. } => 5,
+        PostError::InlineTooLong { .. } => 6,
+        PostError::OutOfLocalRegion { .. } => 7,
+        PostError::TooLong { .. } => 8,
+        PostError::Misaligned { .. } => 9,
+        PostError::NotRegistered { .. } => 10,
+        PostError::Unsupported(_) => 11,
     }
 }

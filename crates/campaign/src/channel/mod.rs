@@ -6,5 +6,5 @@ mod run;
 mod scenario;
 mod watch;
 
-pub use run::{RunReport, run_scenario, run_seed, trace_seed};
+pub use run::{RunReport, record_seed, run_scenario, run_seed};
 pub use scenario::{Scenario, Trouble};

@@ -13,6 +13,7 @@ use super::history::History;
 use super::scenario::{DEADLINE_NS, MOST_STEPS, Scenario};
 use super::watch::{Ledger, Watched};
 use crate::chance::Chance;
+use crate::record::{Record, Recorded};
 
 /// What came of a run.
 #[derive(Debug)]
@@ -78,25 +79,26 @@ pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, EndpointError> {
 /// # Errors
 /// As [`run_seed`].
 pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, EndpointError> {
-    Ok(run(seed, scenario, false)?.0)
+    Ok(run(seed, scenario, Record::Nothing)?.0)
 }
 
-/// Runs a seed and returns its trace as well: Chrome trace JSON, for `ui.perfetto.dev`.
+/// Runs a seed and records what happens.
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn trace_seed(seed: u64, plant: Plant) -> Result<(RunReport, String), EndpointError> {
-    run(seed, &Scenario::draw(seed, plant), true)
+pub fn record_seed(seed: u64, plant: Plant, record: Record) -> Result<(RunReport, Recorded), EndpointError> {
+    run(seed, &Scenario::draw(seed, plant), record)
 }
 
-fn run(seed: u64, scenario: &Scenario, trace: bool) -> Result<(RunReport, String), EndpointError> {
+fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), EndpointError> {
     let world = World::new(SimConfig {
         faults: scenario.plan.clone(),
-        trace,
+        trace: record == Record::Trace,
+        transcript: record.transcript(),
         ..SimConfig::new(usize::from(scenario.processes), seed, scenario.network.clone())
     });
     let ledger = Rc::new(RefCell::new(Ledger::default()));
-    let history = RefCell::new(History::new(scenario.processes));
+    let history = RefCell::new(History::new(scenario.processes, record));
     let shared = Rc::new(Shared { world, history, ledger });
     let mut actors = Vec::new();
     for me in (0..scenario.processes).map(ProcessId) {
@@ -157,13 +159,13 @@ fn judge(
     scenario: &Scenario,
     finished: bool,
     steps: u64,
-) -> (RunReport, String) {
+) -> (RunReport, Recorded) {
     let now = shared.world.now_ns();
-    let mut history = shared.history.replace(History::new(scenario.processes));
+    let mut history = shared.history.replace(History::new(scenario.processes, Record::Nothing));
     let faults = shared.world.fault_counts();
     let ledger = shared.ledger.borrow();
     for (end, status) in &ledger.broken {
-        history.fault(now, *end, &format!("{status:?}"));
+        history.fault(now, *end, *status);
     }
     for (end, count, granted) in &ledger.beyond {
         history.in_flight(now, *end, *count, *granted);
@@ -171,6 +173,7 @@ fn judge(
     // Where receives belong to no connection, somebody who found none had to wait.
     let first = (ProcessId(0), ProcessId(1), 0, 1);
     history.in_flight(now, first, faults.rnr_retries, 0);
+    let transcript = history.take_transcript();
     let mut run = RunReport {
         report: history.finish(),
         writes: 0,
@@ -198,5 +201,7 @@ fn judge(
     let processes = scenario.processes;
     let counts = |process| shared.world.process_counts(ProcessId(process));
     run.posts = (0..processes).map(|process| counts(process).total().posts()).sum();
-    (run, shared.world.trace_json())
+    let end = [run.finished.into(), run.steps, run.virtual_ns, run.writes, run.reads];
+    let recorded = Recorded::of(&shared.world, transcript, &end, run.violated());
+    (run, recorded)
 }

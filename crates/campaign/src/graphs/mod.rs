@@ -27,6 +27,7 @@ use stentor_multicast::{Client, ClientId, GroupId, Limits, MessageId, NodeError,
 
 use crate::history::History;
 use crate::progress::Progress;
+use crate::record::Record;
 use member::Follower;
 
 /// The interval at which members look at each other, ns.
@@ -232,7 +233,7 @@ pub fn run_changing(
     let world = World::new(SimConfig::new(topology.processes(), seed, network));
     let seen = Seen { leads: vec![false; graph.members], delivered: vec![0; graph.members], ..Seen::default() };
     let shared = Rc::new(Shared {
-        history: RefCell::new(History::new(&topology)),
+        history: RefCell::new(History::new(&topology, Record::Nothing)),
         progress: RefCell::new(Progress::new(&topology)),
         seen: RefCell::new(seen),
         world,

@@ -1,16 +1,19 @@
 //! Hands what happens in a run of the broadcast to the checker.
 
 use stentor_checker as checker;
-use stentor_checker::{Checker, Cluster, EventKind, Label, Report};
+use stentor_checker::{Cluster, EventKind, Label, Report};
 use stentor_fabric::ProcessId;
+use stentor_fabric_sim::Transcript;
 use stentor_neb::{Notice, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::scenario::Scenario;
+use crate::judged::Judged;
+use crate::record::Record;
 
 /// The history of a run, judged as it grows.
 pub(crate) struct History {
-    checker: Checker,
+    checker: Judged,
     regions: Label,
     signed: bool,
     limit: usize,
@@ -18,7 +21,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn new(scenario: &Scenario) -> Self {
+    pub(crate) fn new(scenario: &Scenario, record: Record) -> Self {
         let config = &scenario.config;
         let name = |process: ProcessId| process.to_string();
         let members = config.everybody().iter().map(name);
@@ -27,7 +30,7 @@ impl History {
         let mut cluster = builder.window(u64::from(config.window)).build().expect("names are made unique here");
         let regions = cluster.label("regions");
         let (signed, limit) = (config.signed, config.payload_bytes);
-        History { checker: Checker::new(cluster), regions, signed, limit, outcomes: 0 }
+        History { checker: Judged::new(cluster, record), regions, signed, limit, outcomes: 0 }
     }
 
     fn event(&mut self, t: u64, process: ProcessId, kind: EventKind) {
@@ -80,6 +83,11 @@ impl History {
     pub(crate) fn memory(&mut self, t: u64, me: ProcessId, bytes: u64, limit: u64) {
         let what = self.regions;
         self.event(t, me, EventKind::Memory { bytes, limit: Some(limit), what });
+    }
+
+    /// Returns the transcript of all events, if one was asked for.
+    pub(crate) fn take_transcript(&mut self) -> Option<Transcript> {
+        self.checker.take_transcript()
     }
 
     pub(crate) fn finish(self, complete: bool) -> Report {

@@ -7,5 +7,5 @@ mod run;
 mod scenario;
 
 pub(crate) use run::SLOW;
-pub use run::{RunReport, run_scenario, run_seed, trace_seed};
+pub use run::{RunReport, record_seed, run_scenario, run_seed};
 pub use scenario::{Profile, Removals, Scenario, Severity};

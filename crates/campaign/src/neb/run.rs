@@ -13,6 +13,7 @@ use super::history::History;
 use super::operator::Operators;
 use super::scenario::{DEADLINE_NS, MOST_STEPS, SPAN_NS, Scenario, Severity};
 use crate::chance::Chance;
+use crate::record::{Record, Recorded};
 use crate::sets::Sets;
 
 /// The stream of what operators draw.
@@ -111,25 +112,32 @@ pub fn run_seed(seed: u64, severity: Severity, sets: Sets, plant: Plant) -> Resu
 /// # Errors
 /// As [`run_seed`].
 pub fn run_scenario(seed: u64, scenario: &Scenario) -> Result<RunReport, NodeError> {
-    Ok(run(seed, scenario, false)?.0)
+    Ok(run(seed, scenario, Record::Nothing)?.0)
 }
 
-/// Runs a seed and returns its trace as well: Chrome trace JSON, for `ui.perfetto.dev`.
+/// Runs a seed and records what happens.
 ///
 /// # Errors
 /// As [`run_seed`].
-pub fn trace_seed(seed: u64, severity: Severity, sets: Sets, plant: Plant) -> Result<(RunReport, String), NodeError> {
-    run(seed, &Scenario::draw(seed, severity, plant).choose(seed, sets), true)
+pub fn record_seed(
+    seed: u64,
+    severity: Severity,
+    sets: Sets,
+    plant: Plant,
+    record: Record,
+) -> Result<(RunReport, Recorded), NodeError> {
+    run(seed, &Scenario::draw(seed, severity, plant).choose(seed, sets), record)
 }
 
-fn run(seed: u64, scenario: &Scenario, trace: bool) -> Result<(RunReport, String), NodeError> {
+fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), NodeError> {
     let world = World::new(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.plan.clone(),
-        trace,
+        trace: record == Record::Trace,
+        transcript: record.transcript(),
         ..SimConfig::new(scenario.config.processes, seed, scenario.network.clone())
     });
-    let shared = Rc::new(Shared { world, history: RefCell::new(History::new(scenario)) });
+    let shared = Rc::new(Shared { world, history: RefCell::new(History::new(scenario, record)) });
     let mut actors = Vec::new();
     for me in scenario.config.everybody().iter() {
         actors.push(Some(actor(me, seed, scenario, &shared)?));
@@ -137,12 +145,12 @@ fn run(seed: u64, scenario: &Scenario, trace: bool) -> Result<(RunReport, String
     let chance = Chance::new(seed, OPERATORS);
     let mut operators = scenario.removal.as_ref().map(|removal| Operators::new(&scenario.config, removal, chance));
     let finished = drive(&shared, &mut actors, scenario, &mut operators);
-    let (mut run, trace) = judge(shared, actors, finished, scenario);
+    let (mut run, recorded) = judge(shared, actors, finished, scenario);
     if let Some(operators) = operators {
         run.removals = u64::from(operators.done);
         (run.operators_died, run.operators_refused) = (operators.died, operators.refused);
     }
-    Ok((run, trace))
+    Ok((run, recorded))
 }
 
 fn authority(config: &Config, me: ProcessId, salt: u64) -> Option<Authority> {
@@ -238,7 +246,7 @@ fn drive(
     !scenario.lively || is_finished(actors, scenario.broadcasts, removed)
 }
 
-fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenario: &Scenario) -> (RunReport, String) {
+fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenario: &Scenario) -> (RunReport, Recorded) {
     let now = shared.world.now_ns();
     let mut run = RunReport {
         report: stentor_checker::Checker::new(stentor_checker::Cluster::default()).finish(false),
@@ -291,8 +299,11 @@ fn judge(shared: Rc<Shared>, actors: Vec<Option<Actor>>, finished: bool, scenari
         steps.set(steps.get() + shared.world.process_counts(ProcessId(process)).steps);
     });
     run.steps = steps.get();
-    let trace = shared.world.trace_json();
-    let history = Rc::into_inner(shared).expect("the actors are gone").history.into_inner();
+    let Shared { world, history } = Rc::into_inner(shared).expect("the actors are gone");
+    let mut history = history.into_inner();
+    let transcript = history.take_transcript();
     run.report = history.finish(scenario.lively);
-    (run, trace)
+    let end = [run.finished.into(), run.steps, run.virtual_ns, run.broadcasts, run.deliveries];
+    let recorded = Recorded::of(&world, transcript, &end, run.violated());
+    (run, recorded)
 }

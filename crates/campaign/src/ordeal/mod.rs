@@ -17,6 +17,7 @@ use crate::chance::Chance;
 use crate::history::History;
 use crate::nemesis::{Nemesis, NemesisCounts, Profile};
 use crate::progress::Progress;
+use crate::record::{Record, Recorded};
 use crate::report::RunReport;
 use crate::scenario::Scenario;
 use client::ClientActor;
@@ -80,26 +81,27 @@ impl Totals {
     }
 }
 
-/// Runs a seed under a profile; with a trace, if asked for.
+/// Runs a seed under a profile, and records what is asked for.
 pub(crate) fn run(
     seed: u64,
     scenario: &Scenario,
     profile: Profile,
     plant: Plant,
-    trace: bool,
-) -> Result<(RunReport, String), NodeError> {
+    record: Record,
+) -> Result<(RunReport, Recorded), NodeError> {
     let topology =
         Arc::new(Topology::new(&scenario.groups, scenario.clients).expect("drawn clusters are within the limits"));
     let world = World::new(SimConfig {
         mix: scenario.mix.clone(),
         faults: scenario.set_faults(seed, Nemesis::UNTIL_NS),
-        trace,
+        trace: record == Record::Trace,
+        transcript: record.transcript(),
         ..SimConfig::new(topology.processes(), seed, scenario.network.clone())
     });
     let loads =
         (0..scenario.clients).map(|client| RefCell::new(Load::new(seed, ClientId(client), scenario, &topology)));
     let shared = Rc::new(Shared {
-        history: RefCell::new(History::new(&topology)),
+        history: RefCell::new(History::new(&topology, record)),
         progress: RefCell::new(Progress::new(&topology)),
         nemesis: RefCell::new(Nemesis::new(seed, profile, &topology, &world)),
         loads: loads.collect(),
@@ -226,7 +228,7 @@ impl Ordeal {
         }
     }
 
-    fn judge(mut self, finished: bool, profile: Profile) -> (RunReport, String) {
+    fn judge(mut self, finished: bool, profile: Profile) -> (RunReport, Recorded) {
         let now = self.shared.world.now_ns();
         for process in (0..self.actors.len() as u16).map(ProcessId) {
             self.count(process);
@@ -241,7 +243,8 @@ impl Ordeal {
         let mut log = shared.nemesis.borrow().log().to_vec();
         log.extend(missing.map(|missing| format!("in the end: {missing}")));
         log.extend(stuck);
-        let history = shared.history.into_inner();
+        let mut history = shared.history.into_inner();
+        let transcript = history.take_transcript();
         let run = RunReport {
             messages: self.totals.messages,
             deliveries: history.deliveries,
@@ -267,7 +270,8 @@ impl Ordeal {
             recovery_steps: self.stopped_at.map_or(0, |at| self.steps - at),
             log,
         };
-        (run, shared.world.trace_json())
+        let recorded = Recorded::of(&shared.world, transcript, &run.end(), run.violated());
+        (run, recorded)
     }
 }
 

@@ -5,10 +5,11 @@ mod host;
 mod program;
 mod run;
 mod scenario;
+mod tape;
 mod world;
 
 pub use host::{Flight, Host, Setup};
 pub use program::{Kind, Op};
-pub use run::{RunReport, run_seed};
+pub use run::{RunReport, record_seed, run_seed};
 pub use scenario::{Scenario, Trouble};
 pub use world::{Step, World};

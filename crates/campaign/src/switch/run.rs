@@ -4,11 +4,13 @@ use stentor_checker::switch::Finding;
 use stentor_checker::{CounterExample, Report, Verdict};
 use stentor_fabric_roce::endpoint::Outbox;
 use stentor_switch::registers::State;
-use stentor_switch::{Config, CreateError, Plant};
+use stentor_switch::{Cause, Config, CreateError, Plant};
 
 use super::scenario::{MOST_STEPS, Scenario};
+use super::tape::Tape;
 use super::world::{Step, World};
 use crate::chance::Chance;
+use crate::record::{Record, Recorded};
 
 /// What came of a run.
 #[derive(Debug)]
@@ -74,10 +76,18 @@ struct Walk<'a> {
 /// # Errors
 /// [`CreateError`], if the scenario is impossible; the drawn ones are not.
 pub fn run_seed(seed: u64, plant: Plant) -> Result<RunReport, CreateError> {
-    run(seed, &Scenario::draw(seed, plant))
+    Ok(record_seed(seed, plant, Record::Nothing)?.0)
 }
 
-fn run(seed: u64, scenario: &Scenario) -> Result<RunReport, CreateError> {
+/// Runs a seed and records what happens. There is no trace: time is what steps make of it.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn record_seed(seed: u64, plant: Plant, record: Record) -> Result<(RunReport, Recorded), CreateError> {
+    run(seed, &Scenario::draw(seed, plant), record)
+}
+
+fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Recorded), CreateError> {
     let mut out = Outbox::new(64);
     let config = Config {
         aggregation: scenario.aggregation,
@@ -85,7 +95,8 @@ fn run(seed: u64, scenario: &Scenario) -> Result<RunReport, CreateError> {
         plant: scenario.plant,
         ..Config::new(scenario.setup.forward, scenario.setup.backward)
     };
-    let world = World::new(scenario.setup, config, scenario.programs.clone(), &mut out)?;
+    let mut world = World::new(scenario.setup, config, scenario.programs.clone(), &mut out)?;
+    world.record(Tape::new(record));
     let chance = Chance::new(seed, 2);
     let hurried = vec![0; world.ranks()];
     let mut walk = Walk { scenario, world, chance, out, tally: Tally::default(), troubled: true, steps: 0, hurried };
@@ -245,7 +256,7 @@ impl Walk<'_> {
         }
     }
 
-    fn judge(mut self) -> RunReport {
+    fn judge(mut self) -> (RunReport, Recorded) {
         let calm = self.scenario.trouble == super::Trouble::default();
         if self.world.watch().findings().is_empty() {
             self.world.end();
@@ -276,6 +287,14 @@ impl Walk<'_> {
             ("runs with 32 receivers", with(32)),
             ("runs without any trouble", u64::from(calm)),
         ];
-        RunReport { report, posted, executed, steps: self.steps, passes, counts }
+        let run = RunReport { report, posted, executed, steps: self.steps, passes, counts };
+        let recorded = self.world.tape.take().map(|tape| tape.recorded(&self.end(&run), run.violated()));
+        (run, recorded.unwrap_or_default())
+    }
+
+    /// How the run ended, for its transcript.
+    fn end(&self, run: &RunReport) -> Vec<u64> {
+        let causes = Cause::ALL.iter().map(|cause| self.world.switch().counters().of(*cause));
+        [run.steps, run.passes, run.posted, run.executed].into_iter().chain(causes).collect()
     }
 }

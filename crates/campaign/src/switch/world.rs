@@ -18,6 +18,7 @@ use stentor_wire::{Headers, IpPacket, IpRepr, Message, Repr, Response, Syndrome}
 
 use super::host::{Flight, Host, Setup};
 use super::program::Op;
+use super::tape::Tape;
 
 /// How long a lease is, units of the switch's clock that a step of time is longer than.
 const LEASE: Duration = Duration::from_millis(100);
@@ -87,6 +88,8 @@ pub struct World {
     pub(crate) disturbed: bool,
     /// Whether a session was taken from its holder.
     pub(crate) stolen: bool,
+    /// What is recorded, if anything is.
+    pub(crate) tape: Option<Box<Tape>>,
 }
 
 impl std::fmt::Debug for World {
@@ -146,9 +149,19 @@ impl World {
             timeouts: 0,
             disturbed: false,
             stolen: false,
+            tape: None,
         };
         (0..world.hosts.len()).for_each(|rank| world.go_on(rank, out));
         Ok(world)
+    }
+
+    /// Records what happens from now on, and what is on links to the switch already.
+    pub(crate) fn record(&mut self, tape: Option<Box<Tape>>) {
+        self.tape = tape;
+        if let Some(tape) = &mut self.tape {
+            let sent = (0..).zip(&self.up).flat_map(|(rank, link)| link.iter().map(move |flight| (rank, flight)));
+            sent.for_each(|(rank, flight)| tape.sent(rank, flight));
+        }
     }
 
     /// What was found.
@@ -246,6 +259,16 @@ impl World {
 
     /// Carries out a step that is possible; one that is not does nothing.
     pub fn step(&mut self, step: Step, out: &mut Outbox) {
+        if let Some(tape) = &mut self.tape {
+            tape.begin(step);
+        }
+        self.carry_out(step, out);
+        if let (Some(tape), Some(view)) = (&mut self.tape, self.switch.arrays().view(self.setup.gid)) {
+            tape.end(&view, self.hosts.len());
+        }
+    }
+
+    fn carry_out(&mut self, step: Step, out: &mut Outbox) {
         self.disturbed |= !matches!(step, Step::Up(_, 0) | Step::Down(_, 0) | Step::Loop | Step::Timer(_));
         match step {
             Step::Up(rank, place) => {
@@ -292,6 +315,9 @@ impl World {
     fn deliver(&mut self, rank: u8, place: usize, out: &mut Outbox) {
         let rank = usize::from(rank);
         let Some(flight) = self.down[rank].remove(place) else { return };
+        if let Some(tape) = &mut self.tape {
+            tape.delivered(rank, &flight);
+        }
         let host = Arc::make_mut(&mut self.hosts[rank]);
         host.receive(&flight);
         let expects = host.expects();
@@ -308,8 +334,13 @@ impl World {
                 self.watch.posted(rank as u8, &posted);
             }
             let open = host.open;
-            let link = &mut self.up[rank];
-            host.transmit(out, |flight| link.push_back(flight));
+            let (link, tape) = (&mut self.up[rank], &mut self.tape);
+            host.transmit(out, |flight| {
+                if let Some(tape) = tape {
+                    tape.sent(rank, &flight);
+                }
+                link.push_back(flight);
+            });
             // Completions may let the program go on.
             if host.open == open {
                 return;
@@ -332,6 +363,9 @@ impl World {
     fn pass(&mut self, flight: &Flight, bridge: Option<Bridge>, (passes, copies, members): (u32, u32, u32)) {
         let arrival = Arrival { bytes: flight, bridge, now_ns: self.now_ns };
         let departure = self.switch.step(&arrival);
+        if let Some(tape) = &mut self.tape {
+            tape.passed(flight, &departure);
+        }
         self.look(departure.cause == Cause::Foreign);
         self.stolen |= self.now_ns > 0 && departure.cause == Cause::Began;
         let mut copies = copies;
