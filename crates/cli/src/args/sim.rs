@@ -55,6 +55,12 @@ pub(crate) struct SimSeeds {
     /// Write the trace of the one seed (Chrome trace JSON; ui.perfetto.dev opens it)
     #[arg(long, value_name = "FILE", requires = "seed", value_hint = ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
+    /// Write the transcripts of the one seed: what happened, in the encoding that `--hashes` hashes
+    #[arg(long, value_name = "FILE", requires = "seed", conflicts_with = "trace", hide = true, value_hint = ValueHint::FilePath)]
+    pub(crate) transcript: Option<PathBuf>,
+    /// Write a line for each seed: the hashes of its transcripts
+    #[arg(long, value_name = "FILE", conflicts_with = "seed", hide = true, value_hint = ValueHint::FilePath)]
+    pub(crate) hashes: Option<PathBuf>,
     /// Threads; 0: one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,

@@ -3,6 +3,7 @@
 mod channel;
 mod multicast;
 mod neb;
+mod recording;
 mod report;
 mod switch;
 

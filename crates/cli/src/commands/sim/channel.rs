@@ -1,17 +1,16 @@
 //! `stentor sim channel`.
 
-use std::path::Path;
 use std::time::Instant;
 
-use stentor_campaign::channel::{RunReport, Scenario, run_seed, trace_seed};
+use stentor_campaign::channel::{RunReport, Scenario, record_seed};
 use stentor_campaign::{ChannelCampaign, NemesisCounts};
 use stentor_channel::Plant;
 
+use super::recording;
 use super::report::{About, Ran, Simulated, Talk, impossible};
 use crate::args::SimSeeds;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
-use crate::streams::{Existing, PLAIN, write_whole};
 
 super::planted!(Plant, "channel");
 
@@ -26,33 +25,28 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     let plant = plant(args)?;
     let planted = known(plant);
     let simulated = if let Some(seed) = args.seed {
-        one(seed, args.trace.as_deref(), plant)?
+        one(seed, args, plant)?
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign = ChannelCampaign { seeds, plant, until: planted.breaks, threads };
+        let campaign =
+            ChannelCampaign { seeds, plant, until: planted.breaks, record: recording::wanted(args), threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
         let report = campaign.run(|done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
+        recording::write_hashes(args, &report.hashes)?;
         Simulated::campaign(&report, planted, Scenario::claims(), report.unseen_channel_claims())
     };
     output.report(&simulated)?;
     Ok(Verdict::of(simulated.ok()))
 }
 
-fn one(seed: u64, trace: Option<&Path>, plant: Plant) -> Result<Simulated, Failure> {
+fn one(seed: u64, args: &SimSeeds, plant: Plant) -> Result<Simulated, Failure> {
     let begin = Instant::now();
-    let report = match trace {
-        None => run_seed(seed, plant).map_err(|error| impossible(&error))?,
-        Some(path) => {
-            let (report, trace) = trace_seed(seed, plant).map_err(|error| impossible(&error))?;
-            write_whole(path, trace.as_ref(), Existing::Goes, PLAIN)
-                .map_err(|error| Failure::cannot_write(path, &error))?;
-            report
-        }
-    };
+    let (report, recorded) = record_seed(seed, plant, recording::wanted(args)).map_err(|error| impossible(&error))?;
+    recording::write_one(args, &recorded)?;
     let about = About::Channel(Talk::of(&Scenario::draw(seed, plant)));
-    Ok(Simulated::one(ran(seed, report, begin.elapsed().as_secs_f64()), about, known(plant), trace))
+    Ok(Simulated::one(ran(seed, report, begin.elapsed().as_secs_f64()), about, known(plant), args.trace.as_deref()))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {

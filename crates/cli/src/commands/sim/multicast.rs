@@ -1,15 +1,14 @@
 //! `stentor sim multicast`.
 
-use std::path::Path;
 use std::time::Instant;
 
-use stentor_campaign::{Campaign, Plant, Profile, RunReport, Scenario, Sets, run_seed, trace_seed};
+use stentor_campaign::{Campaign, Plant, Profile, RunReport, Scenario, Sets, record_seed};
 
+use super::recording;
 use super::report::{About, Cluster, Ran, Recovery, Simulated, impossible};
-use crate::args::SimMulticast;
+use crate::args::{SimMulticast, SimSeeds};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
-use crate::streams::{Existing, PLAIN, write_whole};
 
 super::planted!(Plant, "multicast");
 
@@ -24,14 +23,16 @@ pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failur
     let plant = plant(args)?;
     let planted = planted(plant, profile, sets);
     let simulated = if let Some(seed) = args.seed {
-        one(seed, args.trace.as_deref(), (profile, sets), plant)?
+        one(seed, args, (profile, sets), plant)?
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign = Campaign { seeds, profile, sets, plant, until: planted.breaks, threads };
+        let campaign =
+            Campaign { seeds, profile, sets, plant, until: planted.breaks, record: recording::wanted(args), threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
         let report = campaign.run(|done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
+        recording::write_hashes(args, &report.hashes)?;
         let claims = Scenario::claims_under(profile);
         Simulated::campaign(&report, planted, &claims, report.unseen_claims(profile, sets))
             .under(Recovery::of(profile, report.most_recovery_steps))
@@ -46,22 +47,16 @@ fn planted(plant: Plant, profile: Profile, sets: Sets) -> super::Planted {
     super::Planted { profile, sets: (sets != Sets::Drawn).then(|| sets.name()), ..known(plant) }
 }
 
-fn one(seed: u64, trace: Option<&Path>, (profile, sets): (Profile, Sets), plant: Plant) -> Result<Simulated, Failure> {
+fn one(seed: u64, args: &SimSeeds, (profile, sets): (Profile, Sets), plant: Plant) -> Result<Simulated, Failure> {
     let begin = Instant::now();
-    let report = match trace {
-        None => run_seed(seed, profile, sets, plant).map_err(|error| impossible(&error))?,
-        Some(path) => {
-            let (report, trace) = trace_seed(seed, profile, sets, plant).map_err(|error| impossible(&error))?;
-            write_whole(path, trace.as_ref(), Existing::Goes, PLAIN)
-                .map_err(|error| Failure::cannot_write(path, &error))?;
-            report
-        }
-    };
+    let (report, recorded) =
+        record_seed(seed, profile, sets, plant, recording::wanted(args)).map_err(|error| impossible(&error))?;
+    recording::write_one(args, &recorded)?;
     let wall_seconds = begin.elapsed().as_secs_f64();
     let about = About::Multicast(Cluster::of(&Scenario::draw_under(seed, profile)));
     let recovery = Recovery::of(profile, report.recovery_steps);
     let ran = ran(seed, report, wall_seconds);
-    Ok(Simulated::one(ran, about, planted(plant, profile, sets), trace).under(recovery))
+    Ok(Simulated::one(ran, about, planted(plant, profile, sets), args.trace.as_deref()).under(recovery))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {

@@ -1,17 +1,16 @@
 //! `stentor sim neb`.
 
-use std::path::Path;
 use std::time::Instant;
 
-use stentor_campaign::neb::{RunReport, Scenario, Severity, run_seed, trace_seed};
+use stentor_campaign::neb::{RunReport, Scenario, Severity, record_seed};
 use stentor_campaign::{NebCampaign, NemesisCounts, Sets};
 use stentor_neb::Plant;
 
+use super::recording;
 use super::report::{About, Ran, Simulated, Society, impossible};
-use crate::args::SimNeb;
+use crate::args::{SimNeb, SimSeeds};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
-use crate::streams::{Existing, PLAIN, write_whole};
 
 super::planted!(Plant, "neb");
 
@@ -27,14 +26,23 @@ pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
     let plant = plant(args)?;
     let planted = planted(plant, severity, sets);
     let simulated = if let Some(seed) = args.seed {
-        one(seed, args.trace.as_deref(), (severity, sets), plant)?
+        one(seed, args, (severity, sets), plant)?
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign = NebCampaign { seeds, severity, sets, plant, until: planted.breaks, threads };
+        let campaign = NebCampaign {
+            seeds,
+            severity,
+            sets,
+            plant,
+            until: planted.breaks,
+            record: recording::wanted(args),
+            threads,
+        };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
         let report = campaign.run(|done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
+        recording::write_hashes(args, &report.hashes)?;
         let unseen = report.unseen_neb_claims(severity, sets);
         Simulated::campaign(&report, planted, &Scenario::claims_under(severity), unseen)
     };
@@ -48,26 +56,15 @@ fn planted(plant: Plant, severity: Severity, sets: Sets) -> super::Planted {
     super::Planted { profile, sets: (sets != Sets::Drawn).then(|| sets.name()), ..known(plant) }
 }
 
-fn one(
-    seed: u64,
-    trace: Option<&Path>,
-    (severity, sets): (Severity, Sets),
-    plant: Plant,
-) -> Result<Simulated, Failure> {
+fn one(seed: u64, args: &SimSeeds, (severity, sets): (Severity, Sets), plant: Plant) -> Result<Simulated, Failure> {
     let begin = Instant::now();
-    let report = match trace {
-        None => run_seed(seed, severity, sets, plant).map_err(|error| impossible(&error))?,
-        Some(path) => {
-            let (report, trace) = trace_seed(seed, severity, sets, plant).map_err(|error| impossible(&error))?;
-            write_whole(path, trace.as_ref(), Existing::Goes, PLAIN)
-                .map_err(|error| Failure::cannot_write(path, &error))?;
-            report
-        }
-    };
+    let (report, recorded) =
+        record_seed(seed, severity, sets, plant, recording::wanted(args)).map_err(|error| impossible(&error))?;
+    recording::write_one(args, &recorded)?;
     let wall_seconds = begin.elapsed().as_secs_f64();
     let about = About::Neb(Society::of(&Scenario::draw(seed, severity, plant)));
     let ran = Ran { claims: Scenario::claims_under(severity), ..ran(seed, report, wall_seconds) };
-    Ok(Simulated::one(ran, about, planted(plant, severity, sets), trace))
+    Ok(Simulated::one(ran, about, planted(plant, severity, sets), args.trace.as_deref()))
 }
 
 fn ran(seed: u64, run: RunReport, wall_seconds: f64) -> Ran {

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use stentor_campaign::switch::{RunReport, Scenario, run_seed};
+use stentor_campaign::switch::{RunReport, Scenario, record_seed};
 use stentor_campaign::{FaultCounts, NemesisCounts, SwitchCampaign};
 use stentor_switch::Plant;
 
+use super::recording;
 use super::report::{About, Bench, Ran, Simulated, impossible};
 use crate::args::SimSeeds;
 use crate::failure::{Failure, Verdict};
@@ -29,16 +30,19 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
     let planted = known(plant);
     let simulated = if let Some(seed) = args.seed {
         let begin = Instant::now();
-        let report = run_seed(seed, plant).map_err(|error| impossible(&error))?;
+        let (report, recorded) =
+            record_seed(seed, plant, recording::wanted(args)).map_err(|error| impossible(&error))?;
+        recording::write_one(args, &recorded)?;
         let about = About::Switch(Bench::of(&Scenario::draw(seed, plant)));
         Simulated::one(ran(seed, report, begin.elapsed().as_secs_f64()), about, planted, None)
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign = SwitchCampaign { seeds, plant, until: planted.breaks, threads };
+        let campaign = SwitchCampaign { seeds, plant, until: planted.breaks, record: recording::wanted(args), threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
         let report = campaign.run(|done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
+        recording::write_hashes(args, &report.hashes)?;
         Simulated::campaign(&report, planted, Scenario::claims(), report.unseen_switch_claims())
     };
     output.report(&simulated)?;
