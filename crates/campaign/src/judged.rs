@@ -32,7 +32,7 @@ impl Judged {
     /// Adds to the transcript, in numbers, what an event names in words for people.
     pub(crate) fn note(&mut self, word: &str, numbers: &[u64]) {
         if let Some(transcript) = &mut self.transcript {
-            transcript.line(word, numbers, []);
+            transcript.line(word, numbers, &[]);
         }
     }
 
@@ -50,7 +50,7 @@ impl Judged {
 fn transcribe(transcript: &mut Transcript, event: &Event) {
     let mut line = |word: &str, more: &[u64]| {
         let head = [event.t, event.process.0.into(), event.incarnation];
-        transcript.line(word, &[&head, more].concat(), []);
+        transcript.line(word, &[&head, more].concat(), &[]);
     };
     let id = |m: &MessageId| [u64::from(m.client.0), m.sequence];
     match &event.kind {

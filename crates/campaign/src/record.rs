@@ -60,8 +60,8 @@ impl Recorded {
     ) -> Self {
         self.transcripts = transcripts.into_iter().filter_map(|(name, transcript)| Some((name, transcript?))).collect();
         if let Some((_, last)) = self.transcripts.last_mut() {
-            last.line("end", end, []);
-            violated.for_each(|property| last.line(property, &[], []));
+            last.line("end", end, &[]);
+            violated.for_each(|property| last.line(property, &[], &[]));
         }
         self
     }

@@ -20,7 +20,7 @@ impl State {
     fn transcribe<const N: usize>(&mut self, word: &str, process: ProcessId, more: [u64; N]) {
         if let Some(transcript) = &mut self.transcript {
             let numbers = [self.now, process.0.into()];
-            transcript.line(word, &[&numbers, &more[..]].concat(), []);
+            transcript.line(word, &[&numbers, &more[..]].concat(), &[]);
         }
     }
 
@@ -33,7 +33,7 @@ impl State {
             let [a, b, c, d] = arguments(&message.kind);
             let (from, reliable) = (message.from.0.into(), message.reliable.into());
             let numbers = [self.now, from, to.into(), flow, reliable, copy, bytes.into(), a, b, c, d];
-            transcript.line(verb, &numbers, message.data.iter().flat_map(|word| word.to_le_bytes()));
+            transcript.line_of_words(verb, &numbers, message.data.iter().copied());
         }
     }
 
@@ -55,7 +55,7 @@ impl State {
             let mask = |at| if at + 1 == count { landing.last_mask } else { u64::MAX };
             let words = landing.data.iter().enumerate().map(|(at, word)| word & mask(at));
             let words = words.take(if part == 0 { count } else { 0 });
-            transcript.line("landing", &numbers, words.flat_map(u64::to_le_bytes));
+            transcript.line_of_words("landing", &numbers, words);
         }
     }
 

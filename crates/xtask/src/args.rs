@@ -30,6 +30,11 @@ pub(crate) enum Request {
         /// Write the baseline anew instead of comparing with it.
         record: bool,
     },
+    /// Compares what simulated seeds do with what they did.
+    Oracle {
+        /// Record what they do instead of comparing.
+        record: bool,
+    },
     /// Sets this tree's benches beside another tree's.
     Compare(Options),
     /// The usage.
@@ -48,13 +53,19 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Request, String> {
         },
         "bindings" if rest.is_empty() => Ok(Request::Bindings),
         "compare" => Ok(Request::Compare(Options::parse(rest)?)),
-        "instructions" => match rest {
-            [] => Ok(Request::Instructions { record: false }),
-            [flag] if flag == "--record" => Ok(Request::Instructions { record: true }),
-            _ => Err("`instructions` takes `--record` or nothing".into()),
-        },
+        "instructions" => Ok(Request::Instructions { record: records(command, rest)? }),
+        "oracle" => Ok(Request::Oracle { record: records(command, rest)? }),
         "help" | "--help" | "-h" => Ok(Request::Help),
         other => Err(format!("there is no command `{other}`")),
+    }
+}
+
+/// Reads what follows a command that compares with a record, or makes one.
+fn records(command: &str, rest: &[String]) -> Result<bool, String> {
+    match rest {
+        [] => Ok(false),
+        [flag] if flag == "--record" => Ok(true),
+        _ => Err(format!("`{command}` takes `--record` or nothing")),
     }
 }
 
@@ -79,6 +90,7 @@ pub(crate) fn usage() -> String {
     let mut text = String::from(
         "Usage: cargo xtask test|nightly [--only STEP[,STEP…]]…\n       cargo xtask bindings   writes fabric-verbs' bindings anew\n       \
          cargo xtask instructions [--record]   compares the hot paths with their baseline, or writes it anew\n       \
+         cargo xtask oracle [--record]   compares what simulated seeds do with what they did, or records it anew\n       \
          cargo xtask compare --base BINARY|REVISION [--bench multicast,neb,channel] [--pairs 60] [--wait adaptive] [--new BINARY]\n                   \
          benches of this tree beside another's: exit code 0 not slower, 1 slower, 3 cannot be told\n",
     );
@@ -106,6 +118,8 @@ mod tests {
         assert_eq!(parsed("bindings"), Ok(Request::Bindings));
         assert_eq!(parsed("instructions"), Ok(Request::Instructions { record: false }));
         assert_eq!(parsed("instructions --record"), Ok(Request::Instructions { record: true }));
+        assert_eq!(parsed("oracle"), Ok(Request::Oracle { record: false }));
+        assert_eq!(parsed("oracle --record"), Ok(Request::Oracle { record: true }));
         assert!(matches!(parsed("compare --base main"), Ok(Request::Compare(options)) if options.base == "main"));
         assert_eq!(parsed("test"), Ok(Request::Test { only: vec![] }));
         let both = Request::Test { only: vec!["clippy".into(), "docs".into()] };
@@ -118,6 +132,7 @@ mod tests {
         for line in [
             "compare",
             "instructions record",
+            "oracle record",
             "tset",
             "step",
             "step clipy",

@@ -223,10 +223,10 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// A directory of its own, gone at the end.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("stentor-xtask-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Scratch(path))

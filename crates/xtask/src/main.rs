@@ -17,6 +17,7 @@ mod loom;
 mod needs;
 mod nightly;
 mod ofi;
+mod oracle;
 mod pairs;
 mod programs;
 mod purity;
@@ -41,12 +42,10 @@ fn main() -> ExitCode {
         Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, &[][..], Context::shipped(), only),
         Ok(Request::Step { name }) => return ended(steps::alone(&Context::new(), &name)),
         Ok(Request::Bindings) => return ended(bindings::write(&Context::new())),
-        Ok(Request::Instructions { record: true }) => {
-            return ended(instructions::record(&Context::new()));
-        }
-        Ok(Request::Instructions { record: false }) => {
-            return ended(instructions::step(&Context::new()).map(drop));
-        }
+        Ok(Request::Instructions { record: true }) => return ended(instructions::record(&Context::new())),
+        Ok(Request::Instructions { record: false }) => return ended(instructions::step(&Context::new()).map(drop)),
+        Ok(Request::Oracle { record: true }) => return ended(oracle::record(&Context::new())),
+        Ok(Request::Oracle { record: false }) => return ended(oracle::step(&Context::new()).map(drop)),
         Ok(Request::Compare(options)) => {
             return match compare::run(&Context::shipped(), &options) {
                 Ok(compare::Ended::NotSlower) => ExitCode::SUCCESS,

@@ -11,8 +11,8 @@ use crate::runner::{Component, Outcome, Step};
 use crate::source::rust_files;
 use crate::workspace::{Package, Workspace};
 use crate::{
-    bindings, campaign, chaos, failover, layers, lengths, licences, loom, ofi, programs, purity, roce, unsafety, verbs,
-    zookeeper,
+    bindings, campaign, chaos, failover, layers, lengths, licences, loom, ofi, oracle, programs, purity, roce,
+    unsafety, verbs, zookeeper,
 };
 
 /// Everything that must hold before a change is merged. Quick ones first.
@@ -64,6 +64,11 @@ pub(crate) const TEST: &[Step] = &[
     },
     Step { name: "plants", what: "every planted bug is found by name", run: campaign::plants },
     Step { name: "traces", what: "one seed gives one trace, in debug and release builds", run: campaign::traces },
+    Step {
+        name: "oracle",
+        what: "1900 simulated seeds do, to the byte, what they did when they were recorded",
+        run: oracle::step,
+    },
     Step {
         name: "demo",
         what: "real processes, a real text, every property; fail-over within 1 s",

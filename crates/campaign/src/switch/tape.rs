@@ -28,17 +28,17 @@ impl Tape {
     pub(super) fn begin(&mut self, step: Step) {
         self.steps += 1;
         let [kind, rank, more] = step_numbers(step);
-        self.packets.line("step", &[self.steps, kind, rank, more], []);
+        self.packets.line("step", &[self.steps, kind, rank, more], &[]);
     }
 
     /// A host put a packet on its link.
     pub(super) fn sent(&mut self, rank: usize, packet: &[u8]) {
-        self.packets.line("sent", &[rank as u64], packet.iter().copied());
+        self.packets.line("sent", &[rank as u64], packet);
     }
 
     /// A packet arrived at a host.
     pub(super) fn delivered(&mut self, rank: usize, packet: &[u8]) {
-        self.packets.line("delivered", &[rank as u64], packet.iter().copied());
+        self.packets.line("delivered", &[rank as u64], packet);
     }
 
     /// A packet went through the pipeline: the packet that left, if one did, and its cause by its place among all causes.
@@ -46,14 +46,14 @@ impl Tape {
         let looped = departure.mirror.as_ref().map_or([0; 3], |bridge| [1, bridge.epoch.into(), bridge.slot.into()]);
         let numbers = [&[departure.cause as u64], &looped[..]].concat();
         let left = departure.emission.as_ref().map(|emission| emission.to_vec(packet)).unwrap_or_default();
-        self.packets.line("passed", &numbers, left);
+        self.packets.line("passed", &numbers, &left);
     }
 
     /// A step is over: the registers of the set, if the step changed any.
     pub(super) fn end(&mut self, view: &View<'_>, hosts: usize) {
         let numbers = register_numbers(view, hosts);
         if numbers != self.seen {
-            self.registers.line("registers", &[&[self.steps], &numbers[..]].concat(), []);
+            self.registers.line("registers", &[&[self.steps], &numbers[..]].concat(), &[]);
             self.seen = numbers;
         }
     }

@@ -40,6 +40,31 @@ fn one_seed_is_the_same_whatever_runs_beside_it_and_so_is_its_trace() {
     assert!(opened["traceEvents"].as_array().unwrap().len() > 1000);
 }
 
+/// A seed's hashes are those of its transcripts, whether it runs alone or among others.
+#[test]
+fn hashes_are_of_what_a_transcript_says() {
+    let scratch = Scratch::new();
+    let (hashes, transcript) = (scratch.path("hashes"), scratch.path("transcript"));
+    for (simulation, names) in [
+        ("multicast", ["trace", "history"]),
+        ("neb", ["trace", "history"]),
+        ("channel", ["trace", "history"]),
+        ("switch", ["packets", "registers"]),
+    ] {
+        run(["sim", simulation, "--seeds", "6..9", "-q", "--hashes", hashes.to_str().unwrap()]);
+        run(["sim", simulation, "--seed", "7", "-q", "--transcript", transcript.to_str().unwrap()]);
+        let text = fs::read_to_string(&transcript).unwrap();
+        let (first, second) = text.split_once(&format!("# {}\n", names[1])).unwrap();
+        let first = first.strip_prefix(&format!("# {}\n", names[0])).unwrap();
+        assert!(first.lines().count() > 100 && second.lines().count() > 10, "{simulation}");
+        let [first, second] = [first, second].map(|text| xxhash_rust::xxh3::xxh3_64(text.as_bytes()));
+        let lines = fs::read_to_string(&hashes).unwrap();
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(lines[0], format!("seed {} {}", names[0], names[1]));
+        assert_eq!((lines.len(), lines[2]), (4, format!("7 {first:016x} {second:016x}").as_str()), "{simulation}");
+    }
+}
+
 #[test]
 fn a_profile_makes_things_fail_and_is_named_in_what_is_told() {
     let document = run(["sim", "multicast", "--profile", "all", "--seeds", "0..6", "--json"]).document("sim");

@@ -1,0 +1,144 @@
+//! The recorded hashes: all profiles are there, their first seeds do what they did, and a planted bug changes what they do.
+//! `cargo xtask oracle` runs all recorded seeds.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use stentor_campaign::neb::Severity;
+use stentor_campaign::{
+    Campaign, CampaignReport, ChannelCampaign, NebCampaign, Plant, Profile, Record, Sets, SwitchCampaign,
+};
+
+/// Seeds of each profile that are run here.
+const FEW: u64 = 4;
+const RECORD: Record = Record::Hashes;
+
+/// Hashes by profile and seed, as the files have them.
+type Hashes = BTreeMap<(String, u64), Vec<String>>;
+
+fn recorded(text: &str) -> Hashes {
+    let rows = text.lines().filter(|line| !line.starts_with('#')).skip(1).map(|line| {
+        let mut words = line.split(' ').map(str::to_owned);
+        let (profile, seed) = (words.next().expect("a profile"), words.next().expect("a seed"));
+        ((profile, seed.parse().expect("a number")), words.collect())
+    });
+    rows.collect()
+}
+
+fn multicast() -> Hashes {
+    recorded(include_str!("../oracle/multicast.txt"))
+}
+
+fn neb() -> Hashes {
+    recorded(include_str!("../oracle/neb.txt"))
+}
+
+fn channel() -> Hashes {
+    recorded(include_str!("../oracle/channel.txt"))
+}
+
+fn switch() -> Hashes {
+    recorded(include_str!("../oracle/switch.txt"))
+}
+
+fn run_multicast(seeds: Range<u64>, profile: Profile, plant: Plant) -> CampaignReport {
+    let campaign = Campaign { seeds, profile, sets: Sets::Drawn, plant, until: None, record: RECORD, threads: 0 };
+    campaign.run(|_| ()).expect("drawn scenarios are possible")
+}
+
+fn run_neb(seeds: Range<u64>, severity: Severity, plant: stentor_neb::Plant) -> CampaignReport {
+    let campaign = NebCampaign { seeds, severity, sets: Sets::Drawn, plant, until: None, record: RECORD, threads: 0 };
+    campaign.run(|_| ()).expect("drawn scenarios are possible")
+}
+
+fn run_channel(seeds: Range<u64>, plant: stentor_channel::Plant) -> CampaignReport {
+    let campaign = ChannelCampaign { seeds, plant, until: None, record: RECORD, threads: 0 };
+    campaign.run(|_| ()).expect("drawn scenarios are possible")
+}
+
+fn run_switch(seeds: Range<u64>, plant: stentor_switch::Plant) -> CampaignReport {
+    let campaign = SwitchCampaign { seeds, plant, until: None, record: RECORD, threads: 0 };
+    campaign.run(|_| ()).expect("drawn scenarios are possible")
+}
+
+/// Returns the seeds of a report whose hashes are not the recorded ones.
+fn others(recorded: &Hashes, profile: &str, report: &CampaignReport) -> Vec<u64> {
+    assert_eq!(report.hashes.len() as u64, report.seeds);
+    let differ = report.hashes.iter().filter(|(seed, hashes)| {
+        let now: Vec<String> = hashes.iter().map(|(_, hash)| format!("{hash:016x}")).collect();
+        recorded[&(profile.to_owned(), **seed)] != now
+    });
+    differ.map(|(seed, _)| *seed).collect()
+}
+
+#[test]
+fn the_first_seeds_of_the_multicast_do_what_they_did() {
+    for profile in Profile::ALL {
+        let report = run_multicast(0..FEW, profile, Plant::None);
+        let name = profile.name();
+        assert_eq!(others(&multicast(), name, &report), [0; 0], "profile {name}: see docs/oracle.md");
+    }
+}
+
+#[test]
+fn the_first_seeds_of_the_broadcast_do_what_they_did() {
+    for severity in Severity::ALL {
+        let report = run_neb(0..FEW, severity, stentor_neb::Plant::None);
+        let name = severity.name();
+        assert_eq!(others(&neb(), name, &report), [0; 0], "profile {name}: see docs/oracle.md");
+    }
+}
+
+#[test]
+fn the_first_seeds_of_channels_do_what_they_did() {
+    let report = run_channel(0..FEW, stentor_channel::Plant::None);
+    assert_eq!(others(&channel(), "-", &report), [0; 0], "see docs/oracle.md");
+}
+
+#[test]
+fn the_first_seeds_of_the_switch_do_what_they_did() {
+    let report = run_switch(0..FEW, stentor_switch::Plant::None);
+    assert_eq!(others(&switch(), "-", &report), [0; 0], "see docs/oracle.md");
+}
+
+#[test]
+fn every_profile_is_recorded() {
+    let seeds = |hashes: &Hashes, name: &str| hashes.keys().filter(|(profile, _)| profile == name).count();
+    for profile in Profile::ALL {
+        let least = if profile == Profile::All { 300 } else { 100 };
+        assert!(seeds(&multicast(), profile.name()) >= least, "{profile}");
+    }
+    for severity in Severity::ALL {
+        assert!(seeds(&neb(), severity.name()) >= 100, "{severity}");
+    }
+    for hashes in [multicast(), neb(), channel(), switch()] {
+        assert!(hashes.len() >= 300);
+        let distinct: std::collections::BTreeSet<_> = hashes.values().flatten().collect();
+        assert_eq!(distinct.len(), 2 * hashes.len(), "no two transcripts are the same");
+    }
+}
+
+/// What a campaign finds by a violated property the hashes see as well.
+#[cfg(feature = "plants")]
+#[test]
+fn planted_bugs_change_what_seeds_do() {
+    let plant = Plant::named("era-not-closed").expect("a planted bug");
+    let report = run_multicast(141..142, Profile::All, plant);
+    assert_eq!(others(&multicast(), "all", &report), [141]);
+    for plant in Plant::ALL.iter().filter(|plant| plant.shows_in_calm()).take(3) {
+        let report = run_multicast(0..20, Profile::Calm, *plant);
+        assert_ne!(others(&multicast(), "calm", &report), [0; 0], "{}", plant.name());
+    }
+    for plant in stentor_neb::Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()).take(3) {
+        let report = run_neb(0..100, Severity::Usual, *plant);
+        assert_ne!(others(&neb(), "usual", &report), [0; 0], "{}", plant.name());
+    }
+    for plant in stentor_channel::Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()).take(3) {
+        let report = run_channel(0..100, *plant);
+        assert_ne!(others(&channel(), "-", &report), [0; 0], "{}", plant.name());
+    }
+    for plant in stentor_switch::Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()).take(3) {
+        let report = run_switch(0..100, *plant);
+        assert_ne!(others(&switch(), "-", &report), [0; 0], "{}", plant.name());
+    }
+}
