@@ -1,12 +1,13 @@
 //! What a process must know to start.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use stentor_bootstrap::{HostName, SwitchConfig};
 use stentor_fabric::ProcessId;
 use thiserror::Error;
 
-use crate::device::ChooseError;
+use crate::device::{ChooseError, ROOT};
 use crate::qp::Tuning;
 use crate::{Errno, LoadError, MakeError, OpenError, QueryError};
 
@@ -54,6 +55,8 @@ pub struct VerbsConfig {
     /// The switch that makes the copies of sets, if there is one. It copies packets of RoCE v2 over IPv4 alone: with another GID
     /// it is not used, and [`Trouble::NoCopies`](crate::Trouble::NoCopies) says so.
     pub switch: Option<SwitchConfig>,
+    /// The kernel's tree, in which devices are found: `/sys`, except in tests.
+    pub sysfs: PathBuf,
 }
 
 impl VerbsConfig {
@@ -87,6 +90,7 @@ impl VerbsConfig {
             max_bytes: 4 << 30,
             one_life: false,
             switch: None,
+            sysfs: ROOT.into(),
         }
     }
 }

@@ -5,7 +5,6 @@
 //! nothing of it moves, and whatever is still outstanding is told as flushed, without waiting for the device to say so.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
 
 use stentor_bootstrap::{End, Ends, Pair, nonce};
@@ -299,7 +298,7 @@ impl Net {
     fn find_gid(&mut self) {
         if self.config.gid_index.is_none() {
             let (device, port) = (self.context.name(), self.own.port.0);
-            let index = device::index_of(Path::new(device::ROOT), device, port, &self.gid);
+            let index = device::index_of(&self.config.sysfs, device, port, &self.gid);
             self.own.gid_index = index.and_then(|index| u8::try_from(index).ok()).unwrap_or(self.own.gid_index);
         }
     }

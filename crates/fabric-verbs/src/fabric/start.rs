@@ -1,7 +1,6 @@
 //! From a configuration to a device that is ready.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::time::Instant;
 
 use rustix::event::epoll;
@@ -104,7 +103,7 @@ fn choose(config: &VerbsConfig) -> Result<Choice, ChooseError> {
     let own = config.addresses.get(config.me.index()).copied().flatten();
     // Whoever names the GID may have peers dial another address.
     let address = own.map(|address| address.ip()).filter(|_| config.gid_index.is_none());
-    let root = Path::new(device::ROOT);
+    let root = config.sysfs.as_path();
     let wanted = Wanted {
         device: config.device.clone(),
         port: config.port,
