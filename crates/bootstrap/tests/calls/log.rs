@@ -1,0 +1,76 @@
+//! The list of calls: by step, and in each step by process, because the order between two processes is the system's.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Set, the file is written anew.
+const RECORD: &str = "STENTOR_RECORD";
+
+struct Log {
+    done: String,
+    lines: [Vec<String>; 2],
+}
+
+static LOG: Mutex<Log> = Mutex::new(Log { done: String::new(), lines: [Vec::new(), Vec::new()] });
+
+fn log() -> MutexGuard<'static, Log> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Log {
+    fn close(&mut self) {
+        for (process, lines) in self.lines.iter_mut().enumerate() {
+            for line in lines.drain(..) {
+                writeln!(self.done, "p{process} {line}").unwrap();
+            }
+        }
+    }
+}
+
+/// Begins a step.
+pub(crate) fn step(name: &str) {
+    let mut log = log();
+    log.close();
+    writeln!(log.done, "\n== {name}").unwrap();
+}
+
+/// Notes something of a process.
+pub(crate) fn say(process: usize, line: impl Into<String>) {
+    log().lines[process].push(line.into());
+}
+
+/// What the processes did last.
+pub(crate) fn last() -> String {
+    let log = log();
+    let step = log.done.lines().rev().find(|line| line.starts_with("==")).unwrap_or_default();
+    let of =
+        |process: usize| log.lines[process].iter().rev().take(8).rev().map(move |line| format!("\np{process} {line}"));
+    format!("{step}{}", (0..2).flat_map(of).collect::<String>())
+}
+
+/// Compares everything so far with the file that was recorded. `crate_name` is the crate's and `test` the test's, for the
+/// command that records anew.
+pub(crate) fn compare(file: &Path, crate_name: &str, test: &str) {
+    let mut log = log();
+    log.close();
+    let fresh = std::mem::take(&mut log.done);
+    let fresh = fresh.trim_start();
+    if std::env::var_os(RECORD).is_some() {
+        std::fs::write(file, fresh).unwrap();
+    }
+    let recorded = std::fs::read_to_string(file).unwrap_or_default();
+    let how = format!("If that is meant, run {RECORD}=1 cargo test -p {crate_name} --test {test}");
+    let mut step = "";
+    let (mut was, mut is) = (recorded.lines(), fresh.lines());
+    for number in 1.. {
+        match (was.next(), is.next()) {
+            (None, None) => return,
+            (was, is) if was == is => step = is.filter(|line| line.starts_with("==")).unwrap_or(step),
+            (was, is) => {
+                let (was, is) = (was.unwrap_or("nothing"), is.unwrap_or("nothing"));
+                panic!("{}:{number}, in step \"{step}\"\nrecorded: {was}\nnow:      {is}\n{how}", file.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! A library with the soname of the real one, whose functions jump to those of this process.
+//!
+//! The loader gives a library that is loaded already to whoever asks for one of its soname, so the crate under test loads this
+//! one by its usual name, and the real one need not be there. The compiler that compiles the tests compiles it.
+
+use std::ffi::c_void;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+/// Puts a library of this soname and these functions into this process, where it stays. Arguments and results are numbers and
+/// pointers, six at most.
+pub(crate) fn load(soname: &str, functions: &[(&str, *const c_void)]) {
+    let count = functions.len();
+    let mut source = format!(
+        "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo) -> ! {{ loop {{}} }}\n\
+         type F = extern \"C\" fn(usize, usize, usize, usize, usize, usize) -> usize;\n\
+         #[unsafe(no_mangle)]\npub static mut TABLE: [Option<F>; {count}] = [None; {count}];\n"
+    );
+    for (at, (name, _)) in functions.iter().enumerate() {
+        writeln!(
+            source,
+            "#[unsafe(no_mangle)]\npub extern \"C\" fn {name}(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) \
+             -> usize {{\n    match unsafe {{ TABLE[{at}] }} {{ Some(go) => go(a, b, c, d, e, f), None => 0 }}\n}}"
+        )
+        .unwrap();
+    }
+    let folder = std::env::temp_dir().join(format!("stentor-shim-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let library = compile(&folder, soname, &source);
+    // SAFETY: it runs nothing when it is loaded.
+    let loaded = unsafe { Library::open(Some(&library), RTLD_NOW | RTLD_LOCAL) }.unwrap();
+    // SAFETY: the table that was compiled into it: so many pointers.
+    let table = unsafe { loaded.get::<*mut *const c_void>(b"TABLE\0") }.unwrap();
+    for (at, (_, function)) in functions.iter().enumerate() {
+        // SAFETY: inside the table, which nobody reads yet.
+        unsafe { (*table).add(at).write(*function) };
+    }
+    // It must not go: the crate under test asks for it by its soname.
+    std::mem::forget(loaded);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn compile(folder: &Path, soname: &str, source: &str) -> std::path::PathBuf {
+    let (text, library) = (folder.join("shim.rs"), folder.join(soname));
+    std::fs::write(&text, source).unwrap();
+    let mut compile = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    compile.args(["--edition", "2024", "--crate-type", "cdylib", "-C", "panic=abort", "-C", "opt-level=1"]);
+    compile.arg("-C").arg(format!("link-arg=-Wl,-soname,{soname}")).arg("-o").arg(&library).arg(&text);
+    let output = compile.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    library
+}
