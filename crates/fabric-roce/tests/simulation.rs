@@ -6,9 +6,8 @@
 
 mod common;
 
-use std::collections::BinaryHeap;
-
-use common::{Flying, MS, Random, Setup, Side, pair};
+use common::network::{Faults, Network};
+use common::{MS, Random, Setup, Side, pair};
 use stentor_fabric::{Opcode, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Counters, Data, Request};
 
@@ -18,48 +17,6 @@ const COUNTER: u64 = 8;
 /// Memory that nobody writes.
 const CONSTANT: usize = 12 * 1024;
 const RECEIVE_BYTES: u32 = 1024;
-
-/// What a network does; each is a chance of 1 in n, 0 for never.
-#[derive(Clone, Copy, Debug, Default)]
-struct Faults {
-    loss: u64,
-    repetition: u64,
-    damage: u64,
-    /// Packets are this much later at most, nanoseconds.
-    jitter: u64,
-}
-
-struct Network {
-    faults: Faults,
-    random: Random,
-    flying: BinaryHeap<std::cmp::Reverse<(u64, u64, bool)>>,
-    packets: std::collections::HashMap<u64, Flying>,
-    number: u64,
-}
-
-impl Network {
-    fn send(&mut self, now: u64, to_b: bool, packet: &Flying) {
-        let copies = if self.random.once_in(self.faults.repetition) { 2 } else { 1 };
-        for _ in 0..copies {
-            if self.random.once_in(self.faults.loss) {
-                continue;
-            }
-            let mut packet = packet.clone();
-            if self.random.once_in(self.faults.damage) {
-                let at = self.random.below(packet.1.len() as u64) as usize;
-                packet.1[at] ^= 1 << self.random.below(8);
-            }
-            let late = if self.faults.jitter > 0 { self.random.below(self.faults.jitter) } else { 0 };
-            self.number += 1;
-            self.flying.push(std::cmp::Reverse((now + 5_000 + late, self.number, to_b)));
-            self.packets.insert(self.number, packet);
-        }
-    }
-
-    fn next(&self) -> Option<u64> {
-        self.flying.peek().map(|std::cmp::Reverse((at, ..))| *at)
-    }
-}
 
 /// What one side has posted, and what must come of it at the other.
 #[derive(Default)]
@@ -192,13 +149,7 @@ fn run(seed: u64, faults: Faults, setup: &Setup) -> (Counters, Counters) {
             side.endpoint.post_receive(side.qp, span, slot).unwrap();
         }
     }
-    let mut network = Network {
-        faults,
-        random: Random(seed ^ 0xfeed),
-        flying: BinaryHeap::new(),
-        packets: std::collections::HashMap::new(),
-        number: 0,
-    };
+    let mut network = Network::new(faults, seed ^ 0xfeed);
     let mut now = 0;
     loop {
         for at in 0..2 {
@@ -213,7 +164,7 @@ fn run(seed: u64, faults: Faults, setup: &Setup) -> (Counters, Counters) {
             collect(own, other, &mut sides[at], &constant, reliable);
         }
         let posted = plans.iter().all(|plan| plan.posted == OPERATIONS);
-        if posted && plans.iter().all(|plan| plan.completed == OPERATIONS) && network.flying.is_empty() {
+        if posted && plans.iter().all(|plan| plan.completed == OPERATIONS) && network.is_empty() {
             break;
         }
         let deadlines = sides.iter().filter_map(|side| side.endpoint.next_deadline());
@@ -223,9 +174,7 @@ fn run(seed: u64, faults: Faults, setup: &Setup) -> (Counters, Counters) {
         };
         now = now.max(next);
         assert!(now < 60_000 * MS, "a minute has passed: {:?}", counters(&sides[0], &sides[1]));
-        while network.next().is_some_and(|at| at <= now) {
-            let std::cmp::Reverse((_, number, to_b)) = network.flying.pop().unwrap();
-            let packet = network.packets.remove(&number).unwrap();
+        while let Some((to_b, packet)) = network.arrived(now) {
             sides[usize::from(to_b)].take(now, &packet);
         }
         sides.iter_mut().for_each(|side| side.endpoint.tick(now));
@@ -317,7 +266,7 @@ fn damage() {
 
 #[test]
 fn everything_at_once() {
-    let faults = Faults { loss: 20, repetition: 10, damage: 30, jitter: 40_000 };
+    let faults = Faults { loss: 20, repetition: 10, damage: 30, jitter: 40_000, congestion: 0 };
     many("everything", faults, &WRAPS);
     many("window of one", faults, &Setup { window: 1, rd_atomic: 1, ..WRAPS });
     many("window of three", faults, &Setup { window: 3, ..WRAPS });
@@ -326,5 +275,5 @@ fn everything_at_once() {
 #[test]
 fn unreliable_connections_lose_and_stay_whole() {
     let setup = Setup { kind: QpKind::Unreliable, ..WRAPS };
-    many("unreliable", Faults { loss: 10, repetition: 10, damage: 10, jitter: 20_000 }, &setup);
+    many("unreliable", Faults { loss: 10, repetition: 10, damage: 10, jitter: 20_000, congestion: 0 }, &setup);
 }

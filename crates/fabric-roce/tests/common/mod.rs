@@ -1,6 +1,8 @@
 //! What the tests share: captures, endpoints, random numbers.
 #![allow(dead_code)]
 
+pub(crate) mod network;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path as FilePath;
 

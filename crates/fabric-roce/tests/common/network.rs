@@ -1,0 +1,81 @@
+//! A network in virtual time, which loses, repeats, damages, delays and marks packets.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use stentor_wire::IpRepr;
+
+use super::{Flying, Random};
+
+/// The shortest way from one side to the other, nanoseconds.
+const TRAVEL: u64 = 5_000;
+/// "Congestion experienced" of explicit congestion notification.
+const CONGESTED: u8 = 3;
+
+/// What a network does; each is a chance of 1 in n, 0 for never.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) loss: u64,
+    pub(crate) repetition: u64,
+    pub(crate) damage: u64,
+    /// Packets are this much later at most, nanoseconds.
+    pub(crate) jitter: u64,
+    pub(crate) congestion: u64,
+}
+
+/// What is on its way between two sides.
+pub(crate) struct Network {
+    pub(crate) faults: Faults,
+    random: Random,
+    /// Arrival time, number and direction.
+    flying: BinaryHeap<Reverse<(u64, u64, bool)>>,
+    packets: HashMap<u64, Flying>,
+    number: u64,
+}
+
+impl Network {
+    pub(crate) fn new(faults: Faults, seed: u64) -> Network {
+        Network { faults, random: Random(seed), flying: BinaryHeap::new(), packets: HashMap::new(), number: 0 }
+    }
+
+    pub(crate) fn send(&mut self, now: u64, to_b: bool, packet: &Flying) {
+        let copies = if self.random.once_in(self.faults.repetition) { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.random.once_in(self.faults.loss) {
+                continue;
+            }
+            let mut packet = packet.clone();
+            if self.random.once_in(self.faults.damage) {
+                let at = self.random.below(packet.1.len() as u64) as usize;
+                packet.1[at] ^= 1 << self.random.below(8);
+            }
+            if self.random.once_in(self.faults.congestion)
+                && let IpRepr::V4(ip) = &mut packet.0.ip
+            {
+                ip.tos |= CONGESTED;
+            }
+            let late = if self.faults.jitter > 0 { self.random.below(self.faults.jitter) } else { 0 };
+            self.number += 1;
+            self.flying.push(Reverse((now + TRAVEL + late, self.number, to_b)));
+            self.packets.insert(self.number, packet);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flying.is_empty()
+    }
+
+    /// When the next packet arrives.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.flying.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// A packet that has arrived by now, and whether it is for the second side.
+    pub(crate) fn arrived(&mut self, now: u64) -> Option<(bool, Flying)> {
+        if self.next().is_none_or(|at| at > now) {
+            return None;
+        }
+        let Reverse((_, number, to_b)) = self.flying.pop()?;
+        Some((to_b, self.packets.remove(&number)?))
+    }
+}
