@@ -27,7 +27,8 @@ pub(crate) const NEEDS: Needs = Needs {
     ],
 };
 /// Tests that need the library, and of other crates' the part that does.
-const TESTS: [(&str, &str, &[&str]); 7] = [
+const TESTS: [(&str, &str, &[&str]); 8] = [
+    ("fabric-ofi", "calls", &[]),
     ("fabric-ofi", "conformance", &["--nocapture"]),
     ("fabric-ofi", "devices", &["--nocapture"]),
     ("fabric-ofi", "processes", &["--nocapture"]),
