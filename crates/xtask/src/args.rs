@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use crate::compare::Options;
 use crate::{nightly::NIGHTLY, runner::Step, steps::TEST};
@@ -35,6 +36,11 @@ pub(crate) enum Request {
         /// Record what they do instead of comparing.
         record: bool,
     },
+    /// Counts lines of code.
+    Lines {
+        /// The checkout; this one if there is none.
+        root: Option<PathBuf>,
+    },
     /// Sets this tree's benches beside another tree's.
     Compare(Options),
     /// The usage.
@@ -55,6 +61,11 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Request, String> {
         "compare" => Ok(Request::Compare(Options::parse(rest)?)),
         "instructions" => Ok(Request::Instructions { record: records(command, rest)? }),
         "oracle" => Ok(Request::Oracle { record: records(command, rest)? }),
+        "lines" => match rest {
+            [] => Ok(Request::Lines { root: None }),
+            [root] if !root.starts_with('-') => Ok(Request::Lines { root: Some(root.into()) }),
+            _ => Err("`lines` takes the path of a checkout or nothing".into()),
+        },
         "help" | "--help" | "-h" => Ok(Request::Help),
         other => Err(format!("there is no command `{other}`")),
     }
@@ -91,6 +102,7 @@ pub(crate) fn usage() -> String {
         "Usage: cargo xtask test|nightly [--only STEP[,STEP…]]…\n       cargo xtask bindings   writes fabric-verbs' bindings anew\n       \
          cargo xtask instructions [--record]   compares the hot paths with their baseline, or writes it anew\n       \
          cargo xtask oracle [--record]   compares what simulated seeds do with what they did, or records it anew\n       \
+         cargo xtask lines [CHECKOUT]   counts the lines of code of each crate\n       \
          cargo xtask compare --base BINARY|REVISION [--bench multicast,neb,channel] [--pairs 60] [--wait adaptive] [--new BINARY]\n                   \
          benches of this tree beside another's: exit code 0 not slower, 1 slower, 3 cannot be told\n",
     );
@@ -120,6 +132,8 @@ mod tests {
         assert_eq!(parsed("instructions --record"), Ok(Request::Instructions { record: true }));
         assert_eq!(parsed("oracle"), Ok(Request::Oracle { record: false }));
         assert_eq!(parsed("oracle --record"), Ok(Request::Oracle { record: true }));
+        assert_eq!(parsed("lines"), Ok(Request::Lines { root: None }));
+        assert_eq!(parsed("lines ../base"), Ok(Request::Lines { root: Some("../base".into()) }));
         assert!(matches!(parsed("compare --base main"), Ok(Request::Compare(options)) if options.base == "main"));
         assert_eq!(parsed("test"), Ok(Request::Test { only: vec![] }));
         let both = Request::Test { only: vec!["clippy".into(), "docs".into()] };
@@ -132,6 +146,8 @@ mod tests {
         for line in [
             "compare",
             "instructions record",
+            "lines --all",
+            "lines a b",
             "oracle record",
             "tset",
             "step",

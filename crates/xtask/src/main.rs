@@ -13,6 +13,7 @@ mod instructions;
 mod layers;
 mod lengths;
 mod licences;
+mod lines;
 mod loom;
 mod needs;
 mod nightly;
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
         Ok(Request::Instructions { record: false }) => return ended(instructions::step(&Context::new()).map(drop)),
         Ok(Request::Oracle { record: true }) => return ended(oracle::record(&Context::new())),
         Ok(Request::Oracle { record: false }) => return ended(oracle::step(&Context::new()).map(drop)),
+        Ok(Request::Lines { root }) => {
+            return ended(lines::print(&root.unwrap_or_else(|| Context::new().root)));
+        }
         Ok(Request::Compare(options)) => {
             return match compare::run(&Context::shipped(), &options) {
                 Ok(compare::Ended::NotSlower) => ExitCode::SUCCESS,

@@ -35,7 +35,7 @@ const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
             ("rejoins", 300),
         ],
     ),
-    ("neb", &[("usual", 200), ("harsh", 200)]),
+    ("neb", &[("usual", 300), ("harsh", 300)]),
     ("channel", &[(NO_PROFILE, 300)]),
     ("switch", &[(NO_PROFILE, 300)]),
 ];
