@@ -1,0 +1,25 @@
+#!/bin/bash
+# Inside a guest with Soft-RoCE: a program of nothing but calls of libibverbs and `stentor bench fabric --fabric verbs`, in turns.
+# WORK, HERE, RAW, STENTOR, ROUNDS, HOPS and STREAM (messages of each kind in a round) are set by cargo xtask.
+set -eu
+cd "$WORK"
+exec >speed.log 2>&1
+. "$HERE/../../../../fabric/verbs/tests/device.sh"
+theirs() {
+	for what in write send; do
+		for how in lat lazy; do "$RAW" rxe0 1 $what $how 8 "$HOPS" >"raw-$what-$how.$round"; done
+		"$RAW" rxe0 1 $what bw 65536 "$STREAM" >"raw-$what-bw.$round"
+	done
+}
+# As many messages as the plain program's: the rate of a few is that of their beginning and their end. Of 64 KiB the bench sends
+# one where it would send 17 short ones.
+ours() {
+	"$STENTOR" bench fabric --fabric verbs -s 8 -n "$HOPS" --rounds 1 --only 'raw WRITE' --only 'SEND/RECV, one way' --json \
+		>"lat.$round"
+	"$STENTOR" bench fabric --fabric verbs -s 65536 -n $((17 * STREAM)) --rounds 1 --only 'WRITE unsignalled, rate' \
+		--only 'SEND/RECV, rate' --json >"bw.$round"
+}
+for round in $(seq "$ROUNDS"); do
+	# Neither is always the first.
+	if [ $((round % 2)) = 0 ]; then theirs && ours; else ours && theirs; fi
+done

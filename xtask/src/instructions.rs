@@ -1,0 +1,294 @@
+//! Instructions per message of the hot paths, beside a recorded baseline.
+//!
+//! The crate `stentor-instructions` runs every path in one thread and in lock step, under callgrind, for two numbers of
+//! messages. The difference is what a message costs. The same program counts the same instructions every time, so a change
+//! of more than [`TOLERANCE`] is one of the code, of the compiler, or of the machine. The baseline says what it was recorded
+//! with, and a comparison names what differs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cargo::{Context, capture, run};
+use crate::needs::Needs;
+use crate::runner::Outcome;
+
+/// The needs of the counts.
+pub(crate) const NEEDS: Needs = Needs { things: &["valgrind"], sources: &[] };
+/// The path of the baseline from the repository root.
+const BASELINE: &str = "crates/verify/instructions/baseline.toml";
+/// The most by which a count may differ from the baseline, either way.
+const TOLERANCE: f64 = 0.03;
+const HEAD: &str = "\
+# Instructions per message of each path. Written by `cargo xtask instructions --record`.
+# Counts depend on what is named first: a comparison says which of it differs.
+";
+/// The processor flags that decide which copy of `memcpy`, of a checksum or of a hash runs.
+const FLAGS: [&str; 9] = ["pclmulqdq", "sse4_2", "avx", "avx2", "avx512f", "bmi2", "erms", "fsrm", "sha_ni"];
+
+/// The counts, and the environment in which they were recorded.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Baseline {
+    recorded_with: BTreeMap<String, String>,
+    instructions_per_message: BTreeMap<String, f64>,
+}
+
+/// Compares the counts with the baseline.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    let path = context.root.join(BASELINE);
+    let text = fs::read_to_string(&path).with_context(|| format!("no baseline at {}", path.display()))?;
+    let baseline: Baseline = toml::from_str(&text).with_context(|| format!("{BASELINE} is no baseline"))?;
+    let now = Baseline { recorded_with: environment(context)?, instructions_per_message: count(context)? };
+    let (table, problems) = compare(&baseline, &now);
+    print!("{table}");
+    if problems.is_empty() {
+        return Ok(Outcome::Passed);
+    }
+    bail!(
+        "{}; if that is meant, `cargo xtask instructions --record` writes {BASELINE} anew, which belongs in the change \
+         that explains it",
+        problems.join("; ")
+    )
+}
+
+/// Counts twice and, if both are the same, writes the baseline.
+pub(crate) fn record(context: &Context) -> Result<()> {
+    let (counts, again) = (count(context)?, count(context)?);
+    let differ: Vec<_> = counts.iter().filter(|(path, count)| again.get(*path) != Some(count)).collect();
+    ensure!(differ.is_empty(), "these counts are others when counted again, so they measure nothing: {differ:?}");
+    let baseline = Baseline { recorded_with: environment(context)?, instructions_per_message: counts };
+    let path = context.root.join(BASELINE);
+    fs::write(&path, format!("{HEAD}{}", toml::to_string(&baseline)?))?;
+    println!("wrote {}", path.display());
+    Ok(())
+}
+
+/// Sets every path beside its baseline. Returns the table, and what is wrong.
+fn compare(baseline: &Baseline, now: &Baseline) -> (String, Vec<String>) {
+    let (mut text, mut problems) = (String::new(), Vec::new());
+    let (old, new) = (&baseline.instructions_per_message, &now.instructions_per_message);
+    let _ = writeln!(text, "\n{:<24} {:>12} {:>12} {:>8}", "path", "baseline", "now", "ratio");
+    let cell = |count: Option<&f64>| count.map_or("missing".to_owned(), |count| format!("{count:.1}"));
+    for path in old.keys().chain(new.keys().filter(|path| !old.contains_key(*path))) {
+        let (before, after) = (old.get(path), new.get(path));
+        let ratio = before.zip(after).map(|(before, after)| after / before);
+        let problem = match (before, after, ratio) {
+            (Some(before), Some(after), Some(ratio)) if (ratio - 1.0).abs() > TOLERANCE => {
+                let percent = (ratio - 1.0) * 100.0;
+                Some(format!("{path} takes {after:.1} instructions instead of {before:.1} ({percent:+.1} %)"))
+            }
+            (Some(_), None, _) => Some(format!("{path} is in the baseline and was not counted")),
+            (None, _, _) => Some(format!("{path} was counted and is not in the baseline")),
+            _ => None,
+        };
+        let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.4}"));
+        let mark = if problem.is_some() { "  <--" } else { "" };
+        let _ = writeln!(text, "{path:<24} {:>12} {:>12} {ratio:>8}{mark}", cell(before), cell(after));
+        problems.extend(problem);
+    }
+    let (old, new) = (&baseline.recorded_with, &now.recorded_with);
+    let none = String::new();
+    for what in old.keys().chain(new.keys().filter(|what| !old.contains_key(*what))) {
+        let (before, after) = (old.get(what).unwrap_or(&none), new.get(what).unwrap_or(&none));
+        if before != after {
+            let note = format!("{what} is `{after}`, and the baseline was recorded with `{before}`");
+            let _ = writeln!(text, "note: {note}: counts may differ for that reason alone");
+            if !problems.is_empty() {
+                problems.push(note);
+            }
+        }
+    }
+    (text, problems)
+}
+
+/// Counts every path. The programs are built first, which takes minutes the first time.
+fn count(context: &Context) -> Result<BTreeMap<String, f64>> {
+    NEEDS.ensure()?;
+    let runner = runner(context)?;
+    let bench = ["bench", "--package", "stentor-instructions", "--features", "callgrind", "--bench", "paths"];
+    let mut command = context.cargo(bench);
+    command.args(["--", "--output-format=json"]).env("GUNGRAUN_RUNNER", runner);
+    let (good, text) = capture(&mut command)?;
+    ensure!(good, "a path cannot be counted; the message is above");
+    per_message(&text)
+}
+
+/// Reads the totals of all paths, each for several numbers of messages, as the runner prints them.
+fn per_message(text: &str) -> Result<BTreeMap<String, f64>> {
+    let mut totals: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with('{')) {
+        let document: Value = serde_json::from_str(line).context("the runner prints something unknown")?;
+        let total = document.pointer("/profiles/0/data/total/metrics/Ir/values/new").and_then(Value::as_f64);
+        let messages = document["id"].as_str().and_then(|id| id.strip_prefix('n')?.parse().ok());
+        let (Some(path), Some(messages), Some(total)) = (document["function_name"].as_str(), messages, total) else {
+            bail!("the runner's document lacks a name, a number of messages or a count: {line}");
+        };
+        totals.entry(path.to_owned()).or_default().insert(messages, total);
+    }
+    let each = |(path, totals): (String, BTreeMap<u64, f64>)| {
+        let (Some((few, least)), Some((many, most))) = (totals.first_key_value(), totals.last_key_value()) else {
+            bail!("{path} was not counted");
+        };
+        ensure!(few < many, "{path} was counted for one number of messages only");
+        let count = (most - least) / (many - few) as f64;
+        ensure!(count > 0.0, "{path} takes no instructions: its section is not found in the program");
+        Ok((path, count))
+    };
+    totals.into_iter().map(each).collect()
+}
+
+/// Installs the bench's runner below `target`, in the version of the library, which it must have.
+fn runner(context: &Context) -> Result<PathBuf> {
+    let lock = fs::read_to_string(context.root.join("Cargo.lock"))?;
+    let version = locked(&lock, "gungraun-runner").context("Cargo.lock has no gungraun-runner")?;
+    let folder = context.root.join("target/tools");
+    let runner = folder.join("bin/gungraun-runner");
+    if version_of(&runner).as_deref() != Some(&format!("gungraun-runner {version}")) {
+        let mut command = context.cargo(["install", "gungraun-runner", "--locked", "--version"]);
+        command.arg(format!("={version}")).arg("--root").arg(&folder).arg("--target-dir").arg(folder.join("build"));
+        run(&mut command)?;
+        let _ = fs::remove_dir_all(folder.join("build"));
+    }
+    Ok(runner)
+}
+
+fn version_of(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
+/// Returns the version of a package in a lock file.
+fn locked(lock: &str, name: &str) -> Option<String> {
+    let lock: toml::Table = toml::from_str(lock).ok()?;
+    let packages = lock.get("package")?.as_array()?;
+    let found = packages.iter().find(|package| package.get("name").and_then(toml::Value::as_str) == Some(name))?;
+    Some(found.get("version")?.as_str()?.to_owned())
+}
+
+/// Returns what counts depend on besides the code.
+fn environment(context: &Context) -> Result<BTreeMap<String, String>> {
+    let first = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
+    let says = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).current_dir(&context.root).args(arguments).output();
+        let output = output.with_context(|| format!("cannot start {program}"))?;
+        Ok::<_, anyhow::Error>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let verbose = says(&rustc, &["-vV"])?;
+    let host = verbose.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().to_owned();
+    let features = says(&rustc, &["--print", "cfg"])?;
+    let features =
+        features.lines().filter_map(|line| Some(line.strip_prefix("target_feature=\"")?.trim_end_matches('"')));
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let all = [
+        ("rustc", first(verbose)),
+        ("host", host),
+        ("target_features", features.collect::<Vec<_>>().join(" ")),
+        ("rustflags", std::env::var("RUSTFLAGS").unwrap_or_default()),
+        ("valgrind", first(says("valgrind", &["--version"])?)),
+        ("libc", first(says("ldd", &["--version"])?)),
+        ("cpu_flags", cpu_flags(&cpu)),
+    ];
+    Ok(all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn cpu_flags(cpuinfo: &str) -> String {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let has = |wanted: &&str| flags.split_whitespace().any(|flag| flag == *wanted);
+    FLAGS.into_iter().filter(has).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn baseline(rustc: &str, counts: &[(&str, f64)]) -> Baseline {
+        Baseline {
+            recorded_with: [("rustc".to_owned(), rustc.to_owned())].into(),
+            instructions_per_message: counts.iter().map(|(path, count)| ((*path).to_owned(), *count)).collect(),
+        }
+    }
+
+    fn problems(now: &[(&str, f64)]) -> Vec<String> {
+        compare(&baseline("1.95.0", &[("post", 1000.0), ("poll", 500.0)]), &baseline("1.95.0", now)).1
+    }
+
+    #[test]
+    fn three_percent_either_way_are_the_bound() {
+        assert_eq!(problems(&[("post", 1029.0), ("poll", 486.0)]), [""; 0]);
+        let more = problems(&[("post", 1031.0), ("poll", 500.0)]);
+        assert!(more.len() == 1 && more[0].contains("post takes 1031.0 instructions instead of 1000.0 (+3.1 %)"));
+        assert_eq!(problems(&[("post", 1000.0), ("poll", 484.0)]).len(), 1, "fewer make the baseline stale");
+    }
+
+    #[test]
+    fn a_path_on_one_side_only_is_a_problem() {
+        assert!(problems(&[("post", 1000.0)])[0].contains("poll is in the baseline and was not counted"));
+        let new = problems(&[("post", 1000.0), ("poll", 500.0), ("step", 7.0)]);
+        assert!(new[0].contains("step was counted and is not in the baseline"));
+    }
+
+    #[test]
+    fn another_compiler_is_named() {
+        let old = baseline("1.95.0", &[("post", 1000.0)]);
+        let (table, none) = compare(&old, &baseline("1.96.0", &[("post", 1000.0)]));
+        assert!(table.contains("rustc is `1.96.0`, and the baseline was recorded with `1.95.0`"), "{table}");
+        assert_eq!(none, [""; 0], "the same counts pass");
+        let (_, problems) = compare(&old, &baseline("1.96.0", &[("post", 2000.0)]));
+        assert!(problems[1].contains("1.96.0"), "{problems:?}");
+    }
+
+    fn line(path: &str, id: &str, total: u64) -> String {
+        format!(
+            r#"{{"function_name": "{path}", "id": "{id}", "profiles": [{{"data": {{"total": {{"metrics": {{"Ir": {{"values": {{"new": {total}}}}}}}}}}}}}]}}"#
+        )
+    }
+
+    #[test]
+    fn the_fixed_part_cancels() {
+        let text = ["running".to_owned(), line("post", "n200", 50_200), line("post", "n1200", 51_200)].join("\n");
+        assert_eq!(per_message(&text).unwrap(), [("post".to_owned(), 1.0)].into());
+    }
+
+    #[test]
+    fn a_count_that_says_nothing_is_refused() {
+        for text in [
+            line("post", "n200", 50),
+            [line("post", "n200", 0), line("post", "n1200", 0)].join("\n"),
+            line("post", "few", 50),
+        ] {
+            assert!(per_message(&text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_runner_has_the_librarys_version() {
+        let root = Context::new().root;
+        let lock = fs::read_to_string(root.join("Cargo.lock")).unwrap();
+        assert_eq!(locked(&lock, "gungraun-runner"), locked(&lock, "gungraun"));
+        assert_eq!(locked(&lock, "nobody"), None);
+    }
+
+    /// A path that is added to the bench or taken out changes the baseline in the same commit.
+    #[test]
+    fn the_baseline_has_every_path_of_the_bench() {
+        let root = Context::new().root;
+        let baseline: Baseline = toml::from_str(&fs::read_to_string(root.join(BASELINE)).unwrap()).unwrap();
+        let bench = fs::read_to_string(root.join("crates/verify/instructions/benches/paths.rs")).unwrap();
+        let paths = bench.lines().filter_map(|line| line.strip_prefix("path!(")?.split(',').next());
+        let mut paths: Vec<_> = paths.collect();
+        paths.sort_unstable();
+        assert_eq!(baseline.instructions_per_message.keys().collect::<Vec<_>>(), paths);
+    }
+
+    #[test]
+    fn flags_of_the_processor_are_whole_words() {
+        assert_eq!(cpu_flags("model\t: x\nflags\t\t: fpu avx2 avx512fx erms\nflags\t\t: avx"), "avx2 erms");
+    }
+}

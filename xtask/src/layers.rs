@@ -1,0 +1,273 @@
+//! Who may depend on whom. Arrows point down only; the map is in `ARCHITECTURE.md`.
+
+use anyhow::Result;
+
+use crate::cargo::Context;
+use crate::runner::Outcome;
+use crate::source::{Violation, judge};
+use crate::workspace::Workspace;
+
+/// A crate's place on the map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The crate.
+    pub name: &'static str,
+    /// Crates of this workspace that it may depend on.
+    pub on: &'static [&'static str],
+    /// Crates of this workspace that its tests may use besides.
+    pub tests_on: &'static [&'static str],
+}
+
+/// The map, from the top down. Every crate of the workspace has a row. A protocol never names a fabric crate, except in
+/// its tests.
+pub(crate) const MAP: &[Place] = &[
+    Place {
+        name: "stentor-cli",
+        on: &[
+            "stentor",
+            "stentor-campaign",
+            "stentor-channel",
+            "stentor-checker",
+            "stentor-election",
+            "stentor-election-zookeeper",
+            "stentor-fabric",
+            "stentor-fabric-ofi",
+            "stentor-fabric-roce",
+            "stentor-fabric-shm",
+            "stentor-fabric-sim",
+            "stentor-fabric-verbs",
+            "stentor-multicast",
+            "stentor-neb",
+            "stentor-soft-switch",
+            "stentor-switch",
+            "stentor-wire",
+        ],
+        tests_on: &[],
+    },
+    Place {
+        name: "stentor-instructions",
+        on: &[
+            "stentor",
+            "stentor-channel",
+            "stentor-fabric",
+            "stentor-fabric-shm",
+            "stentor-neb",
+            "stentor-switch",
+            "stentor-wire",
+        ],
+        tests_on: &[],
+    },
+    Place {
+        name: "stentor-soft-switch",
+        on: &["stentor-bootstrap", "stentor-fabric", "stentor-fabric-roce", "stentor-switch", "stentor-wire"],
+        tests_on: &[],
+    },
+    Place {
+        name: "stentor",
+        on: &[
+            "stentor-checker",
+            "stentor-election",
+            "stentor-fabric",
+            "stentor-fabric-ofi",
+            "stentor-fabric-roce",
+            "stentor-fabric-shm",
+            "stentor-fabric-sim",
+            "stentor-fabric-verbs",
+            "stentor-multicast",
+            "stentor-neb",
+        ],
+        tests_on: &[],
+    },
+    Place {
+        name: "stentor-campaign",
+        on: &[
+            "stentor-channel",
+            "stentor-checker",
+            "stentor-election",
+            "stentor-fabric",
+            "stentor-fabric-roce",
+            "stentor-fabric-sim",
+            "stentor-multicast",
+            "stentor-neb",
+            "stentor-switch",
+            "stentor-wire",
+        ],
+        tests_on: &[],
+    },
+    Place {
+        name: "stentor-multicast",
+        on: &["stentor-fabric"],
+        tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
+    },
+    Place {
+        name: "stentor-channel",
+        on: &["stentor-fabric", "stentor-words"],
+        tests_on: &["stentor-fabric-ofi", "stentor-fabric-roce", "stentor-fabric-shm", "stentor-fabric-sim"],
+    },
+    Place { name: "stentor-election-zookeeper", on: &["stentor-election", "stentor-fabric"], tests_on: &[] },
+    Place { name: "stentor-election", on: &["stentor-fabric"], tests_on: &[] },
+    Place {
+        name: "stentor-neb",
+        on: &["stentor-fabric"],
+        tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
+    },
+    Place { name: "stentor-checker", on: &[], tests_on: &[] },
+    Place { name: "stentor-fabric-ofi", on: &["stentor-bootstrap", "stentor-fabric"], tests_on: &[] },
+    Place {
+        name: "stentor-fabric-verbs",
+        on: &["stentor-bootstrap", "stentor-fabric"],
+        tests_on: &["stentor-fabric-roce"],
+    },
+    Place {
+        name: "stentor-fabric-roce",
+        on: &["stentor-bootstrap", "stentor-fabric", "stentor-wire", "stentor-words"],
+        tests_on: &["stentor-switch"],
+    },
+    Place { name: "stentor-fabric-shm", on: &["stentor-fabric"], tests_on: &[] },
+    Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &[] },
+    Place { name: "stentor-bootstrap", on: &["stentor-fabric", "stentor-switch", "stentor-wire"], tests_on: &[] },
+    Place { name: "stentor-words", on: &["stentor-fabric"], tests_on: &[] },
+    Place { name: "stentor-fabric", on: &[], tests_on: &[] },
+    Place { name: "stentor-switch", on: &["stentor-wire"], tests_on: &[] },
+    Place { name: "stentor-wire", on: &[], tests_on: &[] },
+    Place { name: "xtask", on: &[], tests_on: &[] },
+];
+
+/// An arrow between two crates of the workspace, as a manifest has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Arrow {
+    from: String,
+    to: String,
+    tests_only: bool,
+}
+
+/// Compares the manifests with the map.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    let workspace = Workspace::load(context)?;
+    let crates: Vec<String> = workspace.members().map(|package| package.name.clone()).collect();
+    let arrows = arrows(&workspace);
+    println!("{} crates, {} dependencies between them", crates.len(), arrows.len());
+    judge(&check(MAP, &crates, &arrows))?;
+    Ok(Outcome::Passed)
+}
+
+fn arrows(workspace: &Workspace) -> Vec<Arrow> {
+    let of = |package: &crate::workspace::Package| {
+        let dependencies = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
+        let arrow = |dependency: &crate::workspace::Dependency| Arrow {
+            from: package.name.clone(),
+            to: dependency.name.clone(),
+            tests_only: dependency.kind.as_deref() == Some("dev"),
+        };
+        dependencies.map(arrow).collect::<Vec<_>>()
+    };
+    workspace.members().flat_map(of).collect()
+}
+
+fn check(map: &[Place], crates: &[String], arrows: &[Arrow]) -> Vec<Violation> {
+    let place = |name: &str| map.iter().find(|place| place.name == name);
+    let unknown = crates.iter().filter(|name| place(name).is_none());
+    let unknown =
+        unknown.map(|name| Violation::of(name, "has no place on the map: add it to MAP in xtask/src/layers.rs"));
+    let gone = map.iter().filter(|place| crates.iter().all(|name| name != place.name));
+    let gone = gone.map(|place| Violation::of(place.name, "is on the map but not in the workspace: remove its row"));
+    let forbidden = arrows.iter().filter_map(|arrow| {
+        let from = place(&arrow.from)?;
+        let allowed = from.on.contains(&arrow.to.as_str());
+        let in_tests = arrow.tests_only && from.tests_on.contains(&arrow.to.as_str());
+        let how = if arrow.tests_only { "uses in its tests" } else { "depends on" };
+        let what = format!("{how} {}, which the map does not allow", arrow.to);
+        (!allowed && !in_tests).then(|| Violation::of(&arrow.from, what))
+    });
+    unknown.chain(gone).chain(forbidden).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    fn arrow(from: &str, to: &str, tests_only: bool) -> Arrow {
+        Arrow { from: from.into(), to: to.into(), tests_only }
+    }
+
+    fn everybody() -> Vec<String> {
+        MAP.iter().map(|place| place.name.to_owned()).collect()
+    }
+
+    #[test]
+    fn a_protocol_may_use_a_fabric_in_its_tests_only() {
+        let check =
+            |tests_only| check(MAP, &everybody(), &[arrow("stentor-multicast", "stentor-fabric-sim", tests_only)]);
+        assert_eq!(check(true), []);
+        assert_eq!(check(false).len(), 1);
+    }
+
+    #[test]
+    fn arrows_up_are_seen() {
+        for (from, to) in [
+            ("stentor-fabric", "stentor-fabric-sim"),
+            ("stentor-wire", "stentor-fabric"),
+            ("stentor-checker", "stentor-multicast"),
+            ("stentor", "stentor-cli"),
+            ("stentor-fabric", "xtask"),
+        ] {
+            for tests_only in [false, true] {
+                let found = check(MAP, &everybody(), &[arrow(from, to, tests_only)]);
+                assert_eq!(found.len(), 1, "{from} → {to}");
+                assert!(found[0].what.contains(to), "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_map_itself_has_no_cycle_tests_included() {
+        // A row may name only crates of later rows, so nothing can come back.
+        for (n, place) in MAP.iter().enumerate() {
+            for on in place.on.iter().chain(place.tests_on) {
+                assert!(MAP[n + 1..].iter().any(|later| later.name == *on), "{} → {on} points up", place.name);
+            }
+        }
+    }
+
+    #[test]
+    fn crates_without_a_row_and_rows_without_a_crate_are_seen() {
+        let mut crates = everybody();
+        crates.push("stentor-new".into());
+        assert_eq!(check(MAP, &crates, &[]).len(), 1);
+        assert_eq!(check(MAP, &everybody()[1..], &[]).len(), 1);
+    }
+
+    /// The crates between backticks in a cell of a table.
+    fn crates(cell: &str) -> BTreeSet<String> {
+        let names = cell.split('`').skip(1).step_by(2);
+        names
+            .map(|name| if name == "stentor" || name == "xtask" { name.into() } else { format!("stentor-{name}") })
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_map_is_this_one() {
+        let text = include_str!("../../ARCHITECTURE.md");
+        let table = text.lines().skip_while(|line| !line.starts_with("| crate |")).skip(2);
+        let mut documented = BTreeMap::new();
+        for row in table.take_while(|line| line.starts_with('|')) {
+            let cells: Vec<_> = row.split('|').map(crates).collect();
+            documented.extend(cells[1].iter().map(|name| (name.clone(), (cells[2].clone(), cells[3].clone()))));
+        }
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let map = MAP.iter().map(|place| (place.name.to_owned(), (owned(place.on), owned(place.tests_on)))).collect();
+        assert_eq!(documented, map);
+    }
+
+    #[test]
+    fn arrows_are_read_from_the_manifests() {
+        let workspace = Workspace::parse(include_str!("fixtures/metadata.json")).unwrap();
+        let expected = [
+            arrow("stentor-multicast", "stentor-fabric", false),
+            arrow("stentor-multicast", "stentor-fabric-sim", true),
+        ];
+        assert_eq!(arrows(&workspace), expected);
+    }
+}

@@ -1,0 +1,252 @@
+//! The steps of `cargo xtask nightly`: what takes too long for every change.
+
+use anyhow::Result;
+
+use crate::cargo::{Context, run};
+use crate::runner::{Outcome, Step};
+
+/// The long steps.
+pub(crate) const NIGHTLY: &[Step] = &[
+    Step { name: "release-tests", what: "all tests, optimised and without debug assertions", run: release_tests },
+    Step {
+        name: "shipped",
+        what: "the steps of `test` that run the command, with the command as users have it",
+        run: shipped,
+    },
+    Step { name: "streams", what: "streams and signals × commands and stages: every cell of the table", run: streams },
+    Step {
+        name: "limits",
+        what: "limits of resources × commands: every cell of `crates/bin/cli/tests/cli/limits/matrix.txt`",
+        run: limits,
+    },
+    Step { name: "properties", what: "the property tests with 4096 cases each instead of 256", run: properties },
+    Step {
+        name: "namespaces",
+        what: "members in namespaces of their own: every cell of `crates/bin/cli/tests/cli/namespaces.txt`",
+        run: namespaces,
+    },
+    Step { name: "model", what: "the model check's large configurations", run: model },
+    Step { name: "campaign", what: "20 000 simulated runs", run: campaign },
+    Step { name: "campaign-failures", what: "100 000 simulated runs under all failures", run: campaign_failures },
+    Step { name: "failover", what: "200 kills of real processes under load, each started again", run: failover },
+    Step {
+        name: "chaos-long",
+        what: "`stentor chaos` for half an hour on shm and on roce, with groups of three and of five",
+        run: crate::chaos::long,
+    },
+    Step {
+        name: "demo-failover",
+        what: "20 demonstrations: at most 100 ms from the kill of the leader to the next delivery, in the median",
+        run: crate::campaign::demo_failover,
+    },
+    Step { name: "model-neb", what: "the broadcast's model check with four processes, to its end", run: model_neb },
+    Step { name: "stream-neb", what: "10 million broadcasts through rings of fixed size", run: stream_neb },
+    Step {
+        name: "campaign-neb",
+        what: "20 000 simulated runs of the broadcast, half of them harsh",
+        run: campaign_neb,
+    },
+    Step {
+        name: "campaign-channel",
+        what: "20000 simulated seeds of channels: every property holds, every fault happens",
+        run: campaign_channel,
+    },
+    Step { name: "model-switch", what: "the switch's searches, all of them", run: model_switch },
+    Step {
+        name: "switch-speed",
+        what: "a pass of the switch: at most 100 ns, and n receivers as long as n times one",
+        run: switch_speed,
+    },
+    Step {
+        name: "model-channel",
+        what: "every order of four operations of a channel in flight at both ends",
+        run: model_channel,
+    },
+    Step {
+        name: "channel-long",
+        what: "a gibibyte in one message, and a gibibyte from file to file over shm and roce",
+        run: channel_long,
+    },
+    Step {
+        name: "ofi-long",
+        what: "10 GiB from pipe to pipe through `channel cat` on libfabric, every byte compared, memory bounded",
+        run: crate::ofi::long,
+    },
+    Step {
+        name: "ofi-speed",
+        what: "`bench channel --fabric ofi` beside the provider itself and fi_pingpong: fails below the bars",
+        run: crate::ofi::speed,
+    },
+    Step {
+        name: "roce-speed",
+        what: "RoCEv2 beside plain sockets and a bare CRC: fails below the bars",
+        run: roce_speed,
+    },
+    Step {
+        name: "roce-beside-kernel",
+        what: "RoCEv2 beside the Linux kernel's Soft-RoCE, by one program in one guest",
+        run: crate::roce::beside_kernel,
+    },
+    Step {
+        name: "verbs-speed",
+        what: "`bench fabric --fabric verbs` beside a plain program, in turns, on Soft-RoCE",
+        run: crate::verbs::speed,
+    },
+    Step {
+        name: "instructions",
+        what: "instructions per message of the hot paths: within 3 % of the baseline",
+        run: crate::instructions::step,
+    },
+    Step { name: "roce-fuzz-long", what: "an hour of mutated packets and an adversary", run: roce_fuzz },
+];
+
+fn model_channel(context: &Context) -> Result<Outcome> {
+    let model = [
+        "test",
+        "--profile",
+        "release-tests",
+        "-p",
+        "stentor-channel",
+        "--test",
+        "pure",
+        "--",
+        "in_flight_that_take_minutes",
+    ];
+    run(context.cargo(model).arg("--nocapture").env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn streams(context: &Context) -> Result<Outcome> {
+    let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "streams::"];
+    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
+/// Each cell waits for processes that start and stop. A limit that this machine does not allow is an error.
+fn limits(context: &Context) -> Result<Outcome> {
+    let cells = ["test", "--profile", "release-tests", "-p", "stentor-cli", "--test", "cli", "--", "limits::"];
+    run(context.cargo(cells).args(["--nocapture", "--include-ignored"]).env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
+fn channel_long(context: &Context) -> Result<Outcome> {
+    for (package, test) in [("stentor-channel", "fabric"), ("stentor-cli", "cli")] {
+        let mut command = context.cargo(["test", "--profile", "release-tests", "-p", package, "--test", test]);
+        run(command.args(["--", "a_gibibyte", "--ignored", "--nocapture"]))?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Measures: nothing else should run on two processors.
+fn roce_speed(context: &Context) -> Result<Outcome> {
+    let speed = ["test", "--release", "-p", "stentor-fabric-roce", "--test", "speed", "--"];
+    run(context.cargo(speed).args(["--ignored", "--nocapture", "--test-threads", "1"]))?;
+    let icrc = ["test", "--release", "-p", "stentor-wire", "--test", "speed", "--"];
+    run(context.cargo(icrc).args(["--ignored", "--nocapture"]))?;
+    run(&mut context.cargo(["bench", "-p", "stentor-wire", "--bench", "icrc"]))?;
+    run(&mut context.cargo(["bench", "-p", "stentor-fabric-roce", "--bench", "endpoint"]))?;
+    Ok(Outcome::Passed)
+}
+
+fn roce_fuzz(context: &Context) -> Result<Outcome> {
+    crate::roce::fuzz_for(context, "1800")
+}
+
+/// As shipped but for link-time optimisation, which would be done for every test program anew, minutes each.
+fn release_tests(context: &Context) -> Result<Outcome> {
+    run(&mut context.cargo(["test", "--workspace", "--no-fail-fast", "--profile", "release-tests"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// `test` runs them with a command that is not optimised as a whole.
+fn shipped(context: &Context) -> Result<Outcome> {
+    let steps: [fn(&Context) -> Result<Outcome>; 7] = [
+        crate::campaign::traces,
+        crate::campaign::demo_switch,
+        crate::campaign::demo_neb,
+        crate::failover::full,
+        crate::chaos::step,
+        crate::roce::namespaces,
+        crate::ofi::step,
+    ];
+    for step in steps {
+        step(context)?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// With debug assertions and overflow checks.
+fn properties(context: &Context) -> Result<Outcome> {
+    run(context.cargo(["test", "--workspace"]).env("PROPTEST_CASES", "4096"))?;
+    Ok(Outcome::Passed)
+}
+
+fn namespaces(context: &Context) -> Result<Outcome> {
+    crate::ofi::NEEDS.ensure()?;
+    let mut cells = context.test(&["cli"]);
+    cells.args(["--", "members_in_namespaces", "--nocapture", "--include-ignored"]);
+    run(cells.env("STENTOR_MATRIX", "whole"))?;
+    Ok(Outcome::Passed)
+}
+
+fn model(context: &Context) -> Result<Outcome> {
+    let model = ["test", "--release", "-p", "stentor-multicast", "--test", "model", "--", "--nocapture"];
+    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn model_neb(context: &Context) -> Result<Outcome> {
+    let model = ["test", "--release", "-p", "stentor-neb", "--test", "model", "--", "--nocapture"];
+    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+fn model_switch(context: &Context) -> Result<Outcome> {
+    let model = ["test", "--release", "-p", "stentor-campaign", "--test", "switch_model", "--", "--nocapture"];
+    run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
+    Ok(Outcome::Passed)
+}
+
+/// Measures: nothing else should run.
+fn switch_speed(context: &Context) -> Result<Outcome> {
+    let speed = ["test", "--release", "-p", "stentor-switch", "--test", "speed", "--", "--ignored", "--nocapture"];
+    run(&mut context.cargo(speed))?;
+    Ok(Outcome::Passed)
+}
+
+fn stream_neb(context: &Context) -> Result<Outcome> {
+    let stream = ["test", "--release", "-p", "stentor-neb", "--test", "shm", "endless", "--", "--nocapture"];
+    run(context.cargo(stream).env("STENTOR_NEB_STREAM", "3400000"))?;
+    Ok(Outcome::Passed)
+}
+
+fn campaign_neb(context: &Context) -> Result<Outcome> {
+    for profile in ["usual", "harsh"] {
+        let sim =
+            ["run", "--release", "-p", "stentor-cli", "--", "sim", "neb", "--seeds", "0..10000", "--profile", profile];
+        run(&mut context.cargo(sim))?;
+    }
+    Ok(Outcome::Passed)
+}
+
+fn campaign_channel(context: &Context) -> Result<Outcome> {
+    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "channel", "--seeds", "0..20000"];
+    run(&mut context.cargo(sim))?;
+    Ok(Outcome::Passed)
+}
+
+fn campaign_failures(context: &Context) -> Result<Outcome> {
+    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "multicast", "--profile", "all"];
+    run(context.cargo(sim).args(["--seeds", "0..100000"]))?;
+    Ok(Outcome::Passed)
+}
+
+fn campaign(context: &Context) -> Result<Outcome> {
+    let sim = ["run", "--release", "-p", "stentor-cli", "--", "sim", "multicast", "--seeds", "0..20000"];
+    run(&mut context.cargo(sim))?;
+    Ok(Outcome::Passed)
+}
+
+fn failover(context: &Context) -> Result<Outcome> {
+    crate::failover::rounds(context, 200, 2)
+}

@@ -1,0 +1,89 @@
+//! `fabric-ofi` on the providers of libfabric that work between processes of one host.
+
+mod cat;
+mod speed;
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use crate::campaign::{Demo, shown_but, stentor};
+use crate::cargo::{Context, run};
+use crate::needs::Needs;
+use crate::programs;
+use crate::runner::Outcome;
+pub(crate) use cat::long;
+pub(crate) use speed::step as speed;
+
+/// The needs of the steps on libfabric: the library, its programs, and what makes devices for tests.
+pub(crate) const NEEDS: Needs = Needs {
+    things: &["libfabric.so.1", "fi_info", "fi_pingpong", "ip"],
+    sources: &[
+        "crates/fabric/ofi/tests",
+        "crates/protocol/channel/tests/fabric/ofi.rs",
+        "crates/bin/cli/tests/cli/ofi.rs",
+        "crates/bin/cli/src/commands/bench/channel/pingpong.rs",
+        "xtask/src/ofi",
+    ],
+};
+/// Tests that need the library, and of other crates' the part that does.
+const TESTS: [(&str, &str, &[&str]); 8] = [
+    ("fabric/ofi", "calls", &[]),
+    ("fabric/ofi", "conformance", &["--nocapture"]),
+    ("fabric/ofi", "devices", &["--nocapture"]),
+    ("fabric/ofi", "processes", &["--nocapture"]),
+    ("fabric/ofi", "providers", &["--nocapture"]),
+    ("fabric/ofi", "signals", &["--nocapture"]),
+    ("protocol/channel", "fabric", &["ofi::"]),
+    ("bin/cli", "cli", &["ofi::"]),
+];
+/// What the demonstrations run on, and as what.
+const DEMOS: [(&str, Option<&str>); 5] = [
+    ("tcp;ofi_rxm", None),
+    ("shm", None),
+    ("udp;ofi_rxd", None),
+    ("tcp;ofi_rxm", Some("--as-efa")),
+    ("udp;ofi_rxd", Some("--as-efa=efa-direct")),
+];
+
+/// Runs the tests that need the library, the demonstrations, and a file of a gibibyte from one process to another.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    NEEDS.ensure()?;
+    for (folder, name, part) in TESTS {
+        let command = || {
+            programs::test(context, folder, name).map(|mut command| {
+                command.args(part).arg("--include-ignored");
+                command
+            })
+        };
+        programs::ensure_some(&mut command()?)?;
+        run(&mut command()?)?;
+    }
+    demos(context)?;
+    cat::file(context)?;
+    Ok(Outcome::Passed)
+}
+
+/// Real processes, a leader that is killed and comes back, a process that lies: every property, on each provider.
+fn demos(context: &Context) -> Result<()> {
+    for (provider, restricted) in DEMOS {
+        for more in [&["--groups", "1", "--messages-limit", "400"][..], &["--neb", "--messages-limit", "100"]] {
+            let start = Instant::now();
+            // Who is killed may have a lock in the memory that this provider shares, and then the others wait for ever.
+            let spared: &[&str] = if provider == "shm" && more[0] != "--neb" { &["--no-kill"] } else { &[] };
+            let first = &["demo", "--json", "--fabric", "ofi", "--provider", provider][..];
+            let arguments = [first, more, spared, restricted.as_slice()].concat();
+            let (good, found): (_, Demo) = stentor(context, &arguments)?;
+            // Nobody comes back who was not killed.
+            shown_but(&found, if spared.is_empty() { &[] } else { &["M11"] })?;
+            ensure!(good, "the demonstration was sound but failed");
+            let carrier = found.carrier.unwrap_or_default();
+            ensure!(carrier.contains(&format!("provider {provider} ")), "it ran on {carrier:?}");
+            ensure!(carrier.contains("restricted as EFA") == restricted.is_some(), "it ran on {carrier:?}");
+            let (deliveries, properties) = (found.deliveries, found.properties.len());
+            let seconds = start.elapsed().as_secs_f64();
+            println!("{carrier}: {deliveries} deliveries, {properties} properties ok, {seconds:.1} s");
+        }
+    }
+    Ok(())
+}

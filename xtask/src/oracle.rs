@@ -1,0 +1,297 @@
+//! The oracle of refactoring: what simulated seeds did, as hashes, beside what they do now.
+//!
+//! A seed decides everything in a simulation, so code that behaves the same has the same hashes. The recorded ones are data,
+//! one line per seed: a change of the code that changes none of them left the protocols alone. What is hashed, and what is
+//! not, is described in `docs/oracle.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::campaign::Scratch;
+use crate::cargo::{Context, capture};
+use crate::programs;
+use crate::runner::Outcome;
+
+/// The folder of the recorded hashes from the repository root: a file for each simulation.
+const FOLDER: &str = "crates/verify/simulation/oracle";
+/// What stands for the profile where a simulation has none.
+const NO_PROFILE: &str = "-";
+/// The simulations, and for each the number of seeds of each profile.
+const SIMULATIONS: [(&str, &[(&str, u64)]); 4] = [
+    (
+        "multicast",
+        &[
+            ("all", 300),
+            ("calm", 300),
+            ("failover", 300),
+            ("partition", 300),
+            ("clients", 300),
+            ("rings", 300),
+            ("rejoins", 300),
+        ],
+    ),
+    ("neb", &[("usual", 300), ("harsh", 300)]),
+    ("channel", &[(NO_PROFILE, 300)]),
+    ("switch", &[(NO_PROFILE, 300)]),
+];
+/// Differing seeds that are named for each profile.
+const NAMED: usize = 8;
+
+/// Compares what all seeds do with what was recorded.
+pub(crate) fn step(context: &Context) -> Result<Outcome> {
+    let mut problems = Vec::new();
+    for (simulation, now) in simulate_all(context)? {
+        let path = path(context, simulation);
+        let text = fs::read_to_string(&path).with_context(|| format!("nothing is recorded in {}", path.display()))?;
+        let recorded = Hashes::parse(&text).with_context(|| format!("{} cannot be read", path.display()))?;
+        println!("{simulation}: {} seeds", now.seeds.len());
+        problems.extend(differences(simulation, &recorded, &now));
+    }
+    if problems.is_empty() {
+        return Ok(Outcome::Passed);
+    }
+    bail!(
+        "seeds do not do what they did:\n{}\nCompare the transcript of a seed with that of a build without the change. If the \
+         change is meant, `cargo xtask oracle --record` records all seeds anew, in the commit that says why",
+        problems.join("\n")
+    )
+}
+
+/// Records what all seeds do, and prints which of them did something else before.
+pub(crate) fn record(context: &Context) -> Result<()> {
+    for (simulation, now) in simulate_all(context)? {
+        let path = path(context, simulation);
+        let before = fs::read_to_string(&path).ok();
+        let before = before.and_then(|text| Hashes::parse(&text).ok()).unwrap_or_default();
+        let changes = differences(simulation, &before, &now);
+        if changes.is_empty() {
+            println!("{simulation}: {} seeds, as before", now.seeds.len());
+            continue;
+        }
+        println!("{}", changes.join("\n"));
+        fs::create_dir_all(context.root.join(FOLDER))?;
+        fs::write(&path, now.text(simulation)).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("wrote {}", path.display());
+    }
+    Ok(())
+}
+
+fn path(context: &Context, simulation: &str) -> PathBuf {
+    context.root.join(FOLDER).join(simulation).with_extension("txt")
+}
+
+/// Runs all seeds with the release build of the command.
+fn simulate_all(context: &Context) -> Result<Vec<(&'static str, Hashes)>> {
+    let (program, scratch) = (programs::stentor(context)?, Scratch::new()?);
+    let mut all = Vec::new();
+    for (simulation, profiles) in SIMULATIONS {
+        let mut hashes = Hashes::default();
+        for (profile, seeds) in profiles {
+            hashes.add(profile, &simulate(&program, &scratch, simulation, profile, *seeds)?)?;
+        }
+        all.push((simulation, hashes));
+    }
+    Ok(all)
+}
+
+/// Runs the seeds of a profile; returns what the command wrote, whatever it thinks of the properties.
+fn simulate(program: &Path, scratch: &Scratch, simulation: &str, profile: &str, seeds: u64) -> Result<String> {
+    let path = scratch.0.join("hashes");
+    let mut command = Command::new(program);
+    command.args(["sim", simulation, "-q", "--seeds", &format!("0..{seeds}")]);
+    if profile != NO_PROFILE {
+        command.args(["--profile", profile]);
+    }
+    let (_, said) = capture(command.arg("--hashes").arg(&path))?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("the seeds left no hashes; the command said {said:?}"))?;
+    fs::remove_file(&path)?;
+    let count = text.lines().count() as u64;
+    ensure!(count == seeds + 1, "{simulation} wrote {count} lines for {seeds} seeds of profile {profile}");
+    Ok(text)
+}
+
+/// The hashes of the seeds of one simulation.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Hashes {
+    /// Names of the transcripts.
+    transcripts: Vec<String>,
+    /// By profile and seed: the hash of each transcript.
+    seeds: BTreeMap<(String, u64), Vec<String>>,
+}
+
+impl Hashes {
+    /// Adds the seeds of a profile, as the command wrote them: a line with names, then a line for each seed.
+    fn add(&mut self, profile: &str, text: &str) -> Result<()> {
+        let mut lines = text.lines();
+        let names = lines.next().and_then(|line| line.strip_prefix("seed ")).context("the names are missing")?;
+        let names: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
+        ensure!(self.seeds.is_empty() || self.transcripts == names, "profile {profile} has the transcripts {names:?}");
+        self.transcripts = names;
+        lines.try_for_each(|line| self.add_seed(profile, line))
+    }
+
+    fn add_seed(&mut self, profile: &str, line: &str) -> Result<()> {
+        let mut words = line.split_whitespace();
+        let seed = words.next().and_then(|word| word.parse().ok()).with_context(|| format!("no seed in {line:?}"))?;
+        let hashes: Vec<String> = words.map(str::to_owned).collect();
+        ensure!(hashes.len() == self.transcripts.len(), "{line:?} does not have {} hashes", self.transcripts.len());
+        let before = self.seeds.insert((profile.to_owned(), seed), hashes);
+        ensure!(before.is_none(), "seed {seed} of profile {profile} is there twice");
+        Ok(())
+    }
+
+    /// Reads a file of recorded hashes: comments, a line with names, then a line for each profile and seed.
+    fn parse(text: &str) -> Result<Hashes> {
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let names =
+            lines.next().and_then(|line| line.strip_prefix("profile seed ")).context("the names are missing")?;
+        let transcripts = names.split_whitespace().map(str::to_owned).collect();
+        let mut hashes = Hashes { transcripts, seeds: BTreeMap::new() };
+        for line in lines {
+            let (profile, rest) = line.split_once(' ').with_context(|| format!("no profile in {line:?}"))?;
+            hashes.add_seed(profile, rest)?;
+        }
+        Ok(hashes)
+    }
+
+    /// Writes the file that [`parse`](Hashes::parse) reads.
+    fn text(&self, simulation: &str) -> String {
+        let mut text = format!(
+            "# What the seeds of `stentor sim {simulation}` do: hashes of their transcripts. See docs/oracle.md.\n\
+             # Written by `cargo xtask oracle --record`.\nprofile seed {}\n",
+            self.transcripts.join(" ")
+        );
+        for ((profile, seed), hashes) in &self.seeds {
+            let _ = writeln!(text, "{profile} {seed} {}", hashes.join(" "));
+        }
+        text
+    }
+}
+
+/// Returns a text for each profile in which seeds differ, are recorded and were not run, or the reverse.
+fn differences(simulation: &str, before: &Hashes, now: &Hashes) -> Vec<String> {
+    let mut differing: BTreeMap<&str, Vec<(u64, String)>> = BTreeMap::new();
+    let only_before = before.seeds.keys().filter(|key| !now.seeds.contains_key(*key));
+    for key in now.seeds.keys().chain(only_before) {
+        let what = match (before.seeds.get(key), now.seeds.get(key)) {
+            (Some(old), Some(new)) if old == new && before.transcripts == now.transcripts => continue,
+            (Some(old), Some(new)) => {
+                let names = now.transcripts.iter().enumerate();
+                let other =
+                    names.filter(|(at, name)| before.transcripts.get(*at) != Some(name) || old[*at] != new[*at]);
+                other.map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(" and ")
+            }
+            (None, _) => "not recorded".to_owned(),
+            (_, None) => "recorded, but not run".to_owned(),
+        };
+        differing.entry(&key.0).or_default().push((key.1, what));
+    }
+    differing.into_iter().map(|(profile, seeds)| told(simulation, profile, &seeds)).collect()
+}
+
+/// Says which seeds of a profile differ, and how to look at the first of them.
+fn told(simulation: &str, profile: &str, seeds: &[(u64, String)]) -> String {
+    let named: Vec<String> = seeds.iter().take(NAMED).map(|(seed, what)| format!("{seed} ({what})")).collect();
+    let more = seeds.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let of = if profile == NO_PROFILE { String::new() } else { format!(", profile {profile}") };
+    let option = if profile == NO_PROFILE { String::new() } else { format!(" --profile {profile}") };
+    let first = seeds[0].0;
+    format!(
+        "{simulation}{of}: {} seeds: {}{more}\n  stentor sim {simulation}{option} --seed {first} --transcript \
+         {simulation}-{first}.txt",
+        seeds.len(),
+        named.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: &str = "\
+# comment
+profile seed trace history
+all 0 00000000000000aa 00000000000000bb
+all 1 00000000000000cc 00000000000000dd
+calm 1 00000000000000ee 00000000000000ff
+";
+
+    fn hashes(text: &str) -> Hashes {
+        Hashes::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_same_hashes_differ_in_nothing() {
+        assert_eq!(differences("multicast", &hashes(RECORDED), &hashes(RECORDED)), [""; 0]);
+    }
+
+    #[test]
+    fn an_altered_line_names_simulation_profile_and_seed_and_what_to_run() {
+        let now = hashes(&RECORDED.replace("dd", "d0"));
+        let [problem] = &differences("multicast", &hashes(RECORDED), &now)[..] else { panic!("one problem") };
+        assert_eq!(
+            problem,
+            "multicast, profile all: 1 seeds: 1 (history)\n  stentor sim multicast --profile all --seed 1 --transcript \
+             multicast-1.txt"
+        );
+        let both =
+            differences("multicast", &hashes(RECORDED), &hashes(&RECORDED.replace("ee", "e0").replace("ff", "f0")));
+        assert!(both[0].contains("profile calm: 1 seeds: 1 (trace and history)"), "{both:?}");
+    }
+
+    #[test]
+    fn a_seed_on_one_side_only_is_a_difference() {
+        let fewer: String =
+            RECORDED.lines().filter(|line| !line.starts_with("calm")).map(|line| format!("{line}\n")).collect();
+        let lost = differences("neb", &hashes(RECORDED), &hashes(&fewer));
+        assert!(lost[0].starts_with("neb, profile calm: 1 seeds: 1 (recorded, but not run)"), "{lost:?}");
+        let new = differences("neb", &hashes(&fewer), &hashes(RECORDED));
+        assert!(new[0].starts_with("neb, profile calm: 1 seeds: 1 (not recorded)"), "{new:?}");
+    }
+
+    #[test]
+    fn other_transcripts_are_a_difference_of_every_seed() {
+        let renamed = differences("neb", &hashes(RECORDED), &hashes(&RECORDED.replace("trace", "posts")));
+        assert!(renamed.len() == 2 && renamed[0].contains("2 seeds: 0 (posts), 1 (posts)"), "{renamed:?}");
+    }
+
+    #[test]
+    fn many_seeds_are_counted_and_some_are_named() {
+        let mut now = Hashes::default();
+        let lines: String = (0..20).map(|seed| format!("{seed} 01 02\n")).collect();
+        now.add(NO_PROFILE, &format!("seed packets registers\n{lines}")).unwrap();
+        let all = differences("switch", &Hashes::default(), &now);
+        assert!(all[0].starts_with("switch: 20 seeds: 0 (not recorded), "), "{all:?}");
+        assert!(all[0].contains(" and 12 more\n  stentor sim switch --seed 0 --transcript switch-0.txt"), "{all:?}");
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        assert_eq!(hashes(&hashes(RECORDED).text("multicast")), hashes(RECORDED));
+        for broken in ["", "all 0 aa bb", "profile seed trace\nall 0 aa bb", "profile seed trace\nall x aa"] {
+            assert!(Hashes::parse(broken).is_err(), "{broken}");
+        }
+        assert!(Hashes::parse("profile seed trace\nall 0 aa\nall 0 aa\n").is_err(), "twice");
+    }
+
+    /// The seeds that are run are those that are recorded: whoever changes a number records anew.
+    #[test]
+    fn every_seed_that_is_run_is_recorded() {
+        for (simulation, profiles) in SIMULATIONS {
+            let recorded = hashes(&fs::read_to_string(path(&Context::new(), simulation)).unwrap());
+            let run =
+                profiles.iter().flat_map(|(profile, seeds)| (0..*seeds).map(|seed| ((*profile).to_owned(), seed)));
+            let mut run: Vec<_> = run.collect();
+            run.sort_unstable();
+            assert_eq!(recorded.seeds.keys().cloned().collect::<Vec<_>>(), run, "{simulation}");
+            assert!(run.len() >= 300, "{simulation}");
+        }
+    }
+}

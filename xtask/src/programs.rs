@@ -1,0 +1,130 @@
+//! What cargo builds, as programs to be run here or elsewhere.
+//!
+//! Tests and the command for them are built as parts of the whole workspace, as `cargo test --workspace` does: of a crate that
+//! is asked for alone, what it stands on has other features, and all of it is compiled once more.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::cargo::{Context, Profile, capture, line};
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(default)]
+    manifest_path: PathBuf,
+    target: Option<Target>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// Builds something and says where the program of that target of a folder in `crates` is.
+pub(crate) fn executable(command: &mut Command, folder: &str, target: &str) -> Result<PathBuf> {
+    let (good, text) = capture(command.args(["--message-format", "json-render-diagnostics"]))?;
+    if !good {
+        bail!("does not compile; the message is above");
+    }
+    find(&text, folder, target).with_context(|| format!("cargo did not say where `{target}` of {folder} is"))
+}
+
+fn find(messages: &str, folder: &str, target: &str) -> Option<PathBuf> {
+    let manifest = Path::new("crates").join(folder).join("Cargo.toml");
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    let wanted = |message: &Message| {
+        message.target.as_ref().is_some_and(|found| found.name == target) && message.manifest_path.ends_with(&manifest)
+    };
+    messages.filter(wanted).find_map(|message| message.executable)
+}
+
+/// The command, optimised: see [`Profile`].
+pub(crate) fn stentor(context: &Context) -> Result<PathBuf> {
+    optimised(context, context.profile, &[])
+}
+
+/// The command with planted bugs. What finds them is another crate, so the command itself need not be optimised.
+pub(crate) fn stentor_with_plants(context: &Context) -> Result<PathBuf> {
+    const QUICK: &str = "profile.release-tests.package.stentor-cli.opt-level=0";
+    optimised(context, Profile::ReleaseTests, &["--config", QUICK, "--features", "stentor-cli/plants"])
+}
+
+/// As users have it, the command is built alone; else as a part of the whole workspace.
+fn optimised(context: &Context, profile: Profile, flags: &[&str]) -> Result<PathBuf> {
+    let what = match profile {
+        Profile::Release => ["-p", "stentor-cli"].as_slice(),
+        Profile::ReleaseTests => &["--workspace", "--bin", "stentor"],
+    };
+    let mut command = context.cargo(["build", "--profile", profile.name()]);
+    executable(command.args(what).args(flags), "bin/cli", "stentor")
+}
+
+/// The command as tests use it, not optimised.
+pub(crate) fn debug_stentor(context: &Context) -> Result<PathBuf> {
+    executable(context.test(&["cli"]).arg("--no-run"), "bin/cli", "stentor")
+}
+
+/// A test as a program of its own.
+pub(crate) fn test_program(context: &Context, folder: &str, name: &str) -> Result<PathBuf> {
+    executable(context.test(&[name]).arg("--no-run"), folder, name)
+}
+
+/// A test of one crate, from where cargo would run it.
+pub(crate) fn test(context: &Context, folder: &str, name: &str) -> Result<Command> {
+    let mut command = Command::new(test_program(context, folder, name)?);
+    command.current_dir(context.root.join("crates").join(folder));
+    Ok(command)
+}
+
+/// Fails if one of the programs that a command would run has no test to run: a filter that fits nothing is no success.
+pub(crate) fn ensure_some(command: &mut Command) -> Result<()> {
+    let (good, text) = capture(command.arg("--list"))?;
+    ensure!(good && each_lists_some(&text), "{} finds no test; it says: {text}", line(command));
+    Ok(())
+}
+
+/// Each program's list ends with the number of its tests.
+fn each_lists_some(text: &str) -> bool {
+    let mut counts = text.lines().filter(|line| line.ends_with(" benchmarks")).peekable();
+    counts.peek().is_some() && counts.all(|count| !count.starts_with("0 tests,"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_fits_nothing_is_seen() {
+        const ONE: &str = "searches::those_that_take_minutes: test\n\n1 test, 0 benchmarks\n";
+        const NONE: &str = "\n0 tests, 0 benchmarks\n";
+        assert!(each_lists_some(ONE));
+        assert!(each_lists_some(&format!("{ONE}{ONE}")));
+        assert!(!each_lists_some(NONE));
+        assert!(!each_lists_some(&format!("{ONE}{NONE}")), "one program of two has none");
+        assert!(!each_lists_some(""));
+    }
+
+    #[test]
+    fn a_program_is_found_among_others_of_its_name() {
+        let artifact = |folder: &str, name: &str, program: &str| {
+            format!(
+                r#"{{"manifest_path": "/x/crates/{folder}/Cargo.toml", "target": {{"name": "{name}"}}, "executable": {program}}}"#
+            )
+        };
+        let messages = [
+            r#"{"reason": "build-finished", "success": true}"#.to_owned(),
+            artifact("bin/cli", "stentor", "null"),
+            artifact("fabric/ofi", "conformance", "\"/x/ofi\""),
+            artifact("fabric/verbs", "conformance", "\"/x/verbs\""),
+        ]
+        .join("\n");
+        assert_eq!(find(&messages, "fabric/verbs", "conformance"), Some("/x/verbs".into()));
+        assert_eq!(find(&messages, "fabric/ofi", "conformance"), Some("/x/ofi".into()));
+        assert_eq!(find(&messages, "bin/cli", "stentor"), None, "a library is no program");
+        assert_eq!(find(&messages, "verbs", "conformance"), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! RoCEv2 against the world: the Linux kernel's Soft-RoCE as the peer, Wireshark's dissector, fuzzing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::cargo::{Context, capture, run};
+use crate::guest::Guest;
+use crate::needs::Needs;
+use crate::programs::{self, executable};
+use crate::runner::Outcome;
+
+/// The needs of building and running the peer's programs.
+const PEER: Needs = Needs {
+    things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "ibv_rc_pingpong", "rxe.driver"],
+    sources: &[
+        "crates/fabric/roce/tests/peer",
+        "crates/fabric/roce/tests/real_peer.rs",
+        "crates/fabric/roce/examples/beside_kernel",
+        "xtask/src/roce.rs",
+    ],
+};
+const NAMESPACES: Needs = Needs { things: &["ip"], sources: &["crates/bin/cli/tests/namespaces"] };
+const SWITCH: Needs = Needs {
+    things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "rxe.driver", "tshark"],
+    sources: &[
+        "crates/switch/soft-switch/tests/kernel",
+        "crates/switch/soft-switch/tests/kernel.rs",
+        "crates/switch/soft-switch/tests/capture",
+        "crates/bin/cli/tests/guests/sets.sh",
+        "crates/fabric/verbs/tests/sets.rs",
+    ],
+};
+const TSHARK: Needs = Needs {
+    things: &["tshark"],
+    sources: &[
+        "crates/fabric/roce/tests/tshark.rs",
+        "crates/switch/soft-switch/tests/tshark.rs",
+        "crates/switch/soft-switch/tests/capture",
+    ],
+};
+
+/// All needs of these steps, for the test that compares lists with calls.
+#[cfg(test)]
+pub(crate) const NEEDS: [&Needs; 4] = [&PEER, &NAMESPACES, &SWITCH, &TSHARK];
+
+/// Seconds for each fuzz target.
+const FUZZ_SECONDS: &str = "15";
+
+/// The stock ping-pong and a program of ours on the kernel's Soft-RoCE, as our peer.
+pub(crate) fn peer(context: &Context) -> Result<Outcome> {
+    let guest = Guest::ready(context, &PEER)?;
+    let (stentor, test) = (programs::stentor(context)?, programs::test_program(context, "fabric/roce", "real_peer")?);
+    let script = context.root.join("crates/fabric/roce/tests/peer/run.sh");
+    run(guest.command("unshare").arg("-rn").arg(script).arg(guest.folder()).arg(stentor).arg(test))?;
+    golden(context, &guest)?;
+    Ok(Outcome::Passed)
+}
+
+/// Captures what the kernel sends to itself for atomics and on unreliable connections, and compares what we send with that.
+fn golden(context: &Context, guest: &Guest) -> Result<()> {
+    let work = work_folder("golden")?;
+    let source = context.root.join("crates/fabric/roce/tests/peer/golden.c");
+    run(Command::new("gcc").arg(source).args(["-O1", "-Wall"]).arg("-o").arg(work.join("golden")).arg("-libverbs"))?;
+    in_guest(context, guest, "crates/fabric/roce/tests/peer/golden.sh", &work, "")?;
+    run(programs::test(context, "fabric/roce", "golden")?.env("STENTOR_GOLDEN", &work))?;
+    fs::remove_dir_all(&work)?;
+    Ok(())
+}
+
+/// An empty folder for a guest.
+pub(crate) fn work_folder(what: &str) -> Result<PathBuf> {
+    let work = std::env::temp_dir().join(format!("stentor-{what}-{}", std::process::id()));
+    fs::create_dir_all(&work)?;
+    Ok(work)
+}
+
+/// A guest that has not ended after so many seconds hangs. Three times what the longest takes on a slow machine.
+const GUEST_SECONDS: &str = "900";
+
+/// Runs a script of the repository, `NAME.sh`, in a guest, which leaves `NAME.log` in its work folder. It is told that
+/// folder as `WORK` and its own as `HERE`.
+pub(crate) fn in_guest(context: &Context, guest: &Guest, path: &str, work: &Path, more: &str) -> Result<()> {
+    let path = context.root.join(path);
+    let peer = path.parent().unwrap_or(Path::new("/"));
+    let set = format!("export WORK='{}' HERE='{}' {more}\n", work.display(), peer.display());
+    let text = fs::read_to_string(&path)?;
+    let script = work.join("script.sh");
+    fs::write(&script, set + &text)?;
+    let (good, console) = capture(guest.boot(&script).env("UML_TIMEOUT", GUEST_SECONDS))?;
+    let name = path.with_extension("log");
+    let log = name.file_name().map(|name| work.join(name)).unwrap_or_default();
+    print!("{}", fs::read_to_string(log).unwrap_or_default());
+    if !good {
+        print!("{console}");
+        bail!("the guest of {} failed: what it printed is above", path.display());
+    }
+    Ok(())
+}
+
+/// Rounds of each measurement in the guest.
+const ROUNDS: usize = 5;
+
+/// Measures this crate's endpoint and the kernel's Soft-RoCE in one guest.
+pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
+    let guest = Guest::ready(context, &PEER)?;
+    let example = ["build", "--release", "-p", "stentor-fabric-roce", "--example", "beside_kernel"];
+    let program = executable(&mut context.cargo(example), "fabric/roce", "beside_kernel")?;
+    let peer = context.root.join("crates/fabric/roce/tests/peer");
+    let work = work_folder("beside")?;
+    let compile = ["-O2", "-Wall", "-shared", "-fPIC", "-libverbs"];
+    run(Command::new("gcc").arg(peer.join("shim.c")).args(compile).arg("-o").arg(work.join("shim.so")))?;
+    let ran = in_guest(
+        context,
+        &guest,
+        "crates/fabric/roce/tests/peer/beside.sh",
+        &work,
+        &format!("PROGRAM='{}' ROUNDS={ROUNDS}", program.display()),
+    );
+    fs::remove_dir_all(&work)?;
+    ran.map(|()| Outcome::Passed)
+}
+
+/// Lines that are multicast between namespaces.
+const LINES: &str = "1000";
+
+/// Runs a cluster in three network namespaces: on a good network, on one that loses packets, with links cut one way and both, and
+/// with two interfaces in each.
+pub(crate) fn namespaces(context: &Context) -> Result<Outcome> {
+    NAMESPACES.ensure()?;
+    let stentor = programs::stentor(context)?;
+    let script = context.root.join("crates/bin/cli/tests/namespaces/run.sh");
+    for network in [&[][..], &["--drop-chance", "0.01"]] {
+        run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor).arg(LINES).args(network))?;
+    }
+    for script in ["partial.sh", "interfaces.sh"] {
+        let script = context.root.join("crates/bin/cli/tests/namespaces").join(script);
+        run(Command::new("unshare").arg("-rnm").arg(&script).arg(&stentor))?;
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Lines that are multicast by the switch, and without it.
+const COPIED_LINES: &str = "60";
+
+/// The software switch between our endpoint and queue pairs of a guest's kernel; then sets of processes on `verbs`.
+pub(crate) fn switch_guests(context: &Context) -> Result<Outcome> {
+    let guest = Guest::ready(context, &SWITCH)?;
+    let test = programs::test_program(context, "switch/soft-switch", "kernel")?;
+    let script = context.root.join("crates/switch/soft-switch/tests/kernel/run.sh");
+    run(guest.command("unshare").arg("-rn").arg(script).arg(guest.folder()).arg(test))?;
+    let test = programs::test_program(context, "fabric/verbs", "sets")?;
+    let stentor = programs::stentor(context)?;
+    let set = format!("TEST='{}' STENTOR='{}' LINES={COPIED_LINES}", test.display(), stentor.display());
+    let work = work_folder("sets")?;
+    in_guest(context, &guest, "crates/bin/cli/tests/guests/sets.sh", &work, &set)?;
+    fs::remove_dir_all(&work)?;
+    Ok(Outcome::Passed)
+}
+
+/// Wireshark's dissector on a capture of every operation.
+pub(crate) fn tshark(context: &Context) -> Result<Outcome> {
+    TSHARK.ensure()?;
+    run(context.test(&["tshark"]).args(["--", "--ignored"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// Mutated packets and an adversary.
+pub(crate) fn fuzz(context: &Context) -> Result<Outcome> {
+    fuzz_for(context, FUZZ_SECONDS)
+}
+
+/// So long for each of the crates.
+pub(crate) fn fuzz_for(context: &Context, seconds: &str) -> Result<Outcome> {
+    for folder in ["fabric/wire", "fabric/roce", "switch/dataplane", "switch/soft-switch"] {
+        let mut command = programs::test(context, folder, "fuzz")?;
+        run(command.arg("--nocapture").env("STENTOR_FUZZ_SECONDS", seconds))?;
+    }
+    Ok(Outcome::Passed)
+}
