@@ -68,6 +68,14 @@ pub enum StartError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The system refused something else.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
 }
 
 /// Peers, connections with them, and what was granted both ways.

@@ -19,6 +19,7 @@ mod asked;
 mod bootstrap;
 mod connections;
 mod control;
+mod fabric;
 mod handshake;
 mod hello;
 pub mod line;
@@ -31,6 +32,7 @@ pub mod sysfs;
 
 pub use bootstrap::{Bootstrap, Config, StartError};
 pub use connections::Ends;
+pub use fabric::{Device, Fence, NetFabric, Waiting};
 pub use handshake::nonce;
 pub use message::{End, MAX_ADDRESS, Offer, Pair};
 pub use names::HostName;

@@ -1,0 +1,195 @@
+//! What moves the data of a fabric between hosts.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stentor_fabric::memory::Word;
+use stentor_fabric::{
+    Access, Capabilities, Completion, Heard, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
+};
+
+use crate::{Config, Place, Remotes, SetEnds, StartError};
+
+/// Whether a grant that was taken back is worth nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fence {
+    /// Nothing of the peer lands in the region any more.
+    Holds,
+    /// Something of the peer may still land. [`Device::next_fence`] tells when nothing does.
+    Waits,
+}
+
+/// A fence that [`Device::fence`] left waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// It holds now.
+    Holds(RegionId, ProcessId),
+    /// It takes too long: all queue pairs to this peer are to be broken, and then it holds.
+    Late(ProcessId),
+}
+
+/// What moves the data of a [`NetFabric`](super::NetFabric): queue pairs, memory that peers use, polling and waiting.
+///
+/// The fabric has checked every argument before it calls: regions and queue pairs exist, spans lie inside their regions, and a
+/// queue pair that is posted to is ready. Queue pairs and regions have the numbers that the fabric gives them, counted from 0.
+///
+/// # Call order
+/// [`open`](Device::open); then [`make`](Device::make) before everything else about a queue pair, and
+/// [`register`](Device::register) before everything else about a region. In each life of a queue pair
+/// [`begin`](crate::Ends::begin), [`meet`](crate::Ends::meet) and [`ready`](crate::Ends::ready) follow each other. A life ends by
+/// [`fail`](crate::Ends::fail), or by itself, which [`next_broken`](crate::Ends::next_broken) tells once.
+///
+/// # An example
+/// `stentor-fabric-roce`'s device is the shortest one.
+pub trait Device: SetEnds + Sized {
+    /// What a process must know to start.
+    type Config;
+    /// Why a process could not start.
+    type StartError: From<StartError>;
+
+    /// Opens the device. It adds the descriptors that a sleeping process waits for to `epoll`, with numbers above 0 as their
+    /// data: [`woken`](Device::woken) gets these.
+    ///
+    /// # Errors
+    /// Why it cannot be used, with the remedy.
+    fn open(config: Self::Config, epoll: Arc<OwnedFd>) -> Result<(Self, Config), Self::StartError>;
+
+    /// Returns what the device can do. It does not change.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Returns the limit of all memory of regions, bytes.
+    fn max_bytes(&self) -> u64;
+
+    /// Makes a queue pair without a life. The number is given again if the first life of the one before did not begin.
+    ///
+    /// # Errors
+    /// Why it cannot be made, with the remedy.
+    fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String>;
+
+    /// Makes this process's end of a set of so many members, which a switch is at the other end of.
+    ///
+    /// # Errors
+    /// As [`make`](Device::make).
+    fn make_set(&mut self, qp: QpId, sender: ProcessId, config: QpConfig, members: usize) -> Result<(), String> {
+        let _ = members;
+        self.make(qp, sender, config)
+    }
+
+    /// Whether the queue pair is not broken.
+    fn is_alive(&self, qp: QpId) -> bool;
+
+    /// Makes the zeroed memory of a region; its size is a multiple of 64 bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be had, with the remedy.
+    fn register(&mut self, region: RegionId, bytes: u64) -> Result<(), String>;
+
+    /// Returns the memory of a region.
+    fn memory(&self, region: RegionId) -> &[Word];
+
+    /// Lets a peer use a region, and returns what the peer must know for it. The peer has no grant of this region.
+    ///
+    /// # Errors
+    /// Why not, with the remedy.
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String>;
+
+    /// Takes a grant back.
+    ///
+    /// # Errors
+    /// Why the grant is still there. It is tried once more after all queue pairs to the peer are broken.
+    fn fence(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String>;
+
+    /// Returns the next fence that waited and does not any more, or waits for too long.
+    fn next_fence(&mut self) -> Option<Waiting> {
+        None
+    }
+
+    /// Whether a fence waits.
+    fn has_fences(&self) -> bool {
+        false
+    }
+
+    /// Posts to a send queue.
+    ///
+    /// # Errors
+    /// [`PostError::SendQueueFull`], or that the queue pair broke just now; nothing was done then.
+    fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError>;
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// [`PostError::RecvQueueFull`], or that the queue pair broke just now; nothing was done then.
+    fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError>;
+
+    /// Posts a tagged receive. Called where [`Capabilities::tagged`] is true.
+    ///
+    /// # Errors
+    /// As [`post_receive`](Device::post_receive).
+    fn post_tagged_receive(
+        &mut self,
+        qp: QpId,
+        span: Span,
+        (tag, ignore): (u64, u64),
+        id: u64,
+    ) -> Result<(), PostError> {
+        let _ = (qp, span, tag, ignore, id);
+        Err(PostError::Unsupported("tagged receive"))
+    }
+
+    /// Asks for a tagged receive back. Called where [`Capabilities::tagged`] is true.
+    fn cancel_tagged_receive(&mut self, qp: QpId, id: u64) {
+        let _ = (qp, id);
+    }
+
+    /// Hands everything posted to the network.
+    fn flush(&mut self) {}
+
+    /// Returns what has landed and completed since the last call, as far as the device can tell.
+    fn listen(&mut self) -> Heard {
+        Heard::ANYBODY
+    }
+
+    /// Takes completions; returns how many were written to `out`.
+    fn poll(&mut self, out: &mut [Completion]) -> usize;
+
+    /// Takes in what the device says about itself. Called before each round of the control plane.
+    fn hear(&mut self) {}
+
+    /// From here on a sleeping process is woken by what lands and completes.
+    fn arm(&mut self);
+
+    /// A process is about to sleep.
+    fn begin_wait(&mut self) {}
+
+    /// Does what a device without a processor of its own does while its process would sleep.
+    fn work(&mut self) {}
+
+    /// Whether something has landed or completed since [`arm`](Device::arm).
+    fn has_news(&self) -> bool;
+
+    /// Returns for how long a process may sleep that has `longest` left: less if the device has to work before.
+    fn slice(&self, longest: Duration) -> Duration {
+        longest
+    }
+
+    /// The process has slept. `which`: the data of the descriptors that have something; it may not be all of them if `complete`
+    /// is false.
+    ///
+    /// # Errors
+    /// What the system said.
+    fn woken(&mut self, which: &[u64], complete: bool);
+
+    /// The process goes on.
+    fn end_wait(&mut self) {}
+
+    /// Takes what went wrong with a system call, after which nobody may sleep.
+    fn take_failure(&mut self) -> Option<String> {
+        None
+    }
+
+    /// Whether the descriptors tell of everything that lands after [`arm`](Device::arm).
+    fn has_descriptors(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,291 @@
+//! The contract of `stentor-fabric` for fabrics that reach other hosts: one implementation, over a [`Device`] that moves data.
+//!
+//! The fabric gives queue pairs and regions their numbers, checks arguments, grants and revokes, connects through the
+//! [`Bootstrap`], and sleeps. The device makes queue pairs and memory, posts, and polls.
+
+mod device;
+mod post;
+mod regions;
+mod sets;
+mod wait;
+
+use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::event::epoll;
+use stentor_fabric::memory::Word;
+use stentor_fabric::{
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
+    QpConfig, QpId, QpKind, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec,
+    SetWrite, Span, WaitError, Wake, WorkRequest,
+};
+
+use crate::{Bootstrap, StartError};
+pub use device::{Device, Fence, Waiting};
+use regions::Regions;
+
+/// One process of a cluster on a device.
+pub struct NetFabric<D> {
+    // Dropped first: it uses nothing of the others.
+    device: D,
+    capabilities: Capabilities,
+    bootstrap: Bootstrap,
+    regions: Regions,
+    epoll: Arc<OwnedFd>,
+    /// How many sockets there ever were when they were added to the epoll instance.
+    watched: Option<u64>,
+    last_pump: Instant,
+    /// The control plane was looked at in the sleep that has just ended: the next look at its events need not do it again.
+    has_pumped: bool,
+    /// Whether a socket of the control plane has something that was not looked at.
+    is_called: bool,
+    /// A system call failed: said by the next [`wait`](Fabric::wait).
+    failure: Option<String>,
+}
+
+impl<D: fmt::Debug> fmt::Debug for NetFabric<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetFabric")
+            .field("device", &self.device)
+            .field("bootstrap", &self.bootstrap)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> NetFabric<D> {
+    /// Starts a process of a cluster: from here on its peers can connect.
+    ///
+    /// # Errors
+    /// What the device says, or the [`Bootstrap`].
+    pub fn start(config: D::Config) -> Result<Self, D::StartError> {
+        let failed = |what| move |error: rustix::io::Errno| StartError::System { what, source: error.into() };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;
+        let epoll = Arc::new(epoll);
+        let (device, config) = D::open(config, Arc::clone(&epoll))?;
+        let bootstrap = Bootstrap::start(config)?;
+        let mut fabric = NetFabric {
+            capabilities: device.capabilities().clone(),
+            device,
+            bootstrap,
+            regions: Regions::default(),
+            epoll,
+            watched: None,
+            last_pump: Instant::now(),
+            has_pumped: false,
+            is_called: false,
+            failure: None,
+        };
+        fabric.watch().map_err(failed("watch a socket"))?;
+        Ok(fabric)
+    }
+
+    /// Returns the device.
+    #[must_use]
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Returns the device, to change what the contract does not know.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// Lets the device take in what came, and send what is due: what a card does by itself.
+    #[inline]
+    pub fn drive(&mut self) {
+        self.device.drive();
+    }
+
+    /// Returns the next question of somebody who has the cluster's key and is no process, with a number for its
+    /// [`answer`](Self::answer).
+    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.bootstrap.next_question()
+    }
+
+    /// Answers a question.
+    pub fn answer(&mut self, question: u64, answer: &[u8]) {
+        self.bootstrap.answer(question, answer);
+    }
+
+    /// Returns the next connection that was refused. The newest 64 are kept.
+    pub fn next_refusal(&mut self) -> Option<Refusal> {
+        self.bootstrap.next_refusal()
+    }
+
+    /// Returns the next thing about names and addresses that a person should know.
+    pub fn next_name_note(&mut self) -> Option<String> {
+        self.bootstrap.next_name_note()
+    }
+
+    /// Returns the next thing about the switch that a person should know: that it can be used, or why not. Told once.
+    pub fn next_switch_note(&mut self) -> Option<String> {
+        self.bootstrap.next_switch_note()
+    }
+
+    /// Names a peer for people, with its address in the configuration.
+    #[must_use]
+    pub fn name_of(&self, peer: ProcessId) -> String {
+        self.bootstrap.name_of(peer)
+    }
+
+    /// Returns why the name of a peer led to no address when it was looked up last, if it did not.
+    #[must_use]
+    pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
+        self.bootstrap.unresolved(peer)
+    }
+
+    /// Whether a peer says that another process with this one's id is connected to it.
+    #[must_use]
+    pub fn is_displaced(&self) -> bool {
+        self.bootstrap.is_displaced()
+    }
+
+    /// Returns the memory of all regions, bytes. A device may register it once more for each peer that is granted it.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.regions.bytes()
+    }
+
+    /// Whether a peer is connected.
+    #[must_use]
+    pub fn is_linked(&self, peer: ProcessId) -> bool {
+        self.bootstrap.is_linked(peer)
+    }
+
+    fn make_qp(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
+        if peer.index() >= self.bootstrap.processes() {
+            return Err(ConnectError::UnknownProcess(peer));
+        }
+        self.check_depths(config)?;
+        if config.kind == QpKind::Unreliable && !self.capabilities.unreliable {
+            return Err(ConnectError::NoUnreliable);
+        }
+        self.bootstrap.connect(&mut self.device, (peer, service), config, |device, qp| {
+            device.make(qp, peer, config).map_err(|reason| ConnectError::System { peer, reason })
+        })
+    }
+
+    fn check_depths(&self, config: QpConfig) -> Result<(), ConnectError> {
+        let Capabilities { max_send_depth, max_recv_depth, .. } = self.capabilities;
+        let depths =
+            [("send queue", config.send_depth, max_send_depth), ("receive queue", config.recv_depth, max_recv_depth)];
+        let too_deep = depths.into_iter().find(|(_, asked, limit)| asked > limit);
+        too_deep.map_or(Ok(()), |(what, asked, limit)| Err(ConnectError::TooDeep { what, asked, limit }))
+    }
+}
+
+impl<D: Device> Fabric for NetFabric<D> {
+    fn me(&self) -> ProcessId {
+        self.bootstrap.me
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
+        self.register_region(spec)
+    }
+
+    #[inline]
+    fn memory(&self, region: RegionId) -> &[Word] {
+        self.device.memory(region)
+    }
+
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
+        self.grant_region(region, peer, access)
+    }
+
+    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        self.revoke_region(region, peer)
+    }
+
+    fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
+        self.make_qp(peer, service, config)
+    }
+
+    fn state(&self, qp: QpId) -> QpState {
+        self.state_of(qp).expect("a queue pair of this process")
+    }
+
+    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        self.bootstrap.reset(&mut self.device, qp)
+    }
+
+    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
+        self.bootstrap.remotes().resolve(peer, purpose)
+    }
+
+    #[inline]
+    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        self.post_work(qp, &request)
+    }
+
+    #[inline]
+    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
+        self.post_receive(qp, local, id)
+    }
+
+    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
+        self.post_tagged_receive(qp, local, (tag, ignore), id)
+    }
+
+    fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
+        self.cancel_tagged_receive(qp, id)
+    }
+
+    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        self.make_set(spec, config)
+    }
+
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        self.state_of(set) == Some(QpState::Ready) && self.bootstrap.set_reaches(set, peer)
+    }
+
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        self.bootstrap.set_settled(set, peer)
+    }
+
+    #[inline]
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        let limits = (self.state_of(set) == Some(QpState::Ready), self.capabilities.inline_bytes);
+        self.bootstrap.post_set(&mut self.device, set, &write, limits)
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.device.flush();
+    }
+
+    #[inline]
+    fn listen(&mut self) -> Heard {
+        self.device.listen()
+    }
+
+    #[inline]
+    fn poll(&mut self, out: &mut [Completion]) -> usize {
+        if self.bootstrap.has_sets() { self.poll_with_sets(out) } else { self.device.poll(out) }
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        if !self.bootstrap.has_events() && !std::mem::take(&mut self.has_pumped) {
+            self.pump();
+        }
+        self.bootstrap.next_event()
+    }
+
+    fn arm(&mut self) {
+        self.device.arm();
+    }
+
+    fn wait(&mut self, timeout: std::time::Duration) -> Result<Wake, WaitError> {
+        self.sleep(timeout)
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        // Without descriptors of the device nobody could wait for what lands.
+        self.device.has_descriptors().then(|| self.epoll.as_raw_fd())
+    }
+}

@@ -1,0 +1,161 @@
+//! Regions of this process: their names, and who was granted what.
+
+use std::collections::HashMap;
+
+use stentor_fabric::memory::LINE;
+use stentor_fabric::{
+    Access, AccessError, Event, PostError, ProcessId, Purpose, RegionId, RegionSpec, RegisterError, Span,
+};
+
+use super::{Device, Fence, NetFabric, Waiting};
+
+/// A region of this process.
+#[derive(Debug)]
+struct Own {
+    spec: RegionSpec,
+    /// What peers may do with it, and with which key.
+    granted: HashMap<ProcessId, (Access, u64)>,
+}
+
+/// All regions of this process.
+#[derive(Debug, Default)]
+pub(super) struct Regions {
+    own: Vec<Own>,
+    names: HashMap<(ProcessId, Purpose), RegionId>,
+    bytes: u64,
+    /// Fences that wait, and whether an event tells that they hold.
+    fences: Vec<(RegionId, ProcessId, bool)>,
+}
+
+impl Regions {
+    /// Returns the memory of all regions, bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Refuses a span that is not inside a region.
+    #[inline]
+    pub(super) fn check(&self, span: Span) -> Result<(), PostError> {
+        let Span { region, offset, bytes } = span;
+        let end = offset.checked_add(bytes.into());
+        match (self.own.get(region.index()), end) {
+            (Some(own), Some(end)) if end <= own.spec.bytes => Ok(()),
+            _ => Err(PostError::OutOfLocalRegion { region, offset, bytes: bytes.into() }),
+        }
+    }
+
+    /// Returns what a region is, if it exists.
+    fn known(&self, region: RegionId) -> Result<&Own, AccessError> {
+        self.own.get(region.index()).ok_or(AccessError::UnknownRegion(region))
+    }
+}
+
+impl<D: Device> NetFabric<D> {
+    pub(super) fn register_region(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
+        let RegionSpec { purpose, writer, bytes } = spec;
+        if bytes == 0 || !bytes.is_multiple_of(LINE as u64) {
+            return Err(RegisterError::Size { bytes });
+        }
+        if writer.index() >= self.bootstrap.processes() {
+            return Err(RegisterError::UnknownProcess(writer));
+        }
+        let regions = &mut self.regions;
+        if regions.names.contains_key(&(writer, purpose)) {
+            return Err(RegisterError::Duplicate { purpose, writer });
+        }
+        let refused = |reason| RegisterError::System { bytes, reason };
+        let (used, limit) = (regions.bytes, self.device.max_bytes());
+        if used.saturating_add(bytes) > limit {
+            return Err(refused(format!("{used} of at most {limit} bytes are in use; raise max_bytes")));
+        }
+        let region = RegionId(regions.own.len() as u32);
+        self.device.register(region, bytes).map_err(refused)?;
+        regions.own.push(Own { spec, granted: HashMap::new() });
+        regions.names.insert((writer, purpose), region);
+        regions.bytes += bytes;
+        Ok(region)
+    }
+
+    pub(super) fn grant_region(
+        &mut self,
+        region: RegionId,
+        peer: ProcessId,
+        access: Access,
+    ) -> Result<(), AccessError> {
+        let own = self.regions.known(region)?;
+        let RegionSpec { writer, purpose, bytes } = own.spec;
+        let is_process = peer.index() < self.bootstrap.processes();
+        if peer != writer && (access != Access::Read || !is_process) {
+            return Err(AccessError::NotForPeer { region, writer, peer });
+        }
+        match own.granted.get(&peer) {
+            Some((granted, _)) if *granted == access => return Ok(()),
+            // Nobody waits for an event: the memory stays what it is, and the old key is worth nothing soon.
+            Some(_) => _ = self.fence(region, peer, false)?,
+            None => {}
+        }
+        let place = self.device.grant(region, peer, access);
+        let place = place.map_err(|reason| AccessError::System { region, reason })?;
+        self.regions.own[region.index()].granted.insert(peer, (access, place.key));
+        self.bootstrap.grant(peer, purpose, place, bytes, access);
+        Ok(())
+    }
+
+    pub(super) fn revoke_region(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        let own = self.regions.known(region)?;
+        let writer = own.spec.writer;
+        let is_granted = own.granted.contains_key(&peer);
+        if peer != writer && !is_granted {
+            return Err(AccessError::NotForPeer { region, writer, peer });
+        }
+        let waits = if is_granted {
+            self.fence(region, peer, true)? == Fence::Waits
+        } else {
+            self.regions.fences.iter().any(|(of, from, _)| (*of, *from) == (region, peer))
+        };
+        if !waits {
+            self.bootstrap.tell(Event::Revoked { region, peer });
+        }
+        Ok(())
+    }
+
+    /// Takes a grant back. `tells`: an event tells when that holds, if it does not at once.
+    fn fence(&mut self, region: RegionId, peer: ProcessId, tells: bool) -> Result<Fence, AccessError> {
+        let own = &mut self.regions.own[region.index()];
+        let Some((_, key)) = own.granted.get(&peer).copied() else { return Ok(Fence::Holds) };
+        let purpose = own.spec.purpose;
+        let fence = match self.device.fence(region, peer) {
+            Ok(fence) => fence,
+            Err(_) => {
+                // Some device uses the memory still: without queue pairs none does.
+                self.bootstrap.break_all(&mut self.device, peer);
+                self.device.fence(region, peer).map_err(|reason| AccessError::System { region, reason })?
+            }
+        };
+        self.regions.own[region.index()].granted.remove(&peer);
+        self.bootstrap.revoke(peer, purpose, key);
+        if fence == Fence::Waits {
+            self.regions.fences.push((region, peer, tells));
+        }
+        Ok(fence)
+    }
+
+    /// Tells of fences that hold by now, and breaks queue pairs to peers that keep others waiting.
+    pub(super) fn settle_fences(&mut self) {
+        while let Some(waiting) = self.device.next_fence() {
+            match waiting {
+                Waiting::Late(peer) => self.bootstrap.break_all(&mut self.device, peer),
+                Waiting::Holds(region, peer) => {
+                    let fences = &mut self.regions.fences;
+                    let Some(at) = fences.iter().position(|(of, from, _)| (*of, *from) == (region, peer)) else {
+                        continue;
+                    };
+                    let (.., tells) = fences.remove(at);
+                    if tells {
+                        self.bootstrap.tell(Event::Revoked { region, peer });
+                    }
+                }
+            }
+        }
+    }
+}

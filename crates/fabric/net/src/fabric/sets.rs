@@ -1,0 +1,48 @@
+//! Sets: this process's end is a queue pair of the device, which the bootstrap drives.
+
+use stentor_fabric::{Completion, ConnectError, QpConfig, QpId, SetSpec};
+
+use super::{Device, NetFabric};
+
+/// Of what is posted to a set so many bytes may wait for its member list to change, besides one write of the longest.
+const HELD: usize = 64 << 10;
+
+impl<D: Device> NetFabric<D> {
+    pub(super) fn make_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        self.check_depths(config)?;
+        let held = HELD + self.capabilities.inline_bytes as usize;
+        let members = spec.members.len();
+        self.bootstrap.join_set(&mut self.device, (spec, config), held, |device, qp, sender, config| {
+            let made = device.make_set(qp, sender, config, members);
+            made.map_err(|reason| ConnectError::System { peer: sender, reason })
+        })
+    }
+
+    /// Takes completions, where some may be of sets.
+    pub(super) fn poll_with_sets(&mut self, out: &mut [Completion]) -> usize {
+        let mut count = 0;
+        while count < out.len() {
+            let taken = self.device.poll(&mut out[count..]);
+            if taken == 0 {
+                let Some(flushed) = self.bootstrap.next_flushed() else { break };
+                out[count] = flushed;
+                count += 1;
+            }
+            // What sets keep for themselves leaves a place for what is behind it.
+            let begin = count;
+            for place in begin..begin + taken {
+                let done = out[place];
+                let told = if self.bootstrap.is_set(done.qp) {
+                    self.bootstrap.set_completed(&mut self.device, &done)
+                } else {
+                    Some(done)
+                };
+                if let Some(told) = told {
+                    out[count] = told;
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+}

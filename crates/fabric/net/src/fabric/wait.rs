@@ -1,0 +1,116 @@
+//! Sleeping until something lands or completes, the control plane has something, or it is time to look.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use stentor_fabric::{WaitError, Wake};
+
+use super::{Device, NetFabric};
+
+/// The longest sleep: peers that could not be reached are dialled again.
+const LONGEST: Duration = Duration::from_millis(100);
+/// The longest sleep while this process dials a peer, or a fence waits.
+const SOON: Duration = Duration::from_millis(10);
+/// A sleeping process looks at the control plane this often, and whenever one of its sockets has something.
+const PUMP_PAUSE: Duration = Duration::from_millis(20);
+/// The pause between two such looks while this process dials a peer, or a fence waits.
+const SOON_PAUSE: Duration = Duration::from_millis(1);
+/// The epoll instance's data for the sockets of the control plane.
+const CONTROL: u64 = 0;
+/// Descriptors that one sleep hears of.
+const MOST_EVENTS: usize = 16;
+
+impl<D: Device> NetFabric<D> {
+    /// Adds the sockets of the control plane to the epoll instance; those that are closed have left by themselves.
+    pub(super) fn watch(&mut self) -> Result<(), Errno> {
+        let add = |socket: BorrowedFd<'_>| match epoll::add(
+            &self.epoll,
+            socket,
+            epoll::EventData::new_u64(CONTROL),
+            epoll::EventFlags::IN,
+        ) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error),
+        };
+        let made = self.bootstrap.sockets_made();
+        if made.is_some() && made == self.watched {
+            return Ok(());
+        }
+        self.bootstrap.sockets().try_for_each(add)?;
+        self.watched = made;
+        Ok(())
+    }
+
+    /// Runs one round of the control plane.
+    pub(super) fn pump(&mut self) {
+        self.last_pump = Instant::now();
+        self.device.hear();
+        self.bootstrap.pump(&mut self.device);
+        self.settle_fences();
+        if let Err(error) = self.watch() {
+            self.failure.get_or_insert(error.to_string());
+        }
+    }
+
+    pub(super) fn sleep(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        self.device.begin_wait();
+        let woken = self.sleep_until_news(timeout);
+        self.device.end_wait();
+        woken
+    }
+
+    fn sleep_until_news(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            self.device.work();
+            let soon = self.bootstrap.is_dialling() || self.device.has_fences();
+            let pause = if soon { SOON_PAUSE } else { PUMP_PAUSE };
+            if std::mem::take(&mut self.is_called) || self.last_pump.elapsed() >= pause {
+                self.pump();
+                self.has_pumped = true;
+            }
+            if let Some(failure) = self.failure.take().or_else(|| self.device.take_failure()) {
+                return Err(WaitError::System(failure));
+            }
+            if self.device.has_news() || self.bootstrap.has_events() {
+                return Ok(Wake::Notified);
+            }
+            let left = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(Wake::TimedOut);
+            }
+            let soon = self.bootstrap.is_dialling() || self.device.has_fences();
+            let slice = self.device.slice(left.min(if soon { SOON } else { LONGEST }));
+            if !slice.is_zero() {
+                self.doze(slice)?;
+            }
+        }
+    }
+
+    fn doze(&mut self, slice: Duration) -> Result<(), WaitError> {
+        let slice = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: slice.subsec_nanos().into() };
+        let mut events = Vec::with_capacity(MOST_EVENTS);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&slice)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(WaitError::System(error.to_string())),
+        }
+        // Where there was no room for all events, none is taken for the whole.
+        let complete = events.len() < MOST_EVENTS;
+        let mut which = [0; MOST_EVENTS];
+        let mut count = 0;
+        self.is_called |= !complete;
+        for event in &events {
+            match event.data.u64() {
+                CONTROL => self.is_called = true,
+                data => {
+                    which[count] = data;
+                    count += 1;
+                }
+            }
+        }
+        self.device.woken(&which[..count], complete);
+        Ok(())
+    }
+}
