@@ -65,6 +65,7 @@ pub(crate) const MAP: &[Place] = &[
     Place {
         name: "stentor",
         on: &[
+            "stentor-bootstrap",
             "stentor-checker",
             "stentor-election",
             "stentor-fabric",

@@ -118,7 +118,7 @@ fn member(stage: &Stage, me: ProcessId, stop: &Stop, delivered: &AtomicU64, sink
         member.counts()
     );
     assert_eq!(member.counts().rejected, 0);
-    member.fabric_mut().injected()[0]
+    member.fabric_mut().device().injected()[0]
 }
 
 fn client(stage: &Stage, place: ClientId, messages: u64, sink: Sink) {

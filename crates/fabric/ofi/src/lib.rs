@@ -37,7 +37,7 @@ pub use device::{Device, Here, nearest};
 pub use domain::{Domain, MakeError};
 pub use endpoint::{Endpoint, MAX_ADDRESS, PeerAddress, is_address};
 pub use errno::Errno;
-pub use fabric::{OfiConfig, OfiFabric, StartError};
+pub use fabric::{OfiConfig, OfiDevice, OfiFabric, StartError};
 pub use info::{Info, InfoError, MemoryModes, Needs, Orders};
 pub use load::{Libfabric, LoadError, Version};
 pub use memory::{Memory, Registration};

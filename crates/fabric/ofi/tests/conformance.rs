@@ -66,7 +66,7 @@ impl Testbed for Bed {
         // A machine that does something else at the same time is slow, not silent.
         config.fence_timeout = Duration::from_secs(5);
         let fabric = OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(fabric.provider().provider(), self.provider);
+        assert_eq!(fabric.device().provider().provider(), self.provider);
         self.fabrics[process.index()] = Some(fabric);
     }
 

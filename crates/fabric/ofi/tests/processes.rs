@@ -167,7 +167,7 @@ fn who_took_another_provider_or_is_of_another_version_is_refused_by_name() {
 fn no_more_is_posted_than_the_providers_queue_holds() {
     const DEPTH: u32 = 1024;
     let (mut fabric, mut other) = (start(SURVIVOR, "sockets", 4707), start(MORTAL, "sockets", 4707));
-    assert!(fabric.provider().send_depth() < DEPTH, "a provider with a shorter queue is needed here");
+    assert!(fabric.device().provider().send_depth() < DEPTH, "a provider with a shorter queue is needed here");
     let target = other.register(RegionSpec { purpose: Purpose(1), writer: SURVIVOR, bytes: 64 }).unwrap();
     other.grant(target, SURVIVOR, Access::Write).unwrap();
     let qp = fabric.connect(MORTAL, Service(1), QpConfig::reliable(DEPTH, 8)).unwrap();

@@ -14,6 +14,6 @@ pub mod endpoint;
 mod fabric;
 pub mod peer;
 
-pub use fabric::{RoceConfig, RoceFabric, StartError};
+pub use fabric::{RoceConfig, RoceDevice, RoceFabric, StartError};
 pub use stentor_bootstrap::ask::{AskConfig, AskError, ask};
 pub use stentor_bootstrap::{HostName, StartError as BootstrapError, SwitchConfig};

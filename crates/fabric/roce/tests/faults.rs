@@ -86,16 +86,16 @@ fn what_is_cut_off_or_lost_comes_when_the_network_is_mended() {
     let mute = (0, Faults { to: vec![owner], ..Faults::default() });
     let lossy = (0, Faults { drop: 1.0, ..Faults::default() });
     for (value, (process, faults)) in (2..).zip([deaf, mute, lossy]) {
-        assert!(bed.both[process].set_faults(&faults));
-        let before = bed.both[process].injected()[0];
+        assert!(bed.both[process].device_mut().set_faults(&faults));
+        let before = bed.both[process].device().injected()[0];
         bed.write(value);
         assert!(!bed.comes(value, MOMENT), "{faults:?}");
-        assert!(bed.both[process].injected()[0] > before, "{faults:?}");
-        assert!(bed.both[process].set_faults(&Faults::default()));
+        assert!(bed.both[process].device().injected()[0] > before, "{faults:?}");
+        assert!(bed.both[process].device_mut().set_faults(&Faults::default()));
         assert!(bed.comes(value, PATIENCE), "{faults:?}");
     }
     // Another direction, or another address, is none of its business.
-    assert!(bed.both[1].set_faults(&Faults { from: vec![owner], ..Faults::default() }));
+    assert!(bed.both[1].device_mut().set_faults(&Faults { from: vec![owner], ..Faults::default() }));
     bed.write(9);
     assert!(bed.comes(9, PATIENCE));
 }
@@ -103,7 +103,7 @@ fn what_is_cut_off_or_lost_comes_when_the_network_is_mended() {
 #[test]
 fn a_process_that_does_not_allow_it_takes_no_such_order() {
     let mut bed = Bed::new(42, false);
-    assert!(!bed.both[0].set_faults(&Faults { drop: 1.0, ..Faults::default() }));
+    assert!(!bed.both[0].device_mut().set_faults(&Faults { drop: 1.0, ..Faults::default() }));
     bed.write(1);
     assert!(bed.comes(1, PATIENCE));
 }

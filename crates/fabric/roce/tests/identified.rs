@@ -132,15 +132,15 @@ impl Bed {
 
     /// Sends a packet and waits until it is taken or counted as damaged; how many are, and the word.
     fn send(&mut self, packet: &[u8]) -> (u64, u64) {
-        let received = self.fabric.counters().received + 1;
+        let received = self.fabric.device().counters().received + 1;
         self.socket.send_to(packet, (self.envelope.ip.destination(), 4791)).expect("sent");
         let since = Instant::now();
-        while self.fabric.counters().received < received {
+        while self.fabric.device().counters().received < received {
             assert!(since.elapsed() < PATIENCE, "nothing comes");
             self.fabric.drive();
         }
         let word = self.fabric.memory(self.region)[0].load(Ordering::Acquire);
-        (self.fabric.counters().bad_icrc, word)
+        (self.fabric.device().counters().bad_icrc, word)
     }
 }
 

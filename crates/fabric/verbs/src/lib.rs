@@ -30,7 +30,7 @@ pub use context::{Context, Limits, Mtu, OpenError, PortAttributes, PortNumber, Q
 pub use domain::{Domain, MakeError, Memory, Region};
 pub use errno::Errno;
 pub use events::{DeviceEvent, EventKind};
-pub use fabric::{StartError, Trouble, VerbsConfig, VerbsFabric};
+pub use fabric::{StartError, Trouble, VerbsConfig, VerbsDevice, VerbsFabric};
 pub use load::{LoadError, Verbs};
 pub use probe::Granted;
 pub use stentor_bootstrap::{StartError as BootstrapError, SwitchConfig};

@@ -33,7 +33,7 @@ fn may_lock(current: Option<u64>) {
 }
 
 fn troubles(end: &mut End) -> Vec<Trouble> {
-    std::iter::from_fn(|| end.fabric.next_trouble()).collect()
+    std::iter::from_fn(|| end.fabric.device_mut().next_trouble()).collect()
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Half {
         let count = self.fabric.poll(&mut out);
         self.failures.extend(out[..count].iter().map(|done| done.status).filter(|s| *s != Status::Success));
         while self.fabric.next_event().is_some() {}
-        self.troubles.extend(std::iter::from_fn(|| self.fabric.next_trouble()));
+        self.troubles.extend(std::iter::from_fn(|| self.fabric.device_mut().next_trouble()));
     }
 
     /// Writes the next value, if it can.

@@ -1,11 +1,12 @@
 //! What a process says of its fabric besides the contract.
 
+use stentor_bootstrap::{Device, NetFabric};
 use stentor_fabric::{Fabric, ProcessId, Refusal, Restricted};
-use stentor_fabric_ofi::OfiFabric;
-use stentor_fabric_roce::RoceFabric;
+use stentor_fabric_ofi::OfiDevice;
+use stentor_fabric_roce::RoceDevice;
 use stentor_fabric_roce::driver::Faults;
 use stentor_fabric_shm::ShmFabric;
-use stentor_fabric_verbs::VerbsFabric;
+use stentor_fabric_verbs::VerbsDevice;
 
 /// A fabric between processes of a system.
 pub trait Hosted: Fabric {
@@ -95,44 +96,36 @@ impl Hosted for ShmFabric {
     }
 }
 
-impl Hosted for RoceFabric {
-    const NAME: &'static str = "RoCEv2 in user space";
+/// What people are told of a device that reaches other hosts.
+pub trait Carrier: Device {
+    /// See [`Hosted::NAME`].
+    const NAME: &'static str;
 
-    fn memory_bytes(&self) -> u64 {
-        self.memory_bytes()
-    }
-
-    fn next_refusal(&mut self) -> Option<Refusal> {
-        self.next_refusal()
-    }
-
-    fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.next_question()
-    }
-
-    fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.answer(question, answer);
-    }
-
-    fn sees(&self, peer: ProcessId) -> bool {
-        self.is_linked(peer)
-    }
-
-    fn pid_of(&self, _: ProcessId) -> Option<i32> {
+    /// See [`Hosted::carrier`].
+    fn carrier(&self) -> Option<String> {
         None
     }
 
-    fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.unresolved(peer)
+    /// Returns the next thing of the device, names, addresses or the switch that a person should know.
+    fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String>;
+
+    /// See [`Hosted::finish`].
+    fn finish(&mut self) -> Option<String> {
+        None
     }
 
-    fn is_displaced(&self) -> bool {
-        self.is_displaced()
+    /// See [`Hosted::set_faults`].
+    fn set_faults(&mut self, _: &Faults) -> bool {
+        false
     }
+}
 
-    fn next_trouble(&mut self) -> Option<String> {
-        let note = self.next_capture_error().or_else(|| self.next_name_note());
-        note.or_else(|| self.next_note()).or_else(|| self.next_switch_note())
+impl Carrier for RoceDevice {
+    const NAME: &'static str = "RoCEv2 in user space";
+
+    fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
+        let note = fabric.device_mut().next_capture_error().or_else(|| fabric.next_name_note());
+        note.or_else(|| fabric.device_mut().next_note()).or_else(|| fabric.next_switch_note())
     }
 
     fn finish(&mut self) -> Option<String> {
@@ -144,7 +137,7 @@ impl Hosted for RoceFabric {
     }
 }
 
-impl Hosted for VerbsFabric {
+impl Carrier for VerbsDevice {
     const NAME: &'static str = "RDMA verbs";
 
     fn carrier(&self) -> Option<String> {
@@ -153,52 +146,32 @@ impl Hosted for VerbsFabric {
         Some(format!("{device} port {port}, {}, path MTU {} ({})", choice.gid, self.mtu(), choice.why))
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.memory_bytes()
-    }
-
-    fn next_refusal(&mut self) -> Option<Refusal> {
-        self.next_refusal()
-    }
-
-    fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.next_question()
-    }
-
-    fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.answer(question, answer);
-    }
-
-    fn sees(&self, peer: ProcessId) -> bool {
-        self.is_linked(peer)
-    }
-
-    fn pid_of(&self, _: ProcessId) -> Option<i32> {
-        None
-    }
-
-    fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.unresolved(peer)
-    }
-
-    fn is_displaced(&self) -> bool {
-        self.is_displaced()
-    }
-
-    fn next_trouble(&mut self) -> Option<String> {
-        let trouble = self.next_trouble().map(|trouble| trouble.tell(|peer| self.name_of(peer)));
-        let note = trouble.or_else(|| self.next_name_note());
-        note.or_else(|| self.next_switch_note())
+    fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
+        let trouble = fabric.device_mut().next_trouble();
+        let trouble = trouble.map(|trouble| trouble.tell(|peer| fabric.name_of(peer)));
+        trouble.or_else(|| fabric.next_name_note()).or_else(|| fabric.next_switch_note())
     }
 }
 
-impl Hosted for OfiFabric {
+impl Carrier for OfiDevice {
     const NAME: &'static str = "libfabric";
 
     fn carrier(&self) -> Option<String> {
         Some(format!("libfabric's provider {}", self.provider()))
     }
 
+    fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
+        fabric.next_name_note().or_else(|| fabric.device_mut().next_trouble())
+    }
+}
+
+impl<D: Carrier> Hosted for NetFabric<D> {
+    const NAME: &'static str = D::NAME;
+
+    fn carrier(&self) -> Option<String> {
+        self.device().carrier()
+    }
+
     fn memory_bytes(&self) -> u64 {
         self.memory_bytes()
     }
@@ -232,7 +205,15 @@ impl Hosted for OfiFabric {
     }
 
     fn next_trouble(&mut self) -> Option<String> {
-        self.next_name_note().or_else(|| self.next_trouble())
+        D::next_trouble(self)
+    }
+
+    fn finish(&mut self) -> Option<String> {
+        self.device_mut().finish()
+    }
+
+    fn set_faults(&mut self, faults: &Faults) -> bool {
+        Carrier::set_faults(self.device_mut(), faults)
     }
 }
 

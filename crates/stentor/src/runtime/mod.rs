@@ -17,7 +17,7 @@ mod verbs;
 pub use address::AddressError;
 pub use clock::{clock_name, life_now, now_ns};
 pub use cluster::{Plan, StartError};
-pub use hosted::Hosted;
+pub use hosted::{Carrier, Hosted};
 pub use keeper::Keeper;
 pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
 pub use ofi::RestrictedOfi;

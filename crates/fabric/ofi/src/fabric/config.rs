@@ -92,7 +92,7 @@ impl OfiConfig {
     /// Which provider a process of this configuration would take: the first that is there, whether or not it can be a fabric.
     ///
     /// # Errors
-    /// As those of [`OfiFabric::start`](super::OfiFabric::start).
+    /// As those of [`NetFabric::start`](stentor_bootstrap::NetFabric::start).
     pub fn choose(&self) -> Result<Info, StartError> {
         let address = self.addresses.get(self.me.index()).copied().flatten().map(|address| address.ip());
         let same_host = self.addresses.iter().flatten().all(|address| address.ip().is_loopback());
@@ -163,14 +163,6 @@ pub enum StartError {
     /// Peers cannot be met.
     #[error(transparent)]
     Bootstrap(#[from] bootstrap::StartError),
-    /// The system said no.
-    #[error("cannot {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 #[cfg(test)]

@@ -1,194 +1,80 @@
-//! The contract of `stentor-fabric`, on one provider.
+//! The contract of `stentor-fabric`, on one provider: its endpoints as the device of a [`NetFabric`].
 //!
 //! Every life of a queue pair has an endpoint of its own. WRITE, READ, atomics and tagged messages are the provider's; SENDs go
 //! in pieces into memory of the receiving end, and from there into the receive (a copy), because the provider's receives know
 //! neither WRITE_WITH_IMM nor budgets. A request that needs a receive waits at the sender until the receiver has told of one.
 //!
 //! What a peer would refuse is refused here, by what it has granted; its provider refuses the rest, by keys that nobody guesses.
-//! Data moves only while the process calls the fabric, on providers that have no hardware. The bootstrap is authenticated; what
-//! goes over the provider is not, nor is it encrypted: frames and keys are known to the two ends only, but who learns an
-//! endpoint's address can send tagged messages to it. For networks that are trusted, like RDMA itself.
+//! Data moves only while the process calls the fabric, on providers that have no hardware. The control connections are
+//! authenticated; what goes over the provider is not, nor is it encrypted: frames and keys are known to the two ends only, but
+//! who learns an endpoint's address can send tagged messages to it. For networks that are trusted, like RDMA itself.
 
 mod config;
+mod ends;
 mod frame;
 mod life;
-mod net;
 mod post;
 mod queue;
 mod regions;
-mod wait;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::event::epoll;
-use stentor_bootstrap::{self as bootstrap, Bootstrap, Ends};
+use stentor_bootstrap::{Device, Ends, Fence, NetFabric, Place, Remotes, Waiting};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpKind, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span,
-    WaitError, Wake, WorkRequest,
+    Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
 
 use crate::domain::Domain;
 use crate::info::Info;
 use crate::load::Libfabric;
+use crate::memory::Registration;
 use crate::quirks::Quirks;
 use crate::segments::has_segments;
 pub use config::{OfiConfig, StartError};
-use net::{Net, Shared, Trouble};
+use ends::{QUEUE, Shared, Trouble};
 use queue::Qp;
-use regions::{Own, Revocation, fresh_key};
+use regions::{Grant, Revocation, fresh_key};
 
 /// The deepest queues.
 const DEPTH_LIMIT: u32 = 1 << 11;
+/// The longest sleep where completion queues have no descriptor: then somebody must look.
+const LOOKING: Duration = Duration::from_micros(50);
 
 /// One process of a cluster on a provider of libfabric.
+pub type OfiFabric = NetFabric<OfiDevice>;
+
+/// The provider, with all that was made of it.
 #[derive(Debug)]
-pub struct OfiFabric {
+pub struct OfiDevice {
     // Dropped in this order: endpoints, then registrations.
-    net: Net,
+    ends: Vec<Qp>,
+    /// For operations of this process, where the provider wants them; by region.
+    locals: Vec<Option<Registration>>,
+    granted: HashMap<(RegionId, ProcessId), Grant>,
+    revocations: Vec<Revocation>,
+    shared: Shared,
+    domain: Arc<Domain>,
     config: OfiConfig,
     capabilities: Capabilities,
-    bootstrap: Bootstrap,
-    regions: Vec<Own>,
-    region_names: HashMap<(ProcessId, Purpose), RegionId>,
     /// Regions that this process has granted to itself, by key.
     own_keys: HashMap<u64, RegionId>,
-    revocations: Vec<Revocation>,
-    /// Those of which nobody is told.
-    silent: Vec<(RegionId, ProcessId)>,
-    /// A system call failed: said by the next [`wait`](Fabric::wait).
-    failure: Option<String>,
-    last_pump: Instant,
+    trouble: Trouble,
 }
 
-impl OfiFabric {
-    /// Starts a process of a cluster: from here on its peers can connect. [`provider`](OfiFabric::provider) says which one was
-    /// taken: print it.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn start(config: OfiConfig) -> Result<OfiFabric, StartError> {
-        let info = config.choose()?;
-        let capabilities = capabilities(&config, &info);
-        let (depth, wide) = (info.send_depth() as usize, info.immediate_bytes() >= 8);
-        let bootstrap = Bootstrap::start(bootstrap::Config {
-            fabric: carrier(&info),
-            cluster: config.cluster.clone(),
-            key: config.key.clone(),
-            fingerprint: config.fingerprint,
-            version: config.version,
-            me: config.me,
-            addresses: config.addresses.clone(),
-            names: config.names.clone(),
-            one_life: config.one_life,
-            switch: None,
-        })?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| StartError::System { what: "make an epoll instance", source: error.into() })?;
-        let domain = Domain::open(Libfabric::load()?, info)?;
-        let shared = Shared {
-            ready: VecDeque::new(),
-            broken: VecDeque::new(),
-            fenced: HashSet::new(),
-            answered: Vec::new(),
-            memories: Vec::new(),
-            rung: false,
-            armed: false,
-            ordered: capabilities.ordered_writes,
-            waits: config.waits,
-            depth,
-            rnr_timeout: config.rnr_timeout,
-            wide,
-            epoll,
-        };
-        let mut fabric = OfiFabric {
-            net: Net { ends: Vec::new(), shared, domain, me: config.me, trouble: Trouble::default() },
-            config,
-            capabilities,
-            bootstrap,
-            regions: Vec::new(),
-            region_names: HashMap::new(),
-            own_keys: HashMap::new(),
-            revocations: Vec::new(),
-            silent: Vec::new(),
-            failure: None,
-            last_pump: Instant::now(),
-        };
-        fabric.watch().map_err(|error| StartError::System { what: "watch a socket", source: error.into() })?;
-        Ok(fabric)
-    }
-
-    /// The provider that is used, and its device.
+impl OfiDevice {
+    /// Returns the provider that is used, and its device.
     #[must_use]
     pub fn provider(&self) -> &Info {
-        self.net.domain.info()
-    }
-
-    /// Lets the provider work: what a card does by itself.
-    pub fn drive(&mut self) {
-        self.net.drive();
-    }
-
-    /// The next question of somebody who has the cluster's key and is no process, with a number for its
-    /// [`answer`](Self::answer).
-    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.bootstrap.next_question()
-    }
-
-    /// Answers a question.
-    pub fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.bootstrap.answer(question, answer);
-    }
-
-    /// The next connection that was refused. The newest 64 are kept.
-    pub fn next_refusal(&mut self) -> Option<Refusal> {
-        self.bootstrap.next_refusal()
-    }
-
-    /// The next thing about names and addresses that a person should know.
-    pub fn next_name_note(&mut self) -> Option<String> {
-        self.bootstrap.next_name_note()
-    }
-
-    /// Why the name of a peer led to no address when it was looked up last, if it did not.
-    #[must_use]
-    pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.bootstrap.unresolved(peer)
+        self.domain.info()
     }
 
     /// Returns why connections cannot be made again, once until one can.
     pub fn next_trouble(&mut self) -> Option<String> {
-        self.net.trouble.next()
-    }
-
-    /// Whether a peer says that another process with this one's id is connected to it.
-    #[must_use]
-    pub fn is_displaced(&self) -> bool {
-        self.bootstrap.is_displaced()
-    }
-
-    /// Whether a peer is connected.
-    #[must_use]
-    pub fn is_linked(&self, peer: ProcessId) -> bool {
-        self.bootstrap.is_linked(peer)
-    }
-
-    /// All memory that is registered for regions, bytes.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        self.net.shared.memories.iter().map(|memory| memory.bytes()).sum()
-    }
-
-    fn pump_control(&mut self) {
-        self.last_pump = Instant::now();
-        self.bootstrap.pump(&mut self.net);
-        self.settle_revocations();
-        if let Err(error) = self.watch() {
-            self.failure.get_or_insert(error.to_string());
-        }
+        self.trouble.next()
     }
 }
 
@@ -238,100 +124,134 @@ fn capabilities(config: &OfiConfig, info: &Info) -> Capabilities {
     }
 }
 
-impl Fabric for OfiFabric {
-    fn me(&self) -> ProcessId {
-        self.net.me
+impl Device for OfiDevice {
+    type Config = OfiConfig;
+    type StartError = StartError;
+
+    /// Opens a provider. [`provider`](OfiDevice::provider) says which one was taken: print it.
+    fn open(config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_bootstrap::Config), StartError> {
+        let info = config.choose()?;
+        let capabilities = capabilities(&config, &info);
+        let (depth, wide) = (info.send_depth() as usize, info.immediate_bytes() >= 8);
+        let meeting = stentor_bootstrap::Config {
+            fabric: carrier(&info),
+            cluster: config.cluster.clone(),
+            key: config.key.clone(),
+            fingerprint: config.fingerprint,
+            version: config.version,
+            me: config.me,
+            addresses: config.addresses.clone(),
+            names: config.names.clone(),
+            one_life: config.one_life,
+            switch: None,
+        };
+        let domain = Domain::open(Libfabric::load()?, info)?;
+        let shared = Shared {
+            ready: VecDeque::new(),
+            broken: VecDeque::new(),
+            fenced: HashSet::new(),
+            answered: Vec::new(),
+            memories: Vec::new(),
+            rung: false,
+            armed: false,
+            ordered: capabilities.ordered_writes,
+            waits: config.waits,
+            depth,
+            rnr_timeout: config.rnr_timeout,
+            wide,
+            epoll,
+        };
+        let device = OfiDevice {
+            ends: Vec::new(),
+            locals: Vec::new(),
+            granted: HashMap::new(),
+            revocations: Vec::new(),
+            shared,
+            domain,
+            config,
+            capabilities,
+            own_keys: HashMap::new(),
+            trouble: Trouble::default(),
+        };
+        Ok((device, meeting))
     }
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
-        self.register_region(spec)
+    fn max_bytes(&self) -> u64 {
+        self.config.max_bytes
     }
 
-    #[inline]
-    fn memory(&self, region: RegionId) -> &[Word] {
-        self.net.shared.memories[region.index()].words()
-    }
-
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
-        self.grant_region(region, peer, access)
-    }
-
-    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
-        self.revoke_region(region, peer)
-    }
-
-    fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        if config.kind == QpKind::Unreliable {
-            return Err(ConnectError::NoUnreliable);
-        }
-        let Capabilities { max_send_depth, max_recv_depth, .. } = self.capabilities;
-        let depths =
-            [("send queue", config.send_depth, max_send_depth), ("receive queue", config.recv_depth, max_recv_depth)];
-        for (what, asked, limit) in depths {
-            if asked > limit {
-                return Err(ConnectError::TooDeep { what, asked, limit });
-            }
-        }
-        self.bootstrap.connect(&mut self.net, (peer, service), config, |net, qp| {
-            // A number that is given again takes the place of one whose life did not begin.
-            net.ends.truncate(qp.index());
-            net.ends.push(Qp::new(qp, peer, config, false));
-            Ok(())
-        })
-    }
-
-    fn state(&self, qp: QpId) -> QpState {
-        self.state_of(qp).expect("a queue pair of this process")
-    }
-
-    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
-        self.bootstrap.reset(&mut self.net, qp)
-    }
-
-    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
-        self.bootstrap.remotes().resolve(peer, purpose)
-    }
-
-    #[inline]
-    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
-        self.post_work(qp, &request)
-    }
-
-    #[inline]
-    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
-        self.post_receive(qp, local, id)
-    }
-
-    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
-        self.post_tagged(qp, local, (tag, ignore), id)
-    }
-
-    fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
-        if !self.capabilities.tagged {
-            return Err(PostError::Unsupported("tagged receives"));
-        }
-        let end = self.net.ends.get_mut(qp.index()).ok_or(PostError::UnknownQp(qp))?;
-        end.cancel_tagged(id);
+    fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
+        // A number that is given again takes the place of one whose life did not begin.
+        self.ends.truncate(qp.index());
+        self.ends.push(Qp::new(qp, peer, config, false));
         Ok(())
     }
 
     #[inline]
+    fn is_alive(&self, qp: QpId) -> bool {
+        self.ends[qp.index()].alive
+    }
+
+    fn register(&mut self, _: RegionId, bytes: u64) -> Result<(), String> {
+        self.make_region(bytes)
+    }
+
+    #[inline]
+    fn memory(&self, region: RegionId) -> &[Word] {
+        self.shared.memories[region.index()].words()
+    }
+
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+        self.grant_key(region, peer, access)
+    }
+
+    fn fence(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String> {
+        Ok(self.ask_to_leave(region, peer))
+    }
+
+    fn next_fence(&mut self) -> Option<Waiting> {
+        self.next_revocation()
+    }
+
+    fn has_fences(&self) -> bool {
+        !self.revocations.is_empty()
+    }
+
+    #[inline]
+    fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.post_work(remotes, qp, request)
+    }
+
+    #[inline]
+    fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError> {
+        self.post_to_receive(qp, span, id)
+    }
+
+    fn post_tagged_receive(&mut self, qp: QpId, span: Span, tags: (u64, u64), id: u64) -> Result<(), PostError> {
+        self.post_tagged(qp, span, tags, id)
+    }
+
+    fn cancel_tagged_receive(&mut self, qp: QpId, id: u64) {
+        self.ends[qp.index()].cancel_tagged(id);
+    }
+
+    #[inline]
     fn flush(&mut self) {
-        self.net.advance();
+        self.advance();
     }
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
         // Posts what could not be posted before, too.
-        let mut count = self.net.drive_into(out);
+        let mut count = self.drive_into(out);
         while count < out.len()
-            && let Some((completion, frees)) = self.net.shared.ready.pop_front()
+            && let Some((completion, frees)) = self.shared.ready.pop_front()
         {
-            let end = &mut self.net.ends[completion.qp.index()];
+            let end = &mut self.ends[completion.qp.index()];
             if let Some((life, number)) = frees
                 && end.lives == life
             {
@@ -343,33 +263,54 @@ impl Fabric for OfiFabric {
         count
     }
 
-    fn next_event(&mut self) -> Option<Event> {
-        if !self.bootstrap.has_events() {
-            self.pump_control();
-        }
-        self.bootstrap.next_event()
-    }
-
     fn arm(&mut self) {
         // What lands from here on is news.
-        self.net.ends.iter_mut().filter_map(|qp| qp.life.as_mut()).for_each(|life| _ = life.has_landed());
+        self.ends.iter_mut().filter_map(|qp| qp.life.as_mut()).for_each(|life| _ = life.has_landed());
         // What the descriptors have signalled already is taken back by asking.
         for _ in 0..4 {
-            self.net.drive();
-            if self.net.may_wait() {
+            self.drive();
+            if self.may_wait() {
                 break;
             }
         }
-        (self.net.shared.rung, self.net.shared.armed) = (false, true);
+        (self.shared.rung, self.shared.armed) = (false, true);
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
-        self.sleep(timeout)
+    fn begin_wait(&mut self) {
+        self.shared.armed = true;
+        self.advance();
     }
 
-    fn raw_fd(&self) -> Option<i32> {
-        // Without descriptors of completion queues nobody could wait for what lands.
-        self.net.has_descriptors().then(|| self.net.shared.epoll.as_raw_fd())
+    fn work(&mut self) {
+        self.drive();
+    }
+
+    fn has_news(&self) -> bool {
+        self.shared.rung || !self.shared.ready.is_empty()
+    }
+
+    fn slice(&self, longest: Duration) -> Duration {
+        if !self.has_queue_descriptors() || self.ends.iter().any(|qp| qp.is_busy()) {
+            LOOKING.min(longest)
+        } else if self.may_wait() {
+            longest
+        } else {
+            // Something is there already.
+            Duration::ZERO
+        }
+    }
+
+    fn woken(&mut self, which: &[u64], complete: bool) {
+        self.shared.rung |= !complete || which.contains(&QUEUE);
+    }
+
+    fn end_wait(&mut self) {
+        self.shared.armed = false;
+    }
+
+    /// Without descriptors of completion queues nobody could wait for what lands.
+    fn has_descriptors(&self) -> bool {
+        self.has_queue_descriptors()
     }
 }
 

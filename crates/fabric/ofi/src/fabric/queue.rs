@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::{Completion, Opcode, ProcessId, QpConfig, QpId, Span, Status};
 
+use super::ends::Shared;
 use super::frame::{Kind, PIECE};
 use super::life::{Came, Life, Owner, store};
-use super::net::Shared;
 use crate::cq::{Batch, Entry};
 use crate::errno::Errno;
 use crate::operations::{Completes, Local, Remote};

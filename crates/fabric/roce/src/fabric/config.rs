@@ -109,12 +109,4 @@ pub enum StartError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The system said no.
-    #[error("cannot {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }

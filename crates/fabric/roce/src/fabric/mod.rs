@@ -1,38 +1,30 @@
-//! The contract of `stentor-fabric`, on the endpoint: regions and queue pairs by name, connections by bootstrap.
+//! The contract of `stentor-fabric`, over UDP sockets: an endpoint and its sockets as the device of a [`NetFabric`].
 //!
-//! Packets move only while the process calls the fabric: [`poll`](stentor_fabric::Fabric::poll),
-//! [`wait`](stentor_fabric::Fabric::wait), [`flush`](stentor_fabric::Fabric::flush) or [`RoceFabric::drive`]. There is no
-//! NIC and no thread that acknowledges for a process that does not run: one that is stopped for longer than seven
-//! transport timeouts (about half a second to two) looks dead to its peers.
+//! Whoever uses the fabric lets it work: packets are taken in and sent by [`poll`](stentor_fabric::Fabric::poll),
+//! [`flush`](stentor_fabric::Fabric::flush) and [`wait`](stentor_fabric::Fabric::wait). Addresses on the wire are offsets: every
+//! region is at 0.
 
 mod config;
-mod connect;
-mod net;
+mod ends;
 mod post;
-mod regions;
-mod sets;
-mod wait;
 
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::epoll;
-use stentor_bootstrap::{Bootstrap, Ends, nonce};
-use stentor_fabric::memory::Word;
+use stentor_bootstrap::{Device, Ends, Fence, NetFabric, Place, Remotes, nonce};
+use stentor_fabric::memory::{WORD, Word};
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, OsError, PostError, ProcessId,
-    Purpose, QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec,
-    SetWrite, Span, WaitError, Wake, WorkRequest,
+    Access, Capabilities, Completion, Heard, OsError, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
 use stentor_wire::PATH_MTUS;
 
 use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
-use crate::endpoint::{Counters, Endpoint};
+use crate::endpoint::{Counters, Endpoint, ProtectionDomain, State};
 pub use config::{RoceConfig, StartError};
-use net::Net;
-use regions::Own;
+use ends::fresh_number;
 
 /// What it is called.
 const NAME: &str = "roce";
@@ -40,160 +32,74 @@ const NAME: &str = "roce";
 const INLINE_LIMIT: u32 = 1 << 20;
 /// The deepest queues.
 const DEPTH_LIMIT: u32 = 1 << 16;
+/// The epoll instance's data for the socket of the packets.
+const PACKETS: u64 = 1;
+/// Looks at the socket that are spared after a sleep: what a loop that sleeps again makes in the meantime. A loop that
+/// stays awake looks as before after these, which cost less than one look.
+const SPARED: u32 = 8;
+/// Random numbers that are tried for a queue pair.
+const TRIES: usize = 1000;
 
 /// One process of a cluster on RoCEv2 over UDP sockets.
+pub type RoceFabric = NetFabric<RoceDevice>;
+
+/// The endpoint and its sockets.
 #[derive(Debug)]
-pub struct RoceFabric {
+pub struct RoceDevice {
+    config: RoceConfig,
     capabilities: Capabilities,
-    net: Net,
-    bootstrap: Bootstrap,
-    regions: Vec<Own>,
-    region_names: HashMap<(ProcessId, Purpose), RegionId>,
-    epoll: OwnedFd,
-    /// How many sockets there were ever when they were added to the epoll instance.
-    watched: Option<u64>,
-    last_pump: Instant,
-    /// The control plane was looked at in the sleep that has just ended: the next look at its events need not do it again.
-    has_pumped: bool,
-    /// Whether a socket of the control plane has something that was not looked at.
-    is_called: bool,
-    fd_used: Cell<bool>,
+    endpoint: Endpoint,
+    pump: Pump,
+    /// The keys of grants.
+    keys: HashMap<(RegionId, ProcessId), u32>,
+    /// Whether something landed since [`arm`](Device::arm), and since [`listen`](Device::listen) last looked.
+    rung: bool,
+    heard: bool,
+    /// A system call failed.
+    failure: Option<String>,
+    /// The number of looks at the socket that are still spared: the kernel has just said what it has.
+    spared: u32,
+    /// Whether the kernel said that there are packets.
+    waits: bool,
 }
 
-impl RoceFabric {
-    /// Starts a process of a cluster: from here on its peers can connect.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn start(config: RoceConfig) -> Result<RoceFabric, StartError> {
-        if !PATH_MTUS.contains(&config.mtu) {
-            return Err(StartError::Mtu(config.mtu));
-        }
-        let no_address = stentor_bootstrap::StartError::NoAddress(config.me, config.addresses.len());
-        let address = config.addresses.get(config.me.index()).copied().flatten().ok_or(no_address)?;
-        let mut port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
-        if config.runs && !config.chances.is_any() && !config.faults {
-            port.enable_runs();
-        }
-        let mut pump = Pump::new(port);
-        if let Some(path) = &config.pcap {
-            let failed = |source| StartError::Pcap { path: path.clone(), source };
-            pump.capture(Pcap::create(path).map_err(failed)?);
-        }
-        pump.inject(config.chances, config.seed);
-        let bootstrap = Bootstrap::start(stentor_bootstrap::Config {
-            fabric: NAME.to_owned(),
-            cluster: config.cluster.clone(),
-            key: config.key.clone(),
-            fingerprint: config.fingerprint,
-            version: config.version,
-            me: config.me,
-            addresses: config.addresses.clone(),
-            names: config.names.clone(),
-            one_life: config.one_life,
-            switch: config.switch.clone(),
-        })?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| StartError::System { what: "make an epoll instance", source: error.into() })?;
-        let capabilities = capabilities(&config);
-        let endpoint = Endpoint::new();
-        let mut fabric = RoceFabric {
-            capabilities,
-            net: Net { config, endpoint, pump, rung: false, heard: true, failure: None, spared: 0, waits: false },
-            bootstrap,
-            regions: Vec::new(),
-            region_names: HashMap::new(),
-            epoll,
-            watched: None,
-            last_pump: Instant::now(),
-            has_pumped: false,
-            is_called: false,
-            fd_used: Cell::new(false),
-        };
-        fabric.watch().map_err(|error| StartError::System { what: "watch a socket", source: error.into() })?;
-        Ok(fabric)
-    }
-
-    /// Takes in what came, lets time pass, sends what is due: what a NIC does by itself.
-    pub fn drive(&mut self) {
-        self.net.drive();
-    }
-
-    /// What happened to packets, by cause.
+impl RoceDevice {
+    /// Returns what happened to packets, by cause.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        self.net.endpoint.counters()
+        self.endpoint.counters()
     }
 
-    /// What the kernel did with packets.
+    /// Returns what the kernel did with packets.
     #[must_use]
     pub fn port_counters(&self) -> PortCounters {
-        self.net.pump.port().counters()
+        self.pump.port().counters()
     }
 
-    /// The next thing about sending that a person should know: runs or packets that the kernel did not take. Told once of
-    /// each place.
+    /// Returns the next thing about sending that a person should know: runs or packets that the kernel did not take. Told once
+    /// of each place.
     pub fn next_note(&mut self) -> Option<String> {
-        self.net.pump.port_mut().next_note()
-    }
-
-    /// The next thing about the switch that a person should know: that it can be used, or why not. Told once.
-    pub fn next_switch_note(&mut self) -> Option<String> {
-        self.bootstrap.next_switch_note()
+        self.pump.port_mut().next_note()
     }
 
     /// Replaces the network's faults, if the configuration allows it. Returns false, and does nothing, where the
     /// configuration does not allow it.
     pub fn set_faults(&mut self, faults: &Faults) -> bool {
-        let Net { config, pump, .. } = &mut self.net;
-        if config.faults {
-            pump.set_faults(faults.clone(), config.seed);
+        if self.config.faults {
+            self.pump.set_faults(faults.clone(), self.config.seed);
         }
-        config.faults
+        self.config.faults
     }
 
-    /// Packets that the injectors lost, repeated, reordered and damaged.
+    /// Returns the numbers of packets that the injectors lost, repeated, reordered and damaged.
     #[must_use]
     pub fn injected(&self) -> [u64; 4] {
-        self.net.pump.injected()
+        self.pump.injected()
     }
 
-    /// The next question of somebody who has the cluster's key and is no process, with a number for its
-    /// [`answer`](Self::answer).
-    pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.bootstrap.next_question()
-    }
-
-    /// Answers a question.
-    pub fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.bootstrap.answer(question, answer);
-    }
-
-    /// The next connection that was refused. The newest 64 are kept.
-    pub fn next_refusal(&mut self) -> Option<Refusal> {
-        self.bootstrap.next_refusal()
-    }
-
-    /// The next thing about names and addresses that a person should know.
-    pub fn next_name_note(&mut self) -> Option<String> {
-        self.bootstrap.next_name_note()
-    }
-
-    /// Why the name of a peer led to no address when it was looked up last, if it did not.
-    #[must_use]
-    pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.bootstrap.unresolved(peer)
-    }
-
-    /// Whether a peer says that another process with this one's id is connected to it.
-    #[must_use]
-    pub fn is_displaced(&self) -> bool {
-        self.bootstrap.is_displaced()
-    }
-
-    /// What became of the capture: an error after which nothing is written to it any more. Told once.
+    /// Returns what became of the capture: an error after which nothing is written to it any more. Told once.
     pub fn next_capture_error(&mut self) -> Option<String> {
-        let error = self.net.pump.pcap_mut()?.next_error()?;
+        let error = self.pump.pcap_mut()?.next_error()?;
         Some(self.capture_failed(&error))
     }
 
@@ -202,26 +108,28 @@ impl RoceFabric {
     /// # Errors
     /// What was not told yet, in words.
     pub fn finish_capture(&mut self) -> Result<(), String> {
-        let finished = self.net.pump.pcap_mut().map_or(Ok(()), Pcap::finish);
+        let finished = self.pump.pcap_mut().map_or(Ok(()), Pcap::finish);
         finished.map_err(|error| self.capture_failed(&error))
     }
 
     fn capture_failed(&self, error: &std::io::Error) -> String {
-        let path = self.net.config.pcap.as_deref().unwrap_or(std::path::Path::new(""));
+        let path = self.config.pcap.as_deref().unwrap_or(std::path::Path::new(""));
         let remedy = OsError::remedy_for(error).map_or(String::new(), |remedy| format!("; {remedy}"));
         format!("cannot write the capture {}: {error}; it is incomplete{remedy}", path.display())
     }
 
-    /// All memory that is registered, bytes.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        self.net.endpoint.memory().bytes()
-    }
-
-    /// Whether a peer is connected.
-    #[must_use]
-    pub fn is_linked(&self, peer: ProcessId) -> bool {
-        self.bootstrap.is_linked(peer)
+    /// Takes in what came, unless it is known that nothing did.
+    fn take_in(&mut self) {
+        let waits = std::mem::take(&mut self.waits);
+        if self.spared > 0 {
+            self.spared -= 1;
+            if !waits {
+                return;
+            }
+        }
+        if let Err(error) = self.pump.receive(&mut self.endpoint) {
+            self.failure.get_or_insert(error.to_string());
+        }
     }
 }
 
@@ -246,100 +154,136 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
     }
 }
 
-impl Fabric for RoceFabric {
-    fn me(&self) -> ProcessId {
-        self.net.config.me
+/// Each peer's queue pairs and keys belong together.
+fn domain(peer: ProcessId) -> ProtectionDomain {
+    ProtectionDomain(peer.0.into())
+}
+
+impl Device for RoceDevice {
+    type Config = RoceConfig;
+    type StartError = StartError;
+
+    fn open(config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_bootstrap::Config), StartError> {
+        if !PATH_MTUS.contains(&config.mtu) {
+            return Err(StartError::Mtu(config.mtu));
+        }
+        let no_address = stentor_bootstrap::StartError::NoAddress(config.me, config.addresses.len());
+        let address = config.addresses.get(config.me.index()).copied().flatten().ok_or(no_address)?;
+        let mut port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
+        if config.runs && !config.chances.is_any() && !config.faults {
+            port.enable_runs();
+        }
+        let data = epoll::EventData::new_u64(PACKETS);
+        let added = epoll::add(&epoll, port.descriptor(), data, epoll::EventFlags::IN);
+        added
+            .map_err(|error| stentor_bootstrap::StartError::System { what: "watch a socket", source: error.into() })?;
+        let mut pump = Pump::new(port);
+        if let Some(path) = &config.pcap {
+            let failed = |source| StartError::Pcap { path: path.clone(), source };
+            pump.capture(Pcap::create(path).map_err(failed)?);
+        }
+        pump.inject(config.chances, config.seed);
+        let meeting = stentor_bootstrap::Config {
+            fabric: NAME.to_owned(),
+            cluster: config.cluster.clone(),
+            key: config.key.clone(),
+            fingerprint: config.fingerprint,
+            version: config.version,
+            me: config.me,
+            addresses: config.addresses.clone(),
+            names: config.names.clone(),
+            one_life: config.one_life,
+            switch: config.switch.clone(),
+        };
+        let device = RoceDevice {
+            capabilities: capabilities(&config),
+            config,
+            endpoint: Endpoint::new(),
+            pump,
+            keys: HashMap::new(),
+            rung: false,
+            heard: true,
+            failure: None,
+            spared: 0,
+            waits: false,
+        };
+        Ok((device, meeting))
     }
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
-        self.register_region(spec)
+    fn max_bytes(&self) -> u64 {
+        self.config.max_bytes
+    }
+
+    fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
+        let made = std::iter::repeat_with(|| self.endpoint.create(fresh_number(), domain(peer), config));
+        let made = made.take(TRIES).flatten().next().ok_or("no free queue pair number")?;
+        debug_assert_eq!(made, qp);
+        Ok(())
+    }
+
+    #[inline]
+    fn is_alive(&self, qp: QpId) -> bool {
+        self.endpoint.state(qp) != Some(State::Error)
+    }
+
+    fn register(&mut self, region: RegionId, bytes: u64) -> Result<(), String> {
+        let made = self.endpoint.memory_mut().register((bytes / WORD as u64) as usize, 0);
+        debug_assert_eq!(made, region);
+        Ok(())
     }
 
     #[inline]
     fn memory(&self, region: RegionId) -> &[Word] {
-        self.net.endpoint.memory().words(region)
+        self.endpoint.memory().words(region)
     }
 
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
-        self.grant_region(region, peer, access)
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+        let entropy = u16::from_be_bytes(nonce());
+        let key = self.endpoint.memory_mut().grant(region, domain(peer), access, entropy);
+        let key = key.ok_or("all 65536 places for keys are in use or used up")?;
+        self.keys.insert((region, peer), key);
+        Ok(Place { key: key.into(), base: 0 })
     }
 
-    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
-        self.revoke_region(region, peer)
-    }
-
-    fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        self.make_qp(peer, service, config)
-    }
-
-    fn state(&self, qp: QpId) -> QpState {
-        self.state_of(qp).expect("a queue pair of this process")
-    }
-
-    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
-        self.reset_qp(qp)
-    }
-
-    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
-        self.bootstrap.remotes().resolve(peer, purpose)
+    /// What was acknowledged is in the memory already: this process itself put it there.
+    fn fence(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String> {
+        if let Some(key) = self.keys.remove(&(region, peer)) {
+            self.endpoint.memory_mut().revoke(key);
+        }
+        Ok(Fence::Holds)
     }
 
     #[inline]
-    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
-        self.post_work(qp, &request)
+    fn post(&mut self, remotes: &Remotes, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.post_work(remotes, qp, request)
     }
 
     #[inline]
-    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
-        self.post_receive(qp, local, id)
-    }
-
-    fn post_tagged_recv(&mut self, _: QpId, _: Span, _: u64, _: u64, _: u64) -> Result<(), PostError> {
-        Err(PostError::Unsupported("tagged receive"))
-    }
-
-    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
-        self.make_set(spec, config)
-    }
-
-    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
-        self.state_of(set) == Some(QpState::Ready) && self.bootstrap.set_reaches(set, peer)
-    }
-
-    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
-        self.bootstrap.set_settled(set, peer)
-    }
-
-    #[inline]
-    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
-        let limits = (self.state_of(set) == Some(QpState::Ready), self.capabilities.inline_bytes);
-        self.bootstrap.post_set(&mut self.net, set, &write, limits)
+    fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError> {
+        self.endpoint.post_receive(qp, span, id).map_err(|error| post::refused(qp, error))
     }
 
     #[inline]
     fn flush(&mut self) {
-        self.net.pump.send(&mut self.net.endpoint);
+        self.pump.send(&mut self.endpoint);
     }
 
     #[inline]
     fn listen(&mut self) -> Heard {
         self.drive();
-        if std::mem::take(&mut self.net.heard) { Heard::ANYBODY } else { Heard::NOTHING }
+        if std::mem::take(&mut self.heard) { Heard::ANYBODY } else { Heard::NOTHING }
     }
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
         self.drive();
-        if self.bootstrap.has_sets() {
-            return self.poll_with_sets(out);
-        }
         let mut count = 0;
         while count < out.len()
-            && let Some(completion) = self.net.endpoint.poll()
+            && let Some(completion) = self.endpoint.poll()
         {
             out[count] = completion;
             count += 1;
@@ -347,23 +291,29 @@ impl Fabric for RoceFabric {
         count
     }
 
-    fn next_event(&mut self) -> Option<Event> {
-        if !std::mem::take(&mut self.has_pumped) {
-            self.pump_control();
-        }
-        self.bootstrap.next_event()
-    }
-
     fn arm(&mut self) {
-        self.net.rung = false;
+        self.rung = false;
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
-        self.sleep(timeout)
+    fn work(&mut self) {
+        self.drive();
     }
 
-    fn raw_fd(&self) -> Option<i32> {
-        self.fd_used.set(true);
-        Some(self.epoll.as_raw_fd())
+    fn has_news(&self) -> bool {
+        self.rung || self.endpoint.has_completions()
+    }
+
+    fn slice(&self, longest: Duration) -> Duration {
+        self.pump.idle(&self.endpoint, longest)
+    }
+
+    fn woken(&mut self, which: &[u64], complete: bool) {
+        // Packets that a bad network holds come by the passing of time. The kernel does not know of them.
+        self.spared = if self.pump.injects() { 0 } else { SPARED };
+        self.waits = !complete || which.contains(&PACKETS);
+    }
+
+    fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
     }
 }

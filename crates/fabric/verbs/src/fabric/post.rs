@@ -1,17 +1,11 @@
-//! Posting: the contract's work requests as the device's.
+//! Posting: the contract's work requests, as the device has them.
 
 use stentor_bootstrap::Remotes;
-use stentor_fabric::memory::WORD;
-use stentor_fabric::{Opcode, PostError, QpId, QpKind, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
+use stentor_fabric::{Opcode, PostError, QpId, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
 
-use super::VerbsFabric;
+use super::VerbsDevice;
 use super::outstanding::{Entry, Name};
 use crate::qp::{Data, Local, Remote, Work};
-
-#[inline]
-fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
-    if (offset | bytes).is_multiple_of(WORD as u64) { Ok(()) } else { Err(PostError::Misaligned { offset, bytes }) }
-}
 
 #[inline]
 fn remote(remotes: &Remotes, span: &RemoteSpan) -> Remote {
@@ -33,25 +27,25 @@ fn own_span(verb: &Verb<'_>) -> Option<Span> {
     }
 }
 
-impl VerbsFabric {
+impl VerbsDevice {
     #[inline]
-    pub(super) fn post_work(&mut self, qp: QpId, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        let state = self.state_of(qp).ok_or(PostError::UnknownQp(qp))?;
-        if state != QpState::Ready {
-            return Err(PostError::NotReady { qp, state });
-        }
-        self.check(qp, &request.verb)?;
-        let half = &self.net.halves[qp.index()];
+    pub(super) fn post_work(
+        &mut self,
+        remotes: &Remotes,
+        qp: QpId,
+        request: &WorkRequest<'_>,
+    ) -> Result<(), PostError> {
+        let half = &self.halves[qp.index()];
         if half.sends.is_full() {
-            let depth = self.bootstrap.config(qp).map_or(0, |config| config.send_depth);
-            return Err(PostError::SendQueueFull { qp, depth });
+            return Err(PostError::SendQueueFull { qp, depth: half.config.send_depth });
         }
         let peer = half.peer;
-        let local = match own_span(&request.verb) {
-            Some(span) if span.bytes > 0 => Some(self.regions.local(&mut self.net, qp, peer, span)?),
-            _ => None,
-        };
-        let at = |span: &RemoteSpan| remote(self.bootstrap.remotes(), span);
+        let own = own_span(&request.verb).filter(|span| span.bytes > 0);
+        if let Some(span) = own {
+            self.register_for_use(qp, peer, span.region)?;
+        }
+        let local = own.map(|span| self.regions.local(peer, span));
+        let at = |span: &RemoteSpan| remote(remotes, span);
         let work = match (&request.verb, local) {
             (Verb::Write { source, target }, _) => {
                 Work::Write { data: data(source, local), remote: at(target), imm: None }
@@ -71,95 +65,34 @@ impl VerbsFabric {
             }
             _ => return Err(PostError::Unsupported("tagged send")),
         };
-        let half = &mut self.net.halves[qp.index()];
+        let half = &self.halves[qp.index()];
         let name = Name { receive: false, qp, life: half.life, sequence: half.sends.next() };
         let Some(pair) = &half.pair else { return Err(PostError::NotReady { qp, state: QpState::Error }) };
         if let Err(error) = pair.post(name.encode(), &work, request.signalled) {
-            return Err(self.net.not_posted(qp, &error));
+            return Err(self.not_posted(qp, &error));
         }
-        half.sends.push(Entry { id: request.id, opcode: request.verb.opcode() });
+        let entry = Entry { id: request.id, opcode: request.verb.opcode() };
+        self.halves[qp.index()].sends.push(entry);
         Ok(())
     }
 
-    /// What can be said without the device.
-    #[inline]
-    fn check(&self, qp: QpId, verb: &Verb<'_>) -> Result<(), PostError> {
-        match verb {
-            Verb::Write { source, target } | Verb::WriteImm { source, target, .. } => {
-                self.check_source(source)?;
-                aligned(target.offset, source.bytes())
-            }
-            Verb::Send { source, .. } => self.check_source(source),
-            Verb::TaggedSend { .. } => Err(PostError::Unsupported("tagged send")),
-            Verb::Read { local, remote } => {
-                if self.is_unreliable(qp) {
-                    return Err(PostError::Unsupported("READ on an unreliable connection"));
-                }
-                self.check_span(*local)?;
-                aligned(remote.offset, local.bytes.into())
-            }
-            Verb::CompareSwap { local, remote, .. } | Verb::FetchAdd { local, remote, .. } => {
-                if !self.capabilities.atomics {
-                    return Err(PostError::Unsupported("atomic operation"));
-                }
-                if self.is_unreliable(qp) {
-                    return Err(PostError::Unsupported("atomic operation on an unreliable connection"));
-                }
-                if local.bytes as usize != WORD {
-                    return Err(PostError::Misaligned { offset: local.offset, bytes: local.bytes.into() });
-                }
-                self.check_span(*local)?;
-                aligned(remote.offset, WORD as u64)
-            }
-        }
-    }
-
-    fn is_unreliable(&self, qp: QpId) -> bool {
-        self.bootstrap.config(qp).is_some_and(|config| config.kind == QpKind::Unreliable)
-    }
-
-    #[inline]
-    fn check_source(&self, source: &Source<'_>) -> Result<(), PostError> {
-        let (bytes, limit) = (source.bytes(), self.capabilities.inline_bytes);
-        match source {
-            Source::Inline(_) if bytes > limit.into() => Err(PostError::InlineTooLong { bytes, limit }),
-            Source::Inline(_) => Ok(()),
-            Source::Region(span) => self.check_span(*span),
-        }
-    }
-
-    fn check_span(&self, span: Span) -> Result<(), PostError> {
-        let (bytes, limit) = (u64::from(span.bytes), self.capabilities.max_message_bytes);
-        if bytes > limit {
-            return Err(PostError::TooLong { bytes, limit });
-        }
-        if bytes > 0 {
-            aligned(span.offset, 0)?;
-            self.regions.check(span)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn post_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError> {
-        let state = self.state_of(qp).ok_or(PostError::UnknownQp(qp))?;
-        if state == QpState::Error {
-            return Err(PostError::NotReady { qp, state });
-        }
-        self.check_span(span)?;
-        let half = &self.net.halves[qp.index()];
+    pub(super) fn post_to_receive(&mut self, qp: QpId, span: Span, id: u64) -> Result<(), PostError> {
+        let half = &self.halves[qp.index()];
         if half.receives.is_full() {
-            let depth = self.bootstrap.config(qp).map_or(0, |config| config.recv_depth);
-            return Err(PostError::RecvQueueFull { qp, depth });
+            return Err(PostError::RecvQueueFull { qp, depth: half.config.recv_depth });
         }
         let peer = half.peer;
-        let local = if span.bytes > 0 { Some(self.regions.local(&mut self.net, qp, peer, span)?) } else { None };
-        let half = &mut self.net.halves[qp.index()];
+        if span.bytes > 0 {
+            self.register_for_use(qp, peer, span.region)?;
+        }
+        let local = (span.bytes > 0).then(|| self.regions.local(peer, span));
+        let half = &self.halves[qp.index()];
         let name = Name { receive: true, qp, life: half.life, sequence: half.receives.next() };
         let Some(pair) = &half.pair else { return Err(PostError::NotReady { qp, state: QpState::Error }) };
         if let Err(error) = pair.post_recv(name.encode(), local) {
-            return Err(self.net.not_posted(qp, &error));
+            return Err(self.not_posted(qp, &error));
         }
-        half.receives.push(Entry { id, opcode: Opcode::Recv });
+        self.halves[qp.index()].receives.push(Entry { id, opcode: Opcode::Recv });
         Ok(())
     }
 }

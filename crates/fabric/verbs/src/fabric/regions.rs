@@ -7,14 +7,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use stentor_bootstrap::Place;
-use stentor_fabric::memory::LINE;
-use stentor_fabric::{
-    Access, AccessError, Event, PostError, ProcessId, Purpose, QpId, RegionId, RegionSpec, RegisterError, Span,
-};
+use stentor_bootstrap::{Fence, Place};
+use stentor_fabric::{Access, PostError, ProcessId, QpId, RegionId, Span};
 
-use super::VerbsFabric;
-use super::net::Net;
+use super::VerbsDevice;
 use super::retired::Retired;
 use super::trouble::Trouble;
 use crate::qp::Local;
@@ -23,11 +19,11 @@ use crate::{Errno, Memory, Region};
 /// A region of this process.
 #[derive(Debug)]
 struct Own {
-    spec: RegionSpec,
     memory: Arc<Memory>,
+    bytes: u64,
     /// For this process's own use, by peer.
     local: Vec<Option<Region>>,
-    granted: HashMap<ProcessId, (Access, Region)>,
+    granted: HashMap<ProcessId, Region>,
     /// Keys that were taken back, by peer.
     retired: HashMap<ProcessId, Retired>,
 }
@@ -36,165 +32,96 @@ struct Own {
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     own: Vec<Own>,
-    names: HashMap<(ProcessId, Purpose), RegionId>,
-    bytes: u64,
 }
 
 impl Regions {
-    /// Memory of all regions, bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     #[inline]
     pub(super) fn memory(&self, region: RegionId) -> &Memory {
         &self.own[region.index()].memory
     }
 
-    /// Refuses what is outside.
+    /// Returns a span as it is used on a queue pair with a peer, for which the region was registered.
     #[inline]
-    pub(super) fn check(&self, span: Span) -> Result<(), PostError> {
-        let Span { region, offset, bytes } = span;
-        let end = offset.checked_add(bytes.into());
-        match (self.own.get(region.index()), end) {
-            (Some(own), Some(end)) if end <= own.spec.bytes => Ok(()),
-            _ => Err(PostError::OutOfLocalRegion { region, offset, bytes: bytes.into() }),
-        }
-    }
-
-    /// A span as it is used on a queue pair with a peer. The first time that makes a system call.
-    #[inline]
-    pub(super) fn local(
-        &mut self,
-        net: &mut Net,
-        qp: QpId,
-        peer: ProcessId,
-        span: Span,
-    ) -> Result<Local<'_>, PostError> {
-        self.check(span)?;
-        let own = &mut self.own[span.region.index()];
-        let place = &mut own.local[peer.index()];
-        if place.is_none() {
-            let made = net.domain(peer).and_then(|domain| Region::over(&domain, &own.memory, None));
-            *place = Some(made.map_err(|error| {
-                let region = span.region;
-                let errno = error.errno.0;
-                net.tell_once(Trouble::NotRegistered { peer, bytes: own.spec.bytes, why: error.to_string() });
-                PostError::NotRegistered { qp, region, errno }
-            })?);
-        }
-        let region = place.as_ref().expect("it was just made, if it was not there");
-        Ok(Local { region, offset: span.offset, bytes: span.bytes })
+    pub(super) fn local(&self, peer: ProcessId, span: Span) -> Local<'_> {
+        let region = self.own[span.region.index()].local[peer.index()].as_ref().expect("it was registered for use");
+        Local { region, offset: span.offset, bytes: span.bytes }
     }
 }
 
-impl VerbsFabric {
-    pub(super) fn register_region(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
-        let RegionSpec { purpose, writer, bytes } = spec;
-        if bytes == 0 || !bytes.is_multiple_of(LINE as u64) {
-            return Err(RegisterError::Size { bytes });
+impl VerbsDevice {
+    /// Registers a region for this process's own use on a queue pair with a peer. The first time that makes a system call.
+    #[inline]
+    pub(super) fn register_for_use(&mut self, qp: QpId, peer: ProcessId, region: RegionId) -> Result<(), PostError> {
+        if self.regions.own[region.index()].local[peer.index()].is_some() {
+            return Ok(());
         }
-        let processes = self.bootstrap.processes();
-        if writer.index() >= processes {
-            return Err(RegisterError::UnknownProcess(writer));
-        }
-        let regions = &mut self.regions;
-        if regions.names.contains_key(&(writer, purpose)) {
-            return Err(RegisterError::Duplicate { purpose, writer });
-        }
-        let (used, limit) = (regions.bytes, self.net.config.max_bytes);
-        let refused = |reason| RegisterError::System { bytes, reason };
-        if used.saturating_add(bytes) > limit {
-            return Err(refused(format!("{used} of at most {limit} bytes are in use; raise max_bytes")));
-        }
-        if bytes > self.net.limits.region_bytes {
-            let (most, device) = (self.net.limits.region_bytes, self.net.context.name());
-            return Err(refused(format!("{device} has regions of at most {most} bytes; make several")));
-        }
-        let memory = usize::try_from(bytes).ok().and_then(Memory::zeroed);
-        let memory = memory.ok_or_else(|| refused("this machine has not so much memory; ask for less".to_owned()))?;
-        let local = (0..processes).map(|_| None).collect();
-        let region = RegionId(regions.own.len() as u32);
-        regions.own.push(Own { spec, memory, local, granted: HashMap::new(), retired: HashMap::new() });
-        regions.names.insert((writer, purpose), region);
-        regions.bytes += bytes;
-        Ok(region)
+        self.register_first(qp, peer, region)
     }
 
-    pub(super) fn grant_region(
-        &mut self,
-        region: RegionId,
-        peer: ProcessId,
-        access: Access,
-    ) -> Result<(), AccessError> {
-        let own = self.regions.own.get(region.index()).ok_or(AccessError::UnknownRegion(region))?;
-        let RegionSpec { writer, purpose, bytes } = own.spec;
-        let known = peer.index() < self.bootstrap.processes();
-        if peer != writer && (access != Access::Read || !known) {
-            return Err(AccessError::NotForPeer { region, writer, peer });
-        }
-        match own.granted.get(&peer) {
-            Some((granted, _)) if *granted == access => return Ok(()),
-            Some(_) => self.take_away(region, peer)?,
-            None => {}
-        }
+    #[cold]
+    fn register_first(&mut self, qp: QpId, peer: ProcessId, region: RegionId) -> Result<(), PostError> {
+        let domain = self.domain(peer);
         let own = &mut self.regions.own[region.index()];
-        let domain = self.net.domain(peer);
+        match domain.and_then(|domain| Region::over(&domain, &own.memory, None)) {
+            Ok(made) => {
+                own.local[peer.index()] = Some(made);
+                Ok(())
+            }
+            Err(error) => {
+                let (errno, bytes) = (error.errno.0, own.bytes);
+                self.tell_once(Trouble::NotRegistered { peer, bytes, why: error.to_string() });
+                Err(PostError::NotRegistered { qp, region, errno })
+            }
+        }
+    }
+
+    pub(super) fn make_region(&mut self, bytes: u64) -> Result<(), String> {
+        if bytes > self.limits.region_bytes {
+            let (most, device) = (self.limits.region_bytes, self.context.name());
+            return Err(format!("{device} has regions of at most {most} bytes; make several"));
+        }
+        let memory = usize::try_from(bytes).ok().and_then(Memory::zeroed);
+        let memory = memory.ok_or("this machine has not so much memory; ask for less")?;
+        let local = self.domains.iter().map(|_| None).collect();
+        self.regions.own.push(Own { memory, bytes, local, granted: HashMap::new(), retired: HashMap::new() });
+        Ok(())
+    }
+
+    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+        let domain = self.domain(peer);
+        let own = &mut self.regions.own[region.index()];
         let retired = own.retired.entry(peer).or_default();
         let made = domain
             .and_then(|domain| retired.fresh(Region::remote_key, || Region::over(&domain, &own.memory, Some(access))));
-        let refused = |reason| AccessError::System { region, reason };
-        let made = made.map_err(|error| refused(error.to_string()))?.ok_or_else(|| {
-            let device = self.net.context.name();
-            refused(format!("{device} gives out keys again that were taken back from {peer}; start this process anew"))
+        let made = made.map_err(|error| error.to_string())?.ok_or_else(|| {
+            let device = self.context.name();
+            format!("{device} gives out keys again that were taken back from {peer}; start this process anew")
         })?;
         let place = Place { key: made.remote_key().into(), base: made.address() };
-        own.granted.insert(peer, (access, made));
-        self.bootstrap.grant(peer, purpose, place, bytes, access);
+        own.granted.insert(peer, made);
         self.watched |= access != Access::Read;
-        Ok(())
+        Ok(place)
     }
 
     /// Takes a grant back: with the return of the system call the device refuses the key, and nothing more lands with it.
-    fn take_away(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+    pub(super) fn take_key(&mut self, region: RegionId, peer: ProcessId) -> Result<Fence, String> {
         let own = &mut self.regions.own[region.index()];
-        let Some((access, granted)) = own.granted.remove(&peer) else { return Ok(()) };
-        let (purpose, key) = (own.spec.purpose, granted.remote_key());
-        own.retired.entry(peer).or_default().add(key);
-        if let Err((granted, errno)) = granted.deregister() {
-            // Some device has it in use, for a message that was cut in two perhaps: without queue pairs nobody has.
-            self.bootstrap.break_all(&mut self.net, peer);
-            if let Err((granted, errno)) = again(granted, errno) {
-                let own = &mut self.regions.own[region.index()];
-                own.granted.insert(peer, (access, granted));
-                let device = self.net.context.name();
-                let reason = format!("{device} does not take the key {key:#x} back: {errno}; {}", remedy(errno));
-                return Err(AccessError::System { region, reason });
+        let Some(granted) = own.granted.remove(&peer) else { return Ok(Fence::Holds) };
+        let key = granted.remote_key();
+        match granted.deregister() {
+            // What is gone with its device cannot be written to by anybody.
+            Err((granted, errno)) if !errno.is_gone() => {
+                // Some device has it in use, for a message that was cut in two perhaps.
+                own.granted.insert(peer, granted);
+                let device = self.context.name();
+                Err(format!("{device} does not take the key {key:#x} back: {errno}; {}", remedy(errno)))
+            }
+            _ => {
+                own.retired.entry(peer).or_default().add(key);
+                Ok(Fence::Holds)
             }
         }
-        self.bootstrap.revoke(peer, purpose, key.into());
-        Ok(())
     }
-
-    pub(super) fn revoke_region(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
-        let own = self.regions.own.get(region.index()).ok_or(AccessError::UnknownRegion(region))?;
-        let writer = own.spec.writer;
-        if peer != writer && !own.granted.contains_key(&peer) {
-            return Err(AccessError::NotForPeer { region, writer, peer });
-        }
-        self.take_away(region, peer)?;
-        self.bootstrap.tell(Event::Revoked { region, peer });
-        Ok(())
-    }
-}
-
-fn again(region: Region, first: Errno) -> Result<(), (Region, Errno)> {
-    // What is gone with its device cannot be written to by anybody.
-    if first.is_gone() {
-        drop(region);
-        return Ok(());
-    }
-    region.deregister()
 }
 
 fn remedy(errno: Errno) -> &'static str {

@@ -2,17 +2,14 @@
 
 use stentor_bootstrap::{RawWrite, SetEnds, longest_list};
 use stentor_fabric::memory::{Ordering, WORD};
-use stentor_fabric::{Completion, ConnectError, Opcode, ProcessId, QpConfig, QpId, SetSpec};
+use stentor_fabric::{Opcode, ProcessId, QpConfig, QpId};
 
-use super::VerbsFabric;
-use super::net::Net;
+use super::VerbsDevice;
 use super::outstanding::{Entry, Name};
 use crate::device::{Gid, GidKind};
 use crate::qp::{Data, Local, Remote, TransitionError, Work};
 use crate::{MakeError, Region};
 
-/// Of what is posted to a set so many bytes may wait for its member list to change, besides one write of the longest.
-const HELD: usize = 64 << 10;
 /// Places of a set's send queue beside those that are asked for.
 pub(super) const SPARE: u32 = 2;
 
@@ -36,8 +33,14 @@ pub(super) fn unmet(error: &TransitionError) -> String {
     format!("{device} does not connect a queue pair to it{said}{blamed}; {remedy}")
 }
 
-impl Net {
-    fn make_set_end(&mut self, qp: QpId, sender: ProcessId, config: QpConfig, members: usize) -> Result<(), MakeError> {
+impl VerbsDevice {
+    pub(super) fn make_set_end(
+        &mut self,
+        qp: QpId,
+        sender: ProcessId,
+        config: QpConfig,
+        members: usize,
+    ) -> Result<(), MakeError> {
         let longest = longest_list(members);
         let sends = sender == self.config.me;
         let list = if sends && longest > self.inline_bytes as usize {
@@ -45,13 +48,13 @@ impl Net {
         } else {
             None
         };
-        self.make(qp, sender, config)?;
+        self.make_end(qp, sender, config)?;
         self.halves[qp.index()].set = Some(SetEnd { list });
         Ok(())
     }
 }
 
-impl SetEnds for Net {
+impl SetEnds for VerbsDevice {
     #[inline]
     fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String> {
         let RawWrite { id, data, va, rkey, signalled } = *write;
@@ -75,51 +78,6 @@ impl SetEnds for Net {
         }
         half.sends.push(Entry { id, opcode: Opcode::Write });
         Ok(())
-    }
-}
-
-impl VerbsFabric {
-    /// The next thing about the switch that a person should know: that it can be used, or why not. Told once.
-    pub fn next_switch_note(&mut self) -> Option<String> {
-        self.bootstrap.next_switch_note()
-    }
-
-    pub(super) fn make_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
-        self.check_depths(config)?;
-        let held = HELD + self.capabilities.inline_bytes as usize;
-        let members = spec.members.len();
-        self.bootstrap.join_set(&mut self.net, (spec, config), held, |net, qp, sender, config| {
-            super::check_room(qp, sender)?;
-            let made = net.make_set_end(qp, sender, config, members);
-            made.map_err(|error| ConnectError::System { peer: sender, reason: error.to_string() })
-        })
-    }
-
-    /// Completions, where some may be of sets.
-    pub(super) fn poll_with_sets(&mut self, out: &mut [Completion]) -> usize {
-        let mut count = 0;
-        while count < out.len() {
-            let taken = self.net.poll(&mut out[count..]);
-            if taken == 0 {
-                let Some(flushed) = self.bootstrap.next_flushed() else { break };
-                out[count] = flushed;
-                count += 1;
-            }
-            // What sets keep for themselves leaves a place for what is behind it.
-            let begin = count;
-            for place in begin..begin + taken {
-                let done = out[place];
-                let told = match self.bootstrap.is_set(done.qp) {
-                    true => self.bootstrap.set_completed(&mut self.net, &done),
-                    false => Some(done),
-                };
-                if let Some(told) = told {
-                    out[count] = told;
-                    count += 1;
-                }
-            }
-        }
-        count
     }
 }
 

@@ -1,20 +1,17 @@
 //! From a configuration to a device that is ready.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::event::epoll;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
-use stentor_bootstrap::Bootstrap;
 use stentor_fabric::Capabilities;
 
-use super::VerbsFabric;
 use super::config::{StartError, VerbsConfig};
-use super::net::Net;
 use super::regions::Regions;
-use super::sets;
 use super::trouble::Trouble;
-use super::wait::NAPS;
+use super::{CHANNEL, DEVICE, NAP, NAPS, VerbsDevice, sets};
 use crate::context::PortNumber;
 use crate::device::{self, Choice, ChooseError, Gid, Wanted};
 use crate::qp::Own;
@@ -23,39 +20,35 @@ use crate::{CompletionChannel, Context, Errno, Granted, Limits, Mtu, PortAttribu
 /// What it is called.
 const NAME: &str = "verbs";
 
-impl VerbsFabric {
-    /// Starts a process of a cluster: from here on its peers can connect.
+impl VerbsDevice {
+    /// Opens the device that the configuration chooses.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn start(config: VerbsConfig) -> Result<VerbsFabric, StartError> {
+    pub(super) fn start(
+        config: VerbsConfig,
+        epoll: Arc<OwnedFd>,
+    ) -> Result<(VerbsDevice, stentor_bootstrap::Config), StartError> {
         let verbs = Verbs::load()?;
         let choice = choose(&config)?;
         let context = Context::open(verbs, &choice.device)?;
         let port = PortNumber(choice.port);
-        let own = Own { port, gid_index: gid_index(&choice)? };
+        let place = Own { port, gid_index: gid_index(&choice)? };
         let (attributes, limits) = (context.port(port)?, context.limits()?);
         let mtu = mtu(&config, &context, &attributes)?;
         let granted = Granted::by(&context, &limits, config.inline_bytes)?;
         let (config, uncopied) = copied(config, &choice.gid);
         let capabilities = capabilities(&config, &limits, &attributes, &granted);
-        let bootstrap = Bootstrap::start(stentor_bootstrap::Config {
-            fabric: NAME.to_owned(),
-            cluster: config.cluster.clone(),
-            key: config.key.clone(),
-            fingerprint: config.fingerprint,
-            version: config.version,
-            me: config.me,
-            addresses: config.addresses.clone(),
-            names: config.names.clone(),
-            one_life: config.one_life,
-            switch: config.switch.clone(),
-        })?;
         let channel = CompletionChannel::new(&context)?;
-        let net = Net {
+        let nap_timer = watched(&epoll, &channel, &context)?;
+        let meeting = meeting(&config);
+        let device = VerbsDevice {
+            capabilities,
             gid: choice.gid.clone(),
+            choice,
+            regions: Regions::default(),
             lid: attributes.lid,
-            domains: (0..bootstrap.processes()).map(|_| None).collect(),
+            domains: config.addresses.iter().map(|_| None).collect(),
             inline_bytes: granted.inline_bytes,
             ordered_bytes: granted.ordered_bytes,
             queues: Vec::new(),
@@ -70,32 +63,45 @@ impl VerbsFabric {
             doubtful: false,
             config,
             context,
-            own,
+            place,
             mtu,
             limits,
             channel,
-        };
-        let failed =
-            |what| move |error: rustix::io::Errno| StartError::System { what, errno: Errno(error.raw_os_error()) };
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let nap_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("make a timer"))?;
-        let mut fabric = VerbsFabric {
-            capabilities,
-            choice,
-            net,
-            bootstrap,
-            regions: Regions::default(),
             epoll,
             nap_timer,
             nap: NAPS.0,
             watched: false,
             rung: false,
             failure: None,
-            last_pump: Instant::now(),
         };
-        fabric.watch().map_err(failed("watch a descriptor"))?;
-        Ok(fabric)
+        Ok((device, meeting))
+    }
+}
+
+/// Adds what a sleeping process waits for to the epoll instance; returns the timer of naps.
+fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> Result<OwnedFd, StartError> {
+    let failed = |what| move |error: rustix::io::Errno| StartError::System { what, errno: Errno(error.raw_os_error()) };
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let nap_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("make a timer"))?;
+    for (fd, what) in [(channel.as_fd(), CHANNEL), (context.event_descriptor(), DEVICE), (nap_timer.as_fd(), NAP)] {
+        let added = epoll::add(epoll, fd, epoll::EventData::new_u64(what), epoll::EventFlags::IN);
+        added.map_err(failed("watch a descriptor"))?;
+    }
+    Ok(nap_timer)
+}
+
+fn meeting(config: &VerbsConfig) -> stentor_bootstrap::Config {
+    stentor_bootstrap::Config {
+        fabric: NAME.to_owned(),
+        cluster: config.cluster.clone(),
+        key: config.key.clone(),
+        fingerprint: config.fingerprint,
+        version: config.version,
+        me: config.me,
+        addresses: config.addresses.clone(),
+        names: config.names.clone(),
+        one_life: config.one_life,
+        switch: config.switch.clone(),
     }
 }
 

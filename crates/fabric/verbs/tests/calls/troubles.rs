@@ -14,7 +14,7 @@ fn fault(process: usize, call: &'static str, errno: i32) {
 }
 
 fn troubles(script: &mut Script<VerbsFabric>, process: usize) {
-    while let Some(trouble) = script.pair.fabric(process).next_trouble() {
+    while let Some(trouble) = script.pair.fabric(process).device_mut().next_trouble() {
         let what = match trouble {
             Trouble::PortDown { .. } => "port down",
             Trouble::PortUp { .. } => "port up",

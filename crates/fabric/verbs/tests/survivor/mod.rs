@@ -62,7 +62,7 @@ impl End {
         let mut out = [NOTHING; 16];
         while self.fabric.poll(&mut out) > 0 {}
         while self.fabric.next_event().is_some() {}
-        while self.fabric.next_trouble().is_some() {}
+        while self.fabric.device_mut().next_trouble().is_some() {}
     }
 
     /// Begins the next life of a broken end.

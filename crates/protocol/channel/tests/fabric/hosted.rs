@@ -60,7 +60,7 @@ impl Meeting {
             ..OfiConfig::new("channel", ProcessId(me), self.addresses())
         };
         let fabric = OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(fabric.provider().provider(), provider);
+        assert_eq!(fabric.device().provider().provider(), provider);
         fabric
     }
 

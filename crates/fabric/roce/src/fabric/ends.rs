@@ -1,0 +1,129 @@
+//! The ends of connections, on an endpoint that packets go through.
+
+use std::net::IpAddr;
+
+use stentor_bootstrap::{End, Ends, Pair, RawWrite, SetEnds, nonce};
+use stentor_fabric::{QpId, Status};
+use stentor_wire::{Psn, RnrTimer};
+
+use super::RoceDevice;
+use crate::endpoint::{Data, Path, Remote, Request, Sending, State, Work};
+
+/// Code of the transport timeout: 134 ms.
+const TIMEOUT: u8 = 15;
+/// READs and atomics at the same time.
+const RD_ATOMIC: u8 = 16;
+/// "Receiver not ready" in a row before giving up.
+const RNR_RETRIES: u8 = 6;
+/// The same without end.
+const FOR_EVER: u8 = 7;
+
+/// What an end says of itself that this fabric can reach.
+fn pair(end: &End) -> Result<&Pair, String> {
+    match end {
+        End::QueuePair(pair) => Ok(pair),
+        End::Opaque(_) => Err("it is none of RoCEv2".to_owned()),
+    }
+}
+
+impl RoceDevice {
+    fn begin_to_send(&mut self, qp: QpId, (ours, theirs): (&End, &End), rnr_retries: u8) -> Result<(), String> {
+        let (ours, theirs) = (pair(ours)?, pair(theirs)?);
+        let sending = Sending {
+            timeout: TIMEOUT,
+            rnr_retries,
+            max_rd_atomic: RD_ATOMIC.min(theirs.reads),
+            window: self.config.window,
+            ..Sending::new(Psn::new(ours.psn))
+        };
+        self.endpoint.ready_to_send(qp, sending).map_err(|error| error.to_string())
+    }
+}
+
+impl Ends for RoceDevice {
+    fn begin(&mut self, qp: QpId) -> Result<End, String> {
+        if self.endpoint.state(qp) == Some(State::Error) {
+            self.endpoint.reset(qp).map_err(|error| error.to_string())?;
+            while !self.endpoint.renumber(qp, fresh_number()) {}
+        }
+        self.endpoint.init(qp).map_err(|error| error.to_string())?;
+        Ok(End::QueuePair(Pair {
+            number: self.endpoint.number(qp).unwrap_or_default(),
+            psn: fresh_number(),
+            mtu: self.config.mtu,
+            gid: match self.pump.port().address() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            },
+            lid: 0,
+            reads: RD_ATOMIC,
+            runs: self.pump.port().takes_runs(),
+            identified: false,
+        }))
+    }
+
+    fn meet(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        let (ours, theirs) = (pair(ours)?, pair(theirs)?);
+        let address = theirs.gid.to_ipv4_mapped().map_or(IpAddr::V6(theirs.gid), IpAddr::V4);
+        let envelope = self.pump.port().envelope(address).map_err(|error| error.to_string())?;
+        self.pump.port_mut().run_to(address, theirs.runs);
+        self.pump.port_mut().hear_identified(address, theirs.identified);
+        let path = Path {
+            envelope,
+            dest_qp: theirs.number,
+            expected_psn: Psn::new(theirs.psn),
+            mtu: ours.mtu.min(theirs.mtu),
+            max_dest_rd_atomic: RD_ATOMIC,
+            min_rnr_timer: RnrTimer::at_least(self.config.rnr_timeout / u32::from(RNR_RETRIES)),
+        };
+        self.endpoint.ready_to_receive(qp, path).map_err(|error| error.to_string())
+    }
+
+    fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.begin_to_send(qp, (ours, theirs), RNR_RETRIES)
+    }
+
+    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
+    }
+
+    /// Takes in what came, lets time pass, sends what is due: what a NIC does by itself.
+    fn drive(&mut self) {
+        self.take_in();
+        self.pump.send(&mut self.endpoint);
+        let landed = self.endpoint.take_landed();
+        self.rung |= landed;
+        self.heard |= landed;
+    }
+
+    fn fail(&mut self, qp: QpId, status: Status) {
+        if self.endpoint.state(qp) != Some(State::Error) {
+            let broken = self.endpoint.break_qp(qp, status);
+            debug_assert_eq!(broken, Ok(()));
+        }
+    }
+
+    fn next_broken(&mut self) -> Option<QpId> {
+        while let Some(qp) = self.endpoint.next_broken() {
+            if self.endpoint.state(qp) == Some(State::Error) {
+                return Some(qp);
+            }
+        }
+        None
+    }
+}
+
+pub(super) fn fresh_number() -> u32 {
+    // 0 and 1 are the management queue pairs, 0xffffff is multicast.
+    u32::from_be_bytes(nonce()) % 0xff_fff0 + 2
+}
+
+impl SetEnds for RoceDevice {
+    #[inline]
+    fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String> {
+        let RawWrite { id, data, va, rkey, signalled } = *write;
+        let request = Request::Write { data: Data::Inline(data), remote: Remote { va, rkey }, imm: None };
+        let work = Work { id, request, signalled, solicited: false };
+        self.endpoint.post_send(qp, &work).map_err(|error| error.to_string())
+    }
+}

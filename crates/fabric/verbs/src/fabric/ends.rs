@@ -1,0 +1,415 @@
+//! The ends of connections on the device.
+//!
+//! Each life of an end has a queue pair of its own: what is late from an earlier life is for a queue pair that does not exist
+//! any more. When an end breaks its queue pair is taken to ERR, what it completed is taken in, and it is destroyed: after that
+//! nothing of it moves, and whatever is still outstanding is told as flushed, without waiting for the device to say so.
+
+use std::sync::Arc;
+
+use rustix::event::epoll;
+use stentor_bootstrap::{End, Ends, Pair, nonce};
+use stentor_fabric::{Access, Completion, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Status};
+
+use super::VerbsDevice;
+use super::outstanding::{Name, Outstanding};
+use super::sets::{self, SetEnd};
+use super::trouble::Trouble;
+use crate::device;
+use crate::qp::{Endpoint, QueuePair, Size, Tuning, WorkError};
+use crate::{CompletionQueue, DeviceEvent, Domain, EventKind, MakeError, Mtu, WorkCompletion, WorkStatus};
+
+/// Completions that are taken from a queue in one call.
+const BATCH: usize = 16;
+/// Things worth telling that are kept.
+const MAX_TROUBLES: usize = 64;
+/// How often to send again to a receiver that is not ready: without end.
+const FOR_EVER: u8 = 7;
+
+/// A completion queue, and how many of its places are promised to queue pairs.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) queue: Arc<CompletionQueue>,
+    entries: u32,
+    used: u32,
+}
+
+/// This process's end of a connection.
+#[derive(Debug)]
+pub(super) struct Half {
+    pub(super) peer: ProcessId,
+    pub(super) config: QpConfig,
+    queue: usize,
+    /// None between a break and the next life.
+    pub(super) pair: Option<QueuePair>,
+    pub(super) life: u16,
+    pub(super) sends: Outstanding,
+    pub(super) receives: Outstanding,
+    /// Of an end of a set, which a switch is at the other end of.
+    pub(super) set: Option<SetEnd>,
+}
+
+impl Half {
+    /// Places that it needs in a completion queue.
+    fn places(config: QpConfig) -> u32 {
+        config.send_depth.max(1) + config.recv_depth.max(1)
+    }
+}
+
+/// What an end says of itself that this fabric can reach.
+fn pair(end: &End) -> Result<&Pair, String> {
+    match end {
+        End::QueuePair(pair) => Ok(pair),
+        End::Opaque(_) => Err("it is no queue pair".to_owned()),
+    }
+}
+
+impl VerbsDevice {
+    /// The protection domain of a peer.
+    pub(super) fn domain(&mut self, peer: ProcessId) -> Result<Arc<Domain>, MakeError> {
+        let place = &mut self.domains[peer.index()];
+        if let Some(domain) = place {
+            return Ok(Arc::clone(domain));
+        }
+        Ok(Arc::clone(place.insert(Domain::new(&self.context)?)))
+    }
+
+    /// Makes an end without a life.
+    pub(super) fn make_end(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), MakeError> {
+        for half in self.halves.drain(qp.index()..) {
+            // Its life did not begin.
+            self.queues[half.queue].used -= Half::places(half.config);
+        }
+        let need = Half::places(config);
+        let queue = match self.queues.iter().position(|queue| queue.used + need <= queue.entries) {
+            Some(queue) => queue,
+            None => {
+                let entries = self.config.completions.min(self.limits.completions).max(need);
+                let queue = CompletionQueue::with_channel(&self.channel, entries)?;
+                self.queues.push(Queue { queue, entries, used: 0 });
+                self.queues.len() - 1
+            }
+        };
+        self.queues[queue].used += need;
+        let (sends, receives) = (Outstanding::new(config.send_depth), Outstanding::new(config.recv_depth));
+        self.halves.push(Half { peer, config, queue, pair: None, life: 0, sends, receives, set: None });
+        Ok(())
+    }
+
+    /// Takes completions; returns how many were written to `out`.
+    #[inline]
+    pub(super) fn poll_queues(&mut self, out: &mut [Completion]) -> usize {
+        let mut count = 0;
+        while count < out.len()
+            && let Some(completion) = self.taken.pop_front()
+        {
+            out[count] = completion;
+            count += 1;
+        }
+        let mut queue = 0;
+        while count < out.len() && queue < self.queues.len() {
+            let (taken, more) = self.poll_queue(queue, &mut out[count..]);
+            count += taken;
+            queue += usize::from(!more);
+        }
+        if !self.failing.is_empty() {
+            self.settle();
+        }
+        count
+    }
+
+    /// One batch of a queue: how many completions were written, and whether there may be more.
+    fn poll_queue(&mut self, queue: usize, out: &mut [Completion]) -> (usize, bool) {
+        let room = out.len().min(BATCH);
+        let mut raw = [WorkCompletion::NONE; BATCH];
+        let taken = match self.queues[queue].queue.poll(&mut raw[..room]) {
+            Ok(taken) => taken,
+            Err(errno) => {
+                self.lose(&format!("its completion queue cannot be read: {errno}"));
+                return (0, false);
+            }
+        };
+        let mut count = 0;
+        for raw in &raw[..taken] {
+            if let Some(completion) = self.sort(raw) {
+                out[count] = completion;
+                count += 1;
+            }
+        }
+        (count, taken == room)
+    }
+
+    /// Whose completion it is; `None` if nobody waits for it any more.
+    fn sort(&mut self, raw: &WorkCompletion) -> Option<Completion> {
+        let Name { receive, qp, life, sequence } = Name::decode(raw.id);
+        let half = self.halves.get_mut(qp.index()).filter(|half| half.life == life)?;
+        let entry = if receive { half.receives.complete(sequence)? } else { half.sends.complete(sequence)? };
+        let status = match raw.status {
+            WorkStatus::SUCCESS => Status::Success,
+            failed => {
+                let status = status_of(failed, receive);
+                self.failing.push(qp);
+                let unnamed = status == Status::Flushed && failed != WorkStatus::FLUSHED;
+                self.doubtful |= unnamed || status == Status::RetryExceeded;
+                if unnamed {
+                    self.tell(Trouble::Work { qp, status: failed, vendor_error: raw.vendor_error });
+                }
+                status
+            }
+        };
+        let opcode = if receive { raw.opcode.unwrap_or(Opcode::Recv) } else { entry.opcode };
+        Some(Completion { qp, id: entry.id, opcode, status, bytes: raw.bytes, imm: raw.imm, tag: 0 })
+    }
+
+    /// Takes in what has completed.
+    fn take_in(&mut self) {
+        let none = Completion {
+            qp: QpId(0),
+            id: 0,
+            opcode: Opcode::Write,
+            status: Status::Flushed,
+            bytes: 0,
+            imm: None,
+            tag: 0,
+        };
+        let mut out = [none; BATCH];
+        let mut queue = 0;
+        while queue < self.queues.len() {
+            let (taken, more) = self.poll_queue(queue, &mut out);
+            self.taken.extend(&out[..taken]);
+            queue += usize::from(!more);
+        }
+    }
+
+    /// Looks at the port: not every device tells of what happens to it. Who cannot tell just now is asked when the next request
+    /// fails.
+    fn look(&mut self) {
+        match self.context.port(self.place.port) {
+            Err(error) if error.errno.is_gone() => self.lose(&error.errno.to_string()),
+            Ok(port) if port.active == self.down => self.port_is(!port.active),
+            _ => {}
+        }
+    }
+
+    fn port_is(&mut self, down: bool) {
+        let (device, port) = (self.context.name().to_owned(), self.place.port);
+        if down != self.down {
+            self.tell(if down { Trouble::PortDown { device, port } } else { Trouble::PortUp { device, port } });
+        }
+        self.down = down;
+    }
+
+    /// Ends whose requests failed are broken.
+    pub(super) fn settle(&mut self) {
+        if std::mem::take(&mut self.doubtful) {
+            self.look();
+        }
+        while let Some(qp) = self.failing.pop() {
+            if self.halves[qp.index()].pair.is_some() {
+                self.shut(qp, Status::Flushed);
+                self.broken.push_back(qp);
+            }
+        }
+    }
+
+    /// A request was not taken though it was checked and there is room: the queue pair, the device or the permission is gone.
+    #[cold]
+    pub(super) fn not_posted(&mut self, qp: QpId, error: &WorkError) -> PostError {
+        self.tell(Trouble::NotPosted { qp, why: error.to_string() });
+        self.doubtful = true;
+        self.failing.push(qp);
+        self.settle();
+        PostError::NotReady { qp, state: QpState::Error }
+    }
+
+    /// Ends the life of an end. Of what is outstanding the first request ends with `status`.
+    fn shut(&mut self, qp: QpId, status: Status) {
+        let Some(pair) = self.halves[qp.index()].pair.take() else { return };
+        // A device that is gone refuses; the queue pair is destroyed all the same.
+        let _ = pair.fail();
+        self.take_in();
+        drop(pair);
+        self.take_in();
+        let half = &mut self.halves[qp.index()];
+        let over = |id, opcode, status| Completion { qp, id, opcode, status, bytes: 0, imm: None, tag: 0 };
+        let mut status = status;
+        for entry in half.sends.drain() {
+            let told = std::mem::replace(&mut status, Status::Flushed);
+            self.taken.push_back(over(entry.id, entry.opcode, told));
+        }
+        for entry in half.receives.drain() {
+            self.taken.push_back(over(entry.id, Opcode::Recv, Status::Flushed));
+        }
+    }
+
+    pub(super) fn tell(&mut self, trouble: Trouble) {
+        if self.troubles.len() == MAX_TROUBLES {
+            self.troubles.pop_front();
+        }
+        self.troubles.push_back(trouble);
+    }
+
+    /// The same of what is tried again and again.
+    pub(super) fn tell_once(&mut self, trouble: Trouble) {
+        let Trouble::NotRegistered { peer, .. } = &trouble else { return self.tell(trouble) };
+        if !self.unregistered.contains(peer) {
+            self.unregistered.push(*peer);
+            self.tell(trouble);
+        }
+    }
+
+    /// Where this process's address stands in the port's table by now, if nobody has set that: it moves when an interface
+    /// loses its addresses and has them again.
+    fn find_gid(&mut self) {
+        if self.config.gid_index.is_none() {
+            let (device, port) = (self.context.name(), self.place.port.0);
+            let index = device::index_of(&self.config.sysfs, device, port, &self.gid);
+            self.place.gid_index = index.and_then(|index| u8::try_from(index).ok()).unwrap_or(self.place.gid_index);
+        }
+    }
+
+    /// The device is gone: nothing on it goes on.
+    pub(super) fn lose(&mut self, what: &str) {
+        if self.lost.is_some() {
+            return;
+        }
+        let device = self.context.name().to_owned();
+        let trouble = Trouble::DeviceLost { device, what: what.to_owned() };
+        self.lost = Some(trouble.to_string());
+        self.tell(trouble);
+        // The descriptors of a device that is gone are ready for ever.
+        let _ = epoll::delete(&self.epoll, &self.channel);
+        let _ = epoll::delete(&self.epoll, self.context.event_descriptor());
+        self.failing.extend((0..self.halves.len()).map(|n| QpId(n as u32)));
+    }
+
+    /// Takes in what the device says by itself.
+    pub(super) fn hear_device(&mut self) {
+        while let Some(event) = self.context.next_event() {
+            match event {
+                DeviceEvent::QueuePair { number, what } => {
+                    let is_it = |half: &Half| half.pair.as_ref().is_some_and(|pair| pair.number() == number);
+                    if let Some(n) = self.halves.iter().position(is_it) {
+                        let qp = QpId(n as u32);
+                        self.tell(Trouble::QueuePair { qp, what });
+                        self.failing.push(qp);
+                    }
+                }
+                DeviceEvent::Port { port, what } if port == self.place.port => match what {
+                    EventKind::PORT_DOWN => self.port_is(true),
+                    EventKind::PORT_UP => self.port_is(false),
+                    _ => {}
+                },
+                DeviceEvent::CompletionQueue(what) | DeviceEvent::Device(what) => self.lose(&what.to_string()),
+                DeviceEvent::Port { .. } | DeviceEvent::Other(_) => {}
+            }
+        }
+        self.settle();
+    }
+
+    fn tuning(&self, theirs: &Pair) -> Tuning {
+        let tuning = self.config.tuning;
+        Tuning {
+            reads_asked: tuning.reads_asked.min(self.limits.reads_asked).min(theirs.reads),
+            reads_answered: self.reads_answered(),
+            ..tuning
+        }
+    }
+
+    fn begin_to_send(&mut self, qp: QpId, (ours, theirs): (&End, &End), rnr_retries: u8) -> Result<(), String> {
+        let tuning = Tuning { rnr_retries, ..self.tuning(pair(theirs)?) };
+        let own = self.halves[qp.index()].pair.as_ref().ok_or("it is broken")?;
+        own.ready_to_send(self.place, pair(ours)?.psn, &tuning).map_err(|error| error.to_string())
+    }
+
+    fn reads_answered(&self) -> u8 {
+        self.config.tuning.reads_answered.min(self.limits.reads_answered)
+    }
+}
+
+/// The contract's word for it.
+fn status_of(status: WorkStatus, receive: bool) -> Status {
+    match status {
+        WorkStatus::LOCAL_LENGTH => Status::LocalLength,
+        // Soft-RoCE says one of these of a receive that is too short.
+        WorkStatus::REMOTE_INVALID | WorkStatus::LOCAL_OPERATION if receive => Status::LocalLength,
+        WorkStatus::LOCAL_PROTECTION => Status::LocalProtection,
+        WorkStatus::REMOTE_INVALID => Status::RemoteInvalidRequest,
+        WorkStatus::REMOTE_ACCESS => Status::RemoteAccess,
+        WorkStatus::REMOTE_OPERATION => Status::RemoteOperational,
+        WorkStatus::RETRY_EXCEEDED => Status::RetryExceeded,
+        WorkStatus::RNR_RETRY_EXCEEDED => Status::RnrRetryExceeded,
+        _ => Status::Flushed,
+    }
+}
+
+impl Ends for VerbsDevice {
+    fn begin(&mut self, qp: QpId) -> Result<End, String> {
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
+        let Half { peer, config, queue, .. } = self.halves[qp.index()];
+        let domain = self.domain(peer).map_err(|error| error.to_string())?;
+        let queue = &self.queues[queue].queue;
+        let size = Size {
+            kind: config.kind,
+            send_depth: config.send_depth.max(1),
+            recv_depth: config.recv_depth.max(1),
+            inline_bytes: self.inline_bytes,
+        };
+        let pair = QueuePair::new(&domain, queue, queue, size).map_err(|error| error.to_string())?;
+        if pair.inline_bytes() < self.inline_bytes {
+            let (asked, granted) = (self.inline_bytes, pair.inline_bytes());
+            return Err(format!(
+                "{granted} bytes inline are granted where others have {asked}: ask for shallower queues"
+            ));
+        }
+        if self.ordered_bytes && !pair.is_data_in_order() {
+            return Err("its bytes may land in any order, those of others do not".to_owned());
+        }
+        self.find_gid();
+        pair.init(self.place.port, Some(Access::Atomic)).map_err(|error| error.to_string())?;
+        let number = pair.number();
+        let reads = self.reads_answered();
+        let half = &mut self.halves[qp.index()];
+        half.pair = Some(pair);
+        half.life = half.life.wrapping_add(1);
+        let psn = u32::from_be_bytes(nonce()) & 0xff_ffff;
+        let (mtu, gid, lid) = (self.mtu.bytes() as u16, self.gid.bytes, self.lid);
+        Ok(End::QueuePair(Pair { number, psn, mtu, gid, lid, reads, runs: false, identified: true }))
+    }
+
+    fn meet(&mut self, qp: QpId, _: &End, theirs: &End) -> Result<(), String> {
+        let theirs = pair(theirs)?;
+        let mtu = Mtu::at_most(theirs.mtu.into()).ok_or_else(|| format!("its MTU is {}", theirs.mtu))?;
+        let Pair { number: qp_number, psn, gid, lid, .. } = *theirs;
+        let peer = Endpoint { qp_number, psn, gid, lid, mtu: mtu.min(self.mtu) };
+        let tuning = self.tuning(theirs);
+        self.find_gid();
+        let half = &self.halves[qp.index()];
+        let pair = half.pair.as_ref().ok_or("it is broken")?;
+        let met = pair.ready_to_receive(self.place, &peer, &tuning);
+        met.map_err(|error| if half.set.is_some() { sets::unmet(&error) } else { error.to_string() })
+    }
+
+    fn ready(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.begin_to_send(qp, (ours, theirs), self.config.tuning.rnr_retries)
+    }
+
+    fn ready_at_switch(&mut self, qp: QpId, ours: &End, theirs: &End) -> Result<(), String> {
+        self.begin_to_send(qp, (ours, theirs), FOR_EVER)
+    }
+
+    fn drive(&mut self) {
+        self.take_in();
+        self.settle();
+    }
+
+    fn fail(&mut self, qp: QpId, status: Status) {
+        self.shut(qp, status);
+        self.settle();
+    }
+
+    fn next_broken(&mut self) -> Option<QpId> {
+        self.broken.pop_front()
+    }
+}
