@@ -25,7 +25,7 @@ pub(crate) const MAP: &[Place] = &[
         name: "stentor-cli",
         on: &[
             "stentor",
-            "stentor-campaign",
+            "stentor-simulation",
             "stentor-channel",
             "stentor-checker",
             "stentor-election",
@@ -59,13 +59,13 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-soft-switch",
-        on: &["stentor-bootstrap", "stentor-fabric", "stentor-fabric-roce", "stentor-switch", "stentor-wire"],
+        on: &["stentor-fabric-net", "stentor-fabric", "stentor-fabric-roce", "stentor-switch", "stentor-wire"],
         tests_on: &[],
     },
     Place {
         name: "stentor",
         on: &[
-            "stentor-bootstrap",
+            "stentor-fabric-net",
             "stentor-checker",
             "stentor-election",
             "stentor-fabric",
@@ -80,7 +80,7 @@ pub(crate) const MAP: &[Place] = &[
         tests_on: &[],
     },
     Place {
-        name: "stentor-campaign",
+        name: "stentor-simulation",
         on: &[
             "stentor-channel",
             "stentor-checker",
@@ -102,7 +102,7 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-channel",
-        on: &["stentor-fabric", "stentor-words"],
+        on: &["stentor-fabric", "stentor-atomic-copy"],
         tests_on: &["stentor-fabric-ofi", "stentor-fabric-roce", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
     Place { name: "stentor-election-zookeeper", on: &["stentor-election", "stentor-fabric"], tests_on: &[] },
@@ -113,21 +113,21 @@ pub(crate) const MAP: &[Place] = &[
         tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
     Place { name: "stentor-checker", on: &[], tests_on: &[] },
-    Place { name: "stentor-fabric-ofi", on: &["stentor-bootstrap", "stentor-fabric"], tests_on: &[] },
+    Place { name: "stentor-fabric-ofi", on: &["stentor-fabric-net", "stentor-fabric"], tests_on: &[] },
     Place {
         name: "stentor-fabric-verbs",
-        on: &["stentor-bootstrap", "stentor-fabric"],
+        on: &["stentor-fabric-net", "stentor-fabric"],
         tests_on: &["stentor-fabric-roce"],
     },
     Place {
         name: "stentor-fabric-roce",
-        on: &["stentor-bootstrap", "stentor-fabric", "stentor-wire", "stentor-words"],
+        on: &["stentor-fabric-net", "stentor-fabric", "stentor-wire", "stentor-atomic-copy"],
         tests_on: &["stentor-switch"],
     },
     Place { name: "stentor-fabric-shm", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &[] },
-    Place { name: "stentor-bootstrap", on: &["stentor-fabric", "stentor-switch", "stentor-wire"], tests_on: &[] },
-    Place { name: "stentor-words", on: &["stentor-fabric"], tests_on: &[] },
+    Place { name: "stentor-fabric-net", on: &["stentor-fabric", "stentor-switch", "stentor-wire"], tests_on: &[] },
+    Place { name: "stentor-atomic-copy", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric", on: &[], tests_on: &[] },
     Place { name: "stentor-switch", on: &["stentor-wire"], tests_on: &[] },
     Place { name: "stentor-wire", on: &[], tests_on: &[] },

@@ -202,7 +202,7 @@ fn model_neb(context: &Context) -> Result<Outcome> {
 }
 
 fn model_switch(context: &Context) -> Result<Outcome> {
-    let model = ["test", "--release", "-p", "stentor-campaign", "--test", "switch_model", "--", "--nocapture"];
+    let model = ["test", "--release", "-p", "stentor-simulation", "--test", "switch_model", "--", "--nocapture"];
     run(context.cargo(model).env("STENTOR_MODEL", "large"))?;
     Ok(Outcome::Passed)
 }

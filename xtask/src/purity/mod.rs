@@ -34,7 +34,7 @@ pub(crate) struct Pure {
 pub(crate) const PURE: &[Pure] = &[
     Pure {
         name: "stentor-channel",
-        linked: &["stentor-fabric", "stentor-words", "thiserror", "xxhash-rust", "zerocopy"],
+        linked: &["stentor-fabric", "stentor-atomic-copy", "thiserror", "xxhash-rust", "zerocopy"],
         no_std: false,
     },
     Pure {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use stentor_bootstrap::ask::{AskConfig, AskError, MAX_ANSWER, ask};
-use stentor_bootstrap::{Bootstrap, Config, End, Ends};
 use stentor_fabric::{ProcessId, QpId, Status};
+use stentor_fabric_net::ask::{AskConfig, AskError, MAX_ANSWER, ask};
+use stentor_fabric_net::{Bootstrap, Config, End, Ends};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use stentor_bootstrap::{Bootstrap, Config, End, Ends, Pair, Place};
 use stentor_fabric::{
     Access, ConnectError, Event, ProcessId, Purpose, QpConfig, QpId, QpKind, QpState, Service, Status,
 };
+use stentor_fabric_net::{Bootstrap, Config, End, Ends, Pair, Place};
 
 const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);

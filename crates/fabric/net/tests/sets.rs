@@ -4,12 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use stentor_bootstrap::line::{Line, LineConfig, LineListener};
-use stentor_bootstrap::{Bootstrap, Config, End, Ends, LINE_PURPOSE, Pair, RawWrite, SetEnds, SwitchConfig};
 use stentor_fabric::{
     Completion, ConnectError, Event, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, RemoteRegion, RemoteSpan,
     SetSpec, SetTarget, SetWrite, Status,
 };
+use stentor_fabric_net::line::{Line, LineConfig, LineListener};
+use stentor_fabric_net::{Bootstrap, Config, End, Ends, LINE_PURPOSE, Pair, RawWrite, SetEnds, SwitchConfig};
 use stentor_switch::control::CONTROL_VA;
 use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
 

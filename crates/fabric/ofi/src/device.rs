@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
-use stentor_bootstrap::sysfs;
+use stentor_fabric_net::sysfs;
 
 /// Farther than any node that the firmware tells of.
 const UNKNOWN: u32 = u32::MAX;

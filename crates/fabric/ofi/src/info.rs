@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-use stentor_bootstrap::sysfs;
+use stentor_fabric_net::sysfs;
 
 use crate::device::Device;
 use crate::errno::Errno;

@@ -15,5 +15,5 @@ mod fabric;
 pub mod peer;
 
 pub use fabric::{RoceConfig, RoceDevice, RoceFabric, StartError};
-pub use stentor_bootstrap::ask::{AskConfig, AskError, ask};
-pub use stentor_bootstrap::{HostName, StartError as BootstrapError, SwitchConfig};
+pub use stentor_fabric_net::ask::{AskConfig, AskError, ask};
+pub use stentor_fabric_net::{HostName, StartError as BootstrapError, SwitchConfig};

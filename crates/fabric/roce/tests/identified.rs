@@ -4,11 +4,11 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use stentor_bootstrap::{Bootstrap, Config, End, Ends, Pair};
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
     Access, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, Service, Status,
 };
+use stentor_fabric_net::{Bootstrap, Config, End, Ends, Pair};
 use stentor_fabric_roce::{RoceConfig, RoceFabric};
 use stentor_wire::{Bth, Envelope, Headers, IpRepr, Message, Psn, Repr, Reth};
 

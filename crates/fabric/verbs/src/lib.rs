@@ -33,4 +33,4 @@ pub use events::{DeviceEvent, EventKind};
 pub use fabric::{StartError, Trouble, VerbsConfig, VerbsDevice, VerbsFabric};
 pub use load::{LoadError, Verbs};
 pub use probe::Granted;
-pub use stentor_bootstrap::{StartError as BootstrapError, SwitchConfig};
+pub use stentor_fabric_net::{StartError as BootstrapError, SwitchConfig};

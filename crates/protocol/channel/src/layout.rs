@@ -52,7 +52,7 @@ fn words(memory: &[Word], offset: u64) -> &[Word] {
 
 /// Writes bytes at an offset that is a multiple of 8; the last word is filled up with zeroes.
 pub(crate) fn store(memory: &[Word], offset: u64, bytes: &[u8]) {
-    stentor_words::store_bytes(words(memory, offset), bytes);
+    stentor_atomic_copy::store_bytes(words(memory, offset), bytes);
 }
 
 /// Writes words, as they are sent: little endian.
@@ -64,7 +64,7 @@ pub(crate) fn store_words(memory: &[Word], offset: u64, from: &[u64]) {
 
 /// Appends bytes from an offset that is a multiple of 8.
 pub(crate) fn load(memory: &[Word], offset: u64, bytes: u32, to: &mut Vec<u8>) {
-    stentor_words::append(words(memory, offset), bytes as usize, to);
+    stentor_atomic_copy::append(words(memory, offset), bytes as usize, to);
 }
 
 /// Reads words, as they were sent: little endian.

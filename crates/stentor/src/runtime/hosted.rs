@@ -1,7 +1,7 @@
 //! What a process says of its fabric besides the contract.
 
-use stentor_bootstrap::{Device, NetFabric};
 use stentor_fabric::{Fabric, ProcessId, Refusal, Restricted};
+use stentor_fabric_net::{Device, NetFabric};
 use stentor_fabric_ofi::OfiDevice;
 use stentor_fabric_roce::RoceDevice;
 use stentor_fabric_roce::driver::Faults;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use stentor_bootstrap::line::{Line, LineConfig, LineError, LineListener};
+use stentor_fabric_net::line::{Line, LineConfig, LineError, LineListener};
 use stentor_switch::Switch;
 use stentor_switch::enrol::{ToSwitch, VERSION};
 
@@ -56,7 +56,7 @@ impl Enrolment {
             key: key.to_vec(),
             me: None,
         };
-        let start = u32::from_be_bytes(stentor_bootstrap::nonce());
+        let start = u32::from_be_bytes(stentor_fabric_net::nonce());
         Ok(Enrolment {
             listener: LineListener::bind(config, at)?,
             most: MOST_LINES,

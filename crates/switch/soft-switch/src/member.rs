@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use stentor_bootstrap::line::{Line, LineConfig, LineError};
 use stentor_fabric::ProcessId;
+use stentor_fabric_net::line::{Line, LineConfig, LineError};
 use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
 
 use crate::attached::{AttachError, Attached};

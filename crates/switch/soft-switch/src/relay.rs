@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use stentor_bootstrap::line::LineError;
+use stentor_fabric_net::line::LineError;
 use stentor_fabric_roce::driver::{Inlet, Leaving, Mode, Outlet, Pcap, PortError, gate};
 use stentor_switch::registers::MOST;
 use stentor_switch::{Arrival, Config, CreateError, Emission, Switch};

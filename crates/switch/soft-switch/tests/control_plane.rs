@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use stentor_bootstrap::line::LineError;
 use stentor_fabric::Status;
+use stentor_fabric_net::line::LineError;
 use stentor_fabric_roce::endpoint::{Data, Request, Work};
 use stentor_soft_switch::{Attached, AttachedConfig, Heard, Member, Settings, SoftSwitch};
 use stentor_switch::control::{Link, Operation};

@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use stentor_bootstrap::line::{Line, LineConfig};
 use stentor_fabric::{ProcessId, Status};
+use stentor_fabric_net::line::{Line, LineConfig};
 use stentor_fabric_roce::endpoint::{Data, Request, Work};
 use stentor_soft_switch::{Attached, AttachedConfig, Heard, Member, Settings, SoftSwitch, example};
 use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};

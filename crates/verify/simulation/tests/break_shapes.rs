@@ -1,8 +1,8 @@
 //! Clusters, limits and networks that the drawn scenarios do not reach.
 
-use stentor_campaign::{Plant, Scenario, Variant, run_scenario};
 use stentor_fabric_sim::{FaultMix, NetworkModel};
 use stentor_multicast::Limits;
+use stentor_simulation::{Plant, Scenario, Variant, run_scenario};
 
 fn scenario(groups: &[usize], limits: Limits, network: NetworkModel) -> Scenario {
     let calm = FaultMix { count: 0, ..Scenario::draw(0).mix };

@@ -1,6 +1,6 @@
 //! Channels: some seeds without planted bugs hold every property, and what is claimed really happens.
 
-use stentor_campaign::{ChannelCampaign, Record};
+use stentor_simulation::{ChannelCampaign, Record};
 
 #[test]
 fn the_first_seeds_hold_every_property() {

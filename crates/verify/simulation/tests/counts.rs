@@ -1,7 +1,7 @@
 //! An unloaded message costs exactly the remote writes of the formulas, per role.
 
-use stentor_campaign::{RoleCounts, count_writes};
 use stentor_multicast::Variant;
+use stentor_simulation::{RoleCounts, count_writes};
 
 /// Remote writes of one process of a group of `p` for a message to `g` groups with `n` processes in all.
 fn formula(variant: Variant, is_leader: bool, g: u64, p: u64, n: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! Partial connectivity in the whole protocol: hub, chain, ring and one-way graphs of three and five members.
 
-use stentor_campaign::graphs::{Graph, GraphRun, SETTLES_NS, TIMEOUT_MAX_NS, run, run_changing};
 use stentor_election::Plant;
+use stentor_simulation::graphs::{Graph, GraphRun, SETTLES_NS, TIMEOUT_MAX_NS, run, run_changing};
 
 /// The graphs by name.
 fn named() -> Vec<(&'static str, usize, Graph)> {

@@ -1,8 +1,8 @@
 //! The broadcast: some seeds without planted bugs hold every property, and lies and faults really happen.
 
-use stentor_campaign::neb::{Scenario, Severity, run_scenario};
-use stentor_campaign::{CampaignReport, NebCampaign, Record, Sets};
 use stentor_fabric_sim::Fault;
+use stentor_simulation::neb::{Scenario, Severity, run_scenario};
+use stentor_simulation::{CampaignReport, NebCampaign, Record, Sets};
 
 fn seeds_hold_every_property(severity: Severity, sets: Sets) -> CampaignReport {
     let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_campaign::{Nemesis, NemesisCounts, Profile, Told};
 use stentor_election::{Audit, Change, Election};
 use stentor_fabric::{
     Access, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionSpec, RemoteSpan, Service, Source, Verb,
@@ -11,6 +10,7 @@ use stentor_fabric::{
 };
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::Topology;
+use stentor_simulation::{Nemesis, NemesisCounts, Profile, Told};
 
 /// How long a process goes without memory, ns.
 const WITHOUT_MEMORY_NS: u64 = 40_000;

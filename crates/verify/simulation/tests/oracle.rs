@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use stentor_campaign::neb::Severity;
-use stentor_campaign::{
+use stentor_simulation::neb::Severity;
+use stentor_simulation::{
     Campaign, CampaignReport, ChannelCampaign, NebCampaign, Plant, Profile, Record, Sets, SwitchCampaign,
 };
 

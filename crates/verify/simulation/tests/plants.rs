@@ -1,7 +1,7 @@
 //! Planted bugs that show only under failures, found by their names.
 #![cfg(feature = "plants")]
 
-use stentor_campaign::{Campaign, Plant, Profile, Record, Sets};
+use stentor_simulation::{Campaign, Plant, Profile, Record, Sets};
 
 /// The seeds are those that show it first; a campaign from 0 finds it there.
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use stentor_campaign::{Campaign, CampaignReport, Plant, Profile, RECOVERY_STEPS, Record, Sets};
+use stentor_simulation::{Campaign, CampaignReport, Plant, Profile, RECOVERY_STEPS, Record, Sets};
 
 fn hold(seeds: Range<u64>, profile: Profile, sets: Sets) -> CampaignReport {
     let campaign =

@@ -1,6 +1,6 @@
 //! The switch: some seeds without planted bugs hold every property, and what is claimed really happens.
 
-use stentor_campaign::{Record, SwitchCampaign};
+use stentor_simulation::{Record, SwitchCampaign};
 use stentor_switch::Plant;
 
 #[test]

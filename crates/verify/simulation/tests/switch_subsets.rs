@@ -1,10 +1,10 @@
 //! A set of 16 hosts sends to one random subset of itself after the other, from different senders in turn: one control packet
 //! for each, nothing connected anew, no register more than before. In every fifth round packets are lost.
 
-use stentor_campaign::switch::{Host, Kind, Op, Setup, Step, World};
 use stentor_checker::Verdict;
 use stentor_fabric_roce::endpoint::Outbox;
 use stentor_fabric_sim::SimRng;
+use stentor_simulation::switch::{Host, Kind, Op, Setup, Step, World};
 use stentor_switch::registers::State;
 use stentor_switch::{Cause, Config, resources};
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use stentor_campaign::neb::Severity;
-use stentor_campaign::{Profile, Sets};
+use stentor_simulation::neb::Severity;
+use stentor_simulation::{Profile, Sets};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SimCommand {

@@ -5,7 +5,7 @@ pub(crate) mod order;
 use std::net::IpAddr;
 use std::path::Path;
 
-use stentor_bootstrap::sysfs;
+use stentor_fabric_net::sysfs;
 
 use crate::device::{Device, Here, nearest};
 use crate::info::{Info, InfoError, Needs};

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use stentor_bootstrap as bootstrap;
-use stentor_bootstrap::HostName;
 use stentor_fabric::ProcessId;
+use stentor_fabric_net as bootstrap;
+use stentor_fabric_net::HostName;
 
 use crate::choose::{ChooseError, Wish, choose, first, order};
 use crate::domain::MakeError;
@@ -92,7 +92,7 @@ impl OfiConfig {
     /// Which provider a process of this configuration would take: the first that is there, whether or not it can be a fabric.
     ///
     /// # Errors
-    /// As those of [`NetFabric::start`](stentor_bootstrap::NetFabric::start).
+    /// As those of [`NetFabric::start`](stentor_fabric_net::NetFabric::start).
     pub fn choose(&self) -> Result<Info, StartError> {
         let address = self.addresses.get(self.me.index()).copied().flatten().map(|address| address.ip());
         let same_host = self.addresses.iter().flatten().all(|address| address.ip().is_loopback());

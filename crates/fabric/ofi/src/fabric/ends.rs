@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno as SystemError;
-use stentor_bootstrap::{End, Ends, RawWrite, SetEnds};
 use stentor_fabric::{Completion, QpId, Status};
+use stentor_fabric_net::{End, Ends, RawWrite, SetEnds};
 
 use super::OfiDevice;
 use super::frame::Kind;
@@ -169,7 +169,7 @@ impl Ends for OfiDevice {
         self.shared.watch(life.endpoint()).map_err(|error| format!("it cannot be waited for: {error}"))?;
         let mut bytes = life.token.to_be_bytes().to_vec();
         bytes.extend(address);
-        if bytes.len() > stentor_bootstrap::MAX_ADDRESS {
+        if bytes.len() > stentor_fabric_net::MAX_ADDRESS {
             return Err(format!("its address has {} bytes", bytes.len() - 8));
         }
         let seen = life.endpoint().queue().descriptor().is_some() && !Quirks::of(self.domain.info()).silent_writes;

@@ -22,11 +22,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_bootstrap::{Device, Ends, Fence, NetFabric, Place, Remotes, Waiting};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
+use stentor_fabric_net::{Device, Ends, Fence, NetFabric, Place, Remotes, Waiting};
 
 use crate::domain::Domain;
 use crate::info::Info;
@@ -129,11 +129,11 @@ impl Device for OfiDevice {
     type StartError = StartError;
 
     /// Opens a provider. [`provider`](OfiDevice::provider) says which one was taken: print it.
-    fn open(config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_bootstrap::Config), StartError> {
+    fn open(config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_fabric_net::Config), StartError> {
         let info = config.choose()?;
         let capabilities = capabilities(&config, &info);
         let (depth, wide) = (info.send_depth() as usize, info.immediate_bytes() >= 8);
-        let meeting = stentor_bootstrap::Config {
+        let meeting = stentor_fabric_net::Config {
             fabric: carrier(&info),
             cluster: config.cluster.clone(),
             key: config.key.clone(),

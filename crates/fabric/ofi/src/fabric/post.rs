@@ -1,8 +1,8 @@
 //! Posting: the contract's work requests, as the provider has them.
 
-use stentor_bootstrap::Remotes;
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, PostError, QpId, RegionId, RemoteSpan, Source, Span, Verb, WorkRequest};
+use stentor_fabric_net::Remotes;
 
 use super::OfiDevice;
 use super::life::INLINE;

@@ -7,8 +7,8 @@
 
 use std::time::Instant;
 
-use stentor_bootstrap::{Fence, Place, Waiting, nonce};
 use stentor_fabric::{Access, ProcessId, QpId, RegionId};
+use stentor_fabric_net::{Fence, Place, Waiting, nonce};
 
 use super::OfiDevice;
 use super::frame::Kind;

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{Access, RegionId, Span};
 
-use stentor_words as copy;
+use stentor_atomic_copy as copy;
 
 /// Keys have their place in a table in their low bits, so that they are found without a search.
 const INDEX_BITS: u32 = 16;

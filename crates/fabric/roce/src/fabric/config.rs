@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stentor_bootstrap::{HostName, SwitchConfig};
 use stentor_fabric::ProcessId;
+use stentor_fabric_net::{HostName, SwitchConfig};
 use thiserror::Error;
 
 use crate::driver::{Chances, Mode, PortError};
@@ -100,7 +100,7 @@ pub enum StartError {
     Port(#[from] PortError),
     /// Meeting the peers.
     #[error(transparent)]
-    Bootstrap(#[from] stentor_bootstrap::StartError),
+    Bootstrap(#[from] stentor_fabric_net::StartError),
     /// The capture.
     #[error("cannot write the capture {path}: {source}")]
     Pcap {

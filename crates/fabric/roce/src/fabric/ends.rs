@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use stentor_bootstrap::{End, Ends, Pair, RawWrite, SetEnds, nonce};
 use stentor_fabric::{QpId, Status};
+use stentor_fabric_net::{End, Ends, Pair, RawWrite, SetEnds, nonce};
 use stentor_wire::{Psn, RnrTimer};
 
 use super::RoceDevice;

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use stentor_bootstrap::{Device, Ends, Fence, NetFabric, Place, Remotes, nonce};
 use stentor_fabric::memory::{WORD, Word};
 use stentor_fabric::{
     Access, Capabilities, Completion, Heard, OsError, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
+use stentor_fabric_net::{Device, Ends, Fence, NetFabric, Place, Remotes, nonce};
 use stentor_wire::PATH_MTUS;
 
 use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
@@ -163,11 +163,11 @@ impl Device for RoceDevice {
     type Config = RoceConfig;
     type StartError = StartError;
 
-    fn open(config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_bootstrap::Config), StartError> {
+    fn open(config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_fabric_net::Config), StartError> {
         if !PATH_MTUS.contains(&config.mtu) {
             return Err(StartError::Mtu(config.mtu));
         }
-        let no_address = stentor_bootstrap::StartError::NoAddress(config.me, config.addresses.len());
+        let no_address = stentor_fabric_net::StartError::NoAddress(config.me, config.addresses.len());
         let address = config.addresses.get(config.me.index()).copied().flatten().ok_or(no_address)?;
         let mut port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
         if config.runs && !config.chances.is_any() && !config.faults {
@@ -176,14 +176,14 @@ impl Device for RoceDevice {
         let data = epoll::EventData::new_u64(PACKETS);
         let added = epoll::add(&epoll, port.descriptor(), data, epoll::EventFlags::IN);
         added
-            .map_err(|error| stentor_bootstrap::StartError::System { what: "watch a socket", source: error.into() })?;
+            .map_err(|error| stentor_fabric_net::StartError::System { what: "watch a socket", source: error.into() })?;
         let mut pump = Pump::new(port);
         if let Some(path) = &config.pcap {
             let failed = |source| StartError::Pcap { path: path.clone(), source };
             pump.capture(Pcap::create(path).map_err(failed)?);
         }
         pump.inject(config.chances, config.seed);
-        let meeting = stentor_bootstrap::Config {
+        let meeting = stentor_fabric_net::Config {
             fabric: NAME.to_owned(),
             cluster: config.cluster.clone(),
             key: config.key.clone(),

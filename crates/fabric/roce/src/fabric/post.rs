@@ -1,7 +1,7 @@
 //! Posting: the contract's work requests, as the endpoint has them.
 
-use stentor_bootstrap::Remotes;
 use stentor_fabric::{PostError, QpId, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
+use stentor_fabric_net::Remotes;
 
 use super::RoceDevice;
 use crate::endpoint::{self, Data, Remote, Request, Work};

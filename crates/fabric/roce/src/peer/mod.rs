@@ -132,7 +132,7 @@ pub struct Peer {
 }
 
 fn random() -> u32 {
-    let bytes: [u8; 4] = stentor_bootstrap::nonce();
+    let bytes: [u8; 4] = stentor_fabric_net::nonce();
     u32::from_be_bytes(bytes)
 }
 

@@ -13,7 +13,7 @@ pub use choose::{Choice, ChooseError, Wanted, choose};
 pub use gid::{Gid, GidKind};
 pub use place::infiniband_gid;
 pub use read::{devices, index_of};
-pub use stentor_bootstrap::sysfs::{ROOT, own_node};
+pub use stentor_fabric_net::sysfs::{ROOT, own_node};
 
 /// An RDMA device.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-use stentor_bootstrap::sysfs::{line, names};
+use stentor_fabric_net::sysfs::{line, names};
 
 use super::{Device, Gid, GidKind, Link, Port};
 

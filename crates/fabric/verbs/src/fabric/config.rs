@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use stentor_bootstrap::{HostName, SwitchConfig};
 use stentor_fabric::ProcessId;
+use stentor_fabric_net::{HostName, SwitchConfig};
 use thiserror::Error;
 
 use crate::device::{ChooseError, ROOT};
@@ -135,7 +135,7 @@ pub enum StartError {
     },
     /// Meeting the peers.
     #[error(transparent)]
-    Bootstrap(#[from] stentor_bootstrap::StartError),
+    Bootstrap(#[from] stentor_fabric_net::StartError),
     /// The system said no.
     #[error("cannot {what}: {errno}")]
     System {

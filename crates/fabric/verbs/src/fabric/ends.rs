@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use rustix::event::epoll;
-use stentor_bootstrap::{End, Ends, Pair, nonce};
 use stentor_fabric::{Access, Completion, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Status};
+use stentor_fabric_net::{End, Ends, Pair, nonce};
 
 use super::VerbsDevice;
 use super::outstanding::{Name, Outstanding};

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use rustix::event::Timespec;
 use rustix::time::{Itimerspec, TimerfdTimerFlags, timerfd_settime};
-use stentor_bootstrap::{Device, Fence, NetFabric, Place, Remotes};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
+use stentor_fabric_net::{Device, Fence, NetFabric, Place, Remotes};
 
 use crate::device::{Choice, Gid};
 use crate::qp::Own;
@@ -126,7 +126,7 @@ impl Device for VerbsDevice {
     type Config = VerbsConfig;
     type StartError = StartError;
 
-    fn open(config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_bootstrap::Config), StartError> {
+    fn open(config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_fabric_net::Config), StartError> {
         Self::start(config, epoll)
     }
 

@@ -1,7 +1,7 @@
 //! Posting: the contract's work requests, as the device has them.
 
-use stentor_bootstrap::Remotes;
 use stentor_fabric::{Opcode, PostError, QpId, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
+use stentor_fabric_net::Remotes;
 
 use super::VerbsDevice;
 use super::outstanding::{Entry, Name};

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use stentor_bootstrap::{Fence, Place};
 use stentor_fabric::{Access, PostError, ProcessId, QpId, RegionId, Span};
+use stentor_fabric_net::{Fence, Place};
 
 use super::VerbsDevice;
 use super::retired::Retired;

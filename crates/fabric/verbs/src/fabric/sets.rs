@@ -1,8 +1,8 @@
 //! Sets on a device: their lives are the bootstrap's, and so is what is to be posted.
 
-use stentor_bootstrap::{RawWrite, SetEnds, longest_list};
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Opcode, ProcessId, QpConfig, QpId};
+use stentor_fabric_net::{RawWrite, SetEnds, longest_list};
 
 use super::VerbsDevice;
 use super::outstanding::{Entry, Name};

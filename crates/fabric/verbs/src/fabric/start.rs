@@ -28,7 +28,7 @@ impl VerbsDevice {
     pub(super) fn start(
         config: VerbsConfig,
         epoll: Arc<OwnedFd>,
-    ) -> Result<(VerbsDevice, stentor_bootstrap::Config), StartError> {
+    ) -> Result<(VerbsDevice, stentor_fabric_net::Config), StartError> {
         let verbs = Verbs::load()?;
         let choice = choose(&config)?;
         let context = Context::open(verbs, &choice.device)?;
@@ -90,8 +90,8 @@ fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> R
     Ok(nap_timer)
 }
 
-fn meeting(config: &VerbsConfig) -> stentor_bootstrap::Config {
-    stentor_bootstrap::Config {
+fn meeting(config: &VerbsConfig) -> stentor_fabric_net::Config {
+    stentor_fabric_net::Config {
         fabric: NAME.to_owned(),
         cluster: config.cluster.clone(),
         key: config.key.clone(),
@@ -169,8 +169,8 @@ fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, gr
 
 #[cfg(test)]
 mod tests {
-    use stentor_bootstrap::SwitchConfig;
     use stentor_fabric::ProcessId;
+    use stentor_fabric_net::SwitchConfig;
 
     use super::*;
     use crate::device::GidKind;

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use stateright::{Model, Property};
-use stentor_campaign::switch::{Host, Kind, Op, Setup, Step, World};
 use stentor_fabric_roce::endpoint::Outbox;
+use stentor_simulation::switch::{Host, Kind, Op, Setup, Step, World};
 use stentor_switch::registers::State as SetState;
 use stentor_switch::{Aggregation, Config, Plant};
 

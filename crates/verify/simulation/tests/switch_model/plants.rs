@@ -1,7 +1,7 @@
 //! The searches find planted bugs, by the name of the property that they break.
 
 use stateright::{Checker, HasDiscoveries, Model};
-use stentor_campaign::switch::Op;
+use stentor_simulation::switch::Op;
 use stentor_switch::{Aggregation, Plant};
 
 use crate::model::{Budget, Search, link, link_at, send, write};

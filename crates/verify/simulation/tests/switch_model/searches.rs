@@ -37,7 +37,7 @@ fn large() -> bool {
 }
 
 /// One control packet and three of data, to two receivers.
-fn three() -> Vec<Vec<stentor_campaign::switch::Op>> {
+fn three() -> Vec<Vec<stentor_simulation::switch::Op>> {
     vec![vec![link(&[1, 2]), write(1), send(), write_imm()], vec![], vec![]]
 }
 
@@ -58,7 +58,7 @@ fn a_loss() {
 
 #[test]
 fn two_senders() {
-    let programs = vec![vec![link(&[2]), write(1), stentor_campaign::switch::Op::Release]; 2];
+    let programs = vec![vec![link(&[2]), write(1), stentor_simulation::switch::Op::Release]; 2];
     let programs = [programs, vec![vec![]]].concat();
     search(Search::new("2 senders", programs));
 }
@@ -69,7 +69,7 @@ fn everything_else_in_searches_that_take_minutes() {
         println!("with STENTOR_MODEL=minutes, optimised");
         return;
     }
-    let release = stentor_campaign::switch::Op::Release;
+    let release = stentor_simulation::switch::Op::Release;
     let one = |losses, loop_losses, repeats| Budget { losses, loop_losses, repeats, ..NONE };
     let mut total = 0;
     let mut budgets = vec![("2 losses", one(2, 0, 0)), ("a loss and one in the loop", one(1, 1, 0))];

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use stentor_campaign::channel::{RunReport, Scenario, record_seed};
-use stentor_campaign::{ChannelCampaign, NemesisCounts};
 use stentor_channel::Plant;
+use stentor_simulation::channel::{RunReport, Scenario, record_seed};
+use stentor_simulation::{ChannelCampaign, NemesisCounts};
 
 use super::recording;
 use super::report::{About, Ran, Simulated, Talk, impossible};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use stentor_campaign::{Campaign, Plant, Profile, RunReport, Scenario, Sets, record_seed};
+use stentor_simulation::{Campaign, Plant, Profile, RunReport, Scenario, Sets, record_seed};
 
 use super::recording;
 use super::report::{About, Cluster, Ran, Recovery, Simulated, impossible};

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use stentor_campaign::neb::{RunReport, Scenario, Severity, record_seed};
-use stentor_campaign::{NebCampaign, NemesisCounts, Sets};
 use stentor_neb::Plant;
+use stentor_simulation::neb::{RunReport, Scenario, Severity, record_seed};
+use stentor_simulation::{NebCampaign, NemesisCounts, Sets};
 
 use super::recording;
 use super::report::{About, Ran, Simulated, Society, impossible};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use stentor_campaign::{Record, Recorded, SeedHashes};
+use stentor_simulation::{Record, Recorded, SeedHashes};
 
 use crate::args::SimSeeds;
 use crate::failure::Failure;

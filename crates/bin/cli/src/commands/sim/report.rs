@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use stentor_campaign::{
+use stentor_simulation::{
     CampaignReport, FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, channel, neb, switch,
 };
 
@@ -243,8 +243,8 @@ impl Cluster {
             body_ring_bytes: limits.body_ring_bytes,
             control_ring_bytes: limits.control_ring_bytes,
             variant: match scenario.variant {
-                stentor_campaign::Variant::V1 => "v1",
-                stentor_campaign::Variant::V2 => "v2",
+                stentor_simulation::Variant::V1 => "v1",
+                stentor_simulation::Variant::V2 => "v2",
             },
             longest_pause_ns: scenario.pause_ns,
         }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use stentor_campaign::switch::{RunReport, Scenario, record_seed};
-use stentor_campaign::{FaultCounts, NemesisCounts, SwitchCampaign};
+use stentor_simulation::switch::{RunReport, Scenario, record_seed};
+use stentor_simulation::{FaultCounts, NemesisCounts, SwitchCampaign};
 use stentor_switch::Plant;
 
 use super::recording;

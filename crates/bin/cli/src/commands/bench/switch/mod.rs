@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use stentor_campaign::switch::ablation;
+use stentor_simulation::switch::ablation;
 use stentor_soft_switch::SoftSwitch;
 use stentor_switch::Aggregation;
 
