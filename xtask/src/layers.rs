@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use crate::cargo::Context;
-use crate::runner::Outcome;
 use crate::source::{Violation, judge};
+use crate::step::Outcome;
 use crate::workspace::Workspace;
 
 /// A crate's place on the map.
