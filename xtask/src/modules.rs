@@ -170,7 +170,7 @@ mod tests {
     fn new_pairs_and_rows_without_a_pair_are_seen() {
         let pair = ("c".to_owned(), "a".to_owned(), "b".to_owned());
         let check = |known: &[(&str, &str, &str)], pairs: &[_]| check(known, &pairs.iter().cloned().collect()).len();
-        assert_eq!(check(&[("c", "a", "b")], &[pair.clone()]), 0);
+        assert_eq!(check(&[("c", "a", "b")], std::slice::from_ref(&pair)), 0);
         assert_eq!((check(&[], &[pair]), check(&[("c", "a", "b")], &[])), (1, 1));
     }
 }
