@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::cargo::{Context, run};
 use crate::needs::Needs;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 /// One library's.
 struct Library {

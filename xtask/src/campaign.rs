@@ -1,16 +1,17 @@
 //! A short simulation campaign, planted bugs, traces and the demonstration, with the command itself.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use stentor_testutil::{TempDir, median};
 
 use crate::cargo::{Context, capture, run};
 use crate::programs;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 /// Seeds of the campaign without planted bugs, and seeds within which each planted bug must be found.
 const SEEDS: u64 = 1000;
@@ -198,12 +199,12 @@ fn hunt(planted: &Path, protocol: &str, name: &str, arguments: &[&str]) -> Resul
 
 /// The same seed gives the same trace, to the byte: twice, and in debug and release builds.
 pub(crate) fn traces(context: &Context) -> Result<Outcome> {
-    let directory = Scratch::new()?;
+    let directory = TempDir::new();
     let (debug, release) = (programs::debug_stentor(context)?, programs::stentor(context)?);
     for seed in TRACED {
         let mut traces = Vec::new();
         for (n, program) in [&debug, &release, &release].into_iter().enumerate() {
-            let path = directory.0.join(format!("{seed}-{n}.json"));
+            let path = directory.join(format!("{seed}-{n}.json"));
             let mut command = Command::new(program);
             command.args(["sim", "multicast", "-q", "--seed", &seed.to_string(), "--trace"]).arg(&path);
             run(&mut command)?;
@@ -220,24 +221,6 @@ pub(crate) fn traces(context: &Context) -> Result<Outcome> {
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// A directory of its own, gone at the end.
-pub(crate) struct Scratch(pub PathBuf);
-
-impl Scratch {
-    pub(crate) fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("stentor-xtask-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is left to the system's own cleaning.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The longest fail-over of one demonstration, from the kill of the leader to the next delivery, on a machine that is busy
@@ -268,16 +251,10 @@ pub(crate) fn demo(context: &Context) -> Result<Outcome> {
 /// Runs the demonstration again and again, and judges the median fail-over.
 pub(crate) fn demo_failover(context: &Context) -> Result<Outcome> {
     let all = (0..DEMONSTRATIONS).map(|_| demonstrate(context)).collect::<Result<Vec<_>>>()?;
-    let median = median(all).context("nothing was demonstrated")?;
+    let median = median(all);
     println!("median of {DEMONSTRATIONS}: {median:.1} ms");
     ensure!(median <= MEDIAN_FAILOVER_MS, "the median fail-over took more than {MEDIAN_FAILOVER_MS} ms");
     Ok(Outcome::Passed)
-}
-
-/// Returns the median, or the larger of the two in the middle.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// The same with the copies made by a software switch, also where one packet in a hundred is lost.
@@ -385,13 +362,6 @@ mod tests {
         assert!(all_failed(&all.clone().into_iter().skip(1).collect()).is_err());
         let never = [("stalls".to_owned(), 0)].into_iter().chain(all).collect();
         assert!(all_failed(&never).unwrap_err().to_string().contains("stalls"));
-    }
-
-    #[test]
-    fn median_is_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(3.0));
-        assert_eq!(median(Vec::new()), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::campaign::stentor;
 use crate::cargo::Context;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 /// The fields of `stentor chaos --json` that the steps judge.
 #[derive(Debug, Deserialize)]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::campaign::stentor;
 use crate::cargo::Context;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 /// What `stentor bench failover --json` prints, as far as it matters here.
 #[derive(Debug, Deserialize)]

@@ -203,17 +203,13 @@ fn build(context: &Context, work: &Path, kernel: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use stentor_testutil::TempDir;
 
-    fn scratch(what: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("xtask-guest-{what}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    }
+    use super::*;
 
     #[test]
     fn a_folder_that_is_named_comes_first_and_must_have_a_kernel() {
-        let (named, beside) = (scratch("named"), scratch("beside"));
+        let (named, beside) = (TempDir::new(), TempDir::new());
         let of = |named: Option<&Path>| origin(named.map(Path::as_os_str), &beside);
         assert_eq!(of(None).unwrap(), Origin::Recipe);
         let error = of(Some(&named)).unwrap_err().to_string();
@@ -223,9 +219,6 @@ mod tests {
         assert!(of(Some(&named)).is_err());
         fs::write(named.join("linux-uml"), "x").unwrap();
         assert_eq!(of(Some(&named)).unwrap(), Origin::Plain(named.join("linux-uml").canonicalize().unwrap()));
-        for folder in [named, beside] {
-            fs::remove_dir_all(folder).unwrap();
-        }
     }
 
     #[test]
@@ -245,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_build_that_fails_or_was_interrupted_leaves_no_kernel_and_the_next_begins_anew() {
-        let cache = scratch("interrupted");
+        let cache = TempDir::new();
         let kernel = cache.join("linux-1");
         fs::create_dir(cache.join("work-1")).unwrap();
         fs::write(cache.join("work-1/linux-uml"), "half").unwrap();
@@ -263,13 +256,12 @@ mod tests {
         let mut left: Vec<_> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["linux-1", "lock"]);
-        fs::remove_dir_all(&cache).unwrap();
     }
 
     #[test]
     fn of_two_that_need_a_kernel_one_makes_it_and_the_other_waits() {
         use std::sync::atomic::{AtomicU32, Ordering};
-        let cache = scratch("twice");
+        let cache = TempDir::new();
         let kernel = cache.join("linux-2");
         let made = AtomicU32::new(0);
         let both = || {
@@ -283,6 +275,5 @@ mod tests {
         };
         std::thread::scope(|scope| [0, 1].map(|_| scope.spawn(both)).map(|thread| thread.join().unwrap()));
         assert_eq!(made.into_inner(), 1);
-        fs::remove_dir_all(&cache).unwrap();
     }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::cargo::{Context, capture, run};
 use crate::needs::Needs;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 /// The needs of the counts.
 pub(crate) const NEEDS: Needs = Needs { things: &["valgrind"], sources: &[] };

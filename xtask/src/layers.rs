@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use crate::cargo::Context;
-use crate::runner::Outcome;
 use crate::source::{Violation, judge};
+use crate::step::Outcome;
 use crate::workspace::Workspace;
 
 /// A crate's place on the map.
@@ -17,6 +17,9 @@ pub(crate) struct Place {
     /// Crates of this workspace that its tests may use besides.
     pub tests_on: &'static [&'static str],
 }
+
+/// The tests of every crate above it may use it.
+const TESTUTIL: &str = "stentor-testutil";
 
 /// The map, from the top down. Every crate of the workspace has a row. A protocol never names a fabric crate, except in
 /// its tests.
@@ -53,6 +56,7 @@ pub(crate) const MAP: &[Place] = &[
             "stentor-fabric-shm",
             "stentor-neb",
             "stentor-switch",
+            "stentor-testutil",
             "stentor-wire",
         ],
         tests_on: &[],
@@ -128,10 +132,11 @@ pub(crate) const MAP: &[Place] = &[
     Place { name: "stentor-fabric-sim", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-fabric-net", on: &["stentor-fabric", "stentor-switch", "stentor-wire"], tests_on: &[] },
     Place { name: "stentor-atomic-copy", on: &["stentor-fabric"], tests_on: &[] },
-    Place { name: "stentor-fabric", on: &[], tests_on: &[] },
     Place { name: "stentor-switch", on: &["stentor-wire"], tests_on: &[] },
     Place { name: "stentor-wire", on: &[], tests_on: &[] },
-    Place { name: "xtask", on: &[], tests_on: &[] },
+    Place { name: "xtask", on: &["stentor-testutil"], tests_on: &[] },
+    Place { name: TESTUTIL, on: &["stentor-fabric"], tests_on: &[] },
+    Place { name: "stentor-fabric", on: &[], tests_on: &[] },
 ];
 
 /// An arrow between two crates of the workspace, as a manifest has it.
@@ -167,6 +172,8 @@ fn arrows(workspace: &Workspace) -> Vec<Arrow> {
 
 fn check(map: &[Place], crates: &[String], arrows: &[Arrow]) -> Vec<Violation> {
     let place = |name: &str| map.iter().find(|place| place.name == name);
+    let row = |name: &str| map.iter().position(|place| place.name == name);
+    let above = |name: &str, other: &str| row(name) < row(other);
     let unknown = crates.iter().filter(|name| place(name).is_none());
     let unknown =
         unknown.map(|name| Violation::of(name, "has no place on the map: add it to MAP in xtask/src/layers.rs"));
@@ -175,7 +182,8 @@ fn check(map: &[Place], crates: &[String], arrows: &[Arrow]) -> Vec<Violation> {
     let forbidden = arrows.iter().filter_map(|arrow| {
         let from = place(&arrow.from)?;
         let allowed = from.on.contains(&arrow.to.as_str());
-        let in_tests = arrow.tests_only && from.tests_on.contains(&arrow.to.as_str());
+        let on_testutil = arrow.to == TESTUTIL && above(from.name, TESTUTIL);
+        let in_tests = arrow.tests_only && (on_testutil || from.tests_on.contains(&arrow.to.as_str()));
         let how = if arrow.tests_only { "uses in its tests" } else { "depends on" };
         let what = format!("{how} {}, which the map does not allow", arrow.to);
         (!allowed && !in_tests).then(|| Violation::of(&arrow.from, what))
@@ -220,6 +228,15 @@ mod tests {
                 assert!(found[0].what.contains(to), "{found:?}");
             }
         }
+    }
+
+    #[test]
+    fn helpers_of_tests_are_for_tests_above_them_only() {
+        let found = |from, tests_only| check(MAP, &everybody(), &[arrow(from, TESTUTIL, tests_only)]).len();
+        assert_eq!(
+            (found("stentor-wire", true), found("stentor-wire", false), found("stentor-fabric", true)),
+            (0, 1, 1)
+        );
     }
 
     #[test]

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use spdx::{Expression, Licensee, ParseMode};
 
 use crate::cargo::Context;
-use crate::runner::Outcome;
 use crate::source::{Violation, judge};
+use crate::step::Outcome;
 use crate::workspace::{Package, Workspace};
 
 #[derive(Debug, Deserialize)]

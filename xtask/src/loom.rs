@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use crate::cargo::{Context, run};
-use crate::runner::Outcome;
+use crate::step::Outcome;
 use crate::workspace::Workspace;
 
 /// Runs the tests of every crate with a `tests/loom.rs`.

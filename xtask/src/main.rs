@@ -15,6 +15,7 @@ mod lengths;
 mod licences;
 mod lines;
 mod loom;
+mod modules;
 mod needs;
 mod nightly;
 mod ofi;
@@ -25,6 +26,7 @@ mod purity;
 mod roce;
 mod runner;
 mod source;
+mod step;
 mod steps;
 mod unsafety;
 mod verbs;
@@ -33,38 +35,29 @@ mod zookeeper;
 
 use std::process::ExitCode;
 
-use args::Request;
+use args::{Arguments, Request};
 use cargo::Context;
+use clap::Parser as _;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (title, list, paired, context, only) = match args::parse(&arguments) {
-        Ok(Request::Test { only }) => ("test", steps::TEST, steps::PAIRED, Context::new(), only),
-        Ok(Request::Nightly { only }) => ("nightly", nightly::NIGHTLY, &[][..], Context::shipped(), only),
-        Ok(Request::Step { name }) => return ended(steps::alone(&Context::new(), &name)),
-        Ok(Request::Bindings) => return ended(bindings::write(&Context::new())),
-        Ok(Request::Instructions { record: true }) => return ended(instructions::record(&Context::new())),
-        Ok(Request::Instructions { record: false }) => return ended(instructions::step(&Context::new()).map(drop)),
-        Ok(Request::Oracle { record: true }) => return ended(oracle::record(&Context::new())),
-        Ok(Request::Oracle { record: false }) => return ended(oracle::step(&Context::new()).map(drop)),
-        Ok(Request::Lines { root }) => {
-            return ended(lines::print(&root.unwrap_or_else(|| Context::new().root)));
-        }
-        Ok(Request::Compare(options)) => {
+    let here = Context::new();
+    let (title, list, paired, context, only) = match Arguments::parse().request {
+        Request::Test { only } => ("test", steps::TEST, steps::PAIRED, here, only),
+        Request::Nightly { only } => ("nightly", nightly::NIGHTLY, &[][..], Context::shipped(), only),
+        Request::Step { name } => return ended(steps::alone(&here, &name)),
+        Request::Bindings => return ended(bindings::write(&here)),
+        Request::Instructions { record: true } => return ended(instructions::record(&here)),
+        Request::Instructions { record: false } => return ended(instructions::step(&here).map(drop)),
+        Request::Oracle { record: true } => return ended(oracle::record(&here)),
+        Request::Oracle { record: false } => return ended(oracle::step(&here).map(drop)),
+        Request::Lines { root } => return ended(lines::print(&root.unwrap_or(here.root))),
+        Request::Compare(options) => {
             return match compare::run(&Context::shipped(), &options) {
                 Ok(compare::Ended::NotSlower) => ExitCode::SUCCESS,
                 Ok(compare::Ended::CannotBeTold) => ExitCode::from(3),
                 Ok(compare::Ended::Slower) => ExitCode::FAILURE,
                 Err(error) => ended(Err(error)),
             };
-        }
-        Ok(Request::Help) => {
-            print!("{}", args::usage());
-            return ExitCode::SUCCESS;
-        }
-        Err(problem) => {
-            eprint!("error: {problem}\n\n{}", args::usage());
-            return ExitCode::from(2);
         }
     };
     let chosen: Vec<_> = list.iter().filter(|step| only.is_empty() || only.iter().any(|o| o == step.name)).collect();

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::cargo::{Context, run};
-use crate::runner::{Outcome, Step};
+use crate::step::{Outcome, Step};
 
 /// The long steps.
 pub(crate) const NIGHTLY: &[Step] = &[

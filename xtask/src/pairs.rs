@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use crate::runner::Step;
+use crate::step::Step;
 
 /// The number of steps that run at the same time.
 const AT_ONCE: usize = 2;
@@ -80,8 +80,10 @@ fn reason(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use stentor_testutil::TempDir;
+
     use super::*;
-    use crate::runner::Outcome;
+    use crate::step::Outcome;
 
     const fn step(name: &'static str) -> Step {
         Step { name, what: "", run: |_| Ok(Outcome::Passed) }
@@ -90,8 +92,7 @@ mod tests {
     /// Each of the first two waits until the other has begun, and the third until both have ended.
     #[test]
     fn two_steps_run_at_a_time_and_the_reason_of_a_failure_is_kept() {
-        let folder = std::env::temp_dir().join(format!("xtask-pairs-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
+        let folder = TempDir::new();
         let script = |name: &str| {
             let wait = |file: &str| {
                 format!("n=0; until [ -e {file} ]; do sleep 0.01; n=$((n + 1)); [ $n -lt 3000 ] || exit 9; done")
@@ -107,7 +108,6 @@ mod tests {
             command
         };
         let ran = run(&[&step("one"), &step("two"), &step("fails")], script);
-        fs::remove_dir_all(&folder).unwrap();
         let ended: Vec<_> =
             ran.iter().map(|(name, result, _)| (*name, result.as_ref().err().map(|e| e.to_string()))).collect();
         assert_eq!(ended, [("one", None), ("two", None), ("fails", Some("as it should".into()))]);

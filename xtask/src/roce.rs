@@ -1,16 +1,17 @@
 //! RoCEv2 against the world: the Linux kernel's Soft-RoCE as the peer, Wireshark's dissector, fuzzing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
+use stentor_testutil::TempDir;
 
 use crate::cargo::{Context, capture, run};
 use crate::guest::Guest;
 use crate::needs::Needs;
 use crate::programs::{self, executable};
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 /// The needs of building and running the peer's programs.
 const PEER: Needs = Needs {
@@ -61,20 +62,12 @@ pub(crate) fn peer(context: &Context) -> Result<Outcome> {
 
 /// Captures what the kernel sends to itself for atomics and on unreliable connections, and compares what we send with that.
 fn golden(context: &Context, guest: &Guest) -> Result<()> {
-    let work = work_folder("golden")?;
+    let work = TempDir::new();
     let source = context.root.join("crates/fabric/roce/tests/peer/golden.c");
     run(Command::new("gcc").arg(source).args(["-O1", "-Wall"]).arg("-o").arg(work.join("golden")).arg("-libverbs"))?;
     in_guest(context, guest, "crates/fabric/roce/tests/peer/golden.sh", &work, "")?;
     run(programs::test(context, "fabric/roce", "golden")?.env("STENTOR_GOLDEN", &work))?;
-    fs::remove_dir_all(&work)?;
     Ok(())
-}
-
-/// An empty folder for a guest.
-pub(crate) fn work_folder(what: &str) -> Result<PathBuf> {
-    let work = std::env::temp_dir().join(format!("stentor-{what}-{}", std::process::id()));
-    fs::create_dir_all(&work)?;
-    Ok(work)
 }
 
 /// A guest that has not ended after so many seconds hangs. Three times what the longest takes on a slow machine.
@@ -109,18 +102,17 @@ pub(crate) fn beside_kernel(context: &Context) -> Result<Outcome> {
     let example = ["build", "--release", "-p", "stentor-fabric-roce", "--example", "beside_kernel"];
     let program = executable(&mut context.cargo(example), "fabric/roce", "beside_kernel")?;
     let peer = context.root.join("crates/fabric/roce/tests/peer");
-    let work = work_folder("beside")?;
+    let work = TempDir::new();
     let compile = ["-O2", "-Wall", "-shared", "-fPIC", "-libverbs"];
     run(Command::new("gcc").arg(peer.join("shim.c")).args(compile).arg("-o").arg(work.join("shim.so")))?;
-    let ran = in_guest(
+    in_guest(
         context,
         &guest,
         "crates/fabric/roce/tests/peer/beside.sh",
         &work,
         &format!("PROGRAM='{}' ROUNDS={ROUNDS}", program.display()),
-    );
-    fs::remove_dir_all(&work)?;
-    ran.map(|()| Outcome::Passed)
+    )?;
+    Ok(Outcome::Passed)
 }
 
 /// Lines that are multicast between namespaces.
@@ -154,9 +146,8 @@ pub(crate) fn switch_guests(context: &Context) -> Result<Outcome> {
     let test = programs::test_program(context, "fabric/verbs", "sets")?;
     let stentor = programs::stentor(context)?;
     let set = format!("TEST='{}' STENTOR='{}' LINES={COPIED_LINES}", test.display(), stentor.display());
-    let work = work_folder("sets")?;
+    let work = TempDir::new();
     in_guest(context, &guest, "crates/bin/cli/tests/guests/sets.sh", &work, &set)?;
-    fs::remove_dir_all(&work)?;
     Ok(Outcome::Passed)
 }
 

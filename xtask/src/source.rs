@@ -146,20 +146,18 @@ pub(crate) mod fixture {
 
 #[cfg(test)]
 mod tests {
+    use stentor_testutil::TempDir;
+
     use super::*;
     use fixture::source;
 
     #[test]
     fn files_are_found_at_any_depth_but_not_in_the_build_output() {
-        let root = std::env::temp_dir().join(format!("xtask-files-{}", std::process::id()));
-        for file in ["a.rs", "x/y/b.rs", "target/c.rs", "x/d.txt"] {
-            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
-            fs::write(root.join(file), "fn f() {}\n").unwrap();
-        }
+        let files = ["a.rs", "x/y/b.rs", "target/c.rs", "x/d.txt"].map(|file| (file, "fn f() {}"));
+        let root = TempDir::with_lines(&files);
         let found: Vec<_> = rust_files(&root, &root).unwrap().into_iter().map(|source| source.path).collect();
-        fs::remove_dir_all(&root).unwrap();
         assert_eq!(found, [Path::new("a.rs"), Path::new("x/y/b.rs")]);
-        assert!(rust_files(&root, &root).is_err(), "a directory that is not there is an error");
+        assert!(rust_files(&root, &root.join("z")).is_err(), "a directory that is not there is an error");
     }
 
     #[test]

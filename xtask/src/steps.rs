@@ -7,11 +7,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cargo::{Context, run};
-use crate::runner::{Component, Outcome, Step};
 use crate::source::rust_files;
+use crate::step::{Component, Outcome, Step};
 use crate::workspace::{Package, Workspace};
 use crate::{
-    bindings, campaign, chaos, failover, layers, lengths, licences, loom, ofi, oracle, programs, purity, roce,
+    bindings, campaign, chaos, failover, layers, lengths, licences, loom, modules, ofi, oracle, programs, purity, roce,
     unsafety, verbs, zookeeper,
 };
 
@@ -20,7 +20,8 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "format", what: "rustfmt has nothing to change", run: format },
     Step { name: "layers", what: "crates depend only on what the map allows", run: layers::step },
     Step { name: "unsafe", what: "no `unsafe` outside the fabric crates that need it", run: unsafety::step },
-    Step { name: "lengths", what: "files and functions stay short", run: lengths::step },
+    Step { name: "modules", what: "no two modules of a crate import each other", run: modules::step },
+    Step { name: "lengths", what: "files stay short, or say why not", run: lengths::step },
     Step { name: "licences", what: "no copyleft and no foreign registry among the dependencies", run: licences::step },
     Step { name: "clippy", what: "clippy on all targets, warnings denied", run: clippy },
     Step { name: "clippy-plants", what: "the same with the planted bugs compiled in", run: clippy_plants },

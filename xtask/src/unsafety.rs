@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use crate::cargo::Context;
-use crate::runner::Outcome;
 use crate::source::{Source, Violation, each_level, has_root_attribute, is_ident, judge, line};
+use crate::step::Outcome;
 use crate::workspace::Workspace;
 
 /// Crates that may contain `unsafe`. Clippy asks for the reason of every block.

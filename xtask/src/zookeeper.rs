@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::cargo::{Context, run};
 use crate::needs::Needs;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 pub(crate) const NEEDS: Needs = Needs {
     things: &["zookeeper.jar", "java"],

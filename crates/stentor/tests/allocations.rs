@@ -1,12 +1,13 @@
 //! After warm-up neither members nor clients allocate: two groups and a client on shared memory, stepped in turn by one
 //! thread, with a counting allocator.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
 use stentor::runtime::{Client, ClientId, GroupId, Housekeeper, Member, Plan, ShmFabric, SubmitError, stateless};
 use stentor_fabric::ProcessId;
+use stentor_testutil::TempDir;
 
 const CLUSTER: &str = r#"
 cluster = "allocations"
@@ -34,14 +35,6 @@ const BOTH: [GroupId; 2] = [GroupId(0), GroupId(1)];
 const SETS: [&[GroupId]; 3] = [&BOTH, &[GroupId(0)], &[GroupId(1)]];
 /// Members that deliver one message of each set: 4, 3 and 1.
 const DELIVERIES_OF_SETS: u64 = 8;
-
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 struct Cluster {
     members: Vec<Member<ShmFabric>>,
@@ -108,8 +101,8 @@ impl Cluster {
 
 #[test]
 fn twelve_thousand_messages_allocate_nothing() {
-    let directory = Directory(std::env::temp_dir().join(format!("stentor-allocations-{}", std::process::id())));
-    let mut cluster = Cluster::start(&directory.0);
+    let directory = TempDir::new();
+    let mut cluster = Cluster::start(&directory);
     // Warm-up: each ring goes round, each slot is used, under load and one by one.
     cluster.run(3_000, 64);
     cluster.run(300, 1);

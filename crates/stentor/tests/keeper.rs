@@ -1,6 +1,6 @@
 //! Keepers on shared memory: members campaign when the election names them, and never otherwise.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stentor::ClusterConfig;
@@ -8,6 +8,7 @@ use stentor::runtime::{Keeper, Member, Plan, ShmFabric, stateless};
 use stentor_election::{Change, Heartbeat, Scripted};
 use stentor_fabric::{Fabric as _, ProcessId};
 use stentor_multicast::Step;
+use stentor_testutil::TempDir;
 
 const CLUSTER: &str = r#"
 cluster = "CLUSTER"
@@ -27,18 +28,10 @@ process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Three members in one thread.
 struct Group<K> {
     plan: Plan,
-    directory: Directory,
+    directory: TempDir,
     members: Vec<Option<(Member<ShmFabric>, K)>>,
     start: Instant,
 }
@@ -54,7 +47,7 @@ impl<K> Group<K> {
         let text = text.replace("min_ms = 50", &format!("min_ms = {min}"));
         let text = text.replace("max_ms = 100", &format!("max_ms = {max}"));
         let plan = Plan::new(ClusterConfig::parse(Path::new("cluster.toml"), &text).expect("valid")).expect("possible");
-        let directory = Directory(std::env::temp_dir().join(format!("stentor-{name}-{}", std::process::id())));
+        let directory = TempDir::new();
         let mut group = Group { plan, directory, members: vec![None, None, None], start: Instant::now() };
         (0..3).for_each(|at| group.begin(at, &keeper));
         group
@@ -62,7 +55,7 @@ impl<K> Group<K> {
 
     fn begin(&mut self, at: usize, keeper: impl Fn(&Plan, ProcessId) -> K) {
         let me = ProcessId(at as u16);
-        let member = self.plan.joining(me, self.directory.0.clone()).expect("starts");
+        let member = self.plan.joining(me, self.directory.to_path_buf()).expect("starts");
         self.members[at] = Some((member, keeper(&self.plan, me)));
     }
 

@@ -10,6 +10,7 @@ use stentor::runtime::{
     ClientId, GroupId, Housekeeper, Plan, Recorder, Stop, WaitMode, client_round, now_ns, run_member, stateless,
 };
 use stentor_fabric::{Backoff, ProcessId};
+use stentor_testutil::TempDir;
 
 const CLUSTER: &str = r#"
 cluster = "CLUSTER"
@@ -27,14 +28,6 @@ process = [ { id = "g1.1", address = "127.0.0.1:7101" }, { id = "g1.2", address 
 id = "g2"
 process = [ { id = "g2.1", address = "127.0.0.1:7201" } ]
 "#;
-
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn plan(name: &str) -> Plan {
     let text = CLUSTER.replace("CLUSTER", name);
@@ -91,17 +84,17 @@ fn client(plan: &Plan, place: ClientId, directory: PathBuf, messages: u64, sink:
 
 #[test]
 fn two_clients_and_four_members_deliver_everything_in_one_order() {
-    let directory = Directory(std::env::temp_dir().join(format!("stentor-test-{}", std::process::id())));
+    let directory = TempDir::new();
     let (plan, stop) = (plan("threads"), Stop::default());
     let sinks: Vec<Sink> = (0..6).map(|_| Sink::default()).collect();
     thread::scope(|scope| {
         for me in 0..4_u16 {
-            let (plan, stop, path, sink) = (&plan, &stop, directory.0.clone(), sinks[usize::from(me)].clone());
+            let (plan, stop, path, sink) = (&plan, &stop, directory.to_path_buf(), sinks[usize::from(me)].clone());
             scope.spawn(move || member(plan, ProcessId(me), path, stop, sink));
         }
         let clients: Vec<_> = (0..2_u16)
             .map(|place| {
-                let (plan, path, sink) = (&plan, directory.0.clone(), sinks[4 + usize::from(place)].clone());
+                let (plan, path, sink) = (&plan, directory.to_path_buf(), sinks[4 + usize::from(place)].clone());
                 scope.spawn(move || client(plan, ClientId(place), path, 3000, sink))
             })
             .collect();

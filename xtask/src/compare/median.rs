@@ -54,6 +54,8 @@ fn left_out(n: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use stentor_testutil::SplitMix64;
+
     use super::*;
 
     /// Tables of the sign test give the ranks of the interval's ends, counted from 1.
@@ -84,13 +86,8 @@ mod tests {
 
     /// A generator without state elsewhere, so that the test is the same every time.
     fn numbers(seed: u64) -> impl FnMut() -> f64 {
-        let mut state = seed;
-        move || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-        }
+        let mut random = SplitMix64(seed);
+        move || (random.word() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Drawn from a skewed distribution whose median is known, the interval holds it in at least 95 % of the samples, and not

@@ -32,7 +32,7 @@ const BAR: f64 = 1.03;
 const FIRST_PAIRS: usize = 10;
 
 /// A bench that can be compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Bench {
     Multicast,
     Neb,
@@ -40,20 +40,12 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    pub(crate) const ALL: [Bench; 3] = [Bench::Multicast, Bench::Neb, Bench::Channel];
-
     fn name(self) -> &'static str {
         match self {
             Bench::Multicast => "multicast",
             Bench::Neb => "neb",
             Bench::Channel => "channel",
         }
-    }
-
-    pub(crate) fn named(name: &str) -> Result<Bench, String> {
-        let names = Bench::ALL.map(Bench::name).join(", ");
-        let found = Bench::ALL.into_iter().find(|bench| bench.name() == name);
-        found.ok_or_else(|| format!("there is no bench `{name}` to compare, but {names}"))
     }
 
     /// Returns the bench's arguments. Runs last about a second on an idle machine: many short ones tell more than a few
@@ -119,7 +111,7 @@ struct Pairs {
 
 fn pairs(binaries: [&Path; 2], bench: Bench, options: &Options) -> Result<Pairs> {
     let mut pairs = Pairs { wait: String::new(), rows: BTreeMap::new() };
-    for n in 0..options.pairs {
+    for n in 0..options.pairs as usize {
         let order = if n % 2 == 0 { [0, 1] } else { [1, 0] };
         let mut runs = [None, None];
         for which in order {

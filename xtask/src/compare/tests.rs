@@ -3,17 +3,16 @@
 use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
+use stentor_testutil::TempDir;
 
 use super::*;
 
 /// A folder with programs in place of `stentor`.
-struct Programs(PathBuf);
+struct Programs(TempDir);
 
 impl Programs {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("stentor-compare-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Programs(folder)
+    fn new() -> Self {
+        Programs(TempDir::new())
     }
 
     /// A program whose time and rate are `factor` times those of a plain one, and scatter evenly by up to `scatter` either
@@ -47,19 +46,12 @@ awk -v n="$n" 'BEGIN {{
     }
 }
 
-impl Drop for Programs {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn options() -> Options {
-    let arguments = ["--base", "x", "--bench", "multicast"].map(str::to_owned);
-    Options::parse(&arguments).unwrap()
+    Options { base: "x".into(), new: None, benches: vec![Bench::Multicast], pairs: 60, wait: "adaptive".into() }
 }
 
-fn ended(name: &str, factor: f64, scatter: f64) -> (Ended, Pairs) {
-    let programs = Programs::new(name);
+fn ended(factor: f64, scatter: f64) -> (Ended, Pairs) {
+    let programs = Programs::new();
     let (old, new) = (programs.add("old", 1.0, scatter), programs.add("new-one", factor, scatter));
     let pairs = pairs([&old, &new], Bench::Multicast, &options()).unwrap();
     println!("{}", table(Bench::Multicast, &pairs));
@@ -68,7 +60,7 @@ fn ended(name: &str, factor: f64, scatter: f64) -> (Ended, Pairs) {
 
 #[test]
 fn ten_percent_more_are_found_in_times_and_in_rates() {
-    let (ended, pairs) = ended("slower", 1.1, 0.02);
+    let (ended, pairs) = ended(1.1, 0.02);
     assert_eq!(ended, Ended::Slower);
     for ratios in pairs.rows.values() {
         assert_eq!(verdict(ratios), Ended::Slower, "{ratios:?}");
@@ -79,19 +71,19 @@ fn ten_percent_more_are_found_in_times_and_in_rates() {
 
 #[test]
 fn equal_ones_pass_before_all_pairs_are_used() {
-    let (ended, pairs) = ended("equal", 1.0, 0.02);
+    let (ended, pairs) = ended(1.0, 0.02);
     assert_eq!(ended, Ended::NotSlower);
     assert!(pairs.rows.values().all(|ratios| (FIRST_PAIRS..60).contains(&ratios.len())), "{pairs:?}");
 }
 
 #[test]
 fn a_faster_one_passes() {
-    assert_eq!(ended("faster", 0.8, 0.02).0, Ended::NotSlower);
+    assert_eq!(ended(0.8, 0.02).0, Ended::NotSlower);
 }
 
 #[test]
 fn what_scatters_too_much_cannot_be_told() {
-    let (ended, pairs) = ended("wild", 1.0, 0.6);
+    let (ended, pairs) = ended(1.0, 0.6);
     assert_eq!(ended, Ended::CannotBeTold);
     assert!(pairs.rows.values().all(|ratios| ratios.len() == 60), "as many as allowed");
     assert!(table(Bench::Multicast, &pairs).contains("cannot be told"));
@@ -113,7 +105,7 @@ fn a_verdict_is_about_the_lower_end() {
 /// Runs in the order old, new, new, old: what drifts meets both alike.
 #[test]
 fn the_two_take_turns() {
-    let programs = Programs::new("turns");
+    let programs = Programs::new();
     let log = programs.0.join("log");
     let row = r#"{"name": "one", "bytes": 64, "p50_us": 20.0}"#;
     let document = format!(r#"{{"environment": {{"profile": "release", "wait": "yield"}}, "rows": [{row}]}}"#);
@@ -132,7 +124,7 @@ fn the_two_take_turns() {
 
 #[test]
 fn rows_that_differ_and_programs_that_fail_are_named() {
-    let programs = Programs::new("failures");
+    let programs = Programs::new();
     let document = |name: &str| {
         let row = format!(r#"{{"name": "{name}", "bytes": 64, "p50_us": 20.0}}"#);
         format!(r#"echo '{{"environment": {{"profile": "release", "wait": "yield"}}, "rows": [{row}]}}'"#)

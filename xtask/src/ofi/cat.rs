@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use serde_json::Value;
+use stentor_testutil::TempDir;
 
 use crate::cargo::{Context, run};
 use crate::programs;
-use crate::roce::work_folder;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 /// Where the two sides of a transfer meet, and on what.
 const PLACE: &str = "127.0.0.1:7397";
@@ -64,7 +64,7 @@ fn side(program: &Path, more: &[&str]) -> Command {
 /// A file from one process to another.
 pub(super) fn file(context: &Context) -> Result<()> {
     let program = programs::stentor(context)?;
-    let work = work_folder("cat")?;
+    let work = TempDir::new();
     let (file, copy) = (work.join("file"), work.join("copy"));
     Bytes::new().write(&mut BufWriter::new(File::create(&file)?), FILE)?;
     let listener = side(&program, &["--json", "--listen", "--output"]).arg(&copy).spawn()?;
@@ -75,7 +75,6 @@ pub(super) fn file(context: &Context) -> Result<()> {
     ensure!(sent["sha256"] == received["sha256"] && sent["sha256"].is_string(), "{sent} {received}");
     run(Command::new("cmp").args([&file, &copy]))?;
     println!("{FILE} bytes over {}: {:.1} s, {:.0} MB/s", sent["carrier"], sent["seconds"], sent["mb_per_s"]);
-    fs::remove_dir_all(&work)?;
     Ok(())
 }
 

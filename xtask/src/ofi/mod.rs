@@ -11,7 +11,7 @@ use crate::campaign::{Demo, shown_but, stentor};
 use crate::cargo::{Context, run};
 use crate::needs::Needs;
 use crate::programs;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 pub(crate) use cat::long;
 pub(crate) use speed::step as speed;
 

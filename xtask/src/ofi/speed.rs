@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cargo::{Context, capture};
 use crate::programs;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 const PROVIDERS: [&str; 3] = ["tcp;ofi_rxm", SHM, "udp;ofi_rxd"];
 /// Here a copy of a message takes as long as the provider, which is measured from and to registered memory: so channels are judged

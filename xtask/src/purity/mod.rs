@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use crate::cargo::{Context, capture, run};
-use crate::runner::{Component, Outcome};
 use crate::source::{Source, Violation, has_root_attribute, judge};
+use crate::step::{Component, Outcome};
 use crate::workspace::{Package, Workspace};
 
 /// A crate that is kept pure.

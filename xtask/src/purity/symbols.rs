@@ -91,20 +91,18 @@ fn is_forbidden(symbol: &str) -> bool {
 mod tests {
     use std::process::Command;
 
+    use stentor_testutil::TempDir;
+
     use super::*;
 
-    fn compiled(name: &str, text: &str) -> Vec<u8> {
-        let directory = std::env::temp_dir().join(format!("xtask-symbols-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        std::fs::write(directory.join("a.rs"), text).unwrap();
+    fn compiled(text: &str) -> Vec<u8> {
+        let directory = TempDir::with_lines(&[("a.rs", text)]);
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let arguments = ["--crate-type", "rlib", "--edition", "2024", "-o", "a.rlib", "a.rs"];
         let mut rustc = Command::new(rustc);
         rustc.current_dir(&directory).args(arguments).args(COMPLETE);
         assert!(rustc.status().unwrap().success());
-        let library = std::fs::read(directory.join("a.rlib")).unwrap();
-        std::fs::remove_dir_all(&directory).unwrap();
-        library
+        std::fs::read(directory.join("a.rlib")).unwrap()
     }
 
     #[test]
@@ -121,7 +119,7 @@ mod tests {
                 "unsafe extern \"C\" { fn getrandom(a: *mut u8, b: usize, c: u32) -> isize; } unsafe { getrandom(std::ptr::null_mut(), 0, 0); }",
             ),
         ] {
-            let (_, found) = check(name, &compiled(name, &format!("#[inline] pub fn f() {{ {call} }}"))).unwrap();
+            let (_, found) = check(name, &compiled(&format!("#[inline] pub fn f() {{ {call} }}"))).unwrap();
             assert!(!found.is_empty(), "{name}");
         }
     }
@@ -129,7 +127,7 @@ mod tests {
     #[test]
     fn pure_code_passes_and_is_really_looked_at() {
         let text = "pub fn f(x: &mut Vec<u64>) -> String { x.push(1); x.sort(); format!(\"{x:?}\") }";
-        let (names, found) = check("pure", &compiled("pure", text)).unwrap();
+        let (names, found) = check("pure", &compiled(text)).unwrap();
         assert_eq!(found, []);
         assert!(names > 0);
     }

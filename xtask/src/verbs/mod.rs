@@ -9,13 +9,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
+use stentor_testutil::TempDir;
 
 use crate::cargo::{Context, run};
 use crate::guest::Guest;
 use crate::needs::Needs;
 use crate::programs;
 use crate::roce;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 pub(crate) use speed::step as speed;
 
@@ -89,21 +90,19 @@ fn sees_planted(context: &Context, test: &Path) -> Result<()> {
 /// Runs the tests that need a device, but for the conformance suite, and the doctor.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &TESTED)?;
-    let work = roce::work_folder("verbs")?;
+    let work = TempDir::new();
     in_guests(context, &guest, &TESTS, &work)?;
     let set = format!("STENTOR='{}'", programs::stentor(context)?.display());
     roce::in_guest(context, &guest, "crates/bin/cli/tests/guests/doctor.sh", &work, &set)?;
     doctor(&work)?;
-    fs::remove_dir_all(&work)?;
     Ok(Outcome::Passed)
 }
 
 /// Runs the conformance suite on verbs, and between verbs and `fabric-roce`.
 pub(crate) fn conformance(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &TESTED)?;
-    let work = roce::work_folder("verbs")?;
+    let work = TempDir::new();
     in_guests(context, &guest, &CONFORMANCE, &work)?;
-    fs::remove_dir_all(&work)?;
     Ok(Outcome::Passed)
 }
 
@@ -135,10 +134,9 @@ const MESSAGES: &str = "150";
 pub(crate) fn guests(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &DEMOS)?;
     let stentor = programs::stentor(context)?;
-    let work = roce::work_folder("demos")?;
+    let work = TempDir::new();
     let set = format!("STENTOR='{}'", stentor.display());
     roce::in_guest(context, &guest, "crates/bin/cli/tests/guests/demos.sh", &work, &set)?;
-    fs::remove_dir_all(&work)?;
     let script = context.root.join("crates/bin/cli/tests/guests/run.sh");
     for (guests, cut, how, switch) in CUTS {
         let mut command = guest.command("unshare");

@@ -6,13 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
+use stentor_testutil::{TempDir, median};
 
 use crate::cargo::{Context, run};
 use crate::guest::Guest;
 use crate::needs::Needs;
 use crate::programs;
 use crate::roce;
-use crate::runner::Outcome;
+use crate::step::Outcome;
 
 pub(super) const NEEDS: Needs = Needs {
     things: &["gcc", "stdio.h", "infiniband/verbs.h", "ip", "rdma", "busybox", "rxe.driver"],
@@ -59,7 +60,7 @@ enum Bar {
 pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let guest = Guest::ready(context, &NEEDS)?;
     let stentor = programs::stentor(context)?;
-    let work = roce::work_folder("verbs-speed")?;
+    let work = TempDir::new();
     let raw = work.join("raw");
     let source = context.root.join("crates/fabric/verbs/tests/raw.c");
     run(Command::new("gcc").arg(source).args(["-O2", "-Wall", "-Werror", "-o"]).arg(&raw).arg("-libverbs"))?;
@@ -67,7 +68,6 @@ pub(crate) fn step(context: &Context) -> Result<Outcome> {
     let set = format!("RAW='{}' STENTOR='{}' {sizes}", raw.display(), stentor.display());
     roce::in_guest(context, &guest, "crates/bin/cli/tests/guests/speed.sh", &work, &set)?;
     let judged = COMPARED.iter().map(|compared| compare(&work, compared)).collect::<Result<Vec<_>>>()?;
-    fs::remove_dir_all(&work)?;
     if judged.contains(&false) { bail!("not as fast as it should be: see above") } else { Ok(Outcome::Passed) }
 }
 
@@ -84,7 +84,7 @@ fn compare(work: &Path, compared: &Compared) -> Result<bool> {
         let document: Value = serde_json::from_str(&read(ours, round)?).with_context(|| format!("{ours}, {round}"))?;
         own.push(figure(&document, row, *bar)?);
     }
-    let ratio = median(&own.iter().zip(&theirs).map(|(own, theirs)| own / theirs).collect::<Vec<_>>());
+    let ratio = median(own.iter().zip(&theirs).map(|(own, theirs)| own / theirs));
     let (good, wanted, unit) = match bar {
         Bar::AtMost(most) => (ratio <= *most, format!("at most {most}"), "us"),
         Bar::AtLeast(least) => (ratio >= *least, format!("at least {least}"), "MB/s"),
@@ -100,7 +100,7 @@ fn compare(work: &Path, compared: &Compared) -> Result<bool> {
 /// Median, least and most.
 fn spread(values: &[f64]) -> String {
     let (least, most) = values.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), value| (l.min(*value), m.max(*value)));
-    format!("{:.1} ({least:.1} to {most:.1})", median(values))
+    format!("{:.1} ({least:.1} to {most:.1})", median(values.iter().copied()))
 }
 
 fn figure(document: &Value, row: &str, bar: Bar) -> Result<f64> {
@@ -120,12 +120,6 @@ fn figure(document: &Value, row: &str, bar: Bar) -> Result<f64> {
     })
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -134,7 +128,7 @@ mod tests {
 
     #[test]
     fn who_is_slow_is_seen() {
-        let work = roce::work_folder("verbs-compare").unwrap();
+        let work = TempDir::new();
         let rows = |us: f64, mb: f64| {
             json!({"environment": {"clock": {"cost_ns": 2000.0}}, "rows": [
                 {"name": COMPARED[0].row, "p50_us": us - 1.0, "mb_per_s": null},
@@ -164,6 +158,5 @@ mod tests {
         assert!(compare(&work, &COMPARED[2]).unwrap_err().to_string().contains("raw-send-lat"));
         write("lat", 2, "{\"rows\": []}");
         assert!(compare(&work, &COMPARED[0]).unwrap_err().to_string().contains("no row"));
-        fs::remove_dir_all(&work).unwrap();
     }
 }

@@ -77,6 +77,19 @@ pub struct Completion {
     pub tag: u64,
 }
 
+impl Completion {
+    /// Fills buffers before a poll: a completion that no fabric reports.
+    pub const BLANK: Completion = Completion {
+        qp: QpId(u32::MAX),
+        id: u64::MAX,
+        opcode: Opcode::Write,
+        status: Status::Flushed,
+        bytes: 0,
+        imm: None,
+        tag: 0,
+    };
+}
+
 /// What happened beside work requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {

@@ -95,6 +95,7 @@ pub mod seal;
 mod send_queue;
 mod set;
 mod slot;
+mod splitmix;
 
 pub use backoff::{Backoff, Idle, REST_AFTER, WaitMode};
 pub use capabilities::Capabilities;
@@ -114,3 +115,4 @@ pub use ring::{Record, RingReader, RingWriter};
 pub use send_queue::SendQueue;
 pub use set::{SetSpec, SetTarget, SetWrite};
 pub use slot::{SealedSlot, SlotReader};
+pub use splitmix::SplitMix64;

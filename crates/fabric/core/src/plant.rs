@@ -63,6 +63,25 @@ macro_rules! plants {
     };
 }
 
+/// Answers whether the bug `name` of the crate that asks is switched on: `planted!(self.plant, NoCredits)`. Without the
+/// feature `plants` of that crate the answer is the constant `false`.
+///
+/// The crate has its [`plants!`] at its root: `crate::Plant`.
+#[macro_export]
+#[expect(clippy::crate_in_macro_def, reason = "the bugs are those of the crate that asks")]
+macro_rules! planted {
+    ($plant:expr, $name:ident) => {{
+        #[cfg(feature = "plants")]
+        let on = $plant == crate::Plant::$name;
+        #[cfg(not(feature = "plants"))]
+        let on = {
+            let _: crate::Plant = $plant;
+            false
+        };
+        on
+    }};
+}
+
 plants! {
     /// A record is accepted when its lap is right, whatever its checksum says: torn writes are read.
     Unvalidated;

@@ -91,82 +91,53 @@ pub fn rdma_devices_of(root: &Path, vendor: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+
+    use stentor_testutil::TempDir;
 
     use super::*;
 
-    /// A tree like the kernel's, gone at the end.
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
-            let root = std::env::temp_dir().join(format!("stentor-sysfs-{name}-{}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, format!("{text}\n")).unwrap();
-            }
-            Tree(root)
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn who_is_kept_on_one_node_is_next_to_its_devices_and_who_is_not_is_next_to_none() {
-        let tree = Tree::new(
-            "nodes",
-            &[
-                ("devices/system/node/node0/cpulist", "0-3,8-11"),
-                ("devices/system/node/node1/cpulist", "4-7,12"),
-                ("devices/system/node/node2/cpulist", ""),
-                ("devices/system/node/possible", "0-2"),
-            ],
-        );
-        let node = |own: &[usize]| node_of(&tree.0, own);
+        let tree = TempDir::with_lines(&[
+            ("devices/system/node/node0/cpulist", "0-3,8-11"),
+            ("devices/system/node/node1/cpulist", "4-7,12"),
+            ("devices/system/node/node2/cpulist", ""),
+            ("devices/system/node/possible", "0-2"),
+        ]);
+        let node = |own: &[usize]| node_of(&tree, own);
         assert_eq!((node(&[0]), node(&[2, 9, 11]), node(&[4, 12]), node(&[12])), (Some(0), Some(0), Some(1), Some(1)));
         assert_eq!((node(&[3, 4]), node(&[13]), node(&[])), (None, None, None));
-        let one = Tree::new("node", &[("devices/system/node/node0/cpulist", "0-1")]);
-        assert_eq!(node_of(&one.0, &[0]), None, "there is nothing to choose");
+        let one = TempDir::with_lines(&[("devices/system/node/node0/cpulist", "0-1")]);
+        assert_eq!(node_of(&one, &[0]), None, "there is nothing to choose");
         assert_eq!(node_of(Path::new("/nonexistent"), &[0]), None);
     }
 
     #[test]
     fn distances_go_by_the_numbers_of_nodes_not_by_their_names() {
-        let tree = Tree::new(
-            "distances",
-            &[
-                ("devices/system/node/node0/cpulist", "0"),
-                ("devices/system/node/node2/distance", "21 10 17"),
-                ("devices/system/node/node10/cpulist", "1"),
-            ],
-        );
-        assert_eq!(distances(&tree.0, 2), [(0, 21), (2, 10), (10, 17)]);
-        assert_eq!(distances(&tree.0, 7), []);
+        let tree = TempDir::with_lines(&[
+            ("devices/system/node/node0/cpulist", "0"),
+            ("devices/system/node/node2/distance", "21 10 17"),
+            ("devices/system/node/node10/cpulist", "1"),
+        ]);
+        assert_eq!(distances(&tree, 2), [(0, 21), (2, 10), (10, 17)]);
+        assert_eq!(distances(&tree, 7), []);
     }
 
     #[test]
     fn a_device_is_found_by_its_bus_before_its_name_and_its_maker_is_known() {
-        let tree = Tree::new(
-            "devices",
-            &[
-                ("bus/pci/devices/0000:10:1b.0/numa_node", "1"),
-                ("bus/pci/devices/0000:10:1c.0/numa_node", "-1"),
-                ("class/infiniband/rdmap16s27/device/numa_node", "0"),
-                ("class/infiniband/rdmap16s27/device/vendor", "0x1d0f"),
-                ("class/infiniband/mlx5_0/device/vendor", "0x15b3"),
-                ("class/net/eth1/device/numa_node", "2"),
-            ],
-        );
-        let node = |bus: &str, names: &[&str]| device_node(&tree.0, Some(bus), names);
+        let tree = TempDir::with_lines(&[
+            ("bus/pci/devices/0000:10:1b.0/numa_node", "1"),
+            ("bus/pci/devices/0000:10:1c.0/numa_node", "-1"),
+            ("class/infiniband/rdmap16s27/device/numa_node", "0"),
+            ("class/infiniband/rdmap16s27/device/vendor", "0x1d0f"),
+            ("class/infiniband/mlx5_0/device/vendor", "0x15b3"),
+            ("class/net/eth1/device/numa_node", "2"),
+        ]);
+        let node = |bus: &str, names: &[&str]| device_node(&tree, Some(bus), names);
         assert_eq!(node("0000:10:1b.0", &["rdmap16s27"]), Some(1));
         assert_eq!(node("0000:10:1c.0", &["rdmap16s27"]), Some(0), "the bus does not tell");
-        assert_eq!(device_node(&tree.0, None, &["none", "eth1"]), Some(2));
-        assert_eq!(device_node(&tree.0, None, &["lo"]), None);
-        assert_eq!(rdma_devices_of(&tree.0, "0x1d0f"), ["rdmap16s27"]);
+        assert_eq!(device_node(&tree, None, &["none", "eth1"]), Some(2));
+        assert_eq!(device_node(&tree, None, &["lo"]), None);
+        assert_eq!(rdma_devices_of(&tree, "0x1d0f"), ["rdmap16s27"]);
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionSpec, RemoteSpan,
-    Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpState, RegionSpec, RemoteSpan, Service, Source,
+    Span, Status, Verb, WorkRequest,
 };
 use stentor_fabric_ofi::{OfiConfig, OfiFabric};
 
@@ -17,9 +17,6 @@ const MORTAL: ProcessId = ProcessId(1);
 const LIVES: u64 = 4;
 /// Where the second process finds what it is: the provider and the port.
 const ROLE: &str = "STENTOR_OFI_CHILD";
-const NONE: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
-
 fn config(me: ProcessId, provider: &str, port: u16) -> OfiConfig {
     let address = |n: u8| Some(SocketAddr::from(([127, 0, 77, n], port)));
     let mut config = OfiConfig::new("processes", me, vec![address(1), address(2)]);
@@ -50,7 +47,7 @@ fn child() {
     fabric.post_recv(qp, Span { region, offset: 0, bytes: 0 }, 1).unwrap();
     let start = Instant::now();
     while start.elapsed() < 3 * PATIENCE {
-        let mut completions = [NONE; 8];
+        let mut completions = [Completion::BLANK; 8];
         fabric.poll(&mut completions);
         while fabric.next_event().is_some() {}
         fabric.arm();
@@ -82,7 +79,7 @@ fn until<R>(fabric: &mut OfiFabric, what: &str, mut happened: impl FnMut(&mut Of
 
 fn completion(fabric: &mut OfiFabric, id: u64) -> Completion {
     until(fabric, "a completion", |fabric| {
-        let mut one = [NONE];
+        let mut one = [Completion::BLANK];
         (fabric.poll(&mut one) == 1 && one[0].id == id).then(|| one[0])
     })
 }
@@ -121,7 +118,7 @@ fn lives(provider: &str, port: u16) -> Vec<u32> {
         child.kill().unwrap();
         child.wait().unwrap();
         event(&mut fabric, Event::Disconnected { qp, peer: MORTAL });
-        let mut rest = [NONE; 16];
+        let mut rest = [Completion::BLANK; 16];
         while fabric.poll(&mut rest) > 0 {}
         fabric.reset(qp).unwrap();
     }
@@ -186,7 +183,7 @@ fn no_more_is_posted_than_the_providers_queue_holds() {
     for id in 0..u64::from(DEPTH) {
         let completion = until(&mut fabric, "a completion", |fabric| {
             other.drive();
-            let mut one = [NONE];
+            let mut one = [Completion::BLANK];
             (fabric.poll(&mut one) == 1).then(|| one[0])
         });
         assert_eq!((completion.id, completion.status), (id, Status::Success));

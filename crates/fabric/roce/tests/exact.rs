@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{DOMAIN, Flying, Random, Setup, Side, inline_write, pair};
+use common::{DOMAIN, Flying, Setup, Side, SplitMix64, inline_write, pair};
 use stentor_fabric::{QpConfig, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Arrival, Check, Counters, Request};
 use stentor_wire::{
@@ -109,14 +109,14 @@ fn work(flood: &mut dyn FnMut(&mut Side)) -> (Side, Side) {
 fn a_flooded_endpoint_counts_each_packet_once_and_works_as_if_alone() {
     let (alone_a, alone) = work(&mut |_| ());
     let kinds = kinds(&alone, &Setup::default());
-    let (mut random, mut expected) = (Random(11), *alone.endpoint.counters());
+    let (mut random, mut expected) = (SplitMix64(11), *alone.endpoint.counters());
     let mut sent = vec![0_u64; kinds.len()];
     let (a, b) = work(&mut |b| {
         for _ in 0..FLOOD {
-            let n = random.below(kinds.len() as u64) as usize;
+            let n = random.index(kinds.len());
             let (envelope, transport) = (kinds[n].packet.0, &kinds[n].packet.1[..]);
             // As it comes where runs are taken, or not.
-            let check = if random.once_in(2) { Check::Whole } else { Check::RunId };
+            let check = if random.one_in(2) { Check::Whole } else { Check::RunId };
             b.endpoint.receive(0, &Arrival { envelope, transport, check });
             sent[n] += 1;
         }

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use common::network::{Faults, Network};
-use common::{DOMAIN, Flying, MS, Random, Setup, Side, VA, pair};
+use common::{DOMAIN, Flying, MS, Setup, Side, SplitMix64, VA, pair};
 use stentor_fabric::{Access, Completion, Opcode, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
 use stentor_wire::Envelope;
@@ -124,15 +124,15 @@ impl Actor {
     }
 
     /// Posts a request that the seed chooses. Returns whether it was taken.
-    fn post(&mut self, random: &mut Random, peer_key: u32, profile: &Profile) -> bool {
+    fn post(&mut self, random: &mut SplitMix64, peer_key: u32, profile: &Profile) -> bool {
         let id = self.posted;
         self.posted += 1;
-        let length = LENGTHS[random.below(LENGTHS.len() as u64) as usize];
-        let wrong = random.once_in(profile.wrong);
+        let length = LENGTHS[random.index(LENGTHS.len())];
+        let wrong = random.one_in(profile.wrong);
         let rkey = if wrong && random.below(2) == 0 { peer_key ^ 0x100 } else { peer_key };
         let offset = if wrong { BYTES - 8 } else { 8 * random.below((BYTES - u64::from(LONG_READ)) / 8) };
         let remote = Remote { va: VA + offset, rkey };
-        let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        let bytes: Vec<u8> = (0..length).map(|_| random.word() as u8).collect();
         let from = self.side.span(8 * random.below(512), length as u32);
         let data = if random.below(2) == 0 { Data::Inline(&bytes) } else { Data::Local(from) };
         let imm = (random.below(3) == 0).then_some(id as u32);
@@ -165,7 +165,7 @@ impl Actor {
 struct Talk<'a> {
     profile: &'a Profile,
     setup: Setup,
-    random: Random,
+    random: SplitMix64,
     network: Network,
     actors: [Actor; 2],
     record: Record,
@@ -176,7 +176,7 @@ struct Talk<'a> {
 
 impl<'a> Talk<'a> {
     fn new(seed: u64, profile: &'a Profile) -> Talk<'a> {
-        let mut random = Random(seed);
+        let mut random = SplitMix64(seed);
         let setup = Setup {
             kind: profile.kind,
             mtu: 256,
@@ -198,7 +198,7 @@ impl<'a> Talk<'a> {
 
     fn run(mut self) -> String {
         for actor in &self.actors {
-            let bytes: Vec<u8> = (0..BYTES / 4).map(|_| self.random.next() as u8).collect();
+            let bytes: Vec<u8> = (0..BYTES / 4).map(|_| self.random.word() as u8).collect();
             actor.side.fill(actor.side.local, 0, &bytes);
         }
         loop {
@@ -224,7 +224,7 @@ impl<'a> Talk<'a> {
     fn act(&mut self, at: usize) {
         let peer_key = self.actors[1 - at].told;
         let actor = &mut self.actors[at];
-        let fewer = self.profile.wrong > 0 && self.random.once_in(self.profile.wrong);
+        let fewer = self.profile.wrong > 0 && self.random.one_in(self.profile.wrong);
         if !fewer {
             actor.post_receives(4);
         }
@@ -275,7 +275,7 @@ impl<'a> Talk<'a> {
         if self.now >= self.dead_until {
             self.network.faults = self.profile.faults;
         }
-        if !self.random.once_in(self.profile.trouble) {
+        if !self.random.one_in(self.profile.trouble) {
             return;
         }
         let at = self.random.below(2) as usize;

@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::HashMap;
 
-use common::{Flying, Random, Setup, Side, pair};
+use common::{Flying, Setup, Side, SplitMix64, pair};
 use stentor_fabric_roce::endpoint::{Arrival, Check};
 use stentor_wire::icrc::RunIds;
 use stentor_wire::{Bth, Envelope, Headers, IpRepr, Message, Psn, Repr, Reth};
@@ -160,7 +160,7 @@ fn on_a_winding_way_damage_must_look_like_one_certain_identification() {
 
 #[test]
 fn damage_at_random_is_found() {
-    let (mut b, mut random) = (b(), Random(5));
+    let (mut b, mut random) = (b(), SplitMix64(5));
     assert_eq!(taken(&mut b, &[(3, 0), (4, 0)]), [false, true], "the worse case");
     for n in 0..100_000 {
         let mut bytes = packet(&b, 64, 0).1;

@@ -7,7 +7,7 @@
 mod common;
 
 use common::network::{Faults, Network};
-use common::{MS, Random, Setup, Side, pair};
+use common::{MS, Setup, Side, SplitMix64, pair};
 use stentor_fabric::{Opcode, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Counters, Data, Request};
 
@@ -36,11 +36,11 @@ fn read_place(id: u64) -> u64 {
     (8 + id % 24) * 1024
 }
 
-fn bytes(random: &mut Random, length: u64) -> Vec<u8> {
-    (0..length).map(|_| random.next() as u8).collect()
+fn bytes(random: &mut SplitMix64, length: u64) -> Vec<u8> {
+    (0..length).map(|_| random.word() as u8).collect()
 }
 
-fn post(random: &mut Random, plan: &mut Plan, side: &mut Side, peer_key: u32, reliable: bool) {
+fn post(random: &mut SplitMix64, plan: &mut Plan, side: &mut Side, peer_key: u32, reliable: bool) {
     let id = plan.posted;
     let length = [0, 1, 7, 8, 255, 256, 257, 600, 1024][random.below(9) as usize];
     let remote = |offset: u64| stentor_fabric_roce::endpoint::Remote { va: common::VA + offset, rkey: peer_key };
@@ -134,7 +134,7 @@ fn counters(a: &Side, b: &Side) -> (Counters, Counters) {
 
 /// One run. Returns the counters of both sides.
 fn run(seed: u64, faults: Faults, setup: &Setup) -> (Counters, Counters) {
-    let mut random = Random(seed);
+    let mut random = SplitMix64(seed);
     let reliable = setup.kind == QpKind::Reliable;
     let (a, b) = pair(setup);
     let mut sides = [a, b];

@@ -12,6 +12,7 @@ use stentor_fabric::{Access, RegionId, Span};
 use stentor_fabric_roce::driver::{Mode, Port};
 use stentor_fabric_roce::endpoint::{Data, Remote, Request, Work};
 use stentor_fabric_roce::peer::{DOMAIN, Peer, PeerConfig};
+use stentor_testutil::median;
 use stentor_wire::{Bth, Envelope, Headers, Message, Psn, Repr, Reth};
 
 const ROUNDS: usize = 7;
@@ -46,11 +47,6 @@ fn halves(mtu: u16, window: u32, bytes: usize, runs: bool) -> (Half, Half) {
     a.peer.connect(&to_b).expect("connects");
     b.peer.connect(&to_a).expect("connects");
     (a, b)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// Tries until a trial stays within its bar.

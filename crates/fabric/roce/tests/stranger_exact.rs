@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{DOMAIN, Flying, Random, Setup, Side, VA, address, pair};
+use common::{DOMAIN, Flying, Setup, Side, SplitMix64, VA, address, pair};
 use stentor_fabric::{Completion, QpConfig, QpKind, Status};
 use stentor_fabric_roce::endpoint::{Data, Request, State};
 use stentor_wire::{Bth, Envelope, Headers, Message, Opcode, Packet, Psn, Repr, Reth};
@@ -193,11 +193,11 @@ fn one_cause_at_a_time_is_counted_exactly_and_changes_nothing() {
 #[test]
 fn all_causes_mixed_are_counted_exactly_and_change_nothing() {
     let alone = conversation(|_| Vec::new());
-    let (mut random, mut counts) = (Random(7), std::collections::BTreeMap::new());
+    let (mut random, mut counts) = (SplitMix64(7), std::collections::BTreeMap::new());
     let with = conversation(|packet| {
         let mut some = Vec::new();
         for _ in 0..random.below(20) {
-            let kind = &HARMLESS[random.below(HARMLESS.len() as u64) as usize];
+            let kind = &HARMLESS[random.index(HARMLESS.len())];
             *counts.entry(kind.counter).or_insert(0) += 1;
             some.push((kind.make)(packet));
         }

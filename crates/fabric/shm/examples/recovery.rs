@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
-    RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan,
+    Service, Source, Span, Verb, WorkRequest,
 };
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 
-const NONE: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
 const QP: QpId = QpId(0);
 const A: ProcessId = ProcessId(5);
 const B: ProcessId = ProcessId(6);
@@ -33,7 +31,7 @@ fn drive(fabrics: [&mut ShmFabric; 2], mut done: impl FnMut(&[&mut ShmFabric; 2]
     let mut fabrics = fabrics;
     while !done(&fabrics) {
         for fabric in &mut fabrics {
-            let mut out = [NONE; 16];
+            let mut out = [Completion::BLANK; 16];
             while fabric.poll(&mut out) > 0 {}
             while let Some(event) = fabric.next_event() {
                 if let Event::Disconnected { qp, .. } = event {
@@ -50,7 +48,7 @@ fn ready(fabrics: &[&mut ShmFabric; 2]) -> bool {
 
 fn post(fabric: &mut ShmFabric, verb: Verb<'_>) {
     fabric.post(QP, WorkRequest { id: 1, verb, signalled: true }).expect("there is room");
-    let mut out = [NONE; 1];
+    let mut out = [Completion::BLANK; 1];
     assert_eq!(fabric.poll(&mut out), 1);
 }
 
@@ -107,7 +105,7 @@ fn main() {
         });
         row("the peer goes, starts again, both Connected", restart, 1);
         b = None;
-        let mut out = [NONE; 16];
+        let mut out = [Completion::BLANK; 16];
         while a.state(QP) != QpState::Error {
             a.next_event();
             a.poll(&mut out);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
-    RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan,
+    Service, Source, Span, Status, Verb, WorkRequest,
 };
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 
@@ -34,9 +34,6 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 const PURPOSE: Purpose = Purpose(1);
-const NONE: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
-
 fn start(directory: &std::path::Path, me: u16) -> ShmFabric {
     let config = ShmConfig::new("allocation", ProcessId(me), "test", 2);
     let mut fabric = ShmFabric::start(ShmConfig { directory: directory.to_owned(), ..config }).unwrap();
@@ -66,7 +63,7 @@ fn round(a: &mut ShmFabric, b: &mut ShmFabric, target: RemoteSpan) {
         Verb::WriteImm { source, target, imm: 1 },
         Verb::Send { source, imm: None },
     ];
-    let mut out = [NONE; 16];
+    let mut out = [Completion::BLANK; 16];
     for id in 0..2 {
         b.post_recv(qp, Span { region: RegionId(1), offset: 0, bytes: 64 }, id).unwrap();
     }

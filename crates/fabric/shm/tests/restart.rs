@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
-    RemoteSpan, Service, Source, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan,
+    Service, Source, Verb, WorkRequest,
 };
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 
@@ -18,9 +18,6 @@ const ROLE: &str = "STENTOR_SHM_RESTART";
 const LIFE: Purpose = Purpose(1);
 const SERVICES: [Service; 2] = [Service(1), Service(2)];
 const QP: QpConfig = QpConfig::reliable(16, 4);
-const NONE: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
-
 fn start(directory: &Path, me: u16) -> (ShmFabric, RegionId, [QpId; 2]) {
     let config = ShmConfig::new("restart", ProcessId(me), &format!("p{me}"), 2);
     let mut fabric = ShmFabric::start(ShmConfig { directory: directory.to_owned(), ..config }).unwrap();
@@ -41,7 +38,7 @@ fn write(fabric: &mut ShmFabric, qp: QpId, peer: ProcessId, first: u64, value: u
         Verb::Write { source: Source::Inline(&value.to_ne_bytes()), target: RemoteSpan { region, offset: first * 8 } };
     // A full queue, or one that just broke: the next round is soon.
     let _ = fabric.post(qp, WorkRequest { id: value, verb, signalled: true });
-    let mut out = [NONE; 16];
+    let mut out = [Completion::BLANK; 16];
     while fabric.poll(&mut out) == out.len() {}
 }
 
@@ -104,7 +101,7 @@ struct Survivor {
 
 impl Survivor {
     fn events(&mut self) {
-        let mut out = [NONE; 16];
+        let mut out = [Completion::BLANK; 16];
         while self.fabric.poll(&mut out) == out.len() {}
         while let Some(event) = self.fabric.next_event() {
             match event {

@@ -2,6 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use stentor_fabric::SplitMix64;
 
 /// One in a million, the unit of all chances here: integers, so that no rounding mode decides a run.
 pub const MILLION: u32 = 1_000_000;
@@ -43,10 +44,8 @@ impl SimRng {
 /// Scatters an index: which landing of a torn write takes a word, without a table.
 #[inline]
 pub(crate) fn scatter(seed: u64, index: u64) -> u64 {
-    let mut x = seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    let x = seed ^ index.wrapping_mul(SplitMix64::GOLDEN);
+    SplitMix64::finish(x)
 }
 
 #[cfg(test)]

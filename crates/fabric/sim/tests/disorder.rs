@@ -68,20 +68,11 @@ fn sixteen(disorders: Disorders) -> Sent {
 
 /// What is told at both ends: ids of sends; ids and tags of receives.
 fn told(sent: &mut Sent, rounds: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
-    let none = Completion {
-        qp: sent.qps[0],
-        id: 0,
-        opcode: Opcode::Write,
-        status: Status::Success,
-        bytes: 0,
-        imm: None,
-        tag: 0,
-    };
     let (mut sends, mut recvs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         sent.bed.advance();
         for me in 0..2 {
-            let mut out = [none; 64];
+            let mut out = [Completion::BLANK; 64];
             let count = sent.bed.fabrics[me].poll(&mut out);
             for completion in &out[..count] {
                 assert_eq!((completion.status, completion.qp), (Status::Success, sent.qps[me]));
@@ -164,11 +155,9 @@ fn last_write(seed: u64) -> u64 {
             let verb = Verb::Write { source: Source::Inline(&id.to_ne_bytes()), target };
             bed.fabrics[0].post(qp, WorkRequest { id, verb, signalled: true }).unwrap();
         }
-        let none =
-            Completion { qp, id: 0, opcode: Opcode::Write, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
         for _ in 0..200 {
             bed.advance();
-            let mut out = [none; 16];
+            let mut out = [Completion::BLANK; 16];
             let count = bed.fabrics[0].poll(&mut out);
             assert!(out[..count].iter().all(|completion| completion.status == Status::Success));
             done += count;

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use common::{SimBed, bed};
 use stentor_fabric::{
-    Access, Completion, ConnectError, Disorder, Disorders, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, ConnectError, Disorder, Disorders, Event, Fabric, PostError, ProcessId, Purpose, QpConfig,
+    QpId, QpState, RegionId, RegionSpec, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
@@ -58,18 +58,9 @@ impl Writer {
 
     /// Polls, and stops when something was told.
     fn poll(&mut self) -> Vec<Completion> {
-        let none = Completion {
-            qp: self.qp,
-            id: 0,
-            opcode: Opcode::Write,
-            status: Status::Success,
-            bytes: 0,
-            imm: None,
-            tag: 0,
-        };
         for _ in 0..1000 {
             self.bed.world.advance(300);
-            let mut out = [none; 64];
+            let mut out = [Completion::BLANK; 64];
             let count = self.fabric.poll(&mut out);
             if count > 0 {
                 return out[..count].to_vec();

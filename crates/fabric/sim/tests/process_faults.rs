@@ -6,8 +6,8 @@ use common::{SimBed, bed};
 use stentor_fabric::conformance::Testbed;
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
-    RemoteRegion, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteRegion,
+    RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{Delay, Fault, NetworkModel, SimFabric};
 
@@ -67,16 +67,7 @@ impl Pair {
     }
 
     fn statuses(&mut self) -> Vec<(u64, Status)> {
-        let none = Completion {
-            qp: QpId(0),
-            id: 0,
-            opcode: Opcode::Write,
-            status: Status::Success,
-            bytes: 0,
-            imm: None,
-            tag: 0,
-        };
-        let mut out = [none; 16];
+        let mut out = [Completion::BLANK; 16];
         let count = self.bed.fabric(A).poll(&mut out);
         out[..count].iter().map(|completion| (completion.id, completion.status)).collect()
     }

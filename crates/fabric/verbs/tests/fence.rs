@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use processes::{NOTHING, addresses, start};
+use processes::{addresses, start};
 use stentor_fabric::{
-    Access, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteRegion, RemoteSpan,
-    Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteRegion,
+    RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
 use stentor_fabric_verbs::VerbsFabric;
 
@@ -67,7 +67,7 @@ impl Writer {
     }
 
     fn poll(&mut self, shared: &Shared) -> bool {
-        let mut out = [NOTHING; 16];
+        let mut out = [Completion::BLANK; 16];
         let count = self.fabric.poll(&mut out);
         for done in &out[..count] {
             match done.status {
@@ -113,7 +113,7 @@ struct Owner {
 
 impl Owner {
     fn pump(&mut self) -> Vec<Event> {
-        let mut out = [NOTHING; 16];
+        let mut out = [Completion::BLANK; 16];
         while self.fabric.poll(&mut out) > 0 {}
         let events = std::iter::from_fn(|| self.fabric.next_event()).collect();
         if self.fabric.state(self.qp) == QpState::Error {

@@ -6,12 +6,11 @@ mod survivor;
 
 use std::time::Instant;
 
-use processes::NOTHING;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use stentor_fabric::{
-    Access, AccessError, Fabric, PostError, Purpose, QpState, RegionSpec, RemoteSpan, Source, Span, Status, Verb,
-    WorkRequest,
+    Access, AccessError, Completion, Fabric, PostError, Purpose, QpState, RegionSpec, RemoteSpan, Source, Span, Status,
+    Verb, WorkRequest,
 };
 use stentor_fabric_verbs::Trouble;
 use survivor::{End, PEER, SURVIVOR};
@@ -77,7 +76,7 @@ fn memory_that_cannot_be_registered_is_told_once_and_all_else_goes_on() {
     may_lock(None);
     write(&mut one).unwrap();
     one.fabric.grant(ungranted, PEER, Access::Write).unwrap();
-    let (mut out, since) = ([NOTHING; 4], Instant::now());
+    let (mut out, since) = ([Completion::BLANK; 4], Instant::now());
     let done = loop {
         let count = one.fabric.poll(&mut out);
         if let Some(done) = out[..count].iter().find(|done| done.id == 5) {

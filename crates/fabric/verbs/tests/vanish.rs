@@ -6,11 +6,11 @@ mod processes;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use processes::{NOTHING, start};
+use processes::start;
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
-    Access, ConnectError, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan,
-    Service, Source, Status, Verb, WorkRequest,
+    Access, Completion, ConnectError, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
+    RemoteSpan, Service, Source, Status, Verb, WorkRequest,
 };
 use stentor_fabric_verbs::{StartError, Trouble, VerbsConfig, VerbsFabric, device};
 
@@ -37,7 +37,7 @@ impl Half {
     }
 
     fn pump(&mut self) {
-        let mut out = [NOTHING; 8];
+        let mut out = [Completion::BLANK; 8];
         let count = self.fabric.poll(&mut out);
         self.failures.extend(out[..count].iter().map(|done| done.status).filter(|s| *s != Status::Success));
         while self.fabric.next_event().is_some() {}

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use common::Random;
+use stentor_testutil::SplitMix64;
 use stentor_wire::{IpPacket, Opcode, Packet, Repr};
 
 /// All kept inputs together, bytes.
@@ -107,7 +108,7 @@ fn fuzz(population: &mut Vec<Vec<u8>>, mut found: impl FnMut(&[u8], BTreeSet<Str
     let seconds = std::env::var("STENTOR_FUZZ_SECONDS").ok();
     let seconds: u64 = seconds.map_or(1, |text| text.parse().expect("STENTOR_FUZZ_SECONDS: a number of seconds"));
     let seed = std::env::var("STENTOR_FUZZ_SEED").map_or(1, |text| text.parse().expect("STENTOR_FUZZ_SEED: a number"));
-    let (since, mut count, mut random) = (Instant::now(), 0_u64, Random(seed));
+    let (since, mut count, mut random) = (Instant::now(), 0_u64, Random(SplitMix64(seed)));
     while since.elapsed() < Duration::from_secs(seconds) {
         for _ in 0..1000 {
             let bytes = mutate(&mut random, population);
@@ -169,7 +170,7 @@ const ERRORS: [&str; 9] = [
 #[test]
 #[ignore = "changes the corpus: see the top of the file"]
 fn grow() {
-    let mut random = Random(1);
+    let mut random = Random(SplitMix64(1));
     let mut all = kept();
     // Packets of every operation, alone and in IP.
     for _ in 0..20_000 {

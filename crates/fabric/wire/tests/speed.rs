@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
+use stentor_testutil::median;
 use stentor_wire::{Bth, Envelope, Headers, MAX_TRANSPORT_BYTES, Message, Packet, Psn, Repr, Reth};
 
 /// Rounds, in which the three take turns; medians count.
@@ -32,11 +33,6 @@ fn time(mut once: impl FnMut(u32)) -> f64 {
     let since = Instant::now();
     (0..TURNS).for_each(&mut once);
     since.elapsed().as_secs_f64() * 1e9 / f64::from(TURNS)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// A bare CRC, encoding and decoding of a WRITE with so many bytes, ns.

@@ -1,5 +1,6 @@
 //! Planted bugs of the election by heartbeats. Compiled in only with the feature `plants`.
 
+pub(crate) use stentor_fabric::planted;
 use stentor_fabric::plants;
 
 plants! {
@@ -40,18 +41,3 @@ plants! {
     /// A member that is cut off from the leader does not notice.
     NeverCutOff;
 }
-
-/// `planted!(self.plant, DoubtAlone)`: whether that bug is on. `false` without the feature.
-macro_rules! planted {
-    ($plant:expr, $name:ident) => {{
-        #[cfg(feature = "plants")]
-        let on = $plant == $crate::Plant::$name;
-        #[cfg(not(feature = "plants"))]
-        let on = {
-            let _: $crate::Plant = $plant;
-            false
-        };
-        on
-    }};
-}
-pub(crate) use planted;

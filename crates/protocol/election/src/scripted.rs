@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use stentor_fabric::ProcessId;
+use stentor_fabric::{ProcessId, SplitMix64};
 
 use crate::{Change, Election, HandOverError};
 
@@ -57,7 +57,7 @@ impl Election for Scripted {
 pub struct Flapping {
     me: ProcessId,
     members: Vec<ProcessId>,
-    state: u64,
+    random: SplitMix64,
     period: Duration,
     next: Duration,
     settle: Option<(Duration, ProcessId)>,
@@ -75,7 +75,7 @@ impl Flapping {
         Flapping {
             me,
             members: if members.is_empty() { vec![me] } else { members.to_vec() },
-            state: seed ^ (u64::from(me.0) << 48),
+            random: SplitMix64(seed ^ (u64::from(me.0) << 48)),
             period: period.max(Duration::from_nanos(1)),
             next: Duration::ZERO,
             settle: None,
@@ -91,14 +91,6 @@ impl Flapping {
     pub fn settling(mut self, at: Duration, leader: ProcessId) -> Self {
         self.settle = Some((at, leader));
         self
-    }
-
-    /// `SplitMix64`: any seed will do, and the next is the seed plus a constant.
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let x = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
     }
 
     fn name(&mut self, leader: Option<ProcessId>) {
@@ -129,7 +121,7 @@ impl Election for Flapping {
         } else if self.next <= now {
             // One change however many periods have passed: a stalled process does not make up for lost time.
             self.next = now.saturating_add(self.period);
-            let (roll, pick) = (self.random() % 8, self.random());
+            let (roll, pick) = (self.random.below(8), self.random.word());
             let anybody = self.members[(pick % self.members.len() as u64) as usize];
             self.name(match roll {
                 0 => None,

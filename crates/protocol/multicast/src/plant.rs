@@ -1,5 +1,6 @@
 //! Planted bugs of the protocol: the hazards that need no failure. Compiled in only with the feature `plants`.
 
+pub(crate) use stentor_fabric::planted;
 use stentor_fabric::plants;
 
 plants! {
@@ -150,18 +151,3 @@ impl Plant {
         stentor_fabric::Plant::None
     }
 }
-
-/// `planted!(self.plant, NoFifo)`: whether that bug is on. `false` without the feature.
-macro_rules! planted {
-    ($plant:expr, $name:ident) => {{
-        #[cfg(feature = "plants")]
-        let on = $plant == $crate::Plant::$name;
-        #[cfg(not(feature = "plants"))]
-        let on = {
-            let _: $crate::Plant = $plant;
-            false
-        };
-        on
-    }};
-}
-pub(crate) use planted;

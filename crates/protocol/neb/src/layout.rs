@@ -16,7 +16,7 @@
 
 use stentor_fabric::memory::LINE;
 use stentor_fabric::seal::{Seal, record_words};
-use stentor_fabric::{ProcessId, Purpose};
+use stentor_fabric::{ProcessId, Purpose, SplitMix64};
 
 use crate::Config;
 
@@ -205,7 +205,7 @@ pub fn broadcast_seal(config: &Config, sender: ProcessId, salt: u64) -> Seal {
 /// Seals registers of a replayer for a stream.
 #[must_use]
 pub fn register_seal(config: &Config, replayer: ProcessId, stream: ProcessId, salt: u64) -> Seal {
-    let salt = salt ^ (0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 + u64::from(stream.0)));
+    let salt = salt ^ (SplitMix64::GOLDEN.wrapping_mul(2 + u64::from(stream.0)));
     Seal::new(replayer, salt).with_plant(config.plant.fabric())
 }
 

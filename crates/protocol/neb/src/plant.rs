@@ -1,5 +1,6 @@
 //! Planted bugs of the broadcast: its hazards, one by one. Compiled in only with the feature `plants`.
 
+pub(crate) use stentor_fabric::planted;
 use stentor_fabric::plants;
 
 plants! {
@@ -105,18 +106,3 @@ impl Plant {
         stentor_fabric::Plant::None
     }
 }
-
-/// `planted!(self.plant, Counter)`: whether that bug is on. `false` without the feature.
-macro_rules! planted {
-    ($plant:expr, $name:ident) => {{
-        #[cfg(feature = "plants")]
-        let on = $plant == $crate::Plant::$name;
-        #[cfg(not(feature = "plants"))]
-        let on = {
-            let _: $crate::Plant = $plant;
-            false
-        };
-        on
-    }};
-}
-pub(crate) use planted;

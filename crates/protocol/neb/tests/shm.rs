@@ -1,6 +1,5 @@
 //! The real node over shared memory: several fabrics of this process, each on a thread of its own.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,31 +7,16 @@ use std::time::{Duration, Instant};
 use stentor_fabric::{Backoff, ProcessId, WaitMode};
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 use stentor_neb::{BroadcastError, Config, FaultModel, Mode, Node, Notice};
+use stentor_testutil::TempDir;
 
 const HOSTS: Mode = Mode::Quorum(FaultModel::LyingHosts);
 const SENDER: Mode = Mode::Quorum(FaultModel::LyingSender);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("stentor-neb-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn node(directory: &Directory, config: Config, me: u16) -> Node<ShmFabric> {
+fn node(directory: &TempDir, config: Config, me: u16) -> Node<ShmFabric> {
     let processes = config.processes as u16;
     let shm = ShmConfig {
-        directory: directory.0.join("sockets"),
+        directory: directory.join("sockets"),
         max_bytes: 1 << 30,
         janitor: false,
         ..ShmConfig::new("neb", ProcessId(me), &format!("p{me}"), processes)
@@ -120,8 +104,8 @@ fn run(mut node: Node<ShmFabric>, broadcasts: u64, finished: &AtomicU64, pause: 
     Done { delivered, skipped, memory, most_rss_growth: growth }
 }
 
-fn everybody(name: &str, config: Config, broadcasts: u64, stop: Option<Duration>) -> Vec<Done> {
-    let directory = Directory::new(name);
+fn everybody(config: Config, broadcasts: u64, stop: Option<Duration>) -> Vec<Done> {
+    let directory = TempDir::new();
     let finished = AtomicU64::new(0);
     let pauses: Vec<_> = (0..config.processes).map(|_| AtomicBool::new(false)).collect();
     let over = Arc::new(AtomicBool::new(false));
@@ -152,8 +136,8 @@ fn every_mode_delivers_everything_everywhere() {
         Config { fast_path: false, ..Config::new(4, HOSTS, 1) },
         Config { window: 1, ..Config::new(4, HOSTS, 1) },
     ];
-    for (n, config) in configs.into_iter().enumerate() {
-        for done in everybody(&format!("modes{n}"), config, 300, None) {
+    for config in configs {
+        for done in everybody(config, 300, None) {
             assert_eq!((done.delivered, done.skipped), (vec![300; config.processes], 0), "{config:?}");
         }
     }
@@ -165,7 +149,7 @@ fn an_endless_stream_goes_through_rings_of_fixed_size() {
     let broadcasts = std::env::var("STENTOR_NEB_STREAM").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
     let begin = Instant::now();
     let config = Config { payload_bytes: 16, ..Config::new(3, SENDER, 0) };
-    let done = everybody("stream", config, broadcasts, None);
+    let done = everybody(config, broadcasts, None);
     for done in &done {
         assert_eq!((&done.delivered, done.skipped), (&vec![broadcasts; 3], 0));
         assert_eq!(done.memory.0, done.memory.1, "registered memory is constant");
@@ -183,8 +167,8 @@ fn an_endless_stream_goes_through_rings_of_fixed_size() {
 #[test]
 fn a_process_that_stands_still_is_waited_for_and_nothing_is_lost() {
     let stop = Duration::from_millis(1_500);
-    for (n, config) in [Config::new(3, Mode::All, 0), Config::new(4, SENDER, 1)].into_iter().enumerate() {
-        for done in everybody(&format!("still{n}"), config, 20_000, Some(stop)) {
+    for config in [Config::new(3, Mode::All, 0), Config::new(4, SENDER, 1)] {
+        for done in everybody(config, 20_000, Some(stop)) {
             assert_eq!((done.delivered, done.skipped), (vec![20_000; config.processes], 0));
         }
     }

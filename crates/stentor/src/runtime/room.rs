@@ -209,40 +209,22 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use stentor_testutil::TempDir;
+
     use super::*;
 
     const GIB: u64 = 1 << 30;
     const MEMINFO: &str = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB\n";
 
-    /// Files below a root of their own, gone at the end.
-    struct Root(PathBuf);
-
-    impl Root {
-        fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = Root(std::env::temp_dir().join(format!("stentor-room-{name}-{}", std::process::id())));
-            for (file, text) in files.iter().chain(&[("proc/meminfo", MEMINFO)]) {
-                let path = root.0.join(file);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            root
-        }
-
-        fn room(&self) -> Room {
-            Room::below(&self.0)
-        }
-    }
-
-    impl Drop for Root {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    /// The kernel's files below a root of their own.
+    fn root(files: &[(&str, &str)]) -> TempDir {
+        TempDir::with_lines(&[files, &[("proc/meminfo", MEMINFO)]].concat())
     }
 
     #[test]
     fn without_control_groups_the_machine_counts() {
-        let root = Root::new("machine", &[]);
-        let room = root.room();
+        let root = root(&[]);
+        let room = Room::below(&root);
         assert_eq!(room, Room { available: Some(8 * GIB), total: Some(16 * GIB), quota: None });
         assert_eq!(room.check(8 * GIB), Ok(()));
         let shortage = room.check(8 * GIB + 1).unwrap_err();
@@ -261,18 +243,15 @@ mod tests {
 
     #[test]
     fn of_version_2_the_tightest_of_the_groups_around_a_process_counts() {
-        let root = Root::new(
-            "v2",
-            &[
-                ("proc/self/cgroup", "0::/a/b\n"),
-                ("sys/fs/cgroup/a/b/memory.max", "max\n"),
-                ("sys/fs/cgroup/a/b/memory.current", "1\n"),
-                ("sys/fs/cgroup/a/memory.max", "2147483648\n"),
-                ("sys/fs/cgroup/a/memory.current", "1610612736\n"),
-                ("sys/fs/cgroup/a/memory.stat", "anon 1\nfile 9\ninactive_file 268435456\nactive_file 268435456\n"),
-            ],
-        );
-        let room = root.room();
+        let root = root(&[
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("sys/fs/cgroup/a/b/memory.current", "1\n"),
+            ("sys/fs/cgroup/a/memory.max", "2147483648\n"),
+            ("sys/fs/cgroup/a/memory.current", "1610612736\n"),
+            ("sys/fs/cgroup/a/memory.stat", "anon 1\nfile 9\ninactive_file 268435456\nactive_file 268435456\n"),
+        ]);
+        let room = Room::below(&root);
         let quota = room.quota.clone().expect("there is a limit");
         assert_eq!((quota.limit, quota.left), (2 * GIB, GIB), "what is cached can be dropped");
         assert_eq!((room.left(), room.check(GIB)), (Some(GIB), Ok(())));
@@ -285,18 +264,15 @@ mod tests {
     #[test]
     fn of_version_1_the_group_is_that_of_the_controller_and_a_huge_limit_is_none() {
         let groups = "9:name=systemd:/x\n4:cpu,memory:/a/b\n0::/\n";
-        let root = Root::new(
-            "v1",
-            &[
-                ("proc/self/cgroup", groups),
-                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
-                ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5\n"),
-                ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "1073741824\n"),
-                ("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "1073741824\n"),
-                ("sys/fs/cgroup/memory/a/b/memory.stat", "inactive_file 7\ntotal_inactive_file 536870912\n"),
-            ],
-        );
-        let quota = root.room().quota.expect("there is a limit");
+        let root = root(&[
+            ("proc/self/cgroup", groups),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5\n"),
+            ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "1073741824\n"),
+            ("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "1073741824\n"),
+            ("sys/fs/cgroup/memory/a/b/memory.stat", "inactive_file 7\ntotal_inactive_file 536870912\n"),
+        ]);
+        let quota = Room::below(&root).quota.expect("there is a limit");
         assert_eq!((quota.limit, quota.left), (GIB, GIB / 2));
         assert!(quota.file.ends_with("memory/a/b/memory.limit_in_bytes"), "{quota:?}");
     }
@@ -304,29 +280,23 @@ mod tests {
     /// As in a container without a namespace of control groups: its path is the host's.
     #[test]
     fn a_path_that_is_not_there_means_the_top() {
-        let root = Root::new(
-            "host-path",
-            &[
-                ("proc/self/cgroup", "4:memory:/docker/77\n"),
-                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n"),
-                ("sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n"),
-            ],
-        );
-        assert_eq!(root.room().left(), Some(GIB));
+        let root = root(&[
+            ("proc/self/cgroup", "4:memory:/docker/77\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n"),
+        ]);
+        assert_eq!(Room::below(&root).left(), Some(GIB));
     }
 
     /// A limit that is wider than what the machine has left is not what is told.
     #[test]
     fn the_tighter_of_machine_and_group_is_told() {
-        let root = Root::new(
-            "wide",
-            &[
-                ("proc/self/cgroup", "0::/\n"),
-                ("sys/fs/cgroup/memory.max", "1099511627776\n"),
-                ("sys/fs/cgroup/memory.current", "0\n"),
-            ],
-        );
-        let shortage = root.room().check(9 * GIB).unwrap_err();
+        let root = root(&[
+            ("proc/self/cgroup", "0::/\n"),
+            ("sys/fs/cgroup/memory.max", "1099511627776\n"),
+            ("sys/fs/cgroup/memory.current", "0\n"),
+        ]);
+        let shortage = Room::below(&root).check(9 * GIB).unwrap_err();
         assert!(shortage.to_string().contains("this machine has 8.0 GiB available"), "{shortage}");
     }
 }

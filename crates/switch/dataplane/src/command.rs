@@ -4,9 +4,10 @@ use stentor_wire::{NakCode, Psn, Syndrome};
 
 use crate::control::{Control, ControlError, Operation};
 use crate::counters::Cause;
+use crate::parsed::Parsed;
 use crate::plant::{Plant, planted};
 use crate::registers::{Progress, Rank, Session, Stage, State};
-use crate::step::{Admission, Bridge, Departure, Job, Parsed, Switch};
+use crate::step::{Admission, Bridge, Departure, Job, Switch};
 
 /// What becomes of a control packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use stentor_wire::{
     Aeth, BTH_BYTES, Bth, Envelope, Headers, ICRC_BYTES, IpRepr, Ipv4Repr, Psn, Repr, Response, Syndrome, icrc,
 };
 
-use crate::step::{Parsed, Switch};
+use crate::parsed::Parsed;
 
 /// IPv4 and UDP.
 const OUTER_BYTES: usize = 28;
@@ -220,14 +220,4 @@ pub(crate) fn notification(from: Ipv4Addr, to: Ipv4Addr, port: u16, qpn: u32) ->
     let mut bth = Bth::new(qpn, Psn::new(0));
     bth.becn = true;
     made(from, to, port, &Repr { bth, headers: Headers::Cnp, payload_bytes: 0 })
-}
-
-impl Switch {
-    /// An answer to a sending queue pair.
-    pub(crate) fn answer(&self, to: (u32, u16, u32), psn: Psn, syndrome: Syndrome, msn: u32) -> Emission {
-        let (ip, port, qpn) = to;
-        let from = self.config.forward;
-        let port = self.config.answering_port(port);
-        answer(&Answer { from, to: Ipv4Addr::from_bits(ip), port, qpn, psn, syndrome, msn })
-    }
 }

@@ -6,9 +6,10 @@ use stentor_wire::{Aeth, NakCode, Psn, RnrTimer, Syndrome};
 
 use crate::counters::Cause;
 use crate::emission::notification;
+use crate::parsed::Parsed;
 use crate::plant::{Plant, planted};
 use crate::registers::{Acked, MOST, Member, Progress, Session, Stage, State};
-use crate::step::{Aggregation, Bridge, Departure, Job, Parsed, Switch, ticks};
+use crate::step::{Aggregation, Bridge, Departure, Job, Switch, ticks};
 
 /// What a member acknowledges, as the holder counts; and what else it says.
 #[derive(Clone, Copy)]

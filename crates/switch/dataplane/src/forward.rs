@@ -4,9 +4,10 @@ use stentor_wire::{NakCode, Psn, Syndrome};
 
 use crate::counters::Cause;
 use crate::emission::{Translation, copy};
+use crate::parsed::Parsed;
 use crate::plant::planted;
 use crate::registers::{Member, Session, Stage, State};
-use crate::step::{Aggregation, Bridge, Departure, Job, Parsed, Switch};
+use crate::step::{Aggregation, Bridge, Departure, Job, Switch};
 
 /// What the session's stage finds about a packet of data.
 #[derive(Clone, Copy)]

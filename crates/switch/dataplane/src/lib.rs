@@ -56,6 +56,7 @@ pub mod enrol;
 mod feedback;
 mod forward;
 pub mod host;
+mod parsed;
 mod plane;
 mod plant;
 pub mod registers;

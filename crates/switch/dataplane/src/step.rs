@@ -3,11 +3,12 @@
 use core::net::Ipv4Addr;
 use std::sync::Arc;
 
-use stentor_wire::{IpPacket, IpRepr, Opcode, Packet, Psn, RnrTimer, Service};
+use stentor_wire::{IpPacket, IpRepr, Opcode, Psn, RnrTimer, Service, Syndrome};
 
 use crate::control::Control;
 use crate::counters::{Cause, Counters};
-use crate::emission::{Emission, Shifts, Source};
+use crate::emission::{self, Answer, Emission, Shifts, Source};
+use crate::parsed::Parsed;
 use crate::plant::Plant;
 use crate::registers::{Arrays, MOST, State};
 
@@ -177,22 +178,6 @@ impl Departure {
     }
 }
 
-/// A packet, taken apart.
-#[derive(Clone, Copy)]
-pub(crate) struct Parsed<'a> {
-    /// From the IP header on: headers of a pipeline are words.
-    pub(crate) words: &'a [[u8; 4]],
-    pub(crate) source: u32,
-    pub(crate) port: u16,
-    pub(crate) packet: Packet<&'a [u8]>,
-    pub(crate) opcode: Opcode,
-    pub(crate) gid: u16,
-    /// The low byte of the queue pair: a rank, if it is below [`MOST`].
-    pub(crate) rank: u8,
-    pub(crate) psn: Psn,
-    pub(crate) now: u32,
-}
-
 /// The switch: registers and what does not change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Switch {
@@ -297,6 +282,14 @@ impl Switch {
             Some(bridge) if is_data => self.replicate(&parsed, &bridge),
             _ => Departure::nothing(Cause::WrongOpcode),
         }
+    }
+
+    /// An answer to a sending queue pair.
+    pub(crate) fn answer(&self, to: (u32, u16, u32), psn: Psn, syndrome: Syndrome, msn: u32) -> Emission {
+        let (ip, port, qpn) = to;
+        let from = self.config.forward;
+        let port = self.config.answering_port(port);
+        emission::answer(&Answer { from, to: Ipv4Addr::from_bits(ip), port, qpn, psn, syndrome, msn })
     }
 
     /// Not RoCEv2: an IPv4 packet for somebody else is none of this switch's business.

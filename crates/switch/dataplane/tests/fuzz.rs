@@ -13,6 +13,7 @@ use common::{BACKWARD, Bed, FIRST, FORWARD, GID, address, link, receives_from};
 use stentor_switch::control::Operation;
 use stentor_switch::registers::{Session, State};
 use stentor_switch::{Aggregation, Bridge, Cause, Config, Switch};
+use stentor_testutil::{SplitMix64, number_of_environment};
 use stentor_wire::{Bth, Headers, IpPacket, Message, NakCode, Opcode, Psn, Repr, Reth, RnrTimer, Syndrome};
 
 const HOSTS: u8 = 5;
@@ -36,40 +37,20 @@ const REFUSALS: [Cause; 14] = [
     Cause::Thinned,
 ];
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn rank(&mut self) -> u8 {
-        self.below(HOSTS.into()) as u8
-    }
+fn draw_rank(random: &mut SplitMix64) -> u8 {
+    random.index(HOSTS.into()) as u8
 }
 
 /// A packet near what is expected now: of the right host, with numbers about those of the registers.
-fn plausible(random: &mut Random, bed: &Bed) -> Vec<u8> {
+fn plausible(random: &mut SplitMix64, bed: &Bed) -> Vec<u8> {
     let view = bed.switch.arrays().view(GID).expect("the set");
-    let rank = if random.below(3) == 0 { random.rank() } else { view.session.holder.min(HOSTS - 1) };
+    let rank = if random.index(3) == 0 { draw_rank(random) } else { view.session.holder.min(HOSTS - 1) };
     let (done, msn) = view.done(rank);
-    let psn = done.plus(random.below(4) as u32 + u32::from(random.below(8) > 0)).get();
-    let reth = Reth { va: random.next() & 0xffff, rkey: 1, bytes: 4 };
-    match random.below(13) {
+    let psn = done.plus(random.index(4) as u32 + u32::from(random.index(8) > 0)).get();
+    let reth = Reth { va: random.word() & 0xffff, rkey: 1, bytes: 4 };
+    match random.index(13) {
         0 | 1 => {
-            let links: Vec<_> = (0..HOSTS).filter(|_| random.below(2) == 0).map(link).collect();
+            let links: Vec<_> = (0..HOSTS).filter(|_| random.index(2) == 0).map(link).collect();
             Bed::control(rank, (psn, msn), Operation::Link, &links)
         }
         2 => Bed::control(rank, (psn, msn), Operation::Release, &[]),
@@ -78,13 +59,13 @@ fn plausible(random: &mut Random, bed: &Bed) -> Vec<u8> {
         5 => Bed::data(rank, psn, Message::WriteOnly(reth), &[4; 4]),
         6 => Bed::data(rank, psn, Message::WriteOnlyImm(reth, 9), &[4; 4]),
         8 => {
-            let (from, psn) = (random.rank(), Psn::new(0));
+            let (from, psn) = (draw_rank(random), Psn::new(0));
             let bth = Bth::new(Switch::vsqpn(GID, from), psn);
             common::packet(address(from), BACKWARD, &Repr { bth, headers: Headers::Cnp, payload_bytes: 0 }, &[])
         }
-        7 => Bed::send(rank, view.session.top.plus(u32::from(random.below(4) == 0)).get()),
+        7 => Bed::send(rank, view.session.top.plus(u32::from(random.index(4) == 0)).get()),
         _ => {
-            let from = random.rank();
+            let from = draw_rank(random);
             let member = &view.members[usize::from(from)];
             let syndromes = [
                 Syndrome::ACK,
@@ -92,20 +73,20 @@ fn plausible(random: &mut Random, bed: &Bed) -> Vec<u8> {
                 Syndrome::Nak(NakCode::RemoteAccess),
                 Syndrome::RnrNak(RnrTimer::from_code(3)),
             ];
-            let bad = [0, 0, 0, 0, 0, 0, 1, 3, 3, 2][random.below(10)];
-            let psn = member.psn_out.minus(random.below(3) as u32 + u32::from(random.below(8) > 0));
+            let bad = [0, 0, 0, 0, 0, 0, 1, 3, 3, 2][random.index(10)];
+            let psn = member.psn_out.minus(random.index(3) as u32 + u32::from(random.index(8) > 0));
             Bed::feedback(from, psn.get(), syndromes[bad], member.msn_out)
         }
     }
 }
 
 /// Anything in the headers of a packet that is one.
-fn strange(random: &mut Random) -> Vec<u8> {
-    let places = [FORWARD, BACKWARD, address(random.rank()), Ipv4Addr::from(random.next() as u32)];
-    let from = [address(random.rank()), FORWARD, Ipv4Addr::from(random.next() as u32)][random.below(3)];
-    let qpn = random.next() as u32 & [0xff_ffff, 0x3ff, 0x307][random.below(3)];
-    let bth = Bth::new(qpn, Psn::new(FIRST.wrapping_add(random.below(300) as u32)));
-    let reth = Reth { va: random.next(), rkey: random.next() as u32, bytes: random.next() as u32 };
+fn strange(random: &mut SplitMix64) -> Vec<u8> {
+    let places = [FORWARD, BACKWARD, address(draw_rank(random)), Ipv4Addr::from(random.word() as u32)];
+    let from = [address(draw_rank(random)), FORWARD, Ipv4Addr::from(random.word() as u32)][random.index(3)];
+    let qpn = random.word() as u32 & [0xff_ffff, 0x3ff, 0x307][random.index(3)];
+    let bth = Bth::new(qpn, Psn::new(FIRST.wrapping_add(random.index(300) as u32)));
+    let reth = Reth { va: random.word(), rkey: random.word() as u32, bytes: random.word() as u32 };
     let headers = [
         Headers::Rc(Message::SendOnly),
         Headers::Rc(Message::WriteOnly(reth)),
@@ -113,30 +94,30 @@ fn strange(random: &mut Random) -> Vec<u8> {
         Headers::SendOnlyInvalidate(7),
         Headers::Uc(Message::SendOnly),
         Headers::Cnp,
-    ][random.below(6)];
-    let payload = vec![0x5a; [0, 4, 64][random.below(3)] * usize::from(!matches!(headers, Headers::ReadRequest(_)))];
+    ][random.index(6)];
+    let payload = vec![0x5a; [0, 4, 64][random.index(3)] * usize::from(!matches!(headers, Headers::ReadRequest(_)))];
     let payload = if headers == Headers::Cnp { Vec::new() } else { payload };
-    common::packet(from, places[random.below(4)], &Repr { bth, headers, payload_bytes: payload.len() }, &payload)
+    common::packet(from, places[random.index(4)], &Repr { bth, headers, payload_bytes: payload.len() }, &payload)
 }
 
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..1 + random.below(4) {
-        let at = random.below(bytes.len().max(1));
-        match random.below(6) {
-            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
-            1 if !bytes.is_empty() => bytes[at] = random.next() as u8,
+fn mutate(random: &mut SplitMix64, bytes: &mut Vec<u8>) {
+    for _ in 0..1 + random.index(4) {
+        let at = random.index(bytes.len().max(1));
+        match random.index(6) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.index(8),
+            1 if !bytes.is_empty() => bytes[at] = random.word() as u8,
             2 => bytes.truncate(at),
-            3 => bytes.insert(at.min(bytes.len()), random.next() as u8),
-            4 if bytes.len() > 28 => bytes[28] = Opcode::ALL[random.below(Opcode::ALL.len())].to_byte(),
+            3 => bytes.insert(at.min(bytes.len()), random.word() as u8),
+            4 if bytes.len() > 28 => bytes[28] = Opcode::ALL[random.index(Opcode::ALL.len())].to_byte(),
             // The control packet's own fields: everything but what carries it.
             _ if bytes.len() > 60 => {
-                let at = 56 + random.below(bytes.len() - 60);
-                bytes[at] = [0, 1, 0xff, random.next() as u8][random.below(4)];
+                let at = 56 + random.index(bytes.len() - 60);
+                bytes[at] = [0, 1, 0xff, random.word() as u8][random.index(4)];
             }
             _ => {}
         }
     }
-    if random.below(4) > 0 {
+    if random.index(4) > 0 {
         common::reseal(bytes);
     }
 }
@@ -211,26 +192,26 @@ fn one(
 }
 
 fn run(seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
-    let mut random = Random(seed);
-    let aggregation = [Aggregation::ExactMin, Aggregation::RoundBitmap][random.below(2)];
-    let config = Config { aggregation, check_data: random.below(2) == 0, ..Config::new(FORWARD, BACKWARD) };
+    let mut random = SplitMix64(seed);
+    let aggregation = [Aggregation::ExactMin, Aggregation::RoundBitmap][random.index(2)];
+    let config = Config { aggregation, check_data: random.index(2) == 0, ..Config::new(FORWARD, BACKWARD) };
     // Others' packets are damaged in places where only receivers look: then the ICRC says so.
     let mut bed = Bed::with(HOSTS, config).linked(&[1, 2, 3]);
     assert_eq!(receives_from(1), bed.switch.arrays().view(GID).unwrap().members[1].psn_out.get());
     let mut held: Option<(Vec<u8>, Bridge)> = None;
     for _ in 0..PACKETS {
-        if let Some((bytes, bridge)) = held.take_if(|_| random.below(4) == 0) {
+        if let Some((bytes, bridge)) = held.take_if(|_| random.index(4) == 0) {
             one(&mut bed, (&bytes, Some(bridge)), usize::MAX, seen);
         }
-        bed.now_ns += random.next() % 3_000_000;
-        let mut bytes = if random.below(4) == 0 { strange(&mut random) } else { plausible(&mut random, &bed) };
-        if random.below(3) == 0 {
+        bed.now_ns += random.word() % 3_000_000;
+        let mut bytes = if random.index(4) == 0 { strange(&mut random) } else { plausible(&mut random, &bed) };
+        if random.index(3) == 0 {
             mutate(&mut random, &mut bytes);
         }
         // Floods: the same again and again.
-        for _ in 0..[1, 1, 1, 1, 2, 20][random.below(6)] {
+        for _ in 0..[1, 1, 1, 1, 2, 20][random.index(6)] {
             // The loop holds a packet back now and then, and loses the one that it held.
-            let passes = if random.below(10) == 0 { 1 + random.below(4) } else { usize::MAX };
+            let passes = if random.index(10) == 0 { 1 + random.index(4) } else { usize::MAX };
             if let Some(bridge) = one(&mut bed, (&bytes, None), passes, seen) {
                 held = Some((bytes.clone(), bridge));
             }
@@ -240,7 +221,10 @@ fn run(seed: u64, seen: &mut BTreeMap<&'static str, u64>) {
 
 #[test]
 fn an_adversary_changes_no_register_of_others_and_turns_nothing_back() {
-    let (time, first) = (Duration::from_secs(number("STENTOR_FUZZ_SECONDS", 1)), number("STENTOR_FUZZ_SEED", 0));
+    let (time, first) = (
+        Duration::from_secs(number_of_environment("STENTOR_FUZZ_SECONDS", 1)),
+        number_of_environment("STENTOR_FUZZ_SEED", 0),
+    );
     let (since, mut seen, mut runs) = (Instant::now(), BTreeMap::new(), 0);
     while since.elapsed() < time || runs < 100 {
         let seed = first.wrapping_add(runs);

@@ -14,6 +14,7 @@ use stentor_soft_switch::{Attached, AttachedConfig, Heard, Member, Settings, Sof
 use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
 use stentor_switch::enrol::{Join, Ready, ToSwitch, VERSION};
 use stentor_switch::{Attachment, Cause, Switch};
+use stentor_testutil::{SplitMix64, number_of_environment};
 use stentor_wire::{Aeth, Bth, Envelope, Headers, Message, Psn, Repr, Response, Reth, Syndrome};
 
 const KEY: &[u8] = b"the key of the test";
@@ -27,46 +28,26 @@ const SETS: usize = 16;
 /// Connections that stay.
 const CALM: usize = 4;
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))
-}
-
 fn time() -> Duration {
-    Duration::from_secs(number("STENTOR_FUZZ_SECONDS", 1))
+    Duration::from_secs(number_of_environment("STENTOR_FUZZ_SECONDS", 1))
 }
 
-/// SplitMix64.
-struct Random(u64);
+fn seeded() -> SplitMix64 {
+    SplitMix64(number_of_environment("STENTOR_FUZZ_SEED", 0))
+}
 
-impl Random {
-    fn new() -> Random {
-        Random(number("STENTOR_FUZZ_SEED", 0))
-    }
+fn noise(random: &mut SplitMix64, most: usize) -> Vec<u8> {
+    (0..random.index(most)).map(|_| random.word() as u8).collect()
+}
 
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    fn noise(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most)).map(|_| self.next() as u8).collect()
-    }
-
-    fn mutate(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..1 + self.below(4) {
-            let at = self.below(bytes.len());
-            match self.below(4) {
-                0 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
-                1 if !bytes.is_empty() => bytes[at] = [0, 0xff, self.next() as u8][self.below(3)],
-                2 => bytes.truncate(at),
-                _ => bytes.insert(at.min(bytes.len()), self.next() as u8),
-            }
+fn mutate(random: &mut SplitMix64, bytes: &mut Vec<u8>) {
+    for _ in 0..1 + random.below(4) {
+        let at = random.index(bytes.len());
+        match random.below(4) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            1 if !bytes.is_empty() => bytes[at] = [0, 0xff, random.word() as u8][random.index(3)],
+            2 => bytes.truncate(at),
+            _ => bytes.insert(at.min(bytes.len()), random.word() as u8),
         }
     }
 }
@@ -154,14 +135,14 @@ impl Bed {
     }
 
     /// A packet that names a set and a rank: what the holder or a receiver might send, in the name of a stranger.
-    fn packet(&self, random: &mut Random, from: SocketAddr) -> (bool, Vec<u8>) {
+    fn packet(&self, random: &mut SplitMix64, from: SocketAddr) -> (bool, Vec<u8>) {
         let view = self.switch.switch().arrays().view(self.gid()).unwrap();
-        let gid = if random.below(4) == 0 { random.next() as u16 } else { self.gid() };
-        let rank = [0, 0, 1, random.next() as u8][random.below(4)];
-        let mut psn = view.progress.last.plus(random.below(3) as u32);
+        let gid = if random.index(4) == 0 { random.word() as u16 } else { self.gid() };
+        let rank = [0, 0, 1, random.word() as u8][random.index(4)];
+        let mut psn = view.progress.last.plus(random.index(3) as u32);
         let mut payload = vec![0; MAX_CONTROL_BYTES];
         let head = Head {
-            operation: [Operation::Link, Operation::Release, Operation::Query][random.below(3)],
+            operation: [Operation::Link, Operation::Release, Operation::Query][random.index(3)],
             lock_id: view.session.lock_id,
             epoch: view.session.epoch,
             sqpn: view.session.sqpn,
@@ -170,16 +151,16 @@ impl Bed {
         };
         let len = control::emit(&head, &[], &[Link { rank: 1, rkey: 1, base: 0 }], &mut payload).unwrap();
         let reth = Reth { va: CONTROL_VA, rkey: CONTROL_RKEY, bytes: len as u32 };
-        let (forward, headers, len) = match random.below(5) {
+        let (forward, headers, len) = match random.index(5) {
             0 => (true, Headers::Rc(Message::WriteOnly(reth)), len),
             1 => (true, Headers::Rc(Message::SendOnly), 64),
             2 => (false, Headers::Cnp, 0),
             3 => (true, Headers::Uc(Message::SendOnly), 64),
             _ => {
                 // Among them a refusal that poisons a set.
-                let syndrome = Syndrome::from_byte([0x1f, 0x23, 0x60, 0x62][random.below(4)]);
+                let syndrome = Syndrome::from_byte([0x1f, 0x23, 0x60, 0x62][random.index(4)]);
                 let aeth = Aeth { syndrome, msn: view.members[1].msn_out };
-                psn = view.members[usize::from(rank % HOSTS)].psn_out.minus(random.below(3) as u32);
+                psn = view.members[usize::from(rank % HOSTS)].psn_out.minus(random.index(3) as u32);
                 (false, Headers::Response(Response::Acknowledge(aeth)), 0)
             }
         };
@@ -190,8 +171,8 @@ impl Bed {
         repr.emit(&mut bytes).unwrap().copy_from_slice(&payload[..len]);
         let to = if forward { self.settings.forward } else { self.settings.backward };
         Envelope::plain(from.ip(), from.port(), to.into()).unwrap().seal(&mut bytes);
-        if random.below(3) == 0 {
-            random.mutate(&mut bytes);
+        if random.index(3) == 0 {
+            mutate(random, &mut bytes);
         }
         (forward, bytes)
     }
@@ -199,7 +180,7 @@ impl Bed {
 
 #[test]
 fn noise_of_strangers_is_counted_and_disturbs_nobody() {
-    let (mut bed, mut random, since) = (Bed::new(NETWORKS[0]), Random::new(), Instant::now());
+    let (mut bed, mut random, since) = (Bed::new(NETWORKS[0]), seeded(), Instant::now());
     bed.send();
     let stranger = UdpSocket::bind((Ipv4Addr::new(127, 212, NETWORKS[0], 99), 0)).unwrap();
     let own = stranger.local_addr().unwrap();
@@ -209,18 +190,18 @@ fn noise_of_strangers_is_counted_and_disturbs_nobody() {
         // What hosts have sent twice on a busy machine may still wait.
         while bed.switch.round().unwrap() {}
         let before = bed.switch.switch().arrays().clone();
-        for _ in 0..1 + random.below(150) {
-            let (forward, bytes) = if random.below(3) == 0 {
-                (random.below(2) == 0, random.noise(2000))
+        for _ in 0..1 + random.index(150) {
+            let (forward, bytes) = if random.index(3) == 0 {
+                (random.index(2) == 0, noise(&mut random, 2000))
             } else {
                 bed.packet(&mut random, own)
             };
             let to = if forward { bed.settings.forward } else { bed.settings.backward };
             datagrams += u64::from(stranger.send_to(&bytes, (to, 4791)).is_ok());
         }
-        for _ in 0..random.below(8) {
+        for _ in 0..random.index(8) {
             let Ok(mut stream) = TcpStream::connect(bed.control) else { continue };
-            let _ = stream.write_all(&random.noise(600));
+            let _ = stream.write_all(&noise(&mut random, 600));
             connections.push(stream);
         }
         let keep = connections.len().min(100);
@@ -243,34 +224,34 @@ fn noise_of_strangers_is_counted_and_disturbs_nobody() {
 }
 
 /// What a host might say of another set.
-fn word(random: &mut Random, address: Ipv4Addr) -> Vec<u8> {
-    let attachment = |random: &mut Random| Attachment {
-        ip: [address, Ipv4Addr::from(random.next() as u32)][random.below(2)],
-        qpn: random.next() as u32 & 0xff_ffff,
-        first_psn: Psn::new(random.next() as u32 & 0xff_ffff),
+fn word(random: &mut SplitMix64, address: Ipv4Addr) -> Vec<u8> {
+    let attachment = |random: &mut SplitMix64| Attachment {
+        ip: [address, Ipv4Addr::from(random.word() as u32)][random.index(2)],
+        qpn: random.word() as u32 & 0xff_ffff,
+        first_psn: Psn::new(random.word() as u32 & 0xff_ffff),
     };
-    let number = NUMBER + 1 + random.below(40) as u16;
+    let number = NUMBER + 1 + random.index(40) as u16;
     // Mostly one that can come about.
-    let size = if random.below(8) > 0 { 2 } else { 1 + random.below(32) as u8 };
+    let size = if random.index(8) > 0 { 2 } else { 1 + random.index(32) as u8 };
     let join = Join {
         number,
         size,
-        rank: random.below(size.into()) as u8,
-        life: random.below(1 << 20) as u32,
-        lease: Duration::from_millis(1 + random.next() % 10_000),
-        mtu: [256, 512, 1024, 4096][random.below(4)],
-        identified: random.below(8) == 0,
+        rank: random.index(size.into()) as u8,
+        life: random.index(1 << 20) as u32,
+        lease: Duration::from_millis(1 + random.word() % 10_000),
+        mtu: [256, 512, 1024, 4096][random.index(4)],
+        identified: random.index(8) == 0,
         sends: attachment(random),
         receives: attachment(random),
     };
-    let word = if random.below(3) > 0 { ToSwitch::Join(join) } else { ToSwitch::Leave { number, life: join.life } };
+    let word = if random.index(3) > 0 { ToSwitch::Join(join) } else { ToSwitch::Leave { number, life: join.life } };
     let (bytes, len) = word.encode();
     bytes[..len].to_vec()
 }
 
 #[test]
 fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
-    let (mut bed, mut random, since) = (Bed::new(NETWORKS[1]), Random::new(), Instant::now());
+    let (mut bed, mut random, since) = (Bed::new(NETWORKS[1]), seeded(), Instant::now());
     bed.send();
     let address = Ipv4Addr::new(127, 212, NETWORKS[1], 98);
     let config = LineConfig {
@@ -288,14 +269,14 @@ fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
         }
         for (n, line) in lines.iter_mut().enumerate() {
             while line.receive().is_some() {}
-            if line.is_ready() && random.below(3) == 0 {
+            if line.is_ready() && random.index(3) == 0 {
                 let mut bytes = word(&mut random, address);
                 // The first ones are hosts that say what a host may say.
-                match if n < CALM { usize::MAX } else { random.below(40) } {
-                    0 => random.mutate(&mut bytes),
+                match if n < CALM { usize::MAX } else { random.index(40) } {
+                    0 => mutate(&mut random, &mut bytes),
                     // Where the number of the set is: the hosts' own is not for others to change.
                     1 if bytes.len() > 8 => bytes[4..].reverse(),
-                    2 => bytes = random.noise(200),
+                    2 => bytes = noise(&mut random, 200),
                     _ => {}
                 }
                 let own = ToSwitch::decode(&bytes).is_ok_and(|word| match word {
@@ -308,8 +289,8 @@ fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
         let before = lines.len();
         lines.retain(|line| !line.is_dead() && line.error().is_none());
         ended += (before - lines.len()) as u64;
-        if random.below(20) == 0 && lines.len() > CALM {
-            let gone = CALM + random.below(lines.len() - CALM);
+        if random.index(20) == 0 && lines.len() > CALM {
+            let gone = CALM + random.index(lines.len() - CALM);
             lines.swap_remove(gone);
         }
         bed.round();
@@ -335,16 +316,16 @@ fn a_configuration_is_one_or_an_error_that_says_where_and_what_to_do() {
     let is_text = |line: &&str| line.starts_with(' ') && !line.starts_with("  ");
     let whole = lines.filter(|line| !is_text(line)).collect::<Vec<_>>().join("\n");
     Settings::parse(Path::new("switch.toml"), &whole).unwrap();
-    let (mut random, since, path) = (Random::new(), Instant::now(), Path::new("switch.toml"));
+    let (mut random, since, path) = (seeded(), Instant::now(), Path::new("switch.toml"));
     let (mut good, mut bad) = (0_u64, 0_u64);
     while since.elapsed() < time() || good + bad < 2000 {
         let mut bytes = whole.clone().into_bytes();
-        for _ in 0..random.below(4) {
-            random.mutate(&mut bytes);
+        for _ in 0..random.index(4) {
+            mutate(&mut random, &mut bytes);
         }
-        if random.below(3) == 0 {
+        if random.index(3) == 0 {
             let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
-            let (from, to) = (random.below(lines.len()), random.below(lines.len()));
+            let (from, to) = (random.index(lines.len()), random.index(lines.len()));
             let mut lines: Vec<&[u8]> = lines.clone();
             lines.swap(from, to);
             bytes = lines.join(&b'\n');

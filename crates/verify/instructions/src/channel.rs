@@ -4,8 +4,9 @@ use stentor::runtime::ShmFabric;
 use stentor_channel::{Config, Endpoint, EndpointConfig, Handle, Notice, Scheme};
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::ShmConfig;
+use stentor_testutil::TempDir;
 
-use crate::{Directory, WARM_UP, counted_if};
+use crate::{WARM_UP, counted_if};
 
 /// The end of the connection whose calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +27,7 @@ const MOST_ROUNDS: u32 = 100;
 pub struct Ends {
     ends: [(Endpoint<ShmFabric>, Handle); 2],
     reading: Vec<u8>,
-    _directory: Directory,
+    _directory: TempDir,
 }
 
 impl Ends {
@@ -36,11 +37,11 @@ impl Ends {
     /// If this machine refuses shared memory.
     #[must_use]
     pub fn ready() -> Self {
-        let directory = Directory::new();
+        let directory = TempDir::new();
         let config = EndpointConfig { connections: 1, ..EndpointConfig::new(Config::with(Scheme::Counted)) };
         let end = |me: u16| {
             let shm = ShmConfig {
-                directory: directory.path().to_owned(),
+                directory: directory.to_path_buf(),
                 max_bytes: 1 << 30,
                 message_bytes: FABRIC_BYTES,
                 janitor: false,

@@ -16,8 +16,6 @@ pub mod switch;
 pub mod wire;
 
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Messages that every path passes before it is counted, so that rings are warm and connections are in their steady state.
 pub const WARM_UP: u64 = 300;
@@ -35,26 +33,4 @@ pub fn counted_section<R>(section: impl FnOnce() -> R) -> R {
 #[inline]
 fn counted_if<R>(measured: bool, work: impl FnOnce() -> R) -> R {
     if measured { counted_section(work) } else { work() }
-}
-
-/// A directory for the sockets of one path's processes. It is removed when dropped.
-#[derive(Debug)]
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("stentor-instructions-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Directory(std::env::temp_dir().join(name))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use stentor::ClusterConfig;
 use stentor::runtime::{Client, ClientId, GroupId, Member, Plan, ShmFabric, stateless};
 use stentor_fabric::ProcessId;
+use stentor_testutil::TempDir;
 
-use crate::{Directory, WARM_UP, counted_if};
+use crate::{WARM_UP, counted_if};
 
 /// The process whose steps are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +48,7 @@ pub struct Cluster {
     /// The clock of the members. It stands still once all are connected, so no member ticks.
     now: Duration,
     delivered: u64,
-    _directory: Directory,
+    _directory: TempDir,
 }
 
 fn configuration(groups: usize) -> String {
@@ -67,13 +68,13 @@ impl Cluster {
     /// If this machine refuses shared memory.
     #[must_use]
     pub fn ready(groups: usize) -> Self {
-        let directory = Directory::new();
+        let directory = TempDir::new();
         let config = ClusterConfig::parse(Path::new("cluster.toml"), &configuration(groups)).expect("valid");
         let plan = Plan::new(config).expect("possible");
         let members = 0..GROUP_OF * groups as u16;
-        let members = members.map(|me| plan.member(ProcessId(me), directory.path().to_owned()).expect("starts"));
+        let members = members.map(|me| plan.member(ProcessId(me), directory.to_path_buf()).expect("starts"));
         let members = members.collect();
-        let client = plan.client(ClientId(0), directory.path().to_owned()).expect("starts");
+        let client = plan.client(ClientId(0), directory.to_path_buf()).expect("starts");
         let to = &GROUPS[..groups];
         let mut cluster = Cluster { members, client, to, now: Duration::ZERO, delivered: 0, _directory: directory };
         while !(cluster.client.is_connected(to) && cluster.members.iter().all(Member::is_connected)) {

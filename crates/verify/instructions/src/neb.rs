@@ -4,8 +4,9 @@ use stentor::runtime::ShmFabric;
 use stentor_fabric::ProcessId;
 use stentor_fabric_shm::ShmConfig;
 use stentor_neb::{Config, FaultModel, Mode, Node, Notice};
+use stentor_testutil::TempDir;
 
-use crate::{Directory, WARM_UP, counted_if};
+use crate::{WARM_UP, counted_if};
 
 /// Whose steps are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +29,7 @@ pub struct Set {
     nodes: Vec<Node<ShmFabric>>,
     delivered: u64,
     broadcasts: u64,
-    _directory: Directory,
+    _directory: TempDir,
 }
 
 impl Set {
@@ -38,12 +39,12 @@ impl Set {
     /// If this machine refuses shared memory.
     #[must_use]
     pub fn ready() -> Self {
-        let directory = Directory::new();
+        let directory = TempDir::new();
         let sized = Config::new(usize::from(PROCESSES), Mode::Quorum(FaultModel::LyingSender), 0);
         let config = Config { window: WINDOW, payload_bytes: PAYLOAD.len(), fast_path: true, ..sized };
         let node = |process: u16| {
             let shm = ShmConfig::new("instructions", ProcessId(process), &format!("p{process}"), PROCESSES);
-            let shm = ShmConfig { directory: directory.path().to_owned(), janitor: false, ..shm };
+            let shm = ShmConfig { directory: directory.to_path_buf(), janitor: false, ..shm };
             Node::new(ShmFabric::start(shm).expect("shared memory"), config, 1, None).expect("a possible process")
         };
         let nodes = (0..PROCESSES).map(node).collect();

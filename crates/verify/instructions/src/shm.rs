@@ -5,8 +5,9 @@ use stentor_fabric::{
     Source, Status, Verb, WorkRequest,
 };
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
+use stentor_testutil::TempDir;
 
-use crate::{Directory, WARM_UP, counted_if};
+use crate::{WARM_UP, counted_if};
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +32,7 @@ pub struct Pair {
     writer: ShmFabric,
     _reader: ShmFabric,
     target: RemoteSpan,
-    _directory: Directory,
+    _directory: TempDir,
 }
 
 impl Pair {
@@ -41,10 +42,10 @@ impl Pair {
     /// If this machine refuses shared memory.
     #[must_use]
     pub fn ready() -> Self {
-        let directory = Directory::new();
+        let directory = TempDir::new();
         let start = |me: u16| {
             let config = ShmConfig::new("instructions", ProcessId(me), &format!("p{me}"), 2);
-            let config = ShmConfig { directory: directory.path().to_owned(), janitor: false, ..config };
+            let config = ShmConfig { directory: directory.to_path_buf(), janitor: false, ..config };
             let mut fabric = ShmFabric::start(config).expect("shared memory");
             let peer = ProcessId(1 - me);
             let region = fabric.register(RegionSpec { purpose: PURPOSE, writer: peer, bytes: REGION_BYTES });

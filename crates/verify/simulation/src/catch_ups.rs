@@ -2,7 +2,7 @@
 
 use stentor_multicast::CatchUps;
 
-/// The counts that campaigns claim to reach.
+/// The counts that simulation runs claim to reach.
 pub(crate) const CLAIMS: [&str; 1] = ["states_overtaken"];
 
 /// Adds the counts of another member.

@@ -1,4 +1,4 @@
-//! What a campaign draws from its seed, beside what the network draws.
+//! What a simulation draws from its seed, beside what the network draws.
 
 use stentor_fabric_sim::SimRng;
 

@@ -48,11 +48,11 @@ const CLIENT_TIMEOUT_NS: u64 = 300_000;
 /// Of so many runs under all failures one is crowded.
 const CROWDED: u64 = 8;
 
-/// Campaigns of fewer seeds may miss a kind of fault by chance.
+/// Simulation runs of fewer seeds may miss a kind of fault by chance.
 const CLAIMED_FROM_SEEDS: u64 = 100;
 
 impl Scenario {
-    /// The kinds of fault, as [`FaultCounts`](stentor_fabric_sim::FaultCounts) names them, that campaigns of the drawn
+    /// The kinds of fault, as [`FaultCounts`](stentor_fabric_sim::FaultCounts) names them, that simulation runs of the drawn
     /// scenarios claim to survive: what the adversarial network does to writes on reliable queue pairs, and the faults of
     /// the mix. Not claimed is what the multicast does not use without failures (READs, receives, unreliable queue pairs,
     /// revocations) and crashes, of which there are none.

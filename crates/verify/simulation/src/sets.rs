@@ -19,7 +19,7 @@ pub enum Sets {
 /// Of so many runs one has sets.
 const WITH_SETS: u64 = 4;
 
-/// What campaigns claim of sets, as [`SetCounts`](stentor_fabric_sim::SetCounts) names it.
+/// What simulation runs claim of sets, as [`SetCounts`](stentor_fabric_sim::SetCounts) names it.
 pub(crate) const CLAIMS: [&str; 6] =
     ["set_lives", "set_breaks", "set_copies", "unfinished_set_writes", "partial_set_writes", "late_copies"];
 

@@ -2,6 +2,7 @@
 
 use stentor_election::Plant;
 use stentor_simulation::graphs::{Graph, GraphRun, SETTLES_NS, TIMEOUT_MAX_NS, run, run_changing};
+use stentor_testutil::SplitMix64;
 
 /// The graphs by name.
 fn named() -> Vec<(&'static str, usize, Graph)> {
@@ -70,7 +71,7 @@ fn all_graphs_of_three_and_drawn_ones_of_five_end_with_a_leader_that_delivers() 
         pairs(members).enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, pair)| pair).collect()
     };
     let three = (0..8).flat_map(|bits| (0..3).map(move |leader| (3, bits, leader)));
-    let five = (1..=24).map(|n: u64| (5, n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54, n as usize % 5));
+    let five = (1..=24).map(|n: u64| (5, n.wrapping_mul(SplitMix64::GOLDEN) >> 54, n as usize % 5));
     let mut led = 0;
     for (members, bits, leader) in three.chain(five) {
         let graph = Graph::of_edges(usize::from(members), &edges(members, bits));

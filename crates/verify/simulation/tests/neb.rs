@@ -2,14 +2,12 @@
 
 use stentor_fabric_sim::Fault;
 use stentor_simulation::neb::{Scenario, Severity, run_scenario};
-use stentor_simulation::{CampaignReport, NebCampaign, Record, Sets};
+use stentor_simulation::{Record, Sets, SimulationReport, SimulationRun};
 
-fn seeds_hold_every_property(severity: Severity, sets: Sets) -> CampaignReport {
+fn seeds_hold_every_property(severity: Severity, sets: Sets) -> SimulationReport {
     let seeds = std::env::var("NEB_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
-    let plant = stentor_neb::Plant::None;
-    let campaign =
-        NebCampaign { seeds: 0..seeds, severity, sets, plant, until: None, record: Record::Nothing, threads: 0 };
-    let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
+    let run = SimulationRun { seeds: 0..seeds, until: None, record: Record::Nothing, threads: 0 };
+    let report = run.neb(severity, sets, stentor_neb::Plant::None, |_| ()).expect("drawn scenarios are possible");
     println!("{report:#?}");
     assert_eq!(report.first, None);
     assert!(report.messages > seeds * 20 && report.more.iter().all(|(_, count)| *count > 0), "{:?}", report.more);

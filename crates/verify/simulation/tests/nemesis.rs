@@ -113,15 +113,7 @@ impl Bed {
             let _ = process.fabric.post(process.qp, WorkRequest { id: 1, verb, signalled: true });
             process.fabric.flush();
         }
-        let mut completions = [stentor_fabric::Completion {
-            qp: process.qp,
-            id: 0,
-            opcode: stentor_fabric::Opcode::Write,
-            status: stentor_fabric::Status::Success,
-            imm: None,
-            bytes: 0,
-            tag: 0,
-        }; 8];
+        let mut completions = [stentor_fabric::Completion::BLANK; 8];
         process.fabric.poll(&mut completions);
         if let Some((election, audit)) = &mut process.election {
             while let Some(change) = election.poll(Duration::from_nanos(now)) {

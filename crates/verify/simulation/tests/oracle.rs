@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use stentor_simulation::neb::Severity;
-use stentor_simulation::{
-    Campaign, CampaignReport, ChannelCampaign, NebCampaign, Plant, Profile, Record, Sets, SwitchCampaign,
-};
+use stentor_simulation::{Plant, Profile, Record, Sets, SimulationReport, SimulationRun};
 
 /// Seeds of each profile that are run here.
 const FEW: u64 = 4;
-const RECORD: Record = Record::Hashes;
 
 /// Hashes by profile and seed, as the files have them.
 type Hashes = BTreeMap<(String, u64), Vec<String>>;
@@ -41,28 +38,28 @@ fn switch() -> Hashes {
     recorded(include_str!("../oracle/switch.txt"))
 }
 
-fn run_multicast(seeds: Range<u64>, profile: Profile, plant: Plant) -> CampaignReport {
-    let campaign = Campaign { seeds, profile, sets: Sets::Drawn, plant, until: None, record: RECORD, threads: 0 };
-    campaign.run(|_| ()).expect("drawn scenarios are possible")
+fn run(seeds: Range<u64>) -> SimulationRun {
+    SimulationRun { seeds, until: None, record: Record::Hashes, threads: 0 }
 }
 
-fn run_neb(seeds: Range<u64>, severity: Severity, plant: stentor_neb::Plant) -> CampaignReport {
-    let campaign = NebCampaign { seeds, severity, sets: Sets::Drawn, plant, until: None, record: RECORD, threads: 0 };
-    campaign.run(|_| ()).expect("drawn scenarios are possible")
+fn run_multicast(seeds: Range<u64>, profile: Profile, plant: Plant) -> SimulationReport {
+    run(seeds).multicast(profile, Sets::Drawn, plant, |_| ()).expect("drawn scenarios are possible")
 }
 
-fn run_channel(seeds: Range<u64>, plant: stentor_channel::Plant) -> CampaignReport {
-    let campaign = ChannelCampaign { seeds, plant, until: None, record: RECORD, threads: 0 };
-    campaign.run(|_| ()).expect("drawn scenarios are possible")
+fn run_neb(seeds: Range<u64>, severity: Severity, plant: stentor_neb::Plant) -> SimulationReport {
+    run(seeds).neb(severity, Sets::Drawn, plant, |_| ()).expect("drawn scenarios are possible")
 }
 
-fn run_switch(seeds: Range<u64>, plant: stentor_switch::Plant) -> CampaignReport {
-    let campaign = SwitchCampaign { seeds, plant, until: None, record: RECORD, threads: 0 };
-    campaign.run(|_| ()).expect("drawn scenarios are possible")
+fn run_channel(seeds: Range<u64>, plant: stentor_channel::Plant) -> SimulationReport {
+    run(seeds).channel(plant, |_| ()).expect("drawn scenarios are possible")
+}
+
+fn run_switch(seeds: Range<u64>, plant: stentor_switch::Plant) -> SimulationReport {
+    run(seeds).switch(plant, |_| ()).expect("drawn scenarios are possible")
 }
 
 /// Returns the seeds of a report whose hashes are not the recorded ones.
-fn others(recorded: &Hashes, profile: &str, report: &CampaignReport) -> Vec<u64> {
+fn others(recorded: &Hashes, profile: &str, report: &SimulationReport) -> Vec<u64> {
     assert_eq!(report.hashes.len() as u64, report.seeds);
     let differ = report.hashes.iter().filter(|(seed, hashes)| {
         let now: Vec<String> = hashes.iter().map(|(_, hash)| format!("{hash:016x}")).collect();
@@ -118,7 +115,7 @@ fn every_profile_is_recorded() {
     }
 }
 
-/// What a campaign finds by a violated property the hashes see as well.
+/// What a simulation run finds by a violated property the hashes see as well.
 #[cfg(feature = "plants")]
 #[test]
 fn planted_bugs_change_what_seeds_do() {

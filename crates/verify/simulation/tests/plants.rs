@@ -1,9 +1,9 @@
 //! Planted bugs that show only under failures, found by their names.
 #![cfg(feature = "plants")]
 
-use stentor_simulation::{Campaign, Plant, Profile, Record, Sets};
+use stentor_simulation::{Plant, Profile, Record, Sets, SimulationRun};
 
-/// The seeds are those that show it first; a campaign from 0 finds it there.
+/// The seeds are those that show it first; a simulation run from 0 finds it there.
 #[test]
 fn what_is_planted_in_the_rings_of_clients_is_found() {
     for (name, seed, profile) in [
@@ -29,15 +29,8 @@ fn what_is_planted_where_only_rare_runs_come_is_found() {
 
 fn find(name: &str, seed: u64, profile: Profile, sets: Sets) {
     let plant = Plant::named(name).expect("a planted bug");
-    let campaign = Campaign {
-        seeds: u64::saturating_sub(seed, 3)..seed + 1,
-        profile,
-        sets,
-        plant,
-        until: Some(plant.breaks()),
-        record: Record::Nothing,
-        threads: 1,
-    };
-    let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
+    let seeds = u64::saturating_sub(seed, 3)..seed + 1;
+    let run = SimulationRun { seeds, until: Some(plant.breaks()), record: Record::Nothing, threads: 1 };
+    let report = run.multicast(profile, sets, plant, |_| ()).expect("drawn scenarios are possible");
     assert!(report.violations > 0 && report.first.is_some(), "{name}: {report:?}");
 }

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use stentor_simulation::{Campaign, CampaignReport, Plant, Profile, RECOVERY_STEPS, Record, Sets};
+use stentor_simulation::{Plant, Profile, RECOVERY_STEPS, Record, Sets, SimulationReport, SimulationRun};
 
-fn hold(seeds: Range<u64>, profile: Profile, sets: Sets) -> CampaignReport {
-    let campaign =
-        Campaign { seeds, profile, sets, plant: Plant::None, until: None, record: Record::Nothing, threads: 0 };
-    let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
+fn hold(seeds: Range<u64>, profile: Profile, sets: Sets) -> SimulationReport {
+    let run = SimulationRun { seeds, until: None, record: Record::Nothing, threads: 0 };
+    let report = run.multicast(profile, sets, Plant::None, |_| ()).expect("drawn scenarios are possible");
     println!("{report:?}");
     assert_eq!(report.first, None, "{profile}");
     report

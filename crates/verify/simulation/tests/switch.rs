@@ -1,14 +1,13 @@
 //! The switch: some seeds without planted bugs hold every property, and what is claimed really happens.
 
-use stentor_simulation::{Record, SwitchCampaign};
+use stentor_simulation::{Record, SimulationRun};
 use stentor_switch::Plant;
 
 #[test]
 fn the_first_seeds_hold_every_property() {
     let seeds = std::env::var("SWITCH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(120);
-    let campaign =
-        SwitchCampaign { seeds: 0..seeds, plant: Plant::None, until: None, record: Record::Nothing, threads: 0 };
-    let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
+    let run = SimulationRun { seeds: 0..seeds, until: None, record: Record::Nothing, threads: 0 };
+    let report = run.switch(Plant::None, |_| ()).expect("drawn scenarios are possible");
     println!("{report:#?}");
     assert_eq!(report.first, None);
     assert_eq!(report.unseen_switch_claims(), [""; 0]);
@@ -21,14 +20,9 @@ fn the_first_seeds_hold_every_property() {
 fn every_planted_bug_is_found_by_name() {
     let mut missed = Vec::new();
     for plant in Plant::ALL.iter().filter(|plant| plant.is_for_campaigns()) {
-        let campaign = SwitchCampaign {
-            seeds: 0..300,
-            plant: *plant,
-            until: Some(plant.breaks()),
-            record: Record::Nothing,
-            threads: 0,
-        };
-        let report = campaign.run(|_| ()).expect("drawn scenarios are possible");
+        let until = Some(plant.breaks());
+        let run = SimulationRun { seeds: 0..300, until, record: Record::Nothing, threads: 0 };
+        let report = run.switch(*plant, |_| ()).expect("drawn scenarios are possible");
         match report.first.filter(|first| first.properties.contains(&plant.breaks())) {
             Some(first) => println!("{} breaks {} at seed {}", plant.name(), plant.breaks(), first.seed),
             None => missed.push(plant.name()),

@@ -301,28 +301,9 @@ pub(crate) fn listener(paths: &[PathBuf]) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use stentor_testutil::TempDir;
+
     use super::*;
-
-    /// A directory and a path in it.
-    struct Place(PathBuf);
-
-    impl Place {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("stentor-control-{name}-{}", std::process::id()));
-            std::fs::create_dir(&path).unwrap();
-            Place(path)
-        }
-
-        fn path(&self) -> PathBuf {
-            self.0.join("x.ctl")
-        }
-    }
-
-    impl Drop for Place {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
 
     fn said(stream: &UnixStream) -> String {
         match receive(stream, Question::LONGEST).unwrap() {
@@ -333,18 +314,18 @@ mod tests {
 
     #[test]
     fn questions_are_answered_and_nonsense_is_refused_and_harms_nobody() {
-        let place = Place::new("nonsense");
-        assert_eq!(ask(&[place.path()], &Question::Show).unwrap(), None, "nobody is there");
-        let control: Control = Control::listen(&Beside::from(place.path())).unwrap();
+        let place = TempDir::new();
+        assert_eq!(ask(&[place.join("x.ctl")], &Question::Show).unwrap(), None, "nobody is there");
+        let control: Control = Control::listen(&Beside::from(place.join("x.ctl"))).unwrap();
         let lines = ["\n".to_owned(), "{}\n".into(), "\"show\" 7\n".into(), "\u{ff}\n".into()];
         for line in lines.iter().chain([&"x".repeat(Question::LONGEST as usize + 9)]) {
-            let stream = UnixStream::connect(place.path()).unwrap();
+            let stream = UnixStream::connect(place.join("x.ctl")).unwrap();
             // It may have hung up before it read all of it.
             let _ = (&stream).write_all(line.as_bytes());
             assert!(said(&stream).starts_with("no question: "), "{line}");
         }
-        drop(UnixStream::connect(place.path()).unwrap());
-        let path = place.path();
+        drop(UnixStream::connect(place.join("x.ctl")).unwrap());
+        let path = place.join("x.ctl");
         let asking = std::thread::spawn(move || ask(&[path], &Question::Move { to: "g1.2".to_owned() }).unwrap());
         let asked = loop {
             if let Some(asked) = control.next() {
@@ -359,10 +340,10 @@ mod tests {
 
     #[test]
     fn what_somebody_asked_who_did_not_wait_for_the_answer_is_withdrawn() {
-        let place = Place::new("withdrawn");
-        let control: Control = Control::listen(&Beside::from(place.path())).unwrap();
+        let place = TempDir::new();
+        let control: Control = Control::listen(&Beside::from(place.join("x.ctl"))).unwrap();
         let ask = || {
-            let stream = UnixStream::connect(place.path()).unwrap();
+            let stream = UnixStream::connect(place.join("x.ctl")).unwrap();
             send(&stream, &Question::Stop).unwrap();
             stream
         };
@@ -385,11 +366,11 @@ mod tests {
 
     #[test]
     fn socket_that_was_removed_is_made_anew_where_it_belongs() {
-        let place = Place::new("removed");
-        let _control: Control = Control::listen(&Beside::from(place.path())).unwrap();
-        std::fs::remove_file(place.path()).unwrap();
+        let place = TempDir::new();
+        let _control: Control = Control::listen(&Beside::from(place.join("x.ctl"))).unwrap();
+        std::fs::remove_file(place.join("x.ctl")).unwrap();
         let since = std::time::Instant::now();
-        while UnixStream::connect(place.path()).is_err() {
+        while UnixStream::connect(place.join("x.ctl")).is_err() {
             assert!(since.elapsed() < Duration::from_secs(20));
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -65,32 +65,16 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
+    use stentor_testutil::TempDir;
+
     use super::super::State;
     use super::*;
 
-    /// A directory of its own for each test, gone at the end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("stentor-dir-{name}-{}", std::process::id()));
-            fs::create_dir(&path).expect("a temporary directory");
-            fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("our own directory");
-            Scratch(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_directory_for_others_is_refused_with_what_to_do() {
-        let scratch = Scratch::new("mode");
-        fs::set_permissions(&scratch.0, Permissions::from_mode(0o755)).unwrap();
-        let finding = inspect(&scratch.0);
+        let scratch = TempDir::new();
+        fs::set_permissions(&scratch, Permissions::from_mode(0o755)).unwrap();
+        let finding = inspect(&scratch);
         assert_eq!(finding.state, State::Missing);
         assert!(finding.detail.contains("0755"), "{finding:?}");
         assert!(finding.remedy.unwrap().contains("chmod 0700"));
@@ -98,19 +82,19 @@ mod tests {
 
     #[test]
     fn a_symbolic_link_or_a_file_is_refused() {
-        let scratch = Scratch::new("link");
-        let link = scratch.0.join("link");
-        std::os::unix::fs::symlink(&scratch.0, &link).unwrap();
+        let scratch = TempDir::new();
+        let link = scratch.join("link");
+        std::os::unix::fs::symlink(&scratch, &link).unwrap();
         assert!(inspect(&link).detail.contains("not a directory"));
-        let file = scratch.0.join("file");
+        let file = scratch.join("file");
         fs::write(&file, "").unwrap();
         assert!(inspect(&file).detail.contains("not a directory"));
     }
 
     #[test]
     fn trying_leaves_nothing_behind() {
-        let scratch = Scratch::new("rest");
-        let absent = scratch.0.join("absent");
+        let scratch = TempDir::new();
+        let absent = scratch.join("absent");
         let finding = inspect(&absent);
         assert_eq!(finding.state, State::Ok, "{finding:?}");
         assert!(!absent.exists());
@@ -118,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_path_too_long_for_a_socket_is_refused() {
-        let scratch = Scratch::new("long");
-        let finding = inspect(&scratch.0.join("x".repeat(120)));
+        let scratch = TempDir::new();
+        let finding = inspect(&scratch.join("x".repeat(120)));
         assert_eq!(finding.state, State::Missing);
         assert!(finding.remedy.unwrap().contains("shorter path"));
     }

@@ -4,21 +4,17 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use stentor_testutil::TempDir;
 
 /// A directory of its own, gone at the end.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("stentor-cli-{}-{n}", std::process::id()));
-        fs::create_dir(&path).expect("a temporary directory");
-        Scratch(path)
+        Scratch(TempDir::new())
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -30,12 +26,6 @@ impl Scratch {
         let path = self.path(name);
         fs::write(&path, text).expect("a writable temporary directory");
         path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

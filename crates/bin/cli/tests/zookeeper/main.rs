@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use stentor_testutil::TempDir;
 use zookeeper::{Zookeeper, free_port};
 
 /// Longer than anything here takes.
@@ -22,23 +23,6 @@ fn stentor() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stentor"));
     command.env_remove("NO_COLOR").env_remove("XDG_RUNTIME_DIR");
     command
-}
-
-/// A directory of its own, gone at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("stentor-{name}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The document of a run that went well.
@@ -64,8 +48,8 @@ struct Trial {
 }
 
 impl Trial {
-    fn start(scratch: &Scratch, server: &str) -> Self {
-        let directory = scratch.0.join("keep");
+    fn start(scratch: &TempDir, server: &str) -> Self {
+        let directory = scratch.join("keep");
         let mut command = stentor();
         command.args(["bench", "failover", "--json", "--rounds", "16", "--kill", "any", "--sim-runs", "0"]);
         command.args(["--rate", "200", "--timeout-ms", "500", "--seed", "3", "--zookeeper", server]);
@@ -111,7 +95,7 @@ fn said(directory: &Path) -> String {
 
 #[test]
 fn sessions_expire_and_the_server_dies_under_load_and_the_histories_pass() {
-    let (server, scratch) = (Zookeeper::start(), Scratch::new("zookeeper-trial"));
+    let (server, scratch) = (Zookeeper::start(), TempDir::new());
     let mut trial = Trial::start(&scratch, &server.address());
     // Not killed by the bench meanwhile, or it is: both are to be survived.
     let stopped = trial.led().expect("somebody leads before the bench is over");
@@ -135,8 +119,8 @@ fn sessions_expire_and_the_server_dies_under_load_and_the_histories_pass() {
 }
 
 /// A cluster of one group.
-fn configured(scratch: &Scratch) -> PathBuf {
-    let config = scratch.0.join("cluster.toml");
+fn configured(scratch: &TempDir) -> PathBuf {
+    let config = scratch.join("cluster.toml");
     let init = stentor().args(["config", "init", "--groups", "1", "-q", "-o"]).arg(&config).status().unwrap();
     assert!(init.success());
     config
@@ -144,12 +128,12 @@ fn configured(scratch: &Scratch) -> PathBuf {
 
 /// Starts one member with these servers, until it says something; ends it.
 fn until_said(servers: &str, what: &str) {
-    let scratch = Scratch::new(&format!("zookeeper-{}", free_port()));
+    let scratch = TempDir::new();
     let config = configured(&scratch);
-    let log = scratch.0.join("err");
+    let log = scratch.join("err");
     let mut command = stentor();
     command.args(["node", "--id", "g1.1", "--json", "--zookeeper", servers, "--config"]).arg(&config);
-    command.arg("--directory").arg(scratch.0.join("run")).stdin(Stdio::null()).stdout(Stdio::null());
+    command.arg("--directory").arg(scratch.join("run")).stdin(Stdio::null()).stdout(Stdio::null());
     let mut node = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let since = Instant::now();
     while !fs::read_to_string(&log).unwrap().contains(what) {
@@ -173,7 +157,7 @@ fn servers_that_refuse_or_answer_nonsense_are_told_and_waited_for() {
         }
     });
     until_said(&address, "ZooKeeper: ");
-    let scratch = Scratch::new("zookeeper-refused");
+    let scratch = TempDir::new();
     let config = configured(&scratch);
     let refused = stentor().args(["node", "--id", "g1.1", "--zookeeper", "nonsense", "--config"]).arg(&config).output();
     let refused = refused.unwrap();

@@ -41,17 +41,6 @@ pub(super) fn called<R, E: Debug>(what: &str, result: Result<R, E>) -> Outcome<R
     result.map_err(|error| Stop::Fail(format!("{what} failed: {error:?}")))
 }
 
-/// A completion that no fabric writes.
-const NONE: Completion = Completion {
-    qp: QpId(u32::MAX),
-    id: u64::MAX,
-    opcode: Opcode::Write,
-    status: Status::Flushed,
-    bytes: 0,
-    imm: None,
-    tag: 0,
-};
-
 /// Both ends of a queue pair between processes 0 and 1.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
@@ -153,7 +142,7 @@ impl<T: Testbed> Bed<T> {
         if self.down[process.index()] {
             return;
         }
-        let mut out = [NONE; 16];
+        let mut out = [Completion::BLANK; 16];
         loop {
             let count = self.testbed.fabric(process).poll(&mut out).min(out.len());
             self.completions[process.index()].extend(&out[..count]);

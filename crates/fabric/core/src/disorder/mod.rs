@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, Opcode, PostError, ProcessId,
     Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec, SetWrite,
-    Source, Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
+    Source, Span, SplitMix64, Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
 pub use config::Disorders;
 use ledger::Ledger;
@@ -66,7 +66,7 @@ pub struct Disorder<F> {
     inner: F,
     disorders: Disorders,
     capabilities: Capabilities,
-    random: u64,
+    random: SplitMix64,
     held: Vec<Held>,
     late: Vec<Late>,
     queues: Vec<Queue>,
@@ -103,7 +103,7 @@ impl<F: Fabric> Disorder<F> {
             hardware_multicast: inner_has.hardware_multicast && !disorders.denies_sets(),
             ..inner_has
         };
-        let random = disorders.seed ^ 0x6a09_e667_f3bc_c908;
+        let random = SplitMix64(disorders.seed ^ 0x6a09_e667_f3bc_c908);
         Disorder {
             inner,
             disorders,
@@ -160,15 +160,6 @@ impl<F: Fabric> Disorder<F> {
         self.overtaken
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
-        // splitmix64
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit.max(1)
-    }
-
     fn is_holding(&self) -> bool {
         let of_its_own = !self.ready.is_empty() || !self.events.is_empty();
         of_its_own || !self.held.is_empty() || !self.late.is_empty()
@@ -176,16 +167,7 @@ impl<F: Fabric> Disorder<F> {
 
     /// Takes what the inner fabric has.
     fn take_in(&mut self) {
-        let none = Completion {
-            qp: QpId(0),
-            id: 0,
-            opcode: Opcode::Write,
-            status: Status::Success,
-            bytes: 0,
-            imm: None,
-            tag: 0,
-        };
-        let mut completions = [none; 32];
+        let mut completions = [Completion::BLANK; 32];
         loop {
             let count = self.inner.poll(&mut completions);
             for completion in &completions[..count] {
@@ -212,7 +194,7 @@ impl<F: Fabric> Disorder<F> {
             return;
         }
         let polls = if self.broken.contains(&qp) { 0 } else { self.disorders.hold_polls };
-        let polls = self.below(u64::from(polls) + 1) as u32;
+        let polls = self.random.below(u64::from(polls) + 1) as u32;
         self.hold(completion, polls);
     }
 
@@ -271,9 +253,9 @@ impl<F: Fabric> Disorder<F> {
         let mut tries = self.late.len() as u64;
         while tries > 0 && !self.late.is_empty() {
             tries -= 1;
-            let place = self.below(self.late.len() as u64) as usize;
+            let place = self.random.below(self.late.len() as u64) as usize;
             // Writes are handed over whenever the fabric is asked to: only their order is another.
-            if !self.disorders.writes && self.below(3) == 0 {
+            if !self.disorders.writes && self.random.below(3) == 0 {
                 continue;
             }
             let Late { qp, id, data, what } = self.late.remove(place);
@@ -604,7 +586,7 @@ impl<F: Fabric> Fabric for Disorder<F> {
         let mut due: Vec<usize> = (0..self.held.len()).filter(|place| is_due(&self.held[*place])).collect();
         if self.disorders.hold_polls > 0 {
             for last in (1..due.len()).rev() {
-                let other = self.below(last as u64 + 1) as usize;
+                let other = self.random.below(last as u64 + 1) as usize;
                 due.swap(last, other);
             }
         }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
-    Access, Completion, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, RegionId, RegionSpec, RemoteRegion,
-    RemoteSpan, Service, Source, Span, Status, Verb, Wake, WorkRequest,
+    Access, Completion, Fabric, ProcessId, Purpose, QpConfig, QpId, RegionId, RegionSpec, RemoteRegion, RemoteSpan,
+    Service, Source, Span, Verb, Wake, WorkRequest,
 };
 
 use super::log::{last, say};
@@ -13,10 +13,6 @@ use super::words;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A place for a completion.
-const NOTHING: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
 
 pub(crate) struct Pair<F> {
     pub(crate) fabrics: [Option<F>; 2],
@@ -201,7 +197,7 @@ impl<F: Fabric> Pair<F> {
     pub(crate) fn completions(&mut self, process: usize, count: usize) {
         let mut seen = 0;
         self.until("a completion", |pair| {
-            let mut out = [NOTHING; 4];
+            let mut out = [Completion::BLANK; 4];
             let taken = pair.fabric(process).poll(&mut out);
             for done in &out[..taken] {
                 say(process, format!("< {}", words::completion(done)));

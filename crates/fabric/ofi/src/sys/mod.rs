@@ -2,6 +2,7 @@
 
 #[allow(
     clippy::all,
+    clippy::too_many_lines,
     clippy::undocumented_unsafe_blocks,
     dead_code,
     missing_docs,

@@ -13,6 +13,7 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use stentor_testutil::median;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -189,11 +190,6 @@ fn play(prefix: &[String], kind: &str, place: &str, what: &str) -> Outcome<f64> 
     Ok(figure)
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn measure(arguments: &[String]) -> Outcome<()> {
     let [shim, rounds, prefix @ ..] = arguments else { return Err("measure SHIM ROUNDS [COMMAND…]".into()) };
     let rounds: usize = rounds.parse()?;
@@ -205,7 +201,7 @@ fn measure(arguments: &[String]) -> Outcome<()> {
             ours.push(play(prefix, "ours", "10.77.0", what)?);
             kernel.push(play(&[], "kernel", shim, what)?);
         }
-        let medians = [median(&mut ours), median(&mut kernel)];
+        let medians = [median(ours.iter().copied()), median(kernel.iter().copied())];
         println!(
             "{title}: ours {:.1} ({:.1} to {:.1}), the kernel's rxe {:.1} ({:.1} to {:.1}), medians of {rounds} rounds in turns",
             medians[0],

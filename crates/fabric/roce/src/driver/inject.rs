@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use stentor_fabric::SplitMix64;
 use stentor_wire::Envelope;
 
 use crate::endpoint::Check;
@@ -62,7 +63,7 @@ impl AsMut<[u8]> for Parcel {
 #[derive(Debug)]
 pub struct Injector<P> {
     chances: Chances,
-    state: u64,
+    random: SplitMix64,
     waiting: VecDeque<(u64, u32, P)>,
     /// Packets lost, repeated, reordered, damaged.
     pub counts: [u64; 4],
@@ -72,7 +73,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
     /// The seed decides everything.
     #[must_use]
     pub fn new(chances: Chances, seed: u64) -> Self {
-        Injector { chances, state: seed, waiting: VecDeque::new(), counts: [0; 4] }
+        Injector { chances, random: SplitMix64(seed), waiting: VecDeque::new(), counts: [0; 4] }
     }
 
     /// Sets the probability that a packet is lost.
@@ -80,16 +81,9 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         self.chances.drop = chance;
     }
 
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
     /// Draws once.
     pub fn happens(&mut self, chance: f64) -> bool {
-        chance > 0.0 && ((self.random() >> 11) as f64) < chance * (1_u64 << 53) as f64
+        chance > 0.0 && ((self.random.word() >> 11) as f64) < chance * (1_u64 << 53) as f64
     }
 
     /// Takes a packet in; `now` counts nanoseconds.
@@ -104,7 +98,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
         }
         if self.happens(self.chances.corrupt) {
             self.counts[3] += 1;
-            let bit = self.random() as usize;
+            let bit = self.random.word() as usize;
             let bytes = parcel.as_mut();
             let bit = bit % (bytes.len().max(1) * 8);
             if let Some(byte) = bytes.get_mut(bit / 8) {
@@ -115,7 +109,7 @@ impl<P: Clone + AsMut<[u8]>> Injector<P> {
             self.counts[1] += 1;
             self.waiting.push_back((now + self.chances.delay, 0, parcel.clone()));
         }
-        let overtakers = if self.happens(self.chances.reorder) { 1 + self.random() as u32 % 4 } else { 0 };
+        let overtakers = if self.happens(self.chances.reorder) { 1 + self.random.word() as u32 % 4 } else { 0 };
         self.counts[2] += u64::from(overtakers > 0);
         self.waiting.push_back((now + self.chances.delay, overtakers, parcel));
     }

@@ -11,6 +11,7 @@ use stentor_fabric::{Access, Completion, QpConfig, QpId, QpKind, RegionId, Span}
 use stentor_fabric_roce::endpoint::{
     Arrival, Check, Data, Endpoint, Outbox, Path, ProtectionDomain, Remote, Request, Sending, Work,
 };
+pub(crate) use stentor_testutil::SplitMix64;
 use stentor_wire::{Envelope, Psn, RnrTimer};
 
 /// A packet on its way: the headers around it, and its bytes.
@@ -32,28 +33,6 @@ pub(crate) fn golden(name: &str) -> Vec<Vec<u8>> {
         at += 16 + len;
     }
     packets
-}
-
-/// A generator of random numbers (SplitMix64).
-#[derive(Clone)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// True once in `n`; never for 0.
-    pub(crate) fn once_in(&mut self, n: u64) -> bool {
-        n > 0 && self.below(n) == 0
-    }
 }
 
 pub(crate) const DOMAIN: ProtectionDomain = ProtectionDomain(3);

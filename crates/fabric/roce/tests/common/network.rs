@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use stentor_wire::IpRepr;
 
-use super::{Flying, Random};
+use super::{Flying, SplitMix64};
 
 /// The shortest way from one side to the other, nanoseconds.
 const TRAVEL: u64 = 5_000;
@@ -26,7 +26,7 @@ pub(crate) struct Faults {
 /// What is on its way between two sides.
 pub(crate) struct Network {
     pub(crate) faults: Faults,
-    random: Random,
+    random: SplitMix64,
     /// Arrival time, number and direction.
     flying: BinaryHeap<Reverse<(u64, u64, bool)>>,
     packets: HashMap<u64, Flying>,
@@ -35,21 +35,21 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn new(faults: Faults, seed: u64) -> Network {
-        Network { faults, random: Random(seed), flying: BinaryHeap::new(), packets: HashMap::new(), number: 0 }
+        Network { faults, random: SplitMix64(seed), flying: BinaryHeap::new(), packets: HashMap::new(), number: 0 }
     }
 
     pub(crate) fn send(&mut self, now: u64, to_b: bool, packet: &Flying) {
-        let copies = if self.random.once_in(self.faults.repetition) { 2 } else { 1 };
+        let copies = if self.random.one_in(self.faults.repetition) { 2 } else { 1 };
         for _ in 0..copies {
-            if self.random.once_in(self.faults.loss) {
+            if self.random.one_in(self.faults.loss) {
                 continue;
             }
             let mut packet = packet.clone();
-            if self.random.once_in(self.faults.damage) {
-                let at = self.random.below(packet.1.len() as u64) as usize;
+            if self.random.one_in(self.faults.damage) {
+                let at = self.random.index(packet.1.len());
                 packet.1[at] ^= 1 << self.random.below(8);
             }
-            if self.random.once_in(self.faults.congestion)
+            if self.random.one_in(self.faults.congestion)
                 && let IpRepr::V4(ip) = &mut packet.0.ip
             {
                 ip.tos |= CONGESTED;

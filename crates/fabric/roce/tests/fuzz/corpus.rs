@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use stentor_wire::{Bth, Headers, Psn, Repr, Reth};
 
-use crate::common::{self, Random, VA};
+use crate::common::{self, SplitMix64, VA};
 use crate::generate::{self, Known};
 use crate::script::{Datagram, LARGE_MTU, Script, UNRELIABLE, flags};
 use crate::victim::{self, SETUP};
@@ -81,7 +81,7 @@ pub(crate) fn seeds(known: &Known) -> Vec<Script> {
     let heard = Datagram { flags: flags::SEALED, segment: 0, bytes: heard };
     seeds.push(Script { victim: 0, datagrams: vec![late.clone(); 12] });
     seeds.push(Script { victim: 0, datagrams: [vec![heard], vec![late; 12]].concat() });
-    let mut random = Random(1);
+    let mut random = SplitMix64(1);
     for _ in 0..3000 {
         let bytes = generate::packet(&mut random, known, 0);
         for victim in [0, UNRELIABLE] {

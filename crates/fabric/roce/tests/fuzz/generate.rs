@@ -2,7 +2,7 @@
 
 use stentor_wire::{Aeth, AtomicEth, Bth, Headers, Message, Opcode, Psn, Repr, Response, Reth, Syndrome};
 
-use crate::common::{Random, VA};
+use crate::common::{SplitMix64, VA};
 use crate::script::{Datagram, LARGE_MTU, Script, UNRELIABLE, flags};
 use crate::victim::{FILL, SETUP, Victim};
 
@@ -30,11 +30,11 @@ impl Known {
     }
 }
 
-fn reth(random: &mut Random, known: &Known) -> Reth {
+fn reth(random: &mut SplitMix64, known: &Known) -> Reth {
     let own = known.keys[0];
-    let keys = [own, own, own, known.keys[1], known.keys[2], random.next() as u32, own ^ 1];
-    let addresses = [VA, VA + 256, VA + 511, VA + 512, VA - 1, u64::MAX, random.next(), VA + 8];
-    let lengths = [0, 1, 8, 256, 257, 300, 512, 513, 0xffff_ffff, 1 << 31, random.next() as u32];
+    let keys = [own, own, own, known.keys[1], known.keys[2], random.word() as u32, own ^ 1];
+    let addresses = [VA, VA + 256, VA + 511, VA + 512, VA - 1, u64::MAX, random.word(), VA + 8];
+    let lengths = [0, 1, 8, 256, 257, 300, 512, 513, 0xffff_ffff, 1 << 31, random.word() as u32];
     Reth {
         va: addresses[random.below(8) as usize],
         rkey: keys[random.below(7) as usize],
@@ -42,9 +42,9 @@ fn reth(random: &mut Random, known: &Known) -> Reth {
     }
 }
 
-fn headers(random: &mut Random, known: &Known) -> Headers {
+fn headers(random: &mut SplitMix64, known: &Known) -> Headers {
     let reth = reth(random, known);
-    let imm = random.next() as u32;
+    let imm = random.word() as u32;
     let messages = [
         Message::SendFirst,
         Message::SendMiddle,
@@ -59,7 +59,7 @@ fn headers(random: &mut Random, known: &Known) -> Headers {
         Message::WriteOnly(reth),
         Message::WriteOnlyImm(reth, imm),
     ];
-    let aeth = Aeth { syndrome: Syndrome::from_byte(random.next() as u8), msn: random.next() as u32 & 0xff_ffff };
+    let aeth = Aeth { syndrome: Syndrome::from_byte(random.word() as u8), msn: random.word() as u32 & 0xff_ffff };
     let responses = [
         Response::ReadFirst(aeth),
         Response::ReadMiddle,
@@ -67,9 +67,9 @@ fn headers(random: &mut Random, known: &Known) -> Headers {
         Response::ReadOnly(aeth),
         Response::Acknowledge(Aeth { syndrome: Syndrome::ACK, ..aeth }),
         Response::Acknowledge(aeth),
-        Response::Atomic(aeth, random.next()),
+        Response::Atomic(aeth, random.word()),
     ];
-    let atomic = AtomicEth { va: reth.va, rkey: reth.rkey, swap_add: random.next(), compare: random.next() };
+    let atomic = AtomicEth { va: reth.va, rkey: reth.rkey, swap_add: random.word(), compare: random.word() };
     let message = messages[random.below(12) as usize];
     match random.below(10) {
         0..=3 => Headers::Rc(message),
@@ -83,19 +83,19 @@ fn headers(random: &mut Random, known: &Known) -> Headers {
 }
 
 /// A packet that is nearly right, `ahead` packets behind the first one. Not sealed.
-pub(crate) fn packet(random: &mut Random, known: &Known, ahead: u32) -> Vec<u8> {
+pub(crate) fn packet(random: &mut SplitMix64, known: &Known, ahead: u32) -> Vec<u8> {
     let headers = headers(random, known);
     let is_answer = headers.opcode().is_response();
     let near = if is_answer { SETUP.psn_a } else { SETUP.psn_b };
-    let near = near.wrapping_add(ahead + random.below(3) as u32).wrapping_sub(u32::from(random.once_in(8)));
-    let psn = if random.once_in(20) { random.next() as u32 } else { near };
-    let mut bth = Bth::new(if random.once_in(40) { 7 } else { known.number }, Psn::new(psn));
+    let near = near.wrapping_add(ahead + random.below(3) as u32).wrapping_sub(u32::from(random.one_in(8)));
+    let psn = if random.one_in(20) { random.word() as u32 } else { near };
+    let mut bth = Bth::new(if random.one_in(40) { 7 } else { known.number }, Psn::new(psn));
     (bth.ack_req, bth.solicited) = (random.below(2) == 0, random.below(2) == 0);
-    if random.once_in(40) {
-        bth.pkey = random.next() as u16;
+    if random.one_in(40) {
+        bth.pkey = random.word() as u16;
     }
     let lengths = [0, 1, 39, 40, 41, 44, 100, 255, 256, 257, 300, 4096];
-    let longest = if random.once_in(20) { 12 } else { 11 };
+    let longest = if random.one_in(20) { 12 } else { 11 };
     let payload_bytes = if headers.opcode().shape().payload { lengths[random.below(longest) as usize] } else { 0 };
     let announced = match headers {
         Headers::Rc(Message::WriteOnly(reth) | Message::WriteOnlyImm(reth, _)) => Some(reth.bytes as usize),
@@ -108,7 +108,7 @@ pub(crate) fn packet(random: &mut Random, known: &Known, ahead: u32) -> Vec<u8> 
     repr.emit(&mut bytes).unwrap().fill(FILL);
     match random.below(20) {
         0 => {
-            let at = random.below(bytes.len() as u64) as usize;
+            let at = random.index(bytes.len());
             bytes[at] ^= 1 << random.below(8);
         }
         1 => bytes.truncate(random.below(bytes.len() as u64 + 1) as usize),
@@ -119,53 +119,53 @@ pub(crate) fn packet(random: &mut Random, known: &Known, ahead: u32) -> Vec<u8> 
 }
 
 /// A datagram: one packet, or a run of them, cut rightly or not.
-pub(crate) fn datagram(random: &mut Random, known: &Known, ahead: u32) -> Datagram {
-    let mut what = if random.once_in(20) { 0 } else { flags::SEALED };
+pub(crate) fn datagram(random: &mut SplitMix64, known: &Known, ahead: u32) -> Datagram {
+    let mut what = if random.one_in(20) { 0 } else { flags::SEALED };
     what |= random.below(3) as u8;
     for (chance, flag) in
         [(30, flags::STRANGE), (20, flags::CONGESTED), (30, flags::LATE), (10, flags::MOVED), (4, flags::BURST)]
     {
-        what |= if random.once_in(chance) { flag } else { 0 };
+        what |= if random.one_in(chance) { flag } else { 0 };
     }
     let first = packet(random, known, ahead);
-    if !random.once_in(4) {
+    if !random.one_in(4) {
         return Datagram { flags: what, segment: 0, bytes: first };
     }
     let (length, mut bytes) = (first.len(), first);
     for n in 1..=random.below(5) as u32 {
         let mut next = packet(random, known, ahead + n);
         // Packets of a run are equally long, but for the last one; an adversary's need not be.
-        if !random.once_in(6) {
+        if !random.one_in(6) {
             next.resize(length, FILL);
         }
         bytes.extend(next);
     }
-    if random.once_in(3) {
+    if random.one_in(3) {
         bytes.truncate(bytes.len() - random.below(length as u64 + 1).min(bytes.len() as u64) as usize);
     }
     let segments =
-        [length as u16, length as u16, length as u16, 1, 3, length as u16 + 4, u16::MAX, random.next() as u16];
+        [length as u16, length as u16, length as u16, 1, 3, length as u16 + 4, u16::MAX, random.word() as u16];
     // One byte a packet is slow, and every one of them is malformed.
     let segment = segments[random.below(8) as usize].max(if bytes.len() > 200 { 16 } else { 1 });
-    let what = if random.once_in(4) { what } else { what & !flags::CHECK | 1 };
+    let what = if random.one_in(4) { what } else { what & !flags::CHECK | 1 };
     Datagram { flags: what, segment, bytes }
 }
 
 /// A whole input of random datagrams.
-pub(crate) fn script(random: &mut Random, known: &Known) -> Script {
-    let mut victim = if random.once_in(4) { UNRELIABLE } else { 0 };
-    victim |= if random.once_in(4) { LARGE_MTU } else { 0 };
+pub(crate) fn script(random: &mut SplitMix64, known: &Known) -> Script {
+    let mut victim = if random.one_in(4) { UNRELIABLE } else { 0 };
+    victim |= if random.one_in(4) { LARGE_MTU } else { 0 };
     let mut ahead = 0;
     let datagrams = (0..5 + random.below(36)).map(|_| {
-        ahead += u32::from(random.once_in(3));
+        ahead += u32::from(random.one_in(3));
         datagram(random, known, ahead)
     });
     Script { victim, datagrams: datagrams.collect() }
 }
 
 /// A few changes to an input.
-pub(crate) fn mutate(random: &mut Random, known: &Known, population: &[Script]) -> Script {
-    let pick = |random: &mut Random| &population[random.below(population.len() as u64) as usize];
+pub(crate) fn mutate(random: &mut SplitMix64, known: &Known, population: &[Script]) -> Script {
+    let pick = |random: &mut SplitMix64| &population[random.index(population.len())];
     let mut script = pick(random).clone();
     for _ in 0..1 + random.below(5) {
         let count = script.datagrams.len();
@@ -193,12 +193,12 @@ pub(crate) fn mutate(random: &mut Random, known: &Known, population: &[Script]) 
     script
 }
 
-fn damage(random: &mut Random, datagram: &mut Datagram) {
+fn damage(random: &mut SplitMix64, datagram: &mut Datagram) {
     let Datagram { flags: what, segment, bytes } = datagram;
     let length = bytes.len() as u64;
     match random.below(8) {
         0 => *what ^= 1 << random.below(8),
-        1 => *segment = [0, 16, 32, segment.wrapping_add(1), random.next() as u16 | 15][random.below(5) as usize],
+        1 => *segment = [0, 16, 32, segment.wrapping_add(1), random.word() as u16 | 15][random.below(5) as usize],
         _ if bytes.is_empty() => bytes.extend([FILL; 20]),
         2 => bytes.truncate(random.below(length) as usize),
         3 => bytes[0] = Opcode::ALL[random.below(Opcode::ALL.len() as u64) as usize].to_byte(),

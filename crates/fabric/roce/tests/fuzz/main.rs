@@ -18,15 +18,12 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-use common::Random;
+use common::SplitMix64;
 use generate::Known;
 use script::Script;
 use stentor_fabric_roce::endpoint::Counters;
+use stentor_testutil::number_of_environment;
 use victim::Outcome;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number: {text}")))
-}
 
 /// Runs an input; one that fails is written down.
 fn run(script: &Script) -> Outcome {
@@ -49,12 +46,12 @@ struct Sums {
 
 /// Mutates until the time is over; everything new joins the population. Each input must be sound.
 fn fuzz(population: &mut Vec<Script>, seen: &mut BTreeSet<u64>, shorten: bool) -> Sums {
-    let time = Duration::from_secs(number("STENTOR_FUZZ_SECONDS", 1));
-    let mut random = Random(number("STENTOR_FUZZ_SEED", 0));
+    let time = Duration::from_secs(number_of_environment("STENTOR_FUZZ_SECONDS", 1));
+    let mut random = SplitMix64(number_of_environment("STENTOR_FUZZ_SEED", 0));
     let (known, mut sums, since) = (Known::new(), Sums::default(), Instant::now());
     // A busy machine may give no time at all.
     while since.elapsed() < time || sums.inputs < 500 {
-        let fresh = population.is_empty() || random.once_in(3);
+        let fresh = population.is_empty() || random.one_in(3);
         let script = match fresh {
             true => generate::script(&mut random, &known),
             false => generate::mutate(&mut random, &known, population),

@@ -10,10 +10,10 @@ use stentor_fabric::Access;
 use stentor_fabric::memory::Ordering;
 use stentor_fabric_roce::driver::Mode;
 use stentor_fabric_roce::peer::{DOMAIN, Destination, Peer, PeerConfig};
+use stentor_testutil::number_of_environment;
 
-use crate::common::{Random, VA};
+use crate::common::{SplitMix64, VA};
 use crate::generate::{self, Known};
-use crate::number;
 use crate::script::Datagram;
 use crate::victim::{PATTERN, SETUP};
 
@@ -40,9 +40,9 @@ fn send(socket: &UdpSocket, datagram: &Datagram) -> bool {
 
 #[test]
 fn runs_from_a_stranger_are_counted_packet_by_packet_and_reach_only_what_was_granted() {
-    let time = Duration::from_secs(number("STENTOR_FUZZ_SECONDS", 1));
-    let seed = number("STENTOR_FUZZ_SEED", 0);
-    let mut random = Random(seed);
+    let time = Duration::from_secs(number_of_environment("STENTOR_FUZZ_SECONDS", 1));
+    let seed = number_of_environment("STENTOR_FUZZ_SEED", 0);
+    let mut random = SplitMix64(seed);
     let (since, mut victims, mut packets, mut runs, mut written) = (Instant::now(), 0_u64, 0, 0_u64, 0_u64);
     // A victim that is written to is rare: most of the queue pairs break before.
     while since.elapsed() < time || runs < 50 || written == 0 && victims < 10_000 {
@@ -70,7 +70,7 @@ fn runs_from_a_stranger_are_counted_packet_by_packet_and_reach_only_what_was_gra
         .expect("one family");
         for n in 0..EACH {
             let mut datagram = generate::datagram(&mut random, &known, n as u32 / 3);
-            if !random.once_in(10) {
+            if !random.one_in(10) {
                 seal(&mut datagram, &mut envelope);
             }
             let count = datagram.packets().len();

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
-    RemoteRegion, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteRegion,
+    RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
 
 use crate::{ShmConfig, ShmFabric};
@@ -144,9 +144,7 @@ pub(super) fn events(fabric: &mut ShmFabric) -> Vec<Event> {
 }
 
 pub(super) fn poll(fabric: &mut ShmFabric) -> Vec<Completion> {
-    let empty =
-        Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
-    let mut out = [empty; 64];
+    let mut out = [Completion::BLANK; 64];
     let taken = fabric.poll(&mut out);
     out[..taken].to_vec()
 }

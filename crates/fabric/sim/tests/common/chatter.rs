@@ -106,16 +106,7 @@ impl Chatter {
     }
 
     fn completions(&mut self) -> bool {
-        let none = Completion {
-            qp: QpId(0),
-            id: 0,
-            opcode: Opcode::Write,
-            status: Status::Success,
-            bytes: 0,
-            imm: None,
-            tag: 0,
-        };
-        let mut out = [none; 8];
+        let mut out = [Completion::BLANK; 8];
         let count = self.fabric.poll(&mut out);
         for done in &out[..count] {
             let (p, l) = self.line(done.qp);

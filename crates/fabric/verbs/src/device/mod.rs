@@ -4,8 +4,6 @@ mod choose;
 mod gid;
 mod place;
 mod read;
-#[cfg(test)]
-mod tree;
 
 use std::path::PathBuf;
 

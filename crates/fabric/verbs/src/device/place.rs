@@ -70,16 +70,16 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::Tree;
     use super::*;
+    use stentor_testutil::TempDir;
 
     #[test]
     fn an_infiniband_port_is_known_by_the_hardware_address_of_its_interface() {
         let ib = "80:00:00:49:fe:80:00:00:00:00:00:01:00:02:c9:03:00:31:7c:91";
         let tree =
-            Tree::new("ipoib", &[("class/net/ib0/address", ib), ("class/net/eth0/address", "02:00:00:00:00:01")]);
-        assert_eq!(gid_under(&tree.0, "ib0"), Some("fe80::1:2:c903:31:7c91".parse().unwrap()));
-        assert_eq!((gid_under(&tree.0, "eth0"), gid_under(&tree.0, "ib1")), (None, None));
+            TempDir::with_lines(&[("class/net/ib0/address", ib), ("class/net/eth0/address", "02:00:00:00:00:01")]);
+        assert_eq!(gid_under(&tree, "ib0"), Some("fe80::1:2:c903:31:7c91".parse().unwrap()));
+        assert_eq!((gid_under(&tree, "eth0"), gid_under(&tree, "ib1")), (None, None));
     }
 
     #[test]

@@ -88,8 +88,8 @@ fn gid(port: &Path, link: Link, index: &str) -> Option<Gid> {
 mod tests {
     use std::fs;
 
-    use super::super::tree::Tree;
     use super::*;
+    use stentor_testutil::TempDir;
 
     const RXE: [(&str, &str); 14] = [
         ("class/infiniband/rxe0/fw_ver", ""),
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_device_is_read_with_its_ports_and_the_gids_that_are_set() {
-        let tree = Tree::new("rxe", &RXE);
-        let found = devices(&tree.0);
+        let tree = TempDir::with_lines(&RXE);
+        let found = devices(&tree);
         assert_eq!(found.len(), 1);
         let Device { name, file, numa_node, ports, .. } = &found[0];
         assert_eq!((name.as_str(), *numa_node), ("rxe0", Some(1)));
@@ -123,17 +123,14 @@ mod tests {
 
     #[test]
     fn a_card_knows_its_node_and_an_infiniband_port_its_kind() {
-        let tree = Tree::new(
-            "mlx",
-            &[
-                ("class/infiniband/mlx5_0/device/numa_node", "-1"),
-                ("class/infiniband/mlx5_0/ports/1/state", "1: DOWN"),
-                ("class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand"),
-                ("class/infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0031:7c91"),
-                ("class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1"),
-            ],
-        );
-        let found = devices(&tree.0);
+        let tree = TempDir::with_lines(&[
+            ("class/infiniband/mlx5_0/device/numa_node", "-1"),
+            ("class/infiniband/mlx5_0/ports/1/state", "1: DOWN"),
+            ("class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand"),
+            ("class/infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0031:7c91"),
+            ("class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1"),
+        ]);
+        let found = devices(&tree);
         assert_eq!((found[0].numa_node, found[0].file.clone()), (None, None));
         assert_eq!(found[0].ports[0].gids[0].kind, GidKind::Ib);
         assert!(!found[0].ports[0].is_active());
@@ -141,13 +138,13 @@ mod tests {
 
     #[test]
     fn a_gid_is_found_where_it_stands_by_now() {
-        let tree = Tree::new("gid", &RXE);
-        let first = devices(&tree.0)[0].ports[0].gids[0].clone();
-        let index = |wanted: &Gid| index_of(&tree.0, "rxe0", 1, wanted);
+        let tree = TempDir::with_lines(&RXE);
+        let first = devices(&tree)[0].ports[0].gids[0].clone();
+        let index = |wanted: &Gid| index_of(&tree, "rxe0", 1, wanted);
         assert_eq!(index(&first), Some(0));
         assert_eq!(index(&Gid { index: 7, ..first.clone() }), Some(0), "it stood elsewhere");
         assert_eq!(index(&Gid { kind: GidKind::RoceV1, ..first.clone() }), None, "the same address, other packets");
-        let moved = tree.0.join("class/infiniband/rxe0/ports/1");
+        let moved = tree.join("class/infiniband/rxe0/ports/1");
         fs::write(moved.join("gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n").unwrap();
         assert_eq!(index(&first), None);
         for (what, text) in [("gids/3", first.bytes.to_string()), ("gid_attrs/types/3", "RoCE v2".into())] {

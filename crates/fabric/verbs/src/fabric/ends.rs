@@ -162,16 +162,7 @@ impl VerbsDevice {
 
     /// Takes in what has completed.
     fn take_in(&mut self) {
-        let none = Completion {
-            qp: QpId(0),
-            id: 0,
-            opcode: Opcode::Write,
-            status: Status::Flushed,
-            bytes: 0,
-            imm: None,
-            tag: 0,
-        };
-        let mut out = [none; BATCH];
+        let mut out = [Completion::BLANK; BATCH];
         let mut queue = 0;
         while queue < self.queues.len() {
             let (taken, more) = self.poll_queue(queue, &mut out);

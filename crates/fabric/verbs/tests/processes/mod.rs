@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use stentor_fabric::{Completion, Opcode, ProcessId, QpId, Status};
+use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
 
 /// The guest gives this address to the interface under Soft-RoCE.
@@ -35,14 +35,3 @@ pub fn start(me: ProcessId, addresses: &[Option<SocketAddr>], change: impl Fn(&m
     change(&mut config);
     VerbsFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
 }
-
-/// A place for a completion.
-pub const NOTHING: Completion = Completion {
-    qp: QpId(u32::MAX),
-    id: u64::MAX,
-    opcode: Opcode::Write,
-    status: Status::Flushed,
-    bytes: 0,
-    imm: None,
-    tag: 0,
-};

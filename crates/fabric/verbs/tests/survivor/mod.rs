@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
-    Access, Fabric, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteRegion,
-    RemoteSpan, Service, Source, Span, Verb, WorkRequest,
+    Access, Completion, Fabric, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
+    RemoteRegion, RemoteSpan, Service, Source, Span, Verb, WorkRequest,
 };
 use stentor_fabric_verbs::VerbsFabric;
 
-use crate::processes::{NOTHING, start};
+use crate::processes::start;
 
 pub(crate) const SURVIVOR: ProcessId = ProcessId(0);
 pub(crate) const PEER: ProcessId = ProcessId(1);
@@ -59,7 +59,7 @@ impl End {
     }
 
     pub(crate) fn pump(&mut self) {
-        let mut out = [NOTHING; 16];
+        let mut out = [Completion::BLANK; 16];
         while self.fabric.poll(&mut out) > 0 {}
         while self.fabric.next_event().is_some() {}
         while self.fabric.device_mut().next_trouble().is_some() {}

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use stentor_testutil::SplitMix64;
 use stentor_wire::{
     Aeth, AtomicEth, Bth, Deth, Envelope, Headers, IpRepr, Ipv4Repr, Ipv6Repr, Message, Psn, Repr, Response, Reth,
     Syndrome,
@@ -44,19 +45,16 @@ pub(crate) fn captures() -> Vec<PathBuf> {
     files
 }
 
-/// A generator of random numbers (SplitMix64).
-pub(crate) struct Random(pub(crate) u64);
+/// Draws packets.
+pub(crate) struct Random(pub(crate) SplitMix64);
 
 impl Random {
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.word()
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        self.0.index(limit)
     }
 
     pub(crate) fn flag(&mut self) -> bool {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{
-    Access, AccessError, Completion, ConnectError, Event, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState,
-    RegionId, RegionSpec, RegisterError, Service, Status, Word,
+    Access, AccessError, Completion, ConnectError, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState,
+    RegionId, RegionSpec, RegisterError, Service, Word,
 };
 use thiserror::Error;
 
@@ -229,7 +229,7 @@ impl<F: Fabric> Endpoint<F> {
             notices: VecDeque::new(),
             starved: VecDeque::new(),
             due: Vec::new(),
-            completions: vec![NOTHING; BATCH].into(),
+            completions: vec![Completion::BLANK; BATCH].into(),
             most_sends,
             sends: 0,
         };
@@ -676,6 +676,3 @@ fn check<F: Fabric>(fabric: &F, config: &EndpointConfig, peers: &[ProcessId]) ->
     }
     Ok(if overrun { u32::MAX } else { (most - all).min(u64::from(u32::MAX)) as u32 })
 }
-
-const NOTHING: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };

@@ -5,8 +5,8 @@ use stentor_channel::{
 };
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
-    Access, Completion, Fabric, Opcode, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan,
-    Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan, Service,
+    Source, Span, Verb, WorkRequest,
 };
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
@@ -16,9 +16,6 @@ use crate::hosted::Meeting;
 const HONEST: ProcessId = ProcessId(0);
 const LIAR: ProcessId = ProcessId(1);
 const MINE: Purpose = Purpose(9);
-const NOTHING: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
-
 /// Messages one after the other.
 type Said<'a> = &'a [(Tag, &'a [u8])];
 
@@ -57,7 +54,7 @@ impl<F: Fabric> Liar<F> {
 
     fn turn(&mut self) -> bool {
         while self.fabric.next_event().is_some() {}
-        let _ = self.fabric.poll(&mut [NOTHING; 16]);
+        let _ = self.fabric.poll(&mut [Completion::BLANK; 16]);
         self.fabric.flush();
         self.fabric.state(self.qp) == QpState::Ready
     }

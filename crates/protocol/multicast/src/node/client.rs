@@ -12,7 +12,6 @@ use super::counts::{Counts, RemoteOp, Step};
 use super::fan::{self, Fan};
 use super::greeting::{About, Greeting, Seals};
 use super::links::{Links, News};
-use super::member::NO_COMPLETION;
 use super::open::Opener;
 use super::outbound::{Outbound, Shape, scratch};
 use super::posting::Quiet;
@@ -168,7 +167,7 @@ impl<F: Fabric> Client<F> {
             awaited: Awaited::new(topology.groups()),
             unsynced: Awaited::new(topology.groups()),
             submitted: 0,
-            completions: [NO_COMPLETION; 16],
+            completions: [Completion::BLANK; 16],
             counts: Counts::default(),
             operations: None,
             message_bytes: limits.message_bytes,

@@ -19,7 +19,7 @@
 
 use stentor_fabric::memory::{Ordering, Word};
 use stentor_fabric::seal::Seal;
-use stentor_fabric::{Plant, ProcessId};
+use stentor_fabric::{Plant, ProcessId, SplitMix64};
 
 use crate::ids;
 use crate::item::VERSION;
@@ -92,12 +92,12 @@ impl Seals {
 
     /// For what this incarnation of a process writes.
     pub(super) fn of(&self, process: ProcessId, incarnation: u64) -> Seal {
-        Seal::new(process, mix(self.salt ^ mix(incarnation))).with_plant(self.plant)
+        Seal::new(process, SplitMix64::mix(self.salt ^ SplitMix64::mix(incarnation))).with_plant(self.plant)
     }
 
     /// Tells clusters apart, and does not tell the salt.
     fn check(&self) -> u64 {
-        mix(mix(self.salt) ^ MAGIC)
+        SplitMix64::mix(SplitMix64::mix(self.salt) ^ MAGIC)
     }
 
     pub(super) fn encode(&self, greeting: &Greeting) -> [u64; GREETING_WORDS] {
@@ -136,14 +136,6 @@ pub fn forged_hello(process: ProcessId, incarnation: u64, salt: u64) -> ([u64; G
         seals.encode(&Greeting { about: About::Hello, incarnation, start, begun: false, first: 0 }),
         seals.of(process, incarnation),
     )
-}
-
-/// Spreads a word's bits over the whole word (the finalizer of `SplitMix64`).
-fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stentor_fabric::{Completion, Fabric, Opcode, ProcessId, QpId, Status};
+use stentor_fabric::{Completion, Fabric, ProcessId};
 
 pub use self::absent::CLIENT_TIMEOUT;
 use self::recover::Recovery;
@@ -105,9 +105,6 @@ pub struct Member<F: Fabric> {
     aside: bool,
 }
 
-pub(super) const NO_COMPLETION: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
-
 impl<F: Fabric> Member<F> {
     /// Registers the regions and begins to connect. `salt` is the cluster's. `incarnation` tells this process from all
     /// that had its place before or will have it, and rises: the time of its start, say.
@@ -158,7 +155,7 @@ impl<F: Fabric> Member<F> {
             due: Vec::with_capacity(topology.all_members()),
             inbox: scratch(&control),
             scratch: scratch(&control),
-            completions: [NO_COMPLETION; 16],
+            completions: [Completion::BLANK; 16],
             reads: (leader != me).then_some(leader),
             recovery: Recovery::default(),
             told_ballot: replica.counts_in(),

@@ -8,6 +8,7 @@ use crate::message::Destination;
 use crate::places::Places;
 use crate::state::{ClientState, Entry};
 use crate::{ClientId, GroupId, GroupSet, ids};
+use stentor_fabric::SplitMix64;
 
 /// A client's slots at this group. The client uses a slot again, a window later, only when every member that it counts
 /// has delivered what was there; until then it is retained for whoever has not.
@@ -270,7 +271,7 @@ impl Window {
 
     /// For the planted bug that finds messages by a hash.
     pub(super) fn first_with_hash(&self, sequence: u64) -> Option<u64> {
-        let hash = |sequence: u64| sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
+        let hash = |sequence: u64| sequence.wrapping_mul(SplitMix64::GOLDEN) >> 62;
         self.open().find(|slot| self.holds(*slot) && hash(self.slot(*slot).sequence) == hash(sequence))
     }
 }

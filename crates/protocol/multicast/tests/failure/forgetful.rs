@@ -31,7 +31,7 @@ impl Walk {
     fn new(size: usize, seed: u64) -> Self {
         let cluster = Cluster::new(&[size], 2, (Variant::V2, 4, Plant::None));
         let (still, said, words) = (HashSet::new(), HashMap::new(), HashMap::new());
-        Walk { cluster, random: Random(seed), still, said, words }
+        Walk { cluster, random: Random::new(seed), still, said, words }
     }
 
     fn any(&mut self) -> u16 {

@@ -12,7 +12,7 @@ fn a_group_begins_its_life_though_members_are_replaced_meanwhile() {
     let mut late = 0;
     for (sizes, seeds) in [(&[3][..], 0..2000), (&[5], 0..1000), (&[2], 0..100)] {
         for seed in seeds {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let members = sizes[0] as u16;
             let mut cluster = Cluster::new(sizes, 1, (Variant::V2, 4, Plant::None));
             (0..members).for_each(|member| cluster.crash(member));

@@ -156,7 +156,7 @@ fn cluster(random: &mut Random) -> Cluster {
 fn no_letter_panics_a_member() {
     let [mut undecodable, mut refused, mut taken] = [0_u64; 3];
     for seed in 0..15_000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut cluster = cluster(&mut random);
         for _ in 0..12 {
             let (from, mut words) = (1 + random.below(3) as u16, Vec::new());

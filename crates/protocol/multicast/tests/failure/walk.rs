@@ -3,24 +3,22 @@
 use std::collections::HashMap;
 
 use stentor_multicast::{GroupId, Plant, Replica, Variant};
+use stentor_testutil::SplitMix64;
 
 use super::cluster::Cluster;
 use super::judge::{complete, safe};
 use super::net::Wire;
 
-/// SplitMix64: one word of state, good enough to draw schedules.
-pub(super) struct Random(pub(super) u64);
+/// Draws schedules and messages.
+pub(super) struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+    pub(super) fn new(seed: u64) -> Self {
+        Random(SplitMix64(seed))
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+        self.0.below(bound)
     }
 
     pub(super) fn one_in(&mut self, n: u64) -> bool {
@@ -41,7 +39,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(sizes: &[usize], variant: Variant, plant: Plant, seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let window = [1_u32, 2, 4][random.below(3) as usize];
         let messages = 2 + random.below(9);
         let faults = 1 + random.below(8);

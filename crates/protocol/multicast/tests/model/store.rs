@@ -8,6 +8,7 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
 use stentor_multicast::Replica;
+use stentor_testutil::SplitMix64;
 
 use super::network::{Network, Step, about, is_genuine, take};
 use super::scenario::Scenario;
@@ -68,7 +69,7 @@ impl Hasher for Mixer {
     }
 
     fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ number).wrapping_mul(SplitMix64::GOLDEN);
         self.0 = mixed ^ mixed >> 32;
     }
 }

@@ -6,28 +6,13 @@
 use std::collections::VecDeque;
 
 use stentor_multicast::{ClientId, GroupId, Plant, Replica, Sender, Variant};
+use stentor_testutil::SplitMix64;
 
 use super::network::{Network, take};
 use super::say;
 use super::scenario::{Scenario, encode_body};
 use super::store::note;
 use super::verdict::{COMPLETE, Entry, Flaws, REAL_TIME_PATH, judge, names};
-
-/// SplitMix64: one word of state, good enough to draw schedules.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// What may happen next.
 #[derive(Clone, Copy)]
@@ -51,14 +36,14 @@ struct Run {
     logs: Vec<Vec<Entry>>,
     submitted: u32,
     earlier: Vec<u32>,
-    random: Random,
+    random: SplitMix64,
     speeds: Vec<u64>,
     steps: u64,
 }
 
 impl Run {
     fn new(sizes: &[usize], variant: Variant, plant: Plant, seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = SplitMix64(seed);
         let scenario = draw(sizes, variant, plant, &mut random);
         let topology = scenario.topology();
         let network = Network::new(&topology);
@@ -197,7 +182,7 @@ impl Run {
 }
 
 /// Up to twelve messages of three clients to any destination sets.
-fn draw(sizes: &[usize], variant: Variant, plant: Plant, random: &mut Random) -> Scenario {
+fn draw(sizes: &[usize], variant: Variant, plant: Plant, random: &mut SplitMix64) -> Scenario {
     let groups = sizes.len() as u64;
     let messages: Vec<(u16, Vec<u16>)> = (0..4 + random.below(9))
         .map(|_| {

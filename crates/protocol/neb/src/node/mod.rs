@@ -22,7 +22,7 @@ pub(crate) use endpoint::store;
 
 use stentor_fabric::memory::WORD;
 use stentor_fabric::{
-    AccessError, Completion, ConnectError, Event, Fabric, Opcode, ProcessId, QpId, QpState, RegisterError, Status,
+    AccessError, Completion, ConnectError, Event, Fabric, ProcessId, QpId, QpState, RegisterError, Status,
 };
 use thiserror::Error;
 
@@ -152,9 +152,6 @@ pub struct Node<F: Fabric> {
     sets: Vec<QpId>,
 }
 
-const NO_COMPLETION: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
-
 impl<F: Fabric> Node<F> {
     /// Registers the regions and begins to connect. `salt` is the cluster's; `authority` has the keys, where values are
     /// signed.
@@ -186,7 +183,7 @@ impl<F: Fabric> Node<F> {
             end,
             authority,
             counts: Counts::default(),
-            completions: [NO_COMPLETION; 32],
+            completions: [Completion::BLANK; 32],
             removal: removal::Changes::new(&config, me),
             sets,
         })

@@ -24,6 +24,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use stentor_fabric::ProcessId;
 use stentor_neb::{Config, FaultModel, Mode, Outcome, Replay, Seen, Value};
+use stentor_testutil::SplitMix64;
 
 /// Correct processes; the liar is process 0.
 const CORRECT: usize = 3;
@@ -43,7 +44,7 @@ impl Hasher for Spread {
     }
 
     fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = (self.0 ^ word).wrapping_mul(SplitMix64::GOLDEN);
         self.0 ^= self.0 >> 29;
     }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::conformance::Testbed;
 use stentor_fabric::{
-    Access, Completion, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId,
-    RegionSpec, RemoteSpan, Service, SetSpec, SetTarget, SetWrite, Status,
+    Access, Completion, Event, Fabric, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
+    RemoteSpan, Service, SetSpec, SetTarget, SetWrite, Status,
 };
 use stentor_fabric_roce::{RoceConfig, RoceFabric, SwitchConfig};
 use stentor_soft_switch::{Faults, Settings, SoftSwitch};
@@ -119,7 +119,7 @@ impl Bed {
 
 /// Takes what completed; what process 0 wrote to its set is put down.
 fn take(fabric: &mut RoceFabric, process: usize, done: &mut Vec<(u64, Status)>) {
-    let mut out = [NONE; 16];
+    let mut out = [Completion::BLANK; 16];
     loop {
         let count = fabric.poll(&mut out);
         let of_set = out[..count].iter().filter(|done| process == 0 && done.id < ALONE);
@@ -132,9 +132,6 @@ fn take(fabric: &mut RoceFabric, process: usize, done: &mut Vec<(u64, Status)>) 
 
 /// Ids from here on are of writes that are no set's.
 const ALONE: u64 = 1 << 32;
-const NONE: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Flushed, bytes: 0, imm: None, tag: 0 };
-
 /// A set that process 0 sends to, with memory of each of the others that it may write, and a queue pair to each.
 pub(crate) struct Group {
     pub(crate) set: QpId,

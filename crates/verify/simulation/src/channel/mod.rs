@@ -1,4 +1,4 @@
-//! Campaigns of the ordered channel: real endpoints on simulated NICs, with completions in any order.
+//! Simulation of the ordered channel: real endpoints on simulated NICs, with completions in any order.
 
 mod actor;
 mod history;

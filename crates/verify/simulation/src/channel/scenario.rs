@@ -56,7 +56,7 @@ const CONNECTED_NS: u64 = 50_000;
 const CONTROLS: u32 = stentor_channel::CONTROLS;
 
 impl Scenario {
-    /// What campaigns of at least 100 seeds claim to survive.
+    /// What simulation runs of at least 100 seeds claim to survive.
     #[must_use]
     pub const fn claims() -> &'static [&'static str] {
         &[

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_election::{Audit, Beat, Change, Election, Heartbeat, HeartbeatConfig, Plant as ElectionPlant};
-use stentor_fabric::ProcessId;
+use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{
     Application, Delivered, GroupId, Limits, Member, NodeError, Plant, Pulse, ReplicaConfig, Topology, Variant,
@@ -42,7 +42,7 @@ struct App<'a> {
 impl Application for App<'_> {
     fn deliver(&mut self, delivered: &Delivered<'_>) {
         *self.digest = (*self.digest ^ delivered.id.sequence ^ delivered.number << 24)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_mul(SplitMix64::GOLDEN)
             .rotate_left(29);
         let mut history = self.shared.history.borrow_mut();
         history.deliver(self.now_ns, self.me, GroupId(0), delivered);

@@ -127,7 +127,7 @@ pub(crate) const SPAN_NS: u64 = 1_500_000;
 pub(crate) const MOST_STEPS: u64 = 400_000;
 
 impl Scenario {
-    /// The kinds of fault that campaigns of at least 100 seeds claim to survive.
+    /// The kinds of fault that simulation runs of at least 100 seeds claim to survive.
     #[must_use]
     pub const fn claims() -> &'static [&'static str] {
         &[
@@ -145,7 +145,7 @@ impl Scenario {
         ]
     }
 
-    /// What campaigns of a severity claim besides, and that every lie is told and processes are removed.
+    /// What simulation runs of a severity claim besides, and that every lie is told and processes are removed.
     #[must_use]
     pub fn claims_under(severity: Severity) -> Vec<&'static str> {
         let more: &[&str] =

@@ -1,4 +1,4 @@
-//! Which faults a campaign is about.
+//! Which faults a simulation run is about.
 
 use std::fmt;
 
@@ -138,7 +138,7 @@ impl Profile {
         }
     }
 
-    /// The kinds of fault, as [`NemesisCounts`](super::NemesisCounts) names them, that a campaign of this profile claims
+    /// The kinds of fault, as [`NemesisCounts`](super::NemesisCounts) names them, that a simulation run of this profile claims
     /// to survive.
     #[must_use]
     pub fn claims(self) -> Vec<&'static str> {

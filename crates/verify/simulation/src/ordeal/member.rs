@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use stentor_election::{Change, Election};
-use stentor_fabric::ProcessId;
+use stentor_fabric::{ProcessId, SplitMix64};
 use stentor_fabric_sim::SimFabric;
 use stentor_multicast::{Application, Ballot, Delivered, GroupId, Member, NodeError, ReplicaConfig};
 
@@ -170,7 +170,7 @@ impl Application for App<'_> {
             came_back(self.shared, self.now_ns, self.me, delivered.number - 1);
         }
         let word = u64::from(delivered.id.client.0) << 48 ^ delivered.id.sequence ^ delivered.number << 24;
-        *self.digest = (*self.digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        *self.digest = (*self.digest ^ word).wrapping_mul(SplitMix64::GOLDEN).rotate_left(29);
         let mut history = self.shared.history.borrow_mut();
         history.deliver(self.now_ns, self.me, self.group, delivered);
         history.digest(self.group, delivered.number, *self.digest);

@@ -7,8 +7,9 @@ use stentor_switch::registers::State;
 use stentor_switch::{Cause, Config, CreateError, Plant};
 
 use super::scenario::{MOST_STEPS, Scenario};
+use super::step::Step;
 use super::tape::Tape;
-use super::world::{Step, World};
+use super::world::World;
 use crate::chance::Chance;
 use crate::record::{Record, Recorded};
 

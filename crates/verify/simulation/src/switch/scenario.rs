@@ -94,7 +94,7 @@ impl Scenario {
         Scenario { hosts, receivers, senders, programs, trouble, setup, aggregation, check_data, safety_steps, plant }
     }
 
-    /// What must happen in a campaign, by name.
+    /// What must happen in a simulation run, by name.
     #[must_use]
     pub fn claims() -> &'static [&'static str] {
         &[

@@ -4,7 +4,7 @@ use stentor_fabric_sim::Transcript;
 use stentor_switch::Departure;
 use stentor_switch::registers::{State, View};
 
-use super::world::Step;
+use super::step::Step;
 use crate::record::{Record, Recorded};
 
 /// The transcripts of a run.

@@ -1,5 +1,5 @@
-//! A switch, hosts and the links between them: what may happen, one step at a time. Searches try every step; campaigns draw
-//! them.
+//! A switch, hosts and the links between them: what may happen, one step at a time. Searches try every step;
+//! simulation runs draw them.
 //!
 //! Links keep their order unless a step says otherwise. Endpoints send and programs go on as soon as they can. Time is what a
 //! timer's step makes of it: endpoints wait until a step says that a deadline has come, and leases end by a step.
@@ -18,6 +18,7 @@ use stentor_wire::{Headers, IpPacket, IpRepr, Message, Repr, Response, Syndrome}
 
 use super::host::{Flight, Host, Setup};
 use super::program::Op;
+use super::step::Step;
 use super::tape::Tape;
 
 /// How long a lease is, units of the switch's clock that a step of time is longer than.
@@ -25,39 +26,6 @@ const LEASE: Duration = Duration::from_millis(100);
 
 /// Sets that the switch has room for: so often it may be created anew, and once more.
 const SETS: usize = 4;
-
-/// A step.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
-    /// The packet at this place of a host's link arrives at the switch.
-    Up(u8, u8),
-    /// The first packet in the loop goes through the pipeline.
-    Loop,
-    /// The packet at this place of a link arrives at the host.
-    Down(u8, u8),
-    /// A packet to the switch is lost.
-    LoseUp(u8),
-    /// A packet in the loop is lost.
-    LoseLoop,
-    /// A packet to a host is lost.
-    LoseDown(u8),
-    /// A packet arrives at the switch, and will once more.
-    RepeatUp(u8),
-    /// A packet arrives at a host, and will once more.
-    RepeatDown(u8),
-    /// A packet to the switch is damaged: the bit of this byte, counted from its end, is another.
-    DamageUp(u8, u8),
-    /// A packet to a host is damaged.
-    DamageDown(u8, u8),
-    /// A host's next deadline has come.
-    Timer(u8),
-    /// So much time passes at the switch that every lease ends of who is silent.
-    Lease,
-    /// A host posts the receives again that were used.
-    Receives(u8),
-    /// The switch loses its memory.
-    Restart,
-}
 
 /// What waits in the loop.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

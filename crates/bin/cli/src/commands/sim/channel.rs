@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use stentor_channel::Plant;
 use stentor_simulation::channel::{RunReport, Scenario, record_seed};
-use stentor_simulation::{ChannelCampaign, NemesisCounts};
+use stentor_simulation::{NemesisCounts, SimulationRun};
 
 use super::recording;
 use super::report::{About, Ran, Simulated, Talk, impossible};
@@ -28,14 +28,13 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
         one(seed, args, plant)?
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign =
-            ChannelCampaign { seeds, plant, until: planted.breaks, record: recording::wanted(args), threads };
+        let run = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-        let report = campaign.run(|done| bar.set_position(done));
+        let report = run.channel(plant, |done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
         recording::write_hashes(args, &report.hashes)?;
-        Simulated::campaign(&report, planted, Scenario::claims(), report.unseen_channel_claims())
+        Simulated::many(&report, planted, Scenario::claims(), report.unseen_channel_claims())
     };
     output.report(&simulated)?;
     Ok(Verdict::of(simulated.ok()))

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use stentor_simulation::{Campaign, Plant, Profile, RunReport, Scenario, Sets, record_seed};
+use stentor_simulation::{Plant, Profile, RunReport, Scenario, Sets, SimulationRun, record_seed};
 
 use super::recording;
 use super::report::{About, Cluster, Ran, Recovery, Simulated, impossible};
@@ -26,15 +26,14 @@ pub(super) fn run(args: &SimMulticast, output: Output) -> Result<Verdict, Failur
         one(seed, args, (profile, sets), plant)?
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign =
-            Campaign { seeds, profile, sets, plant, until: planted.breaks, record: recording::wanted(args), threads };
+        let run = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-        let report = campaign.run(|done| bar.set_position(done));
+        let report = run.multicast(profile, sets, plant, |done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
         recording::write_hashes(args, &report.hashes)?;
         let claims = Scenario::claims_under(profile);
-        Simulated::campaign(&report, planted, &claims, report.unseen_claims(profile, sets))
+        Simulated::many(&report, planted, &claims, report.unseen_claims(profile, sets))
             .under(Recovery::of(profile, report.most_recovery_steps))
     };
     output.report(&simulated)?;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use stentor_neb::Plant;
 use stentor_simulation::neb::{RunReport, Scenario, Severity, record_seed};
-use stentor_simulation::{NebCampaign, NemesisCounts, Sets};
+use stentor_simulation::{NemesisCounts, Sets, SimulationRun};
 
 use super::recording;
 use super::report::{About, Ran, Simulated, Society, impossible};
@@ -29,22 +29,14 @@ pub(super) fn run(args: &SimNeb, output: Output) -> Result<Verdict, Failure> {
         one(seed, args, (severity, sets), plant)?
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign = NebCampaign {
-            seeds,
-            severity,
-            sets,
-            plant,
-            until: planted.breaks,
-            record: recording::wanted(args),
-            threads,
-        };
+        let run = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-        let report = campaign.run(|done| bar.set_position(done));
+        let report = run.neb(severity, sets, plant, |done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
         recording::write_hashes(args, &report.hashes)?;
         let unseen = report.unseen_neb_claims(severity, sets);
-        Simulated::campaign(&report, planted, &Scenario::claims_under(severity), unseen)
+        Simulated::many(&report, planted, &Scenario::claims_under(severity), unseen)
     };
     output.report(&simulated)?;
     Ok(Verdict::of(simulated.ok()))

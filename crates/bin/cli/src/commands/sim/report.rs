@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use stentor_simulation::{
-    CampaignReport, FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, channel, neb, switch,
+    FaultCounts, NemesisCounts, Profile, RECOVERY_STEPS, Scenario, SimulationReport, channel, neb, switch,
 };
 
 use super::Planted;
@@ -259,8 +259,8 @@ impl Recovery {
 }
 
 impl Simulated {
-    pub(super) fn campaign(
-        report: &CampaignReport,
+    pub(super) fn many(
+        report: &SimulationReport,
         planted: Planted,
         claims: &[&str],
         unseen_faults: Vec<&'static str>,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use stentor_simulation::switch::{RunReport, Scenario, record_seed};
-use stentor_simulation::{FaultCounts, NemesisCounts, SwitchCampaign};
+use stentor_simulation::{FaultCounts, NemesisCounts, SimulationRun};
 use stentor_switch::Plant;
 
 use super::recording;
@@ -37,13 +37,13 @@ pub(super) fn run(args: &SimSeeds, output: Output) -> Result<Verdict, Failure> {
         Simulated::one(ran(seed, report, begin.elapsed().as_secs_f64()), about, planted, None)
     } else {
         let (seeds, threads) = (args.seeds.clone(), args.threads);
-        let campaign = SwitchCampaign { seeds, plant, until: planted.breaks, record: recording::wanted(args), threads };
+        let run = SimulationRun { seeds, until: planted.breaks, record: recording::wanted(args), threads };
         let bar = output.progress_count("seeds", args.seeds.end - args.seeds.start);
-        let report = campaign.run(|done| bar.set_position(done));
+        let report = run.switch(plant, |done| bar.set_position(done));
         bar.finish_and_clear();
         let report = report.map_err(|error| impossible(&error))?;
         recording::write_hashes(args, &report.hashes)?;
-        Simulated::campaign(&report, planted, Scenario::claims(), report.unseen_switch_claims())
+        Simulated::many(&report, planted, Scenario::claims(), report.unseen_switch_claims())
     };
     output.report(&simulated)?;
     Ok(Verdict::of(simulated.ok()))

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
+use stentor_testutil::SplitMix64;
 
 use super::cure::{Run, cure};
 use super::leaps::{Leap, Leaps, NOBODY};
@@ -55,16 +56,8 @@ impl Hasher for Itself {
 
 type Prints = HashSet<u64, BuildHasherDefault<Itself>>;
 
-/// Spreads a word's bits over the whole word (the finalizer of `SplitMix64`).
-fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
-}
-
 fn print(sites: &[u32], campaigns: u8) -> u64 {
-    sites.iter().fold(u64::from(campaigns), |print, site| mix(print ^ mix(u64::from(*site))))
+    sites.iter().fold(u64::from(campaigns), |print, site| SplitMix64::mix(print ^ SplitMix64::mix(u64::from(*site))))
 }
 
 /// A hash of a cluster that does not depend on how a search numbers things.

@@ -17,9 +17,6 @@ const STAGING: Purpose = Purpose(2);
 /// Receives posted, and requests outstanding.
 const DEPTH: u32 = 64;
 
-const NOTHING: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
-
 /// One end.
 pub(super) struct Raw<F: Fabric> {
     fabric: F,
@@ -47,7 +44,7 @@ impl<F: Fabric> Raw<F> {
         }
         let staging = fabric.register(RegionSpec { purpose: STAGING, writer: me, bytes }).map_err(refused)?;
         let qp = fabric.connect(peer, Service(0), QpConfig::reliable(DEPTH, DEPTH)).map_err(refused)?;
-        let completions = [NOTHING; 16];
+        let completions = [Completion::BLANK; 16];
         let mut raw =
             Raw { fabric, peer, qp, target, staging, remote: None, tagged, completions, outstanding: 0, received: 0 };
         (0..DEPTH).try_for_each(|id| raw.post_recv(u64::from(id)))?;

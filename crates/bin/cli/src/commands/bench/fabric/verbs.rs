@@ -127,9 +127,6 @@ pub(super) struct Verbs<F: Pair> {
     pub(super) seal: (Seal, Seal),
 }
 
-const NO_COMPLETION: Completion =
-    Completion { qp: QpId(0), id: 0, opcode: Opcode::Write, status: Status::Success, bytes: 0, imm: None, tag: 0 };
-
 /// An error of a call of the fabric.
 pub(super) fn refused(error: impl std::error::Error) -> Failure {
     Failure::run(error, "bench fabric", "run `stentor doctor`; if it finds nothing, report this as a bug")
@@ -173,7 +170,7 @@ impl<F: Pair> Verbs<F> {
             staging,
             place,
             remote: None,
-            completions: [NO_COMPLETION; 16],
+            completions: [Completion::BLANK; 16],
             yields: room.yields,
             record: vec![0; words + HEADER_WORDS],
             private: vec![0; words + HEADER_WORDS],

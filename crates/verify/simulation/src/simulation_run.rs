@@ -17,20 +17,14 @@ use crate::run::record_seed;
 use crate::sets::{self, Sets};
 use crate::switch;
 
-/// Seeds to run.
+/// A simulation run: many seeds of one simulation, on all cores.
 #[derive(Clone, Debug)]
-pub struct Campaign {
+pub struct SimulationRun {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// Faults beside those of the network.
-    pub profile: Profile,
-    /// Which runs write by sets.
-    pub sets: Sets,
-    /// A planted bug.
-    pub plant: Plant,
     /// End with the first seed that violates this property (all lower seeds are run to their end first).
     pub until: Option<&'static str>,
-    /// What is recorded of each seed: a campaign keeps hashes only.
+    /// What is recorded of each seed: a simulation run keeps hashes only.
     pub record: Record,
     /// Threads; 0: one per core.
     pub threads: usize,
@@ -47,14 +41,14 @@ pub struct Violation {
     pub counter_example: String,
 }
 
-/// What came of a campaign. Everything but the wall time is the same for the same seeds, on any machine.
+/// What came of a simulation run. Everything but the wall time is the same for the same seeds, on any machine.
 #[derive(Clone, Debug, Default)]
-pub struct CampaignReport {
+pub struct SimulationReport {
     /// Seeds that were run.
     pub seeds: u64,
     /// Seeds with a violation.
     pub violations: u64,
-    /// The lowest of them; with [`Campaign::until`], the lowest that violates that property.
+    /// The lowest of them; with [`SimulationRun::until`], the lowest that violates that property.
     pub first: Option<Violation>,
     /// Messages multicast.
     pub messages: u64,
@@ -68,7 +62,7 @@ pub struct CampaignReport {
     pub faults: FaultCounts,
     /// What else was counted, by name; the same names in every run of a protocol.
     pub more: Vec<(&'static str, u64)>,
-    /// What the nemesis of the profile did; nothing, in a calm campaign and in those of the broadcast.
+    /// What the nemesis of the profile did; nothing in the profile `calm` and in simulations other than the multicast's.
     pub nemesis: NemesisCounts,
     /// The most steps that it took to deliver everything after the nemesis had stopped.
     pub most_recovery_steps: u64,
@@ -78,8 +72,8 @@ pub struct CampaignReport {
     pub wall: Duration,
 }
 
-/// What a campaign keeps of one run, whatever the protocol.
-#[derive(Clone, Debug)]
+/// What a simulation run keeps of one seed, whatever the protocol.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) properties: Vec<&'static str>,
     pub(crate) counter_example: Option<String>,
@@ -104,9 +98,9 @@ fn add_named(to: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
     }
 }
 
-impl CampaignReport {
-    /// The kinds of fault that [`Scenario::claims_under`](crate::Scenario::claims_under) names and that never happened, in
-    /// a campaign of at least 100 seeds; fewer cannot tell.
+impl SimulationReport {
+    /// The kinds of fault that [`Scenario::claims_under`](crate::Scenario::claims_under) names and that never happened
+    /// among at least 100 seeds; fewer cannot tell.
     #[must_use]
     pub fn unseen_claims(&self, profile: Profile, sets: Sets) -> Vec<&'static str> {
         let counted = [self.faults.named(), self.nemesis.named(), self.more.clone()].concat();
@@ -117,7 +111,7 @@ impl CampaignReport {
         crate::scenario::unseen(&claims, self.seeds, &counted)
     }
 
-    /// The same for a campaign of the broadcast.
+    /// The same for the broadcast.
     #[must_use]
     pub fn unseen_neb_claims(&self, severity: neb::Severity, sets: Sets) -> Vec<&'static str> {
         let counted = [self.faults.named(), self.more.clone()].concat();
@@ -129,14 +123,14 @@ impl CampaignReport {
         crate::scenario::unseen(&claims, self.seeds, &counted)
     }
 
-    /// The same for a campaign of channels.
+    /// The same for channels.
     #[must_use]
     pub fn unseen_channel_claims(&self) -> Vec<&'static str> {
         let counted = [self.faults.named(), self.more.clone()].concat();
         crate::scenario::unseen(channel::Scenario::claims(), self.seeds, &counted)
     }
 
-    /// The same for a campaign of the switch.
+    /// The same for the switch.
     #[must_use]
     pub fn unseen_switch_claims(&self) -> Vec<&'static str> {
         crate::scenario::unseen(switch::Scenario::claims(), self.seeds, &self.more)
@@ -177,7 +171,7 @@ impl CampaignReport {
         }
     }
 
-    fn merge(&mut self, other: CampaignReport) {
+    fn merge(&mut self, other: SimulationReport) {
         self.seeds += other.seeds;
         self.violations += other.violations;
         self.messages += other.messages;
@@ -193,14 +187,20 @@ impl CampaignReport {
     }
 }
 
-impl Campaign {
-    /// Runs the seeds; `progress` is called after each with the number done so far.
+impl SimulationRun {
+    /// Runs seeds of the multicast; `progress` is called after each with the number done so far.
     ///
     /// # Errors
     /// [`NodeError`], if a scenario was impossible.
-    pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, NodeError> {
+    pub fn multicast(
+        &self,
+        profile: Profile,
+        sets: Sets,
+        plant: Plant,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<SimulationReport, NodeError> {
         let one = |seed| {
-            let (run, mut recorded) = record_seed(seed, self.profile, self.sets, self.plant, self.record)?;
+            let (run, mut recorded) = record_seed(seed, profile, sets, plant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts(),
@@ -215,37 +215,22 @@ impl Campaign {
                 hashes: recorded.hashes(),
             })
         };
-        Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
+        self.run(one, progress)
     }
-}
 
-/// Seeds of the broadcast to run.
-#[derive(Clone, Debug)]
-pub struct NebCampaign {
-    /// The seeds.
-    pub seeds: Range<u64>,
-    /// How much goes wrong.
-    pub severity: neb::Severity,
-    /// Which runs write by sets.
-    pub sets: Sets,
-    /// A planted bug.
-    pub plant: stentor_neb::Plant,
-    /// As [`Campaign::until`].
-    pub until: Option<&'static str>,
-    /// What is recorded of each seed: a campaign keeps hashes only.
-    pub record: Record,
-    /// Threads; 0: one per core.
-    pub threads: usize,
-}
-
-impl NebCampaign {
-    /// As [`Campaign::run`].
+    /// Runs seeds of the broadcast; see [`multicast`](SimulationRun::multicast).
     ///
     /// # Errors
     /// [`NodeError`](stentor_neb::NodeError), if a scenario was impossible.
-    pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_neb::NodeError> {
+    pub fn neb(
+        &self,
+        severity: neb::Severity,
+        sets: Sets,
+        plant: stentor_neb::Plant,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<SimulationReport, stentor_neb::NodeError> {
         let one = |seed| {
-            let (run, mut recorded) = neb::record_seed(seed, self.severity, self.sets, self.plant, self.record)?;
+            let (run, mut recorded) = neb::record_seed(seed, severity, sets, plant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts(),
@@ -255,38 +240,24 @@ impl NebCampaign {
                 steps: run.steps,
                 writes: run.writes,
                 faults: run.faults,
-                nemesis: NemesisCounts::default(),
-                recovery_steps: 0,
                 hashes: recorded.hashes(),
+                ..Ran::default()
             })
         };
-        Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
+        self.run(one, progress)
     }
-}
 
-/// Seeds of channels to run.
-#[derive(Clone, Debug)]
-pub struct ChannelCampaign {
-    /// The seeds.
-    pub seeds: Range<u64>,
-    /// A planted bug.
-    pub plant: stentor_channel::Plant,
-    /// As [`Campaign::until`].
-    pub until: Option<&'static str>,
-    /// What is recorded of each seed: a campaign keeps hashes only.
-    pub record: Record,
-    /// Threads; 0: one per core.
-    pub threads: usize,
-}
-
-impl ChannelCampaign {
-    /// As [`Campaign::run`].
+    /// Runs seeds of channels; see [`multicast`](SimulationRun::multicast).
     ///
     /// # Errors
     /// [`EndpointError`](stentor_channel::EndpointError), if a scenario was impossible.
-    pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_channel::EndpointError> {
+    pub fn channel(
+        &self,
+        plant: stentor_channel::Plant,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<SimulationReport, stentor_channel::EndpointError> {
         let one = |seed| {
-            let (run, mut recorded) = channel::record_seed(seed, self.plant, self.record)?;
+            let (run, mut recorded) = channel::record_seed(seed, plant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts(),
@@ -296,38 +267,24 @@ impl ChannelCampaign {
                 steps: run.steps,
                 writes: run.posts,
                 faults: run.faults,
-                nemesis: NemesisCounts::default(),
-                recovery_steps: 0,
                 hashes: recorded.hashes(),
+                ..Ran::default()
             })
         };
-        Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
+        self.run(one, progress)
     }
-}
 
-/// Seeds of the switch to run.
-#[derive(Clone, Debug)]
-pub struct SwitchCampaign {
-    /// The seeds.
-    pub seeds: Range<u64>,
-    /// A planted bug.
-    pub plant: stentor_switch::Plant,
-    /// As [`Campaign::until`].
-    pub until: Option<&'static str>,
-    /// What is recorded of each seed: a campaign keeps hashes only.
-    pub record: Record,
-    /// Threads; 0: one per core.
-    pub threads: usize,
-}
-
-impl SwitchCampaign {
-    /// As [`Campaign::run`].
+    /// Runs seeds of the switch; see [`multicast`](SimulationRun::multicast).
     ///
     /// # Errors
     /// [`CreateError`](stentor_switch::CreateError), if a scenario was impossible.
-    pub fn run(&self, progress: impl Fn(u64) + Sync) -> Result<CampaignReport, stentor_switch::CreateError> {
+    pub fn switch(
+        &self,
+        plant: stentor_switch::Plant,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<SimulationReport, stentor_switch::CreateError> {
         let one = |seed| {
-            let (run, mut recorded) = switch::record_seed(seed, self.plant, self.record)?;
+            let (run, mut recorded) = switch::record_seed(seed, plant, self.record)?;
             Ok(Ran {
                 properties: run.violated().collect(),
                 more: run.counts,
@@ -336,34 +293,23 @@ impl SwitchCampaign {
                 deliveries: run.executed,
                 steps: run.steps,
                 writes: run.passes,
-                faults: FaultCounts::default(),
-                nemesis: NemesisCounts::default(),
-                recovery_steps: 0,
                 hashes: recorded.hashes(),
+                ..Ran::default()
             })
         };
-        Many { seeds: self.seeds.clone(), until: self.until, threads: self.threads }.run(one, progress)
+        self.run(one, progress)
     }
-}
 
-/// Many seeds of any protocol.
-struct Many {
-    seeds: Range<u64>,
-    until: Option<&'static str>,
-    threads: usize,
-}
-
-impl Many {
     fn run<E: Send>(
         &self,
         one: impl Fn(u64) -> Result<Ran, E> + Sync,
         progress: impl Fn(u64) + Sync,
-    ) -> Result<CampaignReport, E> {
+    ) -> Result<SimulationReport, E> {
         let begin = Instant::now();
         let next = AtomicU64::new(self.seeds.start);
         let end = AtomicU64::new(self.seeds.end);
         let done = AtomicU64::new(0);
-        let total = Mutex::new(Ok(CampaignReport::default()));
+        let total = Mutex::new(Ok(SimulationReport::default()));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if self.threads == 0 { cores } else { self.threads };
         let share = || {
@@ -393,8 +339,8 @@ impl Many {
         next: &AtomicU64,
         end: &AtomicU64,
         done: impl Fn(),
-    ) -> Result<CampaignReport, E> {
-        let mut report = CampaignReport::default();
+    ) -> Result<SimulationReport, E> {
+        let mut report = SimulationReport::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end.load(Ordering::Relaxed) {
