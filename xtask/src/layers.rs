@@ -113,10 +113,14 @@ pub(crate) const MAP: &[Place] = &[
         tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
     Place { name: "stentor-checker", on: &[], tests_on: &[] },
-    Place { name: "stentor-fabric-ofi", on: &["stentor-fabric-net", "stentor-fabric"], tests_on: &[] },
+    Place {
+        name: "stentor-fabric-ofi",
+        on: &["stentor-fabric-net", "stentor-atomic-copy", "stentor-fabric"],
+        tests_on: &[],
+    },
     Place {
         name: "stentor-fabric-verbs",
-        on: &["stentor-fabric-net", "stentor-fabric"],
+        on: &["stentor-fabric-net", "stentor-atomic-copy", "stentor-fabric"],
         tests_on: &["stentor-fabric-roce"],
     },
     Place {

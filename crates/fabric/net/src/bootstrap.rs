@@ -1,82 +1,22 @@
 //! What a fabric has of its peers.
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use stentor_fabric::{Access, Event, ProcessId, Purpose, Refusal};
 use stentor_switch::enrol;
-use thiserror::Error;
 
+use crate::config::{NetConfig, StartError};
 use crate::connections::Connection;
 use crate::control::Control;
 use crate::handshake::nonce;
 use crate::hello::{Hello, MAX_NAME};
 use crate::line::LineConfig;
 use crate::message::Message;
-use crate::names::{HostName, Names};
+use crate::names::Names;
 use crate::remotes::{Granted, Place, Remotes};
-use crate::sets::{LINE_PURPOSE, Sets, SwitchConfig};
-
-/// What a process must know to meet its peers.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The name of the fabric, 1 to 64 bytes; equal at every process, but `roce` and `verbs`, which both speak RoCEv2, connect
-    /// with each other.
-    pub fabric: String,
-    /// The cluster's name, 1 to 64 bytes.
-    pub cluster: String,
-    /// The cluster's key: whoever does not have it gets nothing. Equal at every process.
-    pub key: Vec<u8>,
-    /// Of the cluster's configuration; equal at every process.
-    pub fingerprint: u64,
-    /// Of the protocols above; equal at every process.
-    pub version: u16,
-    /// This process.
-    pub me: ProcessId,
-    /// Where each process listens; `None` for processes that only dial: of two processes the one with the larger id dials.
-    /// This process's own address must be there.
-    pub addresses: Vec<Option<SocketAddr>>,
-    /// How the configuration names where processes are: resolved again at every attempt to connect, so that `addresses` may lack
-    /// some of these, and the names of processes in what is said. Empty: addresses stay what they are.
-    pub names: Vec<Option<HostName>>,
-    /// Whether a process that is started again is refused by those who knew its last life.
-    pub one_life: bool,
-    /// The switch that makes copies, if there is one.
-    pub switch: Option<SwitchConfig>,
-}
-
-/// Why a process cannot meet its peers.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// No address for this process.
-    #[error("{0} has no address in the table of {1} processes")]
-    NoAddress(ProcessId, usize),
-    /// A name that is too long.
-    #[error("{what} name {name:?}: it has 1 to 64 bytes")]
-    Name {
-        /// `cluster` or `fabric`.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// The socket for bootstrap connections.
-    #[error("cannot listen for bootstrap connections at {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The system refused something else.
-    #[error("cannot {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
+use crate::sets::{LINE_PURPOSE, Sets};
 
 /// Peers, connections with them, and what was granted both ways.
 #[derive(Debug)]
@@ -98,14 +38,15 @@ struct Grant {
 }
 
 impl Bootstrap {
-    /// Listens: from here on peers can connect.
+    /// Listens: from here on peers can connect. `fabric` has 1 to 64 bytes and is equal at every process, except that `roce` and
+    /// `verbs`, which both speak RoCEv2, connect with each other.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn start(config: Config) -> Result<Bootstrap, StartError> {
-        let Config { fabric, cluster, key, fingerprint, version, me, addresses, names, one_life, switch } = config;
+    pub fn start(fabric: String, config: NetConfig) -> Result<Bootstrap, StartError> {
+        let address = config.own_address()?;
+        let NetConfig { cluster, key, fingerprint, version, me, addresses, names, one_life, switch, .. } = config;
         let processes = addresses.len();
-        let address = addresses.get(me.index()).copied().flatten().ok_or(StartError::NoAddress(me, processes))?;
         for (what, name) in [("cluster", &cluster), ("fabric", &fabric)] {
             if name.is_empty() || name.len() > MAX_NAME {
                 return Err(StartError::Name { what, name: name.clone() });

@@ -17,11 +17,13 @@
 pub mod ask;
 mod asked;
 mod bootstrap;
+mod config;
 mod connections;
 mod control;
 mod fabric;
 mod handshake;
 mod hello;
+pub mod library;
 pub mod line;
 mod link;
 mod message;
@@ -30,7 +32,8 @@ mod remotes;
 mod sets;
 pub mod sysfs;
 
-pub use bootstrap::{Bootstrap, Config, StartError};
+pub use bootstrap::Bootstrap;
+pub use config::{NetConfig, StartError};
 pub use connections::Ends;
 pub use fabric::{Device, Fence, NetFabric, Waiting};
 pub use handshake::nonce;

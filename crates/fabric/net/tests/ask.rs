@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::{ProcessId, QpId, Status};
 use stentor_fabric_net::ask::{AskConfig, AskError, MAX_ANSWER, ask};
-use stentor_fabric_net::{Bootstrap, Config, End, Ends};
+use stentor_fabric_net::{Bootstrap, End, Ends, NetConfig};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -44,20 +44,9 @@ fn start() -> (Bootstrap, AskConfig) {
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let ip = Ipv4Addr::new(127, 64 + (std::process::id() % 100) as u8, low, 1 + high);
     let at = SocketAddr::new(ip.into(), 4791);
-    let config = Config {
-        fabric: "test".into(),
-        cluster: "c".into(),
-        key: b"key".to_vec(),
-        fingerprint: 1,
-        version: 1,
-        me: ProcessId(1),
-        addresses: vec![None, Some(at)],
-        names: Vec::new(),
-        one_life: true,
-        switch: None,
-    };
+    let config = NetConfig::new("c", ProcessId(1), vec![None, Some(at)]).key(*b"key").fingerprint(1).one_life();
     let asks = AskConfig { cluster: "c".into(), key: b"key".to_vec(), process: ProcessId(1), at };
-    (Bootstrap::start(config).unwrap(), asks)
+    (Bootstrap::start("test".to_owned(), config).unwrap(), asks)
 }
 
 type Answer = Result<Vec<u8>, AskError>;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use stentor_fabric::{
     Access, ConnectError, Event, ProcessId, Purpose, QpConfig, QpId, QpKind, QpState, Service, Status,
 };
-use stentor_fabric_net::{Bootstrap, Config, End, Ends, Pair, Place};
+use stentor_fabric_net::{Bootstrap, End, Ends, NetConfig, Pair, Place};
 
 const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);
@@ -85,39 +85,34 @@ impl Process {
 
 /// Two processes, and how each is changed.
 struct Pairing {
-    configs: [Config; 2],
+    fabrics: [&'static str; 2],
+    configs: [NetConfig; 2],
     processes: [Option<Process>; 2],
 }
 
 impl Pairing {
-    fn new(change: impl Fn(&mut Config)) -> Pairing {
+    fn new(change: impl Fn(&mut NetConfig)) -> Pairing {
+        Pairing::of(["test"; 2], change)
+    }
+
+    fn of(fabrics: [&'static str; 2], change: impl Fn(&mut NetConfig)) -> Pairing {
         static NEXT: AtomicU16 = AtomicU16::new(1);
         let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let second = (std::process::id() % 200) as u8;
         let address = |n: u8| Some(SocketAddr::new(Ipv4Addr::new(127, 32 + second / 8, low, high + n).into(), 4790));
         let config = |me| {
-            let mut config = Config {
-                fabric: "test".into(),
-                cluster: "c".into(),
-                key: b"key".to_vec(),
-                fingerprint: 1,
-                version: 1,
-                me,
-                addresses: vec![address(1), address(2)],
-                names: Vec::new(),
-                one_life: false,
-                switch: None,
-            };
+            let mut config = NetConfig::new("c", me, vec![address(1), address(2)]).key(*b"key").fingerprint(1);
             change(&mut config);
             config
         };
-        let mut pairing = Pairing { configs: [A, B].map(config), processes: [None, None] };
+        let mut pairing = Pairing { fabrics, configs: [A, B].map(config), processes: [None, None] };
         [A, B].into_iter().for_each(|process| pairing.start(process));
         pairing
     }
 
     fn start(&mut self, process: ProcessId) {
-        let bootstrap = Bootstrap::start(self.configs[process.index()].clone()).unwrap();
+        let n = process.index();
+        let bootstrap = Bootstrap::start(self.fabrics[n].to_owned(), self.configs[n].clone()).unwrap();
         let (ends, events, refusals) = (Script::default(), Vec::new(), Vec::new());
         self.processes[process.index()] = Some(Process { bootstrap, ends, events, refusals });
     }
@@ -188,8 +183,7 @@ fn ends_of_either_kind_meet_and_a_broken_one_begins_its_next_life() {
 
 #[test]
 fn other_fabrics_other_clusters_and_other_keys_are_refused_with_a_reason() {
-    Pairing::new(|config| config.fabric = if config.me == A { "roce" } else { "ofi" }.into())
-        .refused("it has fabric ofi, this process has roce: start both with the same");
+    Pairing::of(["roce", "ofi"], |_| {}).refused("it has fabric ofi, this process has roce: start both with the same");
     Pairing::new(|config| config.cluster = config.me.to_string()).refused("it has cluster p1, this process has p0");
     Pairing::new(|config| config.version = config.me.0).refused("it has version 1, this process has 0");
     Pairing::new(|config| config.fingerprint = config.me.0.into()).refused(
@@ -202,7 +196,7 @@ fn other_fabrics_other_clusters_and_other_keys_are_refused_with_a_reason() {
 #[test]
 fn who_only_says_that_it_is_a_peer_is_told_apart_from_it() {
     let elsewhere = SocketAddr::new(Ipv4Addr::new(127, 0, 77, 1 + (std::process::id() % 200) as u8).into(), 4790);
-    let strange = |config: &mut Config, moves: bool| {
+    let strange = |config: &mut NetConfig, moves: bool| {
         if config.me == B {
             config.key = b"yek".to_vec();
             config.addresses[1] = if moves { Some(elsewhere) } else { config.addresses[1] };
@@ -217,7 +211,7 @@ fn who_only_says_that_it_is_a_peer_is_told_apart_from_it() {
 
 #[test]
 fn verbs_and_roce_meet() {
-    let mut pairing = Pairing::new(|config| config.fabric = if config.me == A { "roce" } else { "verbs" }.into());
+    let mut pairing = Pairing::of(["roce", "verbs"], |_| {});
     pairing.until("linked", |both| both.at(A).bootstrap.is_linked(B) && both.at(B).bootstrap.is_linked(A));
 }
 

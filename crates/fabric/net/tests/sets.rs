@@ -9,7 +9,7 @@ use stentor_fabric::{
     SetSpec, SetTarget, SetWrite, Status,
 };
 use stentor_fabric_net::line::{Line, LineConfig, LineListener};
-use stentor_fabric_net::{Bootstrap, Config, End, Ends, LINE_PURPOSE, Pair, RawWrite, SetEnds, SwitchConfig};
+use stentor_fabric_net::{Bootstrap, End, Ends, LINE_PURPOSE, NetConfig, Pair, RawWrite, SetEnds, SwitchConfig};
 use stentor_switch::control::CONTROL_VA;
 use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
 
@@ -115,7 +115,7 @@ impl Host {
 /// Two hosts, and a switch that says what it is told to.
 struct Three {
     hosts: [Option<Host>; 2],
-    configs: [Config; 2],
+    configs: [NetConfig; 2],
     listener: LineListener,
     lines: Vec<Line>,
     /// The newest that each host joined as.
@@ -138,22 +138,15 @@ impl Three {
             me: None,
         };
         let listener = LineListener::bind(line, address(3)).unwrap();
-        let configs = MEMBERS.map(|me| Config {
-            fabric: "test".into(),
-            cluster: "c".into(),
-            key: b"key".to_vec(),
-            fingerprint: 1,
-            version: 1,
-            me,
-            addresses: vec![Some(address(1)), Some(address(2))],
-            names: Vec::new(),
-            one_life: false,
-            switch: Some(SwitchConfig {
+        let configs = MEMBERS.map(|me| {
+            let switch = SwitchConfig {
                 patience,
                 cluster: Some("name of the switch's".into()),
                 first_set: FIRST,
                 ..SwitchConfig::new(address(3))
-            }),
+            };
+            let addresses = vec![Some(address(1)), Some(address(2))];
+            NetConfig::new("c", me, addresses).key(*b"key").fingerprint(1).switch(Some(switch))
         });
         let (lines, joined, left) = (Vec::new(), [None, None], Vec::new());
         let mut three = Three { hosts: [None, None], configs, listener, lines, joined, left };
@@ -170,7 +163,7 @@ impl Three {
     }
 
     fn start(&mut self, host: ProcessId) {
-        let bootstrap = Bootstrap::start(self.configs[host.index()].clone()).unwrap();
+        let bootstrap = Bootstrap::start("test".to_owned(), self.configs[host.index()].clone()).unwrap();
         let (ends, events, notes) = (Script::default(), Vec::new(), Vec::new());
         self.hosts[host.index()] = Some(Host { bootstrap, ends, events, notes });
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stentor_fabric::conformance::{self, Report, Testbed};
 use stentor_fabric::{Fabric, ProcessId};
-use stentor_fabric_ofi::{OfiConfig, OfiFabric};
+use stentor_fabric_ofi::{NetConfig, OfiConfig, OfiFabric};
 
 /// Bootstrap connections.
 const TCP_PORT: u16 = 4795;
@@ -58,14 +58,14 @@ impl Testbed for Bed {
     }
 
     fn restart(&mut self, process: ProcessId) {
-        let mut config = OfiConfig::new("test", process, self.addresses.clone());
-        config.key = b"a key of this test".to_vec();
+        let net = NetConfig::new("test", process, self.addresses.clone()).key(*b"a key of this test");
+        let mut config = OfiConfig::default();
         config.providers = vec![self.provider.to_owned()];
         // Cases wait for a queue pair that gives up.
         config.rnr_timeout = Duration::from_millis(100);
         // A machine that does something else at the same time is slow, not silent.
         config.fence_timeout = Duration::from_secs(5);
-        let fabric = OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"));
+        let fabric = OfiFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(fabric.device().provider().provider(), self.provider);
         self.fabrics[process.index()] = Some(fabric);
     }

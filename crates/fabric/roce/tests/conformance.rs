@@ -8,7 +8,7 @@ use std::time::Duration;
 use stentor_fabric::ProcessId;
 use stentor_fabric::conformance::{self, Testbed};
 use stentor_fabric_roce::driver::Chances;
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
 /// Bootstrap connections.
 const TCP_PORT: u16 = 4791;
@@ -64,13 +64,13 @@ impl Testbed for Bed {
     }
 
     fn restart(&mut self, process: ProcessId) {
-        let mut config = RoceConfig::new("test", process, self.addresses.clone());
-        config.key = b"a key of this test".to_vec();
+        let net = NetConfig::new("test", process, self.addresses.clone()).key(*b"a key of this test");
+        let mut config = RoceConfig::default();
         // Cases wait for a queue pair that gives up.
         config.rnr_timeout = Duration::from_millis(60);
         config.seed = process.0.into();
         (self.change)(&mut config);
-        self.fabrics[process.index()] = Some(RoceFabric::start(config).unwrap_or_else(|error| panic!("{error}")));
+        self.fabrics[process.index()] = Some(RoceFabric::start(net, config).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn patience(&self) -> usize {

@@ -10,7 +10,7 @@ use stentor_fabric::conformance::suite;
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]
 fn the_suite() {
-    let report = suite(|count| Bed::new(count, |_| {}));
+    let report = suite(|count| Bed::new(count, |_, _| {}));
     println!("{report}");
     report.assert_ok();
     let skipped = [

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::device::{self, Choice, Device, Port, Wanted};
 use stentor_fabric_verbs::{Context, Granted, PortNumber, Verbs, VerbsConfig};
 
@@ -65,7 +64,7 @@ fn granted(device: &str) -> Result<Granted, String> {
     let verbs = Verbs::load().map_err(|error| error.to_string())?;
     let context = Context::open(verbs, device).map_err(|error| error.to_string())?;
     let limits = context.limits().map_err(|error| error.to_string())?;
-    let inline_bytes = VerbsConfig::new("", ProcessId(0), Vec::new()).inline_bytes;
+    let inline_bytes = VerbsConfig::default().inline_bytes;
     Granted::by(&context, &limits, inline_bytes).map_err(|error| error.to_string())
 }
 

@@ -9,7 +9,7 @@ use stentor_fabric::{
     Access, Capabilities, Completion, Heard, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
 
-use crate::{Config, Place, Remotes, SetEnds, StartError};
+use crate::{NetConfig, Place, Remotes, SetEnds, StartError};
 
 /// Whether a grant that was taken back is worth nothing any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ pub enum Waiting {
 /// # An example
 /// `stentor-fabric-roce`'s device is the shortest one.
 pub trait Device: SetEnds + Sized {
-    /// What a process must know to start.
+    /// What a process must know of the device besides its [`NetConfig`].
     type Config;
     /// Why a process could not start.
     type StartError: From<StartError>;
@@ -53,13 +53,15 @@ pub trait Device: SetEnds + Sized {
     ///
     /// # Errors
     /// Why it cannot be used, with the remedy.
-    fn open(config: Self::Config, epoll: Arc<OwnedFd>) -> Result<(Self, Config), Self::StartError>;
+    fn open(net: &NetConfig, config: Self::Config, epoll: Arc<OwnedFd>) -> Result<Self, Self::StartError>;
+
+    /// Returns what both ends of a connection must have in common, 1 to 64 bytes: a peer that has another one is refused.
+    fn protocol(&self) -> String {
+        self.capabilities().name.to_owned()
+    }
 
     /// Returns what the device can do. It does not change.
     fn capabilities(&self) -> &Capabilities;
-
-    /// Returns the limit of all memory of regions, bytes.
-    fn max_bytes(&self) -> u64;
 
     /// Makes a queue pair without a life. The number is given again if the first life of the one before did not begin.
     ///

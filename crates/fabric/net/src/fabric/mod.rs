@@ -22,7 +22,7 @@ use stentor_fabric::{
     SetWrite, Span, WaitError, Wake, WorkRequest,
 };
 
-use crate::{Bootstrap, StartError};
+use crate::{Bootstrap, NetConfig, StartError};
 pub use device::{Device, Fence, Waiting};
 use regions::Regions;
 
@@ -59,17 +59,21 @@ impl<D: Device> NetFabric<D> {
     ///
     /// # Errors
     /// What the device says, or the [`Bootstrap`].
-    pub fn start(config: D::Config) -> Result<Self, D::StartError> {
+    pub fn start(net: NetConfig, config: D::Config) -> Result<Self, D::StartError> {
         let failed = |what| move |error: rustix::io::Errno| StartError::System { what, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;
         let epoll = Arc::new(epoll);
-        let (device, config) = D::open(config, Arc::clone(&epoll))?;
-        let bootstrap = Bootstrap::start(config)?;
+        let device = D::open(&net, config, Arc::clone(&epoll))?;
+        let capabilities = device.capabilities().clone();
+        let regions = Regions::new(net.max_bytes);
+        // A switch that the device cannot use is left alone.
+        let switch = net.switch.clone().filter(|_| capabilities.hardware_multicast);
+        let bootstrap = Bootstrap::start(device.protocol(), net.switch(switch))?;
         let mut fabric = NetFabric {
-            capabilities: device.capabilities().clone(),
+            capabilities,
             device,
             bootstrap,
-            regions: Regions::default(),
+            regions,
             epoll,
             watched: None,
             last_pump: Instant::now(),

@@ -18,16 +18,22 @@ struct Own {
 }
 
 /// All regions of this process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Regions {
     own: Vec<Own>,
     names: HashMap<(ProcessId, Purpose), RegionId>,
     bytes: u64,
+    /// The limit of these bytes.
+    max_bytes: u64,
     /// Fences that wait, and whether an event tells that they hold.
     fences: Vec<(RegionId, ProcessId, bool)>,
 }
 
 impl Regions {
+    pub(super) fn new(max_bytes: u64) -> Regions {
+        Regions { own: Vec::new(), names: HashMap::new(), bytes: 0, max_bytes, fences: Vec::new() }
+    }
+
     /// Returns the memory of all regions, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -64,7 +70,7 @@ impl<D: Device> NetFabric<D> {
             return Err(RegisterError::Duplicate { purpose, writer });
         }
         let refused = |reason| RegisterError::System { bytes, reason };
-        let (used, limit) = (regions.bytes, self.device.max_bytes());
+        let (used, limit) = (regions.bytes, regions.max_bytes);
         if used.saturating_add(bytes) > limit {
             return Err(refused(format!("{used} of at most {limit} bytes are in use; raise max_bytes")));
         }

@@ -14,8 +14,8 @@ use super::OfiDevice;
 use super::frame::Kind;
 use super::fresh_key;
 use super::life::{Life, Sizes};
+use crate::PageMemory;
 use crate::endpoint::Endpoint;
-use crate::memory::Memory;
 use crate::quirks::Quirks;
 
 /// The epoll instance's data for completion queues.
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     /// Peers that have said that they leave a region alone, by queue pair, life and key.
     pub(super) answered: Vec<(QpId, u32, u64)>,
     /// By region.
-    pub(super) memories: Vec<Arc<Memory>>,
+    pub(super) memories: Vec<Arc<PageMemory>>,
     /// Whether something landed since [`arm`](stentor_fabric::Fabric::arm).
     pub(super) rung: bool,
     pub(super) armed: bool,
@@ -156,7 +156,7 @@ fn parts(end: &End) -> Result<(u64, &[u8]), String> {
 impl Ends for OfiDevice {
     fn begin(&mut self, qp: QpId) -> Result<End, String> {
         let end = &mut self.ends[qp.index()];
-        if end.peer == self.config.me {
+        if end.peer == self.me {
             end.begin(None);
             return Ok(End::Opaque(Vec::new()));
         }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
 use super::frame::{self, FRAME, HEADER, Kind};
+use crate::PageMemory;
 use crate::cq::{BATCH, Batch, Entry, Polled};
 use crate::domain::{Domain, MakeError};
 use crate::endpoint::{Endpoint, PeerAddress, remove_segment};
 use crate::errno::Errno;
-use crate::memory::{Memory, Registration};
+use crate::memory::Registration;
 use crate::operations::{Local, Scratch};
 
 /// The largest inline source, bytes.
@@ -108,7 +109,7 @@ impl Life {
         let operations = sizes.sends + FRAMES + SPEECHES + sizes.tagged;
         let endpoint = Endpoint::new(domain, operations + sizes.receives + 64, waits)?;
         let own = |what: &str, bytes: usize| {
-            let memory = Memory::new(bytes.next_multiple_of(WORD).max(WORD));
+            let memory = PageMemory::zeroed(bytes.next_multiple_of(WORD).max(WORD));
             let failed = || MakeError::new(domain.info(), format!("{bytes} bytes for {what}"), Errno::NO_MEMORY);
             Registration::new(domain, &memory.ok_or_else(failed)?, None, super::fresh_key(), None)
         };

@@ -12,7 +12,8 @@ use stentor_fabric_net::{Fence, Place, Waiting, nonce};
 
 use super::OfiDevice;
 use super::frame::Kind;
-use crate::memory::{Memory, Registration};
+use crate::PageMemory;
+use crate::memory::Registration;
 
 /// A grant of a region.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub(super) fn fresh_key() -> u64 {
 
 impl OfiDevice {
     pub(super) fn make_region(&mut self, bytes: u64) -> Result<(), String> {
-        let memory = Memory::new(bytes as usize).ok_or("the system has no more")?;
+        let memory = PageMemory::zeroed(bytes as usize).ok_or("the system has no more")?;
         let domain = &self.domain;
         let local =
             domain.info().memory_modes().local.then(|| Registration::new(domain, &memory, None, fresh_key(), None));
@@ -53,7 +54,7 @@ impl OfiDevice {
     }
 
     pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
-        let is_me = peer == self.config.me;
+        let is_me = peer == self.me;
         let memory = &self.shared.memories[region.index()];
         let registration = (!is_me)
             .then(|| Registration::new(&self.domain, memory, Some(access), fresh_key(), None))
@@ -98,7 +99,7 @@ impl OfiDevice {
                 let Revocation { region, peer, .. } = self.revocations.remove(n);
                 return Some(Waiting::Holds(region, peer));
             }
-            if !of.late && of.since.elapsed() > self.config.fence_timeout {
+            if !of.late && of.since.elapsed() > self.fence_timeout {
                 of.late = true;
                 return Some(Waiting::Late(of.peer));
             }

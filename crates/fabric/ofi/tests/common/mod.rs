@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use stentor_fabric::Access;
 use stentor_fabric::memory::Ordering;
 use stentor_fabric_ofi::{
-    Domain, Endpoint, Entry, Errno, Failure, Libfabric, Local, Memory, Needs, PeerAddress, Polled, Quirks,
+    Domain, Endpoint, Entry, Errno, Failure, Libfabric, Local, Needs, PageMemory, PeerAddress, Polled, Quirks,
     Registration, Remote, Scratch, Wish, choose,
 };
 
@@ -52,7 +52,7 @@ impl Pair {
         let domain = open(provider, needs);
         let side = |key| {
             let endpoint = Arc::new(Endpoint::new(&domain, 1024, true).unwrap_or_else(|error| panic!("{error}")));
-            let memory = Memory::new(BYTES).unwrap();
+            let memory = PageMemory::zeroed(BYTES).unwrap();
             let peers = needs.rma.then_some(Access::Atomic);
             let memory = Registration::new(&domain, &memory, peers, key, Some(&endpoint));
             let memory = memory.unwrap_or_else(|error| panic!("{error}"));

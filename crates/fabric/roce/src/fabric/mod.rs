@@ -18,7 +18,7 @@ use stentor_fabric::memory::{WORD, Word};
 use stentor_fabric::{
     Access, Capabilities, Completion, Heard, OsError, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
-use stentor_fabric_net::{Device, Ends, Fence, NetFabric, Place, Remotes, nonce};
+use stentor_fabric_net::{Device, Ends, Fence, NetConfig, NetFabric, Place, Remotes, nonce};
 use stentor_wire::PATH_MTUS;
 
 use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
@@ -133,7 +133,7 @@ impl RoceDevice {
     }
 }
 
-fn capabilities(config: &RoceConfig) -> Capabilities {
+fn capabilities(config: &RoceConfig, has_switch: bool) -> Capabilities {
     Capabilities {
         name: NAME,
         ordered_writes: true,
@@ -149,7 +149,7 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,
-        hardware_multicast: config.switch.is_some(),
+        hardware_multicast: has_switch,
         revokes_in_hardware: true,
     }
 }
@@ -163,13 +163,11 @@ impl Device for RoceDevice {
     type Config = RoceConfig;
     type StartError = StartError;
 
-    fn open(config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_fabric_net::Config), StartError> {
+    fn open(net: &NetConfig, config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<Self, StartError> {
         if !PATH_MTUS.contains(&config.mtu) {
             return Err(StartError::Mtu(config.mtu));
         }
-        let no_address = stentor_fabric_net::StartError::NoAddress(config.me, config.addresses.len());
-        let address = config.addresses.get(config.me.index()).copied().flatten().ok_or(no_address)?;
-        let mut port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
+        let mut port = Port::open(net.own_address()?.ip(), config.mode, u16::from_be_bytes(nonce()))?;
         if config.runs && !config.chances.is_any() && !config.faults {
             port.enable_runs();
         }
@@ -183,20 +181,8 @@ impl Device for RoceDevice {
             pump.capture(Pcap::create(path).map_err(failed)?);
         }
         pump.inject(config.chances, config.seed);
-        let meeting = stentor_fabric_net::Config {
-            fabric: NAME.to_owned(),
-            cluster: config.cluster.clone(),
-            key: config.key.clone(),
-            fingerprint: config.fingerprint,
-            version: config.version,
-            me: config.me,
-            addresses: config.addresses.clone(),
-            names: config.names.clone(),
-            one_life: config.one_life,
-            switch: config.switch.clone(),
-        };
-        let device = RoceDevice {
-            capabilities: capabilities(&config),
+        Ok(RoceDevice {
+            capabilities: capabilities(&config, net.switch.is_some()),
             config,
             endpoint: Endpoint::new(),
             pump,
@@ -206,16 +192,11 @@ impl Device for RoceDevice {
             failure: None,
             spared: 0,
             waits: false,
-        };
-        Ok((device, meeting))
+        })
     }
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn max_bytes(&self) -> u64 {
-        self.config.max_bytes
     }
 
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {

@@ -25,7 +25,7 @@ use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
-use stentor_fabric_net::{Device, Fence, NetFabric, Place, Remotes};
+use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, Place, Remotes};
 
 use crate::device::{Choice, Gid};
 use crate::qp::Own;
@@ -49,6 +49,7 @@ pub type VerbsFabric = NetFabric<VerbsDevice>;
 /// The device, with all that was made on it.
 #[derive(Debug)]
 pub struct VerbsDevice {
+    me: ProcessId,
     config: VerbsConfig,
     capabilities: Capabilities,
     choice: Choice,
@@ -126,16 +127,12 @@ impl Device for VerbsDevice {
     type Config = VerbsConfig;
     type StartError = StartError;
 
-    fn open(config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_fabric_net::Config), StartError> {
-        Self::start(config, epoll)
+    fn open(net: &NetConfig, config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<Self, StartError> {
+        Self::start(net, config, epoll)
     }
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn max_bytes(&self) -> u64 {
-        self.config.max_bytes
     }
 
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {

@@ -42,7 +42,7 @@ impl VerbsDevice {
         members: usize,
     ) -> Result<(), MakeError> {
         let longest = longest_list(members);
-        let sends = sender == self.config.me;
+        let sends = sender == self.me;
         let list = if sends && longest > self.inline_bytes as usize {
             Some(Region::register(&self.domain(sender)?, longest.next_multiple_of(WORD), None)?)
         } else {

@@ -13,7 +13,7 @@ use stentor_fabric::{
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
     WorkRequest,
 };
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 use stentor_fabric_verbs::VerbsFabric;
 
 use crate::processes::start;
@@ -46,11 +46,11 @@ pub(crate) enum End {
 impl End {
     pub(crate) fn verbs(me: ProcessId, addresses: &[Option<SocketAddr>]) -> End {
         // On a slow machine what is polled in this very thread is not dead.
-        End::Verbs(Box::new(start(me, addresses, |config| config.tuning.timeout = TIMEOUT_268_MS)))
+        End::Verbs(Box::new(start(me, addresses, |_, config| config.tuning.timeout = TIMEOUT_268_MS)))
     }
 
-    pub(crate) fn roce(config: RoceConfig) -> End {
-        let started = far(|| RoceFabric::start(config));
+    pub(crate) fn roce(net: NetConfig, config: RoceConfig) -> End {
+        let started = far(|| RoceFabric::start(net, config));
         End::Roce(Box::new(started.unwrap_or_else(|error| panic!("{error}"))))
     }
 
