@@ -71,16 +71,14 @@
 //!
 //! # What stands on it
 //! [`seal`] makes a record self-validating; [`SealedSlot`] is one such record in a fixed place; [`RingWriter`] and
-//! [`RingReader`] are a single-writer ring of them with cumulative credits. [`conformance`] is the suite that every
-//! fabric passes.
+//! [`RingReader`] are a single-writer ring of them with cumulative credits. `stentor-fabric-conformance` has the
+//! suite that every fabric passes.
 #![forbid(unsafe_code)]
 
 mod backoff;
 mod capabilities;
 mod completion;
-pub mod conformance;
 mod contract;
-mod disorder;
 mod error;
 mod heard;
 mod ids;
@@ -97,10 +95,9 @@ mod set;
 mod slot;
 
 pub use backoff::{Backoff, Idle, REST_AFTER, WaitMode};
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, CapabilityMask};
 pub use completion::{Completion, Event, Opcode, Status};
 pub use contract::{Fabric, Wake};
-pub use disorder::{Disorder, Disorders, Restricted};
 pub use error::{AccessError, ConnectError, PostError, RegisterError, WaitError};
 pub use heard::Heard;
 pub use ids::{ProcessId, Purpose, QpId, RegionId, Service};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use stentor_fabric::conformance::{self, Report, Testbed};
 use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_conformance::{self, Report, Testbed};
 use stentor_fabric_ofi::{NetConfig, OfiConfig, OfiFabric};
 
 /// Bootstrap connections.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric::conformance::{self, Testbed};
+use stentor_fabric_conformance::{self, Testbed};
 use stentor_fabric_roce::driver::Chances;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 

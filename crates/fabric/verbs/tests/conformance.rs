@@ -5,7 +5,7 @@ mod bed;
 mod processes;
 
 use bed::Bed;
-use stentor_fabric::conformance::suite;
+use stentor_fabric_conformance::suite;
 
 #[test]
 #[ignore = "needs Soft-RoCE: run by `cargo xtask test --only verbs-conformance`"]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use interop_end::End;
 use processes::{ADDRESS, KEY};
 use stentor_fabric::ProcessId;
-use stentor_fabric::conformance::{Testbed, suite};
+use stentor_fabric_conformance::{Testbed, suite};
 use stentor_fabric_roce::{NetConfig, RoceConfig};
 
 /// Where processes in user space are: the first one of them here, the next ones behind it.

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bed::Bed;
-use stentor_fabric::conformance::{Testbed, suite_of};
 use stentor_fabric::{Event, Fabric, ProcessId, QpConfig, QpState, Service, SetSpec};
+use stentor_fabric_conformance::{Testbed, suite_of};
 use stentor_fabric_verbs::{NetConfig, SwitchConfig, VerbsConfig};
 
 /// How often what must work any number of times is tried: each break of a set takes the guest a second or so.

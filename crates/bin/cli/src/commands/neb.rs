@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use stentor::config::{AsEfa, KeySource};
 use stentor::runtime::{Hosted, OfiFabric, RoceFabric, ShmFabric, Stop, VerbsFabric, now_ns};
 use stentor_checker::Cluster;
-use stentor_fabric::{Backoff, Fabric, ProcessId, Restricted, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_fabric_ofi::OfiConfig;
 use stentor_fabric_roce::{NetConfig, RoceConfig, SwitchConfig};
 use stentor_fabric_shm::ShmConfig;
@@ -151,7 +151,9 @@ impl OnRoce {
 
 impl OnOfi {
     fn start(&self, me: ProcessId, processes: usize) -> Result<OfiFabric, Failure> {
-        let config = OfiConfig { providers: self.providers.clone(), ..OfiConfig::default() };
+        let as_efa = self.as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
+        let mask = as_efa.map(AsEfa::mask).unwrap_or_default();
+        let config = OfiConfig { providers: self.providers.clone(), mask, ..OfiConfig::default() };
         OfiFabric::start(net(me, addresses(self.network, processes), &self.key)?, config).map_err(failed)
     }
 }
@@ -206,8 +208,6 @@ pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
     }
     if let Some(ofi) = &errand.ofi {
         let fabric = ofi.start(me, errand.processes)?;
-        let as_efa = ofi.as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
-        let fabric = Restricted::new(fabric, as_efa.map(|efa| efa.disorders(me.0.into())));
         if let Some(by) = fabric.carrier() {
             say(&Said::Carried { by })?;
         }

@@ -47,7 +47,7 @@ use std::path::{Path, PathBuf};
 use stentor::ClusterConfig;
 use stentor::config::{FabricKind, MemberConfig};
 use stentor::runtime::{
-    Client, ClientId, GroupId, Plan, RestrictedOfi, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
+    Client, ClientId, GroupId, OfiFabric, Plan, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
 };
 
 use stentor_fabric::ProcessId;
@@ -103,7 +103,7 @@ pub(crate) fn client_on_ofi(
     client: ClientId,
     config: &Path,
     bind: Option<IpAddr>,
-) -> Result<Client<RestrictedOfi>, StartError> {
+) -> Result<Client<OfiFabric>, StartError> {
     let process = plan.topology().client_process(client);
     plan.client_on(plan.ofi(process, &Seat::beside(config, bind))?, client)
 }

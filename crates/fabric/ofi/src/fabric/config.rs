@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use stentor_fabric::CapabilityMask;
 use stentor_fabric_net::{self as bootstrap, NetConfig};
 
 use crate::choose::{ChooseError, Wish, choose, first, order};
@@ -40,6 +41,8 @@ pub struct OfiConfig {
     pub rnr_timeout: Duration,
     /// How long a peer may take to say that it leaves a revoked region alone, before all connections with it are broken.
     pub fence_timeout: Duration,
+    /// What is hidden of the provider's capabilities.
+    pub mask: CapabilityMask,
 }
 
 impl Default for OfiConfig {
@@ -52,6 +55,7 @@ impl Default for OfiConfig {
             waits: true,
             rnr_timeout: Duration::from_millis(250),
             fence_timeout: Duration::from_millis(250),
+            mask: CapabilityMask::default(),
         }
     }
 }

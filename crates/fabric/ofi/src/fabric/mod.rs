@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
+    Access, Capabilities, CapabilityMask, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
 use stentor_fabric_net::{Device, Ends, Fence, NetConfig, NetFabric, Place, Remotes, Waiting};
 
@@ -60,6 +60,7 @@ pub struct OfiDevice {
     domain: Arc<Domain>,
     me: ProcessId,
     fence_timeout: Duration,
+    mask: CapabilityMask,
     capabilities: Capabilities,
     /// Regions that this process has granted to itself, by key.
     own_keys: HashMap<u64, RegionId>,
@@ -71,6 +72,12 @@ impl OfiDevice {
     #[must_use]
     pub fn provider(&self) -> &Info {
         self.domain.info()
+    }
+
+    /// Returns what is hidden of the provider's capabilities.
+    #[must_use]
+    pub fn mask(&self) -> CapabilityMask {
+        self.mask
     }
 
     /// Returns why connections cannot be made again, once until one can.
@@ -158,7 +165,8 @@ impl Device for OfiDevice {
             shared,
             domain,
             fence_timeout: config.fence_timeout,
-            capabilities,
+            capabilities: config.mask.apply(capabilities),
+            mask: config.mask,
             own_keys: HashMap::new(),
             trouble: Trouble::default(),
         })

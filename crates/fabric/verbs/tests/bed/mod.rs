@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric::conformance::Testbed;
+use stentor_fabric_conformance::Testbed;
 use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
 
 use crate::processes::{addresses, start};

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_channel::EndpointConfig;
-use stentor_fabric::{Backoff, Disorder, Disorders, Fabric, ProcessId, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
+use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_ofi::{OfiConfig, OfiFabric};
 use stentor_fabric_roce::driver::Chances;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
@@ -115,7 +116,7 @@ pub(crate) fn both_disordered<F: Fabric>(
     lengths: &[usize],
     seed: u64,
 ) {
-    both_under(fabric, config, lengths, |me| Disorders::completions(seed + u64::from(me)));
+    both_under(fabric, config, lengths, |me| Faults::completions(seed + u64::from(me)));
 }
 
 /// The same under these disorders of each process.
@@ -123,13 +124,13 @@ pub(crate) fn both_under<F: Fabric>(
     fabric: impl Fn(u16) -> F + Sync,
     config: EndpointConfig,
     lengths: &[usize],
-    disorders: impl Fn(u16) -> Disorders,
+    disorders: impl Fn(u16) -> Faults,
 ) {
     std::thread::scope(|scope| {
         let threads = [0, 1].map(|me| {
             let (fabric, disorders) = (&fabric, disorders(me));
             scope.spawn(move || {
-                run(Disorder::new(fabric(me), disorders), config, lengths, |process| {
+                run(FaultInjector::new(fabric(me), disorders), config, lengths, |process| {
                     process.endpoint.fabric().overtaken()
                 })
             })

@@ -4,11 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use stentor_fabric::conformance::Testbed;
 use stentor_fabric::{
     Access, Completion, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId,
     RegionSpec, RemoteSpan, Service, SetSpec, SetTarget, SetWrite, Status,
 };
+use stentor_fabric_conformance::Testbed;
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric, SwitchConfig};
 use stentor_soft_switch::{Faults, Settings, SoftSwitch};
 

@@ -5,8 +5,8 @@ mod bed;
 use std::time::{Duration, Instant};
 
 use bed::{Bed, Group, Setup};
-use stentor_fabric::conformance::{self, Testbed};
 use stentor_fabric::{Fabric, PostError, ProcessId, QpState, Status};
+use stentor_fabric_conformance::{self, Testbed};
 use stentor_fabric_roce::driver::Chances;
 use stentor_soft_switch::Faults;
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use stentor::config::{KeyError, KeySource};
-use stentor::runtime::{OfiFabric, RestrictedOfi, RoceFabric, ShmFabric, StartError};
+use stentor::runtime::{OfiFabric, RoceFabric, ShmFabric, StartError};
 use stentor_fabric::ProcessId;
 use stentor_fabric_ofi::OfiConfig;
 use stentor_fabric_roce::driver::{PortError, source_address};
@@ -108,7 +108,7 @@ pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Fail
 }
 
 /// This side on libfabric.
-pub(super) fn ofi(args: &ChannelCat, output: Output) -> Result<RestrictedOfi, Failure> {
+pub(super) fn ofi(args: &ChannelCat, output: Output) -> Result<OfiFabric, Failure> {
     let listener = resolve(&args.place)?;
     let addresses = if args.listen {
         vec![Some(listener), None]
@@ -121,11 +121,14 @@ pub(super) fn ofi(args: &ChannelCat, output: Output) -> Result<RestrictedOfi, Fa
     let me = me(args);
     let own = addresses[me.index()].map_or(listener.ip(), |own| own.ip());
     let net = NetConfig::new(CLUSTER, me, addresses).key(key(args, listener.ip(), own)?).fingerprint(FINGERPRINT);
-    let config = OfiConfig { providers: args.ofi.providers(), message_bytes: OFI_BYTES, ..OfiConfig::default() };
+    let config = OfiConfig {
+        providers: args.ofi.providers(),
+        message_bytes: OFI_BYTES,
+        mask: args.ofi.mask(),
+        ..OfiConfig::default()
+    };
     let start = || OfiFabric::start(net.clone(), config.clone()).map_err(StartError::Ofi);
-    let fabric =
-        patiently(start, |text| output.note(text)).map_err(|error| unstarted(error, Path::new(&args.place)))?;
-    Ok(args.ofi.restrict(fabric))
+    patiently(start, |text| output.note(text)).map_err(|error| unstarted(error, Path::new(&args.place)))
 }
 
 fn resolve(place: &str) -> Result<SocketAddr, Failure> {
