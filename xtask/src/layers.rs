@@ -122,12 +122,12 @@ pub(crate) const MAP: &[Place] = &[
     Place { name: "stentor-checker", on: &[], tests_on: &[] },
     Place {
         name: "stentor-fabric-ofi",
-        on: &["stentor-fabric-net", "stentor-atomic-copy", "stentor-fabric"],
+        on: &["stentor-fabric-net", "stentor-atomic-copy", "stentor-fabric", "stentor-libfabric-sys"],
         tests_on: &["stentor-fabric-conformance"],
     },
     Place {
         name: "stentor-fabric-verbs",
-        on: &["stentor-fabric-net", "stentor-atomic-copy", "stentor-fabric"],
+        on: &["stentor-fabric-net", "stentor-atomic-copy", "stentor-fabric", "stentor-ibverbs-sys"],
         tests_on: &["stentor-fabric-conformance", "stentor-fabric-roce"],
     },
     Place {
@@ -140,6 +140,8 @@ pub(crate) const MAP: &[Place] = &[
     Place { name: "stentor-fabric-net", on: &["stentor-fabric", "stentor-switch", "stentor-wire"], tests_on: &[] },
     Place { name: "stentor-fabric-conformance", on: &["stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-atomic-copy", on: &["stentor-fabric"], tests_on: &[] },
+    Place { name: "stentor-ibverbs-sys", on: &[], tests_on: &[] },
+    Place { name: "stentor-libfabric-sys", on: &[], tests_on: &[] },
     Place { name: "stentor-fabric", on: &[], tests_on: &[] },
     Place { name: "stentor-switch", on: &["stentor-wire"], tests_on: &[] },
     Place { name: "stentor-wire", on: &[], tests_on: &[] },

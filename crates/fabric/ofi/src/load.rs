@@ -83,12 +83,6 @@ pub struct Libfabric {
     version: Version,
 }
 
-impl fmt::Debug for Symbols {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Symbols")
-    }
-}
-
 impl Libfabric {
     /// The library, loaded and resolved when this is first called. It stays loaded: its providers do not support being
     /// unloaded.

@@ -1,19 +1,6 @@
-//! libfabric's interface: what is generated, and the constants with the types that its functions take.
+//! Constants of libfabric with the types that its functions take, beside what is generated.
 
-#[allow(
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    dead_code,
-    missing_docs,
-    non_camel_case_types,
-    non_snake_case,
-    unreachable_pub,
-    reason = "generated: names and documentation are libfabric's; each function passes its arguments on"
-)]
-#[rustfmt::skip]
-mod libfabric;
-
-pub(crate) use libfabric::*;
+pub(crate) use stentor_libfabric_sys::*;
 
 /// The headers' `FI_VERSION(major, minor)`.
 pub(crate) const fn version(major: u16, minor: u16) -> u32 {
@@ -22,7 +9,7 @@ pub(crate) const fn version(major: u16, minor: u16) -> u32 {
 
 /// Bits of 64, as capabilities, modes, orders, flags of operations and flags of completions are.
 pub(crate) mod bit {
-    use super::libfabric as raw;
+    use stentor_libfabric_sys as raw;
 
     macro_rules! bits {
         ($($name:ident = $raw:ident),+ $(,)?) => { $(pub(crate) const $name: u64 = raw::$raw as u64;)+ };

@@ -47,12 +47,6 @@ pub struct Verbs {
     path: Option<PathBuf>,
 }
 
-impl std::fmt::Debug for Symbols {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Symbols")
-    }
-}
-
 impl Verbs {
     /// The library, loaded and resolved when this is first called. It stays loaded: its providers do not support being
     /// unloaded.

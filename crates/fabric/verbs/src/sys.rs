@@ -1,23 +1,10 @@
-//! rdma-core's interface: what is generated, and what its headers define as inline functions.
-
-#[allow(
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    dead_code,
-    missing_docs,
-    non_camel_case_types,
-    non_snake_case,
-    unreachable_pub,
-    reason = "generated: names and documentation are rdma-core's; each function passes its arguments on"
-)]
-#[rustfmt::skip]
-mod verbs;
+//! What the headers of rdma-core define as inline functions, beside what is generated.
 
 use std::ffi::c_int;
 use std::mem::{offset_of, size_of};
 use std::ptr;
 
-pub(crate) use verbs::*;
+pub(crate) use stentor_ibverbs_sys::*;
 
 /// `__VERBS_ABI_IS_EXTENDED`: the context is the last field of a `verbs_context`.
 const EXTENDED: usize = usize::MAX;

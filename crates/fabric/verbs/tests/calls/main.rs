@@ -13,19 +13,6 @@ mod device;
 mod library;
 mod names;
 mod shim;
-#[allow(
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    dead_code,
-    missing_docs,
-    non_camel_case_types,
-    non_snake_case,
-    unreachable_pub,
-    reason = "generated: the structures of the headers"
-)]
-#[rustfmt::skip]
-#[path = "../../src/sys/verbs.rs"]
-mod sys;
 mod troubles;
 
 use std::fs;
@@ -37,6 +24,7 @@ use calls::log;
 use calls::script::Script;
 use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
+use stentor_ibverbs_sys as sys;
 
 /// The kernel's tree with one device, whose second address is the processes'.
 const TREE: [(&str, &str); 7] = [
