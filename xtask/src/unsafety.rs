@@ -13,6 +13,7 @@ pub(crate) const ALLOWED: &[&str] = &[
     "stentor-fabric-roce",
     "stentor-fabric-shm",
     "stentor-fabric-verbs",
+    "stentor-host",
     "stentor-ibverbs-sys",
     "stentor-libfabric-sys",
     "stentor-atomic-copy",

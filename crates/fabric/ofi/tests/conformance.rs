@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use stentor_fabric::{Fabric, ProcessId};
-use stentor_fabric_conformance::{self, Report, Testbed};
+use stentor_fabric_conformance::{Report, Testbed, suite_of};
 use stentor_fabric_ofi::{NetConfig, OfiConfig, OfiFabric};
 
 /// Bootstrap connections.
@@ -88,7 +88,7 @@ fn suite(provider: &'static str) -> Report {
     let bed = Bed::new(1, provider).fabric(ProcessId(0)).capabilities().clone();
     println!("{provider}: {bed:?}");
     let make = |count| Bed::new(count, provider);
-    let report = conformance::suite_of(make, |name| name.starts_with(&only));
+    let report = suite_of(make, |name| name.starts_with(&only));
     println!("{report}");
     report
 }

@@ -15,7 +15,7 @@ use crate::link::Link;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::{Identity, Message};
 use crate::queue::Shape;
-use crate::seat::Seat;
+use stentor_host::Seat;
 
 /// Refusals that are kept until somebody asks.
 const MAX_REFUSALS: usize = 64;

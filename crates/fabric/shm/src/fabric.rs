@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,16 +13,14 @@ use stentor_fabric::{
     QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Span,
     WaitError, Wake, WorkRequest,
 };
+use stentor_host::{Beside, Seat, StartError, memfd, system};
 
-use crate::config::{ShmConfig, StartError};
+use crate::config::ShmConfig;
 use crate::control::{Control, DIAL_PAUSE, Peer};
 use crate::data::Data;
-use crate::directory::{all_beside, system, take_seat};
 use crate::doorbell::AWAKE;
 use crate::mapping::Mapping;
-use crate::memfd;
 use crate::message::{FORMAT, Identity};
-use crate::seat::Beside;
 
 /// Bytes of the page that peers ring: the wait word, and a word per process that counts its flushes to this one.
 pub(crate) fn wait_page_bytes(processes: u16) -> u64 {
@@ -68,7 +65,7 @@ impl ShmFabric {
     /// See [`StartError`]. Nothing is left behind then.
     pub fn start(config: ShmConfig) -> Result<ShmFabric, StartError> {
         config.check()?;
-        let (seat, listener) = take_seat(&config)?;
+        let (seat, listener) = Seat::take(&config.seat())?;
         let wait_bytes = wait_page_bytes(config.processes);
         let wait_fd = memfd::create("stentor-wait", wait_bytes).map_err(system("make the wait page"))?;
         let wait_page =
@@ -146,14 +143,6 @@ impl ShmFabric {
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.control.seat.beside()
-    }
-
-    /// Where a process of a cluster, or one that died just now, may have [something of its own](Self::beside).
-    ///
-    /// # Errors
-    /// [`StartError::Directory`], if others than this user may enter the directories.
-    pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
-        all_beside(directory, cluster, process)
     }
 
     /// Who flushed to this process since this was asked last.

@@ -10,7 +10,8 @@ use stentor::config::{FabricKind, NebConfig};
 use stentor::runtime::{Hosted, Plan, Room, Seat, ShmFabric, clock_name, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
-use stentor_fabric_shm::{Beside, Place, ShmConfig, Source, StartError};
+use stentor_fabric_shm::{ShmConfig, StartError};
+use stentor_host::{Beside, Place, Source};
 use stentor_neb::{Authority, Mode, Node, Notice};
 
 use super::neb_history::NebHistory;

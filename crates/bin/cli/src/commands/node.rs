@@ -18,7 +18,7 @@ use std::sync::Arc;
 use stentor::config::FabricKind;
 use stentor::runtime::{Hosted, Member, Plan, RoceSeat, RunError, Seat, Stop, run_member};
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::{Beside, Place};
+use stentor_host::{Beside, Place};
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::{Place, Source, StartError};
+use stentor_host::{Place, Source, StartError};
 
 use super::{patiently, refuse_twin, unstarted};
 use crate::failure::Failure;

@@ -8,8 +8,8 @@ use stentor::runtime::{AddressError, StartError};
 use stentor_fabric::{ConnectError, OsError, ProcessId};
 use stentor_fabric_ofi::{ChooseError, StartError as OfiError};
 use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
-use stentor_fabric_shm::{Source, StartError as ShmError};
 use stentor_fabric_verbs::StartError as VerbsError;
+use stentor_host::{Source, StartError as ShmError};
 use stentor_multicast::NodeError;
 
 use super::{MEND_NAME, already};

@@ -13,8 +13,8 @@ use stentor::runtime::StartError;
 use stentor_fabric_ofi::StartError as OfiError;
 use stentor_fabric_roce::driver::PortError;
 use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
-use stentor_fabric_shm::StartError as ShmError;
 use stentor_fabric_verbs::StartError as VerbsError;
+use stentor_host::StartError as ShmError;
 use stentor_soft_switch::{LineError, StartError as SwitchError};
 
 /// The time for which a start waits for its port or place.

@@ -11,7 +11,7 @@ use stentor::config::KeySource;
 use stentor::runtime::Stop;
 use stentor_fabric::{Backoff, Idle, WaitMode};
 use stentor_fabric_roce::driver::Pcap;
-use stentor_fabric_shm::Place;
+use stentor_host::Place;
 use stentor_soft_switch::{Faults, KeyPlace, Settings, Shown, SoftSwitch, StartError};
 
 use super::{Answer, ME, Question, load, meeting_name};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::{ShmConfig, StartError, common_directory, is_usual, meeting_directories};
+use crate::config::{SeatConfig, StartError, common_directory, is_usual, meeting_directories};
 use crate::directory::make_private;
 use crate::janitor::{BESIDE, Janitor};
 use crate::lock::Lock;
@@ -96,16 +96,16 @@ impl Whereabouts {
 
 /// What was removed and is there again.
 #[derive(Debug)]
-pub(crate) struct Remade {
+pub struct Remade {
     /// Listens from here on; what listened before hears nothing any more. `None`: it could not be made.
-    pub(crate) listener: Option<OwnedFd>,
+    pub listener: Option<OwnedFd>,
     /// What happened, in words.
-    pub(crate) note: String,
+    pub note: String,
 }
 
 /// This process's socket and directories; removed on drop.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     /// Where the socket may be: the first that can be used.
     directories: Vec<PathBuf>,
     cluster: String,
@@ -134,7 +134,7 @@ impl Drop for Seat {
 impl Seat {
     /// Listens at a socket of this name in the process's directory, which is there. `None`: it was removed meanwhile.
     pub(crate) fn new(
-        config: &ShmConfig,
+        config: &SeatConfig,
         file: String,
         (lock, enrolled): (Lock, Option<Enrolled>),
     ) -> Result<Option<(Seat, OwnedFd)>, StartError> {
@@ -159,13 +159,15 @@ impl Seat {
         Ok(Some((seat, listener)))
     }
 
-    /// A path beside the socket.
-    pub(crate) fn beside(&self) -> Beside {
+    /// Returns a path beside the socket.
+    #[must_use]
+    pub fn beside(&self) -> Beside {
         self.beside.clone()
     }
 
-    /// Directories of the cluster in which sockets of its processes may be.
-    pub(crate) fn places(&self) -> Vec<PathBuf> {
+    /// Returns directories of the cluster in which sockets of its processes may be.
+    #[must_use]
+    pub fn places(&self) -> Vec<PathBuf> {
         self.directories.iter().map(|directory| directory.join(&self.cluster)).collect()
     }
 
@@ -194,7 +196,7 @@ impl Seat {
 
     /// Looks now and then whether the socket is still there, and makes it anew if not. Cheap when it is not yet time.
     #[inline]
-    pub(crate) fn look(&mut self, now: Instant) -> Option<Remade> {
+    pub fn look(&mut self, now: Instant) -> Option<Remade> {
         if now < self.next_look {
             return None;
         }
@@ -202,8 +204,9 @@ impl Seat {
         self.look_now()
     }
 
+    /// Does so at once.
     #[cold]
-    pub(crate) fn look_now(&mut self) -> Option<Remade> {
+    pub fn look_now(&mut self) -> Option<Remade> {
         self.lock.hang_up();
         self.enrolled.iter().for_each(Enrolled::hang_up);
         if self.sign.as_ref().is_some_and(|sign| fs::symlink_metadata(&sign.at.socket).is_err()) {

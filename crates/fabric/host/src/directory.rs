@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use stentor_fabric::{OsError, ProcessId};
 
-use crate::config::{ShmConfig, StartError, is_usual, meeting_directories};
+use crate::config::{SeatConfig, StartError, is_usual, meeting_directories};
 use crate::credentials::Credentials;
 use crate::janitor::BESIDE;
 use crate::lock::{Lock, Taken};
@@ -30,8 +30,11 @@ const LINGER: Duration = Duration::from_millis(500);
 /// How often the directory may be removed under our feet by a process that leaves.
 const ATTEMPTS: usize = 50;
 
-/// Paths beside the sockets of processes with this id, dead or alive; the directories must be ours alone.
-pub(crate) fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
+/// Returns paths beside the sockets of processes with this id, dead or alive. See [`Beside`](crate::Beside).
+///
+/// # Errors
+/// [`StartError::Directory`] if others may enter the directories, and what the system says.
+pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
     let directory = absolute(directory);
     let mut sockets = Vec::new();
     for place in meeting_directories(&directory) {
@@ -71,7 +74,7 @@ pub fn absolute(path: &Path) -> PathBuf {
 
 /// The name of the lock on a process of this user, as an abstract socket. Clusters in directories of their own may have
 /// the same name; the usual directories are one.
-fn lock_name(config: &ShmConfig) -> String {
+fn lock_name(config: &SeatConfig) -> String {
     let (user, cluster, me) = (geteuid().as_raw(), &config.cluster, config.me.0);
     if is_usual(&config.directory) {
         return format!("stentor-{user}-{cluster}-{me}");
@@ -80,7 +83,8 @@ fn lock_name(config: &ShmConfig) -> String {
     format!("stentor-{user}-{cluster}-{me}-{:016x}", roll::hash(path.as_os_str()))
 }
 
-pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
+/// Makes an error of what the system says.
+pub fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
     let what = what.into();
     |error| StartError::System { what, source: error.into() }
 }
@@ -137,20 +141,26 @@ fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
     Ok(there.then_some(fd))
 }
 
-/// Everything in a cluster's directory.
-pub(crate) fn entries(cluster: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// Returns everything in a cluster's directory.
+///
+/// # Errors
+/// What the system says.
+pub fn entries(cluster: &Path) -> std::io::Result<Vec<PathBuf>> {
     fs::read_dir(cluster)?.map(|entry| entry.map(|entry| entry.path())).collect()
 }
 
 /// Whether a path is a socket of the process with this id.
-pub(crate) fn is_socket_of(path: &Path, process: ProcessId) -> bool {
+pub fn is_socket_of(path: &Path, process: ProcessId) -> bool {
     let prefix = format!("{}-", process.0);
     let name = path.file_name().unwrap_or_default().as_bytes();
     name.starts_with(prefix.as_bytes()) && name.ends_with(b".sock")
 }
 
-/// The sockets in a cluster's directory of the process with this id.
-pub(crate) fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<Vec<PathBuf>> {
+/// Returns the sockets in a cluster's directory of the process with this id.
+///
+/// # Errors
+/// What the system says.
+pub fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<Vec<PathBuf>> {
     Ok(entries(cluster)?.into_iter().filter(|path| is_socket_of(path, process)).collect())
 }
 
@@ -181,7 +191,7 @@ fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError>
 }
 
 /// The same in all directories in which there may be one.
-fn find_second_anywhere(config: &ShmConfig) -> Result<Option<i32>, StartError> {
+fn find_second_anywhere(config: &SeatConfig) -> Result<Option<i32>, StartError> {
     for place in meeting_directories(&config.directory) {
         // A directory that others may enter is none of ours: where it is the own one that was refused before.
         let path = place.join(&config.cluster);
@@ -196,7 +206,7 @@ fn find_second_anywhere(config: &ShmConfig) -> Result<Option<i32>, StartError> {
 }
 
 /// Takes the locks on this process, if no other is there with its id.
-fn refuse_second(config: &ShmConfig) -> Result<(Lock, Option<Enrolled>), StartError> {
+fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolled>), StartError> {
     let (since, lock) = (Instant::now(), lock_name(config));
     let (mut pid, mut pause) = (0, Duration::from_millis(2));
     loop {
@@ -226,34 +236,39 @@ fn refuse_second(config: &ShmConfig) -> Result<(Lock, Option<Enrolled>), StartEr
     }
 }
 
-/// Takes this process's seat in the cluster: returns the listening socket.
-pub(crate) fn take_seat(config: &ShmConfig) -> Result<(Seat, OwnedFd), StartError> {
-    let config = &ShmConfig { directory: absolute(&config.directory), ..config.clone() };
-    let cluster = config.directory.join(&config.cluster);
-    for _ in 0..ATTEMPTS {
-        if !make_private(&config.directory)? && config.directory.parent().is_some_and(|parent| !parent.exists()) {
-            let reason = "is in a directory that does not exist; make that first".to_owned();
-            return Err(StartError::Directory { path: config.directory.clone(), reason });
+impl Seat {
+    /// Takes this process's seat in the cluster: returns the listening socket.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn take(config: &SeatConfig) -> Result<(Seat, OwnedFd), StartError> {
+        let config = &SeatConfig { directory: absolute(&config.directory), ..config.clone() };
+        let cluster = config.directory.join(&config.cluster);
+        for _ in 0..ATTEMPTS {
+            if !make_private(&config.directory)? && config.directory.parent().is_some_and(|parent| !parent.exists()) {
+                let reason = "is in a directory that does not exist; make that first".to_owned();
+                return Err(StartError::Directory { path: config.directory.clone(), reason });
+            }
+            if !make_private(&cluster)? {
+                continue;
+            }
+            let Some(locked) = lock(&cluster)? else { continue };
+            let only = refuse_second(config)?;
+            let mut nonce = [0; 4];
+            rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
+                .map_err(system("get a random number"))?;
+            let (id, name, pid) = (config.me.0, &config.name, std::process::id());
+            let file = format!("{id}-{name}.{pid}.{:08x}.sock", u32::from_le_bytes(nonce));
+            let path = cluster.join(&file);
+            let bytes = path.as_os_str().len();
+            if bytes > MAX_PATH {
+                return Err(StartError::PathTooLong { path, bytes });
+            }
+            let Some(taken) = Seat::new(config, file, only)? else { continue };
+            drop(locked);
+            return Ok(taken);
         }
-        if !make_private(&cluster)? {
-            continue;
-        }
-        let Some(locked) = lock(&cluster)? else { continue };
-        let only = refuse_second(config)?;
-        let mut nonce = [0; 4];
-        rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
-            .map_err(system("get a random number"))?;
-        let (id, name, pid) = (config.me.0, &config.name, std::process::id());
-        let file = format!("{id}-{name}.{pid}.{:08x}.sock", u32::from_le_bytes(nonce));
-        let path = cluster.join(&file);
-        let bytes = path.as_os_str().len();
-        if bytes > MAX_PATH {
-            return Err(StartError::PathTooLong { path, bytes });
-        }
-        let Some(taken) = Seat::new(config, file, only)? else { continue };
-        drop(locked);
-        return Ok(taken);
+        let reason = "is removed again and again by other processes; choose another".to_owned();
+        Err(StartError::Directory { path: cluster, reason })
     }
-    let reason = "is removed again and again by other processes; choose another".to_owned();
-    Err(StartError::Directory { path: cluster, reason })
 }

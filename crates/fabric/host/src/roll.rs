@@ -17,7 +17,7 @@ use rustix::io::{Errno, pwrite};
 use rustix::process::geteuid;
 use stentor_fabric::ProcessId;
 
-use crate::config::{ShmConfig, StartError};
+use crate::config::{SeatConfig, StartError};
 use crate::directory::{absolute, system};
 use crate::lock::{self, Lock, Taken};
 use crate::memfd;
@@ -102,7 +102,7 @@ pub(crate) fn hash(text: &OsStr) -> u64 {
 }
 
 /// Puts this process on the roll.
-pub(crate) fn enrol(config: &ShmConfig) -> Result<Enrolment, StartError> {
+pub(crate) fn enrol(config: &SeatConfig) -> Result<Enrolment, StartError> {
     let Some(source) = &config.source else { return Ok(Enrolment::Done(None)) };
     let file = identity(&source.file);
     let name = format!("{}{:016x}", prefix(&source.cluster, &config.name), hash(file.as_os_str()));

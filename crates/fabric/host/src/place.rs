@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::ProcessId;
 
-use crate::config::{ShmConfig, StartError};
-use crate::directory::take_seat;
+use crate::config::{SeatConfig, StartError};
 use crate::roll::Source;
 use crate::seat::{Beside, Seat};
 
@@ -29,10 +28,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Takes the place of a process; `cluster` names a directory in `directory`, `source` is [`ShmConfig::source`]. `say` hears of what was removed by others.
+    /// Takes the place of a process; `cluster` names a directory in `directory`, `source` is [`SeatConfig::source`]. `say` hears of what was removed by others.
     ///
     /// # Errors
-    /// As [`ShmFabric::start`](crate::ShmFabric::start); [`StartError::AlreadyRunning`] if another process is in it.
+    /// See [`StartError`]; [`StartError::AlreadyRunning`] if another process is in it.
     pub fn take(
         directory: PathBuf,
         cluster: &str,
@@ -41,9 +40,10 @@ impl Place {
         source: Option<Source>,
         say: impl Fn(&str) + Send + 'static,
     ) -> Result<Self, StartError> {
-        let config = ShmConfig { directory, source, ..ShmConfig::new(cluster, me, name, me.0.saturating_add(1)) };
+        let (cluster, name) = (cluster.to_owned(), name.to_owned());
+        let config = SeatConfig { directory, cluster, me, name, janitor: true, source };
         config.check()?;
-        let (seat, listener) = take_seat(&config)?;
+        let (seat, listener) = Seat::take(&config)?;
         let beside = seat.beside();
         let held = Arc::new(Mutex::new(Some((seat, listener))));
         let weak = Arc::downgrade(&held);
@@ -59,7 +59,7 @@ impl Place {
         Ok(Place { held, beside })
     }
 
-    /// As [`ShmFabric::beside`](crate::ShmFabric::beside).
+    /// Returns where something of the caller's own belongs beside the socket.
     #[must_use]
     pub fn beside(&self) -> Beside {
         self.beside.clone()

@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket. The only `unsafe` of the crate beside mapped memory.
+//! Who is at the other end of a Unix socket. The only `unsafe` of the crate.
 //!
 //! The kernel translates the peer's process id to this process's PID namespace and says 0 where it has none there. A safe
 //! wrapper whose process ids cannot be 0 takes that for an error, so this one asks itself.
@@ -36,7 +36,8 @@ impl Credentials {
 }
 
 /// A process in words: its pid, or why it has none here.
-pub(crate) struct Named(pub(crate) i32);
+#[derive(Clone, Copy, Debug)]
+pub struct Named(pub i32);
 
 impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -16,7 +16,10 @@ const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// Its pages come as they are touched, and none of them can fail by SIGBUS: memfds are on a tmpfs of the kernel's own, which has no
 /// limit, whatever `/dev/shm` has. Where memory is accounted strictly, `ftruncate` fails. Allocating all of it here would take
 /// memory for clients that never come. Whether there is enough is looked at before the start, by whoever knows what is needed.
-pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// What the system says.
+pub fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, bytes)?;
     fcntl_add_seals(&fd, SIZE_SEALS)?;
@@ -24,23 +27,35 @@ pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
 }
 
 /// Forbids further seals.
-pub(crate) fn finish(fd: &OwnedFd) -> io::Result<()> {
+///
+/// # Errors
+/// What the system says.
+pub fn finish(fd: &OwnedFd) -> io::Result<()> {
     fcntl_add_seals(fd, SealFlags::SEAL)
 }
 
 /// Forbids further seals and, to whoever has not mapped the memory yet, writing.
-pub(crate) fn finish_read_only(fd: &OwnedFd) -> io::Result<()> {
+///
+/// # Errors
+/// What the system says.
+pub fn finish_read_only(fd: &OwnedFd) -> io::Result<()> {
     fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
 }
 
 /// Another descriptor of the same memory, through which it cannot be written.
-pub(crate) fn read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// What the system says.
+pub fn read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(fd));
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Checks that memory that a peer passed is as large as it says and stays so. Returns its size in words.
-pub(crate) fn verify(fd: BorrowedFd<'_>, bytes: u64) -> Result<usize, String> {
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn verify(fd: BorrowedFd<'_>, bytes: u64) -> Result<usize, String> {
     let seals = fcntl_get_seals(fd.as_fd()).map_err(|_| "it is no memfd".to_owned())?;
     if !seals.contains(SIZE_SEALS) {
         return Err("its size is not sealed (F_SEAL_SHRINK and F_SEAL_GROW are missing)".to_owned());
