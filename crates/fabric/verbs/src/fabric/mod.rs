@@ -53,7 +53,6 @@ pub struct VerbsDevice {
     config: VerbsConfig,
     capabilities: Capabilities,
     choice: Choice,
-    regions: Regions,
     context: Arc<Context>,
     place: Own,
     gid: Gid,
@@ -66,6 +65,8 @@ pub struct VerbsDevice {
     domains: Vec<Option<Arc<Domain>>>,
     queues: Vec<Queue>,
     halves: Vec<Half>,
+    // Dropped after the queue pairs that use the memory.
+    regions: Regions,
     /// Completions that were taken in before anybody polled.
     taken: VecDeque<Completion>,
     /// Ends of which a request failed.
