@@ -54,7 +54,7 @@ const NONE: Completion = Completion {
 
 /// Both ends of a queue pair between processes 0 and 1.
 #[derive(Clone, Copy)]
-pub(super) struct Link {
+pub(super) struct QpPair {
     /// At process 0.
     pub(super) a: QpId,
     /// At process 1.
@@ -273,22 +273,22 @@ impl<T: Testbed> Bed<T> {
         (first, second): (ProcessId, ProcessId),
         service: Service,
         config: QpConfig,
-    ) -> Outcome<Link> {
+    ) -> Outcome<QpPair> {
         let a = called("connect", self.at(first).connect(second, service, config))?;
         let b = called("connect", self.at(second).connect(first, service, config))?;
         self.event(first, Event::Connected { qp: a, peer: second })?;
         self.event(second, Event::Connected { qp: b, peer: first })?;
         same("state after Connected", &self.at(first).state(a), &QpState::Ready)?;
-        Ok(Link { a, b })
+        Ok(QpPair { a, b })
     }
 
     /// A reliable queue pair between 0 and 1.
-    pub(super) fn link(&mut self, send_depth: u32, recv_depth: u32) -> Outcome<Link> {
+    pub(super) fn link(&mut self, send_depth: u32, recv_depth: u32) -> Outcome<QpPair> {
         self.connect((A, B), SERVICE, QpConfig::reliable(send_depth, recv_depth))
     }
 
     /// Brings both ends back after an error.
-    pub(super) fn reconnect(&mut self, link: Link) -> Outcome {
+    pub(super) fn reconnect(&mut self, link: QpPair) -> Outcome {
         self.until("both ends are ready again after resets", |bed| {
             let mut ready = true;
             for (process, qp) in [(A, link.a), (B, link.b)] {
@@ -317,7 +317,7 @@ impl<T: Testbed> Bed<T> {
     }
 
     /// Waits until both ends are connected again.
-    pub(super) fn connected(&mut self, link: Link) -> Outcome {
+    pub(super) fn connected(&mut self, link: QpPair) -> Outcome {
         self.event(A, Event::Connected { qp: link.a, peer: B })?;
         self.event(B, Event::Connected { qp: link.b, peer: A })?;
         let states = (self.at(A).state(link.a), self.at(B).state(link.b));

@@ -1,12 +1,12 @@
 //! Fencing: taking access away, for good or to give it anew, any number of times.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Link, Outcome, called, check, same, write};
+use super::bed::{A, B, Bed, Outcome, QpPair, called, check, same, write};
 use stentor_fabric::{Access, Event, Fabric, Opcode, Purpose, QpConfig, QpState, RegionId, Service, Status};
 
 const WORDS: usize = 64;
 
-fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, Link)> {
+fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpPair)> {
     let region = bed.region(B, A, 1, WORDS, Some(Access::Write))?;
     Ok((region, bed.link(64, 4)?))
 }
@@ -149,7 +149,7 @@ pub(super) fn of_a_peer_that_is_gone<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     same("what was there", &bed.word(B, region, 0), &1)?;
     bed.restart(A);
     let a = called("connect", bed.at(A).connect(B, super::bed::SERVICE, QpConfig::reliable(64, 4)))?;
-    let link = Link { a, ..link };
+    let link = QpPair { a, ..link };
     bed.connected(link)?;
     check(bed.at(A).resolve(B, Purpose(1)).is_none(), || "resolved without a grant".to_string())?;
     called("grant", bed.at(B).grant(region, A, Access::Write))?;

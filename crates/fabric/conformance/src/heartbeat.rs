@@ -1,7 +1,7 @@
 //! A counter that its owner raises and a peer READs: how failures are suspected.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Link, Outcome, SERVICE, called, check, place, same, span};
+use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, called, check, place, same, span};
 use stentor_fabric::{Access, Fabric, Opcode, PostError, QpConfig, QpState, RegionId, RemoteRegion, Status, Verb};
 
 const CONFIG: QpConfig = QpConfig::reliable(8, 0);
@@ -15,10 +15,10 @@ fn join<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, stentor_fabric::QpId
     Ok((counter, called("connect", bed.at(B).connect(A, SERVICE, CONFIG))?))
 }
 
-fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, RegionId, Link, RemoteRegion)> {
+fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, RegionId, QpPair, RemoteRegion)> {
     let local = bed.region(A, A, 2, 8, None)?;
     let (counter, b) = join(bed)?;
-    let link = Link { a: called("connect", bed.at(A).connect(B, SERVICE, CONFIG))?, b };
+    let link = QpPair { a: called("connect", bed.at(A).connect(B, SERVICE, CONFIG))?, b };
     bed.connected(link)?;
     Ok((local, counter, link, bed.resolve(A, B, 1)?))
 }
@@ -47,7 +47,7 @@ pub(super) fn stops_with_the_process<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     let (local, mut counter, mut link, mut remote) = setup(bed)?;
     for life in 1..=bed.repeats() {
         bed.store(B, counter, 0, &[life]);
-        let read = |bed: &mut Bed<T>, link: Link, remote, id| {
+        let read = |bed: &mut Bed<T>, link: QpPair, remote, id| {
             bed.try_post(A, link.a, id, Verb::Read { local: span(local, 0, 1), remote: place(remote, 0) }, true)
         };
         called("READ", read(bed, link, remote, 0))?;
@@ -74,7 +74,7 @@ pub(super) fn stops_with_the_process<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         bed.restart(B);
         let b;
         (counter, b) = join(bed)?;
-        link = Link { b, ..link };
+        link = QpPair { b, ..link };
         bed.connected(link)?;
         remote = bed.resolve(A, B, 1)?;
         called("READ", read(bed, link, remote, 0))?;

@@ -1,7 +1,7 @@
 //! WRITE_WITH_IMM and its budget of posted receives.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Link, Outcome, bytes_of, called, check, place, same};
+use super::bed::{A, B, Bed, Outcome, QpPair, bytes_of, called, check, place, same};
 use stentor_fabric::{
     Access, Event, Fabric, Opcode, PostError, QpState, RegionId, RemoteRegion, Source, Span, Status, Verb,
 };
@@ -9,14 +9,14 @@ use stentor_fabric::{
 /// A receive that takes no data.
 const NOTHING: Span = Span { region: RegionId(0), offset: 0, bytes: 0 };
 
-fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, Link, RemoteRegion)> {
+fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpPair, RemoteRegion)> {
     let region = bed.region(B, A, 1, 64, Some(Access::Write))?;
     let link = bed.link(32, 8)?;
     let remote = bed.resolve(A, B, 1)?;
     Ok((region, link, remote))
 }
 
-fn notify<T: Testbed>(bed: &mut Bed<T>, link: Link, id: u64, (remote, word): (RemoteRegion, usize)) -> Outcome {
+fn notify<T: Testbed>(bed: &mut Bed<T>, link: QpPair, id: u64, (remote, word): (RemoteRegion, usize)) -> Outcome {
     let data = bytes_of(&[id + 1, id + 2]);
     let verb = Verb::WriteImm { source: Source::Inline(&data), target: place(remote, word), imm: 1000 + id as u32 };
     bed.post(A, link.a, id, verb)

@@ -1,7 +1,7 @@
 //! Connections that break while both processes live, and return.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Link, Outcome, SERVICE, bytes_of, called, check, place, same, write};
+use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, bytes_of, called, check, place, same, write};
 use stentor_fabric::{
     Access, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RemoteRegion,
     Service, Source, Span, Status, Verb,
@@ -12,7 +12,7 @@ const NOTHING: Span = Span { region: RegionId(0), offset: 0, bytes: 0 };
 
 /// A region each way and one queue pair.
 struct Pair {
-    link: Link,
+    link: QpPair,
     at_a: RegionId,
     at_b: RegionId,
 }

@@ -1,7 +1,7 @@
 //! What `post` and `post_recv` refuse, one by one; nothing is done then.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Link, Outcome, place, same, span, write};
+use super::bed::{A, B, Bed, Outcome, QpPair, place, same, span, write};
 use stentor_fabric::{
     Access, Fabric, Opcode, PostError, QpId, RegionId, RemoteRegion, RemoteSpan, Source, Span, Status, Verb,
 };
@@ -26,7 +26,7 @@ pub(super) fn one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
     Ok(())
 }
 
-fn local_spans<T: Testbed>(bed: &mut Bed<T>, link: Link, local: RegionId, remote: RemoteRegion) -> Outcome {
+fn local_spans<T: Testbed>(bed: &mut Bed<T>, link: QpPair, local: RegionId, remote: RemoteRegion) -> Outcome {
     let nowhere = RegionId(4_000_000);
     let outside = [
         Span { region: local, offset: 64, bytes: 8 },
@@ -49,7 +49,7 @@ fn local_spans<T: Testbed>(bed: &mut Bed<T>, link: Link, local: RegionId, remote
     Ok(())
 }
 
-fn alignment<T: Testbed>(bed: &mut Bed<T>, link: Link, local: RegionId, remote: RemoteRegion) -> Outcome {
+fn alignment<T: Testbed>(bed: &mut Bed<T>, link: QpPair, local: RegionId, remote: RemoteRegion) -> Outcome {
     let at = |offset| RemoteSpan { region: remote, offset };
     let misaligned = |result: &Result<(), PostError>| matches!(result, Err(PostError::Misaligned { .. }));
     let posts = [

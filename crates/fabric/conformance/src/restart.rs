@@ -1,7 +1,7 @@
 //! Processes that crash and come back as somebody else with the same name.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Link, Outcome, SERVICE, called, check, same, write};
+use super::bed::{A, B, Bed, Outcome, QpPair, SERVICE, called, check, same, write};
 use stentor_fabric::{Access, Event, Fabric, Opcode, ProcessId, QpConfig, QpId, QpState, RegionId, Service, Status};
 
 const CONFIG: QpConfig = QpConfig::reliable(64, 4);
@@ -15,25 +15,25 @@ fn join<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpId)> {
 }
 
 /// A with a region for B, and both connected.
-fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, RegionId, Link)> {
+fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, RegionId, QpPair)> {
     let at_a = bed.region(A, B, 1, WORDS, Some(Access::Write))?;
     let (at_b, b) = join(bed)?;
     let a = called("connect", bed.at(A).connect(B, SERVICE, CONFIG))?;
-    let link = Link { a, b };
+    let link = QpPair { a, b };
     bed.connected(link)?;
     Ok((at_a, at_b, link))
 }
 
 /// Kills B, waits until A knows, and starts it again.
-fn replace<T: Testbed>(bed: &mut Bed<T>, a: QpId) -> Outcome<(RegionId, Link)> {
+fn replace<T: Testbed>(bed: &mut Bed<T>, a: QpId) -> Outcome<(RegionId, QpPair)> {
     bed.forget();
     bed.crash(B);
     bed.broken(A, a, B)?;
     bed.reset(A, a)?;
     bed.restart(B);
     let (at_b, b) = join(bed)?;
-    bed.connected(Link { a, b })?;
-    Ok((at_b, Link { a, b }))
+    bed.connected(QpPair { a, b })?;
+    Ok((at_b, QpPair { a, b }))
 }
 
 pub(super) fn the_next_life_connects<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
@@ -56,7 +56,7 @@ pub(super) fn the_next_life_connects<T: Testbed>(bed: &mut Bed<T>) -> Outcome {
         (at_b, b) = join(bed)?;
         bed.broken(A, link.a, B)?;
         bed.reset(A, link.a)?;
-        link = Link { b, ..link };
+        link = QpPair { b, ..link };
         bed.connected(link)?;
     }
     Ok(())
@@ -166,7 +166,7 @@ pub(super) fn services_come_back_one_by_one<T: Testbed>(bed: &mut Bed<T>) -> Out
         let (at_b, _) = join(bed)?;
         let b = called("connect", bed.at(B).connect(A, SIDE, CONFIG))?;
         bed.reset(A, side.a)?;
-        bed.connected(Link { a: side.a, b })?;
+        bed.connected(QpPair { a: side.a, b })?;
         same("the service that was not reset", &bed.at(A).state(main.a), &QpState::Error)?;
         let remote = bed.resolve(A, B, 1)?;
         bed.write_and_see((A, side.a), (B, at_b), (remote, 0), 5)?;

@@ -1,12 +1,12 @@
 //! Revocation: fencing an old leader depends on it.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Link, Outcome, called, check, same, write};
+use super::bed::{A, B, Bed, Outcome, QpPair, called, check, same, write};
 use stentor_fabric::{Access, Event, Fabric, Opcode, QpState, RegionId, RemoteRegion, Status};
 
 const WORDS: usize = 4096;
 
-fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, Link, RemoteRegion)> {
+fn setup<T: Testbed>(bed: &mut Bed<T>) -> Outcome<(RegionId, QpPair, RemoteRegion)> {
     let region = bed.region(B, A, 1, WORDS, Some(Access::Write))?;
     let link = bed.link(64, 4)?;
     let remote = bed.resolve(A, B, 1)?;

@@ -1,7 +1,7 @@
 //! Rings and slots of sealed records, over the fabric.
 
 use super::Testbed;
-use super::bed::{A, B, Bed, Link, Outcome, bytes_of, called, check, place, same, span};
+use super::bed::{A, B, Bed, Outcome, QpPair, bytes_of, called, check, place, same, span};
 use stentor_fabric::ring::Geometry;
 use stentor_fabric::seal::{HEADER_WORDS, Seal, record_words};
 use stentor_fabric::{
@@ -25,7 +25,7 @@ fn payload(n: u64) -> Vec<u64> {
 
 /// Process A's side: writes records, large ones from a staging area, and takes credits.
 struct Writing {
-    link: Link,
+    link: QpPair,
     ring: RingWriter,
     remote: RemoteRegion,
     staging: RegionId,
@@ -84,7 +84,7 @@ impl Writing {
 }
 
 impl Reading {
-    fn step<T: Testbed>(&mut self, bed: &mut Bed<T>, link: Link) -> Outcome {
+    fn step<T: Testbed>(&mut self, bed: &mut Bed<T>, link: QpPair) -> Outcome {
         while let Some(done) = bed.take_any(B) {
             same("status of a credit's write", &done.status, &Status::Success)?;
             self.queue.completed(done.id);

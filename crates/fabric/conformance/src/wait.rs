@@ -39,7 +39,7 @@ pub(super) fn quiet_only_when_nothing_landed<T: Testbed>(bed: &mut Bed<T>) -> Ou
     for n in 1..50_u64 {
         bed.write(A, link.a, n, (remote, 0), &[n])?;
         let mut rounds = 0;
-        while !bed.at(B).listen().is_from(A) || bed.word(B, region, 0) != n {
+        while !bed.at(B).poll_hint().is_from(A) || bed.word(B, region, 0) != n {
             bed.collect(A);
             bed.pass();
             rounds += 1;

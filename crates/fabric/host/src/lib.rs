@@ -1,7 +1,7 @@
 //! The processes of one host: where their sockets are, who runs, and that each runs once.
 //!
 //! - [`Seat`] is a process's socket in a private directory, and the lock on its id. What is removed from under it is made anew.
-//! - [`Place`] is a seat that looks after itself, for processes that meet over a network, so that operators on this host find
+//! - [`StandingSeat`] is a seat that looks after itself, for processes that meet over a network, so that operators on this host find
 //!   them.
 //! - [`Running`] finds the processes of a cluster, whatever directory and addresses they were told.
 //! - A janitor is a tiny process that removes the socket of one that was killed: [`become_janitor_by`].
@@ -25,6 +25,6 @@ pub use config::{MAX_NAME, SeatConfig, StartError, default_directory, meeting_di
 pub use credentials::{Credentials, Named};
 pub use directory::{absolute, all_beside, entries, is_socket_of, sockets_of, system};
 pub use janitor::{become_janitor_by, clean_up};
-pub use place::Place;
+pub use place::StandingSeat;
 pub use roll::{About, Running, Source};
 pub use seat::{Beside, Remade, Seat};

@@ -22,12 +22,12 @@ type Held = Arc<Mutex<Option<(Seat, OwnedFd)>>>;
 /// operators on this host find them. Everything there is removed when it is dropped, and when the process is killed; what
 /// others remove is made anew.
 #[derive(Debug)]
-pub struct Place {
+pub struct StandingSeat {
     held: Held,
     beside: Beside,
 }
 
-impl Place {
+impl StandingSeat {
     /// Takes the place of a process; `cluster` names a directory in `directory`, `source` is [`SeatConfig::source`]. `say` hears of what was removed by others.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Place {
         };
         let thread = thread::Builder::new().name("place".to_owned()).spawn(watch);
         thread.map_err(|source| StartError::System { what: "start a thread for its socket".to_owned(), source })?;
-        Ok(Place { held, beside })
+        Ok(StandingSeat { held, beside })
     }
 
     /// Returns where something of the caller's own belongs beside the socket.
@@ -79,7 +79,7 @@ fn look(held: &Held, say: &impl Fn(&str)) {
     say(&remade);
 }
 
-impl Drop for Place {
+impl Drop for StandingSeat {
     fn drop(&mut self) {
         // Here, not in the thread: it may not run again before the process ends.
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -32,7 +32,7 @@ mod sys;
 
 pub use bare::Bare;
 pub use choose::{ChooseError, ORDER, Wish, choose, devices, providers};
-pub use cq::{CompletionQueue, Entry, Failure, Polled};
+pub use cq::{CompletionQueue, Failure, Polled, Success};
 pub use device::{Device, Here, nearest};
 pub use domain::{Domain, MakeError};
 pub use endpoint::{Endpoint, MAX_ADDRESS, PeerAddress, is_address};

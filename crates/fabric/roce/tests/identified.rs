@@ -8,7 +8,7 @@ use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
     Access, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, Service, Status,
 };
-use stentor_fabric_net::{Bootstrap, End, Ends, NetConfig, Pair};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, Pair, Transport};
 use stentor_fabric_roce::{RoceConfig, RoceFabric};
 use stentor_wire::{Bth, Envelope, Headers, IpRepr, Message, Psn, Repr, Reth};
 
@@ -31,7 +31,7 @@ struct Card {
     theirs: Option<Pair>,
 }
 
-impl Ends for Card {
+impl Transport for Card {
     fn begin(&mut self, _: QpId) -> Result<End, String> {
         Ok(End::QueuePair(self.pair))
     }
@@ -59,7 +59,7 @@ impl Ends for Card {
 struct Bed {
     fabric: RoceFabric,
     region: RegionId,
-    peer: Bootstrap,
+    peer: ConnectionManager,
     card: Card,
     socket: UdpSocket,
     envelope: Envelope,
@@ -80,7 +80,7 @@ impl Bed {
         let mut bed = Bed {
             fabric,
             region,
-            peer: Bootstrap::start("verbs".to_owned(), net(PEER)).expect("listens"),
+            peer: ConnectionManager::start("verbs".to_owned(), net(PEER)).expect("listens"),
             card: Card { pair, theirs: None },
             socket,
             envelope: Envelope::plain(peer.into(), port, me.into()).expect("one family"),

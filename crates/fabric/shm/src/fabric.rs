@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Span,
-    WaitError, Wake, WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
+    Purpose, QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service,
+    Span, WaitError, Wake, WorkRequest,
 };
 use stentor_host::{Beside, Seat, StartError, memfd, system};
 
@@ -48,7 +48,7 @@ pub struct ShmFabric {
     pub(crate) generations: Mapping,
     /// Word 0 says how this process sleeps; word 1 + p changes when process p flushed to this one. Peers write it.
     pub(crate) wait_page: Mapping,
-    /// Those words when [`listen`](Fabric::listen) last looked.
+    /// Those words when [`poll_hint`](Fabric::poll_hint) last looked.
     pub(crate) heard: Vec<u64>,
     /// How often it looked.
     listened: u32,
@@ -146,17 +146,17 @@ impl ShmFabric {
     }
 
     /// Who flushed to this process since this was asked last.
-    fn look_who_flushed(&mut self) -> Heard {
-        let (mut heard, mut messages) = (Heard::NOTHING, Heard::NOTHING);
+    fn look_who_flushed(&mut self) -> PollHint {
+        let (mut heard, mut messages) = (PollHint::NOTHING, PollHint::NOTHING);
         let counts = &self.wait_page.words()[1..=self.heard.len()];
         let mut process = ProcessId(0);
         for (count, before) in counts.iter().zip(&mut self.heard) {
             let now = count.load(Ordering::Acquire);
             let changed = std::mem::replace(before, now) ^ now;
             if changed != 0 {
-                heard = heard.and(Heard::from(process));
+                heard = heard.and(PollHint::from(process));
                 if changed >> 32 != 0 {
-                    messages = messages.and(Heard::from(process));
+                    messages = messages.and(PollHint::from(process));
                 }
             }
             process.0 = process.0.wrapping_add(1);
@@ -289,12 +289,12 @@ impl Fabric for ShmFabric {
     }
 
     #[inline]
-    fn listen(&mut self) -> Heard {
-        let heard = if self.data.is_quiet() { Heard::NOTHING } else { Heard::COMPLETIONS };
+    fn poll_hint(&mut self) -> PollHint {
+        let heard = if self.data.is_quiet() { PollHint::NOTHING } else { PollHint::COMPLETIONS };
         self.listened = self.listened.wrapping_add(1);
         // What a peer that breaks the rules forgets to announce is late, not lost.
         let late = self.listened.is_multiple_of(ROUNDS_PER_LOOK);
-        self.data.listen(if late { Heard::ANYBODY } else { Heard::NOTHING });
+        self.data.listen(if late { PollHint::ANYBODY } else { PollHint::NOTHING });
         // Most looks find nothing new, and need not know from whom.
         let (counts, mut changed) = (&self.wait_page.words()[1..=self.heard.len()], 0);
         for (count, before) in counts.iter().zip(&self.heard) {

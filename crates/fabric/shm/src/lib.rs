@@ -73,13 +73,13 @@ mod fabric;
 #[cfg(not(loom))]
 mod hello;
 #[cfg(not(loom))]
-mod link;
-#[cfg(not(loom))]
 mod local;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
 mod message;
+#[cfg(not(loom))]
+mod peer_socket;
 #[cfg(not(loom))]
 mod post;
 #[cfg(not(loom))]

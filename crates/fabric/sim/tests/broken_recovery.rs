@@ -193,7 +193,7 @@ impl Fabric for Broken {
     }
 
     fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        let lost = self.bug == Bug::LivesTwice && self.me() == ProcessId(1) && self.inner.incarnation() > 2;
+        let lost = self.bug == Bug::LivesTwice && self.me() == ProcessId(1) && self.inner.life() > 2;
         let service = if lost { Service(service.0 + 1000) } else { service };
         let qp = self.inner.connect(peer, service, config)?;
         self.qps.push((qp, peer));

@@ -166,13 +166,13 @@ fn port_finding(device: &Device, port: &Port, context: Option<&Context>) -> Find
 mod tests {
     use std::path::PathBuf;
 
-    use stentor_fabric_verbs::device::{Gid, GidKind, Link};
+    use stentor_fabric_verbs::device::{Gid, GidKind, LinkLayer};
 
     use super::super::State;
     use super::*;
 
     fn rxe(state: &str, gids: Vec<Gid>) -> Device {
-        let port = Port { number: 1, link: Link::Ethernet, state: state.into(), rate: "10 Gb/sec".into(), gids };
+        let port = Port { number: 1, link: LinkLayer::Ethernet, state: state.into(), rate: "10 Gb/sec".into(), gids };
         let file = Some(PathBuf::from("/dev/infiniband/uverbs0"));
         Device { name: "rxe0".into(), file, numa_node: Some(0), firmware: String::new(), ports: vec![port] }
     }

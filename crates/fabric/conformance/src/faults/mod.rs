@@ -9,7 +9,7 @@ use std::time::Duration;
 pub use config::Faults;
 use ledger::Ledger;
 use stentor_fabric::{
-    Access, AccessError, Capabilities, CapabilityMask, Completion, ConnectError, Event, Fabric, Heard, Opcode,
+    Access, AccessError, Capabilities, CapabilityMask, Completion, ConnectError, Event, Fabric, Opcode, PollHint,
     PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service,
     SetSpec, SetWrite, Source, Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
@@ -584,8 +584,8 @@ impl<F: Fabric> Fabric for FaultInjector<F> {
         self.inner.flush();
     }
 
-    fn listen(&mut self) -> Heard {
-        if self.is_holding() { Heard::ANYBODY } else { self.inner.listen() }
+    fn poll_hint(&mut self) -> PollHint {
+        if self.is_holding() { PollHint::ANYBODY } else { self.inner.poll_hint() }
     }
 
     fn poll(&mut self, out: &mut [Completion]) -> usize {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use stentor_fabric::CapabilityMask;
-use stentor_fabric_net::{self as bootstrap, NetConfig};
+use stentor_fabric_net::NetConfig;
 
 use crate::choose::{ChooseError, Wish, choose, first, order};
 use crate::domain::MakeError;
@@ -134,7 +134,7 @@ pub enum StartError {
     },
     /// Peers cannot be met.
     #[error(transparent)]
-    Bootstrap(#[from] bootstrap::StartError),
+    Net(#[from] stentor_fabric_net::StartError),
 }
 
 #[cfg(test)]

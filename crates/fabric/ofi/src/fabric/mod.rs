@@ -26,7 +26,7 @@ use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, Capabilities, CapabilityMask, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
-use stentor_fabric_net::{Device, Ends, Fence, NetConfig, NetFabric, Place, Remotes, Waiting};
+use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes, Transport, Waiting};
 
 use crate::domain::Domain;
 use crate::info::Info;
@@ -202,7 +202,7 @@ impl Device for OfiDevice {
         self.shared.memories[region.index()].words()
     }
 
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         self.grant_key(region, peer, access)
     }
 

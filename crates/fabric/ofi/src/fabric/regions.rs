@@ -8,10 +8,10 @@
 use std::time::Instant;
 
 use stentor_fabric::{Access, ProcessId, QpId, RegionId};
-use stentor_fabric_net::{Fence, Place, Waiting, nonce};
+use stentor_fabric_net::{Fence, RemoteKey, Waiting, nonce};
 
 use super::OfiDevice;
-use super::frame::Kind;
+use super::frame::FrameKind;
 use crate::PageMemory;
 use crate::memory::Registration;
 
@@ -53,7 +53,7 @@ impl OfiDevice {
         Ok(())
     }
 
-    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         let is_me = peer == self.me;
         let memory = &self.shared.memories[region.index()];
         let registration = (!is_me)
@@ -65,7 +65,7 @@ impl OfiDevice {
         if is_me {
             self.own_keys.insert(key, region);
         }
-        Ok(Place { key, base })
+        Ok(RemoteKey { key, base })
     }
 
     pub(super) fn ask_to_leave(&mut self, region: RegionId, peer: ProcessId) -> Fence {
@@ -74,7 +74,7 @@ impl OfiDevice {
         let mut waiting = Vec::new();
         for qp in self.ends.iter_mut().filter(|qp| qp.peer == peer) {
             if let Some(life) = qp.life.as_mut().filter(|life| life.knows()) {
-                life.say(Kind::Fence { key: grant.key });
+                life.say(FrameKind::Fence { key: grant.key });
                 life.talk();
                 waiting.push((qp.id, qp.lives));
             }

@@ -63,7 +63,7 @@ pub enum StartError {
     Port(#[from] PortError),
     /// Meeting the peers.
     #[error(transparent)]
-    Bootstrap(#[from] stentor_fabric_net::StartError),
+    Net(#[from] stentor_fabric_net::StartError),
     /// The capture.
     #[error("cannot write the capture {path}: {source}")]
     Pcap {

@@ -16,9 +16,10 @@ use std::time::Duration;
 use rustix::event::epoll;
 use stentor_fabric::memory::{WORD, Word};
 use stentor_fabric::{
-    Access, Capabilities, Completion, Heard, OsError, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
+    Access, Capabilities, Completion, OsError, PollHint, PostError, ProcessId, QpConfig, QpId, RegionId, Span,
+    WorkRequest,
 };
-use stentor_fabric_net::{Device, Ends, Fence, NetConfig, NetFabric, Place, Remotes, nonce};
+use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes, Transport, nonce};
 use stentor_wire::PATH_MTUS;
 
 use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
@@ -52,7 +53,7 @@ pub struct RoceDevice {
     pump: Pump,
     /// The keys of grants.
     keys: HashMap<(RegionId, ProcessId), u32>,
-    /// Whether something landed since [`arm`](Device::arm), and since [`listen`](Device::listen) last looked.
+    /// Whether something landed since [`arm`](Device::arm), and since [`poll_hint`](Device::poll_hint) last looked.
     rung: bool,
     heard: bool,
     /// A system call failed.
@@ -222,12 +223,12 @@ impl Device for RoceDevice {
         self.endpoint.memory().words(region)
     }
 
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         let entropy = u16::from_be_bytes(nonce());
         let key = self.endpoint.memory_mut().grant(region, domain(peer), access, entropy);
         let key = key.ok_or("all 65536 places for keys are in use or used up")?;
         self.keys.insert((region, peer), key);
-        Ok(Place { key: key.into(), base: 0 })
+        Ok(RemoteKey { key: key.into(), base: 0 })
     }
 
     /// What was acknowledged is in the memory already: this process itself put it there.
@@ -254,9 +255,9 @@ impl Device for RoceDevice {
     }
 
     #[inline]
-    fn listen(&mut self) -> Heard {
+    fn poll_hint(&mut self) -> PollHint {
         self.drive();
-        if std::mem::take(&mut self.heard) { Heard::ANYBODY } else { Heard::NOTHING }
+        if std::mem::take(&mut self.heard) { PollHint::ANYBODY } else { PollHint::NOTHING }
     }
 
     #[inline]

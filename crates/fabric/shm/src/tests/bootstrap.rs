@@ -6,7 +6,7 @@ use std::time::Duration;
 use stentor_fabric::{ConnectError, Fabric, ProcessId, QpConfig};
 
 use super::support::*;
-use stentor_host::Place;
+use stentor_host::StandingSeat;
 
 use crate::{ShmConfig, ShmFabric, StartError};
 
@@ -211,9 +211,9 @@ fn place_that_was_removed_is_made_anew_and_said() {
     let directory = TestDirectory::new();
     let (sender, said) = std::sync::mpsc::channel();
     let say = move |text: &str| sender.send(text.to_owned()).unwrap();
-    let place = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, say).unwrap();
+    let place = StandingSeat::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, say).unwrap();
     std::fs::remove_dir_all(directory.0.join("test")).unwrap();
-    let second = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, |_| {});
+    let second = StandingSeat::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, |_| {});
     assert!(matches!(second, Err(StartError::AlreadyRunning { .. })), "{second:?}");
     assert!(said.recv_timeout(PATIENCE).unwrap().contains("made anew"));
     assert_eq!(stentor_host::sockets_of(&directory.0.join("test"), ProcessId(3)).unwrap().len(), 1);

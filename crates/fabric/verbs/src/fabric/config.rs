@@ -101,7 +101,7 @@ pub enum StartError {
     },
     /// Meeting the peers.
     #[error(transparent)]
-    Bootstrap(#[from] stentor_fabric_net::StartError),
+    Net(#[from] stentor_fabric_net::StartError),
     /// The system said no.
     #[error("cannot {what}: {errno}")]
     System {

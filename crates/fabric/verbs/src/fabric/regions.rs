@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stentor_fabric::{Access, PostError, ProcessId, QpId, RegionId, Span};
-use stentor_fabric_net::{Fence, Place};
+use stentor_fabric_net::{Fence, RemoteKey};
 
 use super::VerbsDevice;
 use super::retired::Retired;
@@ -87,7 +87,7 @@ impl VerbsDevice {
         Ok(())
     }
 
-    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         let domain = self.domain(peer);
         let own = &mut self.regions.own[region.index()];
         let retired = own.retired.entry(peer).or_default();
@@ -97,7 +97,7 @@ impl VerbsDevice {
             let device = self.context.name();
             format!("{device} gives out keys again that were taken back from {peer}; start this process anew")
         })?;
-        let place = Place { key: made.remote_key().into(), base: made.address() };
+        let place = RemoteKey { key: made.remote_key().into(), base: made.address() };
         own.granted.insert(peer, made);
         self.watched |= access != Access::Read;
         Ok(place)

@@ -12,7 +12,7 @@ use stentor_fabric_net::NetConfig;
 use super::config::{StartError, VerbsConfig};
 use super::regions::Regions;
 use super::trouble::Trouble;
-use super::{CHANNEL, DEVICE, NAP, NAPS, VerbsDevice, sets};
+use super::{CHANNEL, DEVICE, POLL_INTERVALS, POLL_TIMER, VerbsDevice, sets};
 use crate::context::PortNumber;
 use crate::device::{self, Choice, ChooseError, Gid, Wanted};
 use crate::qp::Own;
@@ -38,7 +38,7 @@ impl VerbsDevice {
         let (has_switch, uncopied) = copied(net.switch.is_some(), &choice.gid);
         let capabilities = capabilities((&config, has_switch), &limits, &attributes, &granted);
         let channel = CompletionChannel::new(&context)?;
-        let nap_timer = watched(&epoll, &channel, &context)?;
+        let poll_timer = watched(&epoll, &channel, &context)?;
         Ok(VerbsDevice {
             me: net.me,
             capabilities,
@@ -66,8 +66,8 @@ impl VerbsDevice {
             limits,
             channel,
             epoll,
-            nap_timer,
-            nap: NAPS.0,
+            poll_timer,
+            poll_interval: POLL_INTERVALS.0,
             watched: false,
             rung: false,
             failure: None,
@@ -79,12 +79,14 @@ impl VerbsDevice {
 fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> Result<OwnedFd, StartError> {
     let failed = |what| move |error: rustix::io::Errno| StartError::System { what, errno: Errno(error.raw_os_error()) };
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let nap_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("make a timer"))?;
-    for (fd, what) in [(channel.as_fd(), CHANNEL), (context.event_descriptor(), DEVICE), (nap_timer.as_fd(), NAP)] {
+    let poll_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("make a timer"))?;
+    for (fd, what) in
+        [(channel.as_fd(), CHANNEL), (context.event_descriptor(), DEVICE), (poll_timer.as_fd(), POLL_TIMER)]
+    {
         let added = epoll::add(epoll, fd, epoll::EventData::new_u64(what), epoll::EventFlags::IN);
         added.map_err(failed("watch a descriptor"))?;
     }
-    Ok(nap_timer)
+    Ok(poll_timer)
 }
 
 fn choose(net: &NetConfig, config: &VerbsConfig) -> Result<Choice, ChooseError> {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
-    WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
+    Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError,
+    Wake, WorkRequest,
 };
 use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 use stentor_fabric_verbs::VerbsFabric;
@@ -129,8 +129,8 @@ impl Fabric for End {
         either!(self, fabric => fabric.flush());
     }
 
-    fn listen(&mut self) -> Heard {
-        either!(self, fabric => fabric.listen())
+    fn poll_hint(&mut self) -> PollHint {
+        either!(self, fabric => fabric.poll_hint())
     }
 
     fn poll(&mut self, out: &mut [Completion]) -> usize {

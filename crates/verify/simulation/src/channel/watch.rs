@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use stentor_channel::{Kind, Tag};
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, Opcode, PostError, ProcessId,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PollHint, PostError, ProcessId,
     Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, Status, Verb,
     WaitError, Wake, Word, WorkRequest,
 };
@@ -222,8 +222,8 @@ impl Fabric for Watched {
         self.inner.flush();
     }
 
-    fn listen(&mut self) -> Heard {
-        self.inner.listen()
+    fn poll_hint(&mut self) -> PollHint {
+        self.inner.poll_hint()
     }
 
     fn poll(&mut self, out: &mut [Completion]) -> usize {

@@ -15,7 +15,7 @@ type Packet = (Vec<u8>, Vec<Arc<OwnedFd>>);
 
 /// A connected socket and what could not be sent yet.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct PeerSocket {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) pid: i32,
     outbox: VecDeque<Packet>,
@@ -23,16 +23,16 @@ pub(crate) struct Link {
     pub(crate) dead: bool,
 }
 
-impl Link {
+impl PeerSocket {
     pub(crate) fn new(socket: OwnedFd, pid: i32) -> Self {
-        Link { socket: Arc::new(socket), pid, outbox: VecDeque::new(), dead: false }
+        PeerSocket { socket: Arc::new(socket), pid, outbox: VecDeque::new(), dead: false }
     }
 
     /// This link, leaving a dead one.
-    pub(crate) fn take(&mut self) -> Link {
+    pub(crate) fn take(&mut self) -> PeerSocket {
         let (socket, pid, dead) = (Arc::clone(&self.socket), self.pid, self.dead);
         self.dead = true;
-        Link { socket, pid, outbox: std::mem::take(&mut self.outbox), dead }
+        PeerSocket { socket, pid, outbox: std::mem::take(&mut self.outbox), dead }
     }
 
     /// Sends a message, now or when the peer reads.

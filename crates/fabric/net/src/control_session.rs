@@ -2,7 +2,7 @@
 //! connection, on which both ends show that they have the cluster's key before anything else is said, and on which every message
 //! is authenticated and numbered. The handshake is the bootstrap's.
 //!
-//! Nothing blocks. Whoever has a [`Line`] asks it for messages now and then, or when its descriptor is readable; that also
+//! Nothing blocks. Whoever has a [`ControlSession`] asks it for messages now and then, or when its descriptor is readable; that also
 //! carries the handshake on and sends what waits.
 
 use std::io;
@@ -14,9 +14,9 @@ use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use crate::control::connect;
+use crate::frames::{FrameStream, SILENCE};
 use crate::handshake::{Fault, Handshake, nonce};
 use crate::hello::{Hello, MAX_NAME, Session, TAG};
-use crate::link::{Link, SILENCE};
 
 /// The longest message on a line, bytes.
 pub const MAX_MESSAGE: usize = 256;
@@ -25,7 +25,7 @@ const NOBODY: ProcessId = ProcessId(u16::MAX);
 
 /// What one end of a line says of itself.
 #[derive(Clone, Debug)]
-pub struct LineConfig {
+pub struct SessionConfig {
     /// What the line is for, 1 to 64 bytes; equal at both ends.
     pub purpose: String,
     /// The version of what is said on it; equal at both ends.
@@ -40,7 +40,7 @@ pub struct LineConfig {
 
 /// Who is at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct LinePeer {
+pub struct SessionPeer {
     /// Which process; `None` if it is none.
     pub process: Option<ProcessId>,
     /// Another one each time that it is started.
@@ -49,7 +49,7 @@ pub struct LinePeer {
 
 /// Why there is no line, or none any more.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum LineError {
+pub enum SessionError {
     /// A name that is too long.
     #[error("{what} name {name:?}: it has 1 to {MAX_NAME} bytes")]
     Name {
@@ -122,37 +122,37 @@ pub enum LineError {
 #[derive(Debug)]
 enum State {
     Greeting(Handshake),
-    Ready(Link, Session, LinePeer),
-    Dead(LineError),
+    Ready(FrameStream, Session, SessionPeer),
+    Dead(SessionError),
 }
 
 /// One end of a line.
 #[derive(Debug)]
-pub struct Line {
+pub struct ControlSession {
     hello: Hello,
     key: Vec<u8>,
     state: State,
 }
 
-impl Line {
+impl ControlSession {
     /// Begins to dial. Returns at once; whether somebody is there shows later.
     ///
     /// # Errors
-    /// [`LineError::Name`] and [`LineError::Dial`].
-    pub fn dial(config: &LineConfig, from: IpAddr, to: SocketAddr) -> Result<Line, LineError> {
-        let failed = |error: io::Error| LineError::Dial { from, to, reason: error.to_string() };
-        Line::begin(config, connect(from, to).map_err(failed)?, true, failed)
+    /// [`SessionError::Name`] and [`SessionError::Dial`].
+    pub fn dial(config: &SessionConfig, from: IpAddr, to: SocketAddr) -> Result<ControlSession, SessionError> {
+        let failed = |error: io::Error| SessionError::Dial { from, to, reason: error.to_string() };
+        ControlSession::begin(config, connect(from, to).map_err(failed)?, true, failed)
     }
 
     fn begin(
-        config: &LineConfig,
+        config: &SessionConfig,
         stream: TcpStream,
         dialled: bool,
-        failed: impl Fn(io::Error) -> LineError,
-    ) -> Result<Line, LineError> {
+        failed: impl Fn(io::Error) -> SessionError,
+    ) -> Result<ControlSession, SessionError> {
         for (what, name) in [("cluster", &config.cluster), ("purpose", &config.purpose)] {
             if name.is_empty() || name.len() > MAX_NAME {
-                return Err(LineError::Name { what, name: name.clone() });
+                return Err(SessionError::Name { what, name: name.clone() });
             }
         }
         let hello = Hello {
@@ -166,19 +166,19 @@ impl Line {
             cluster: config.cluster.clone(),
         };
         let handshake = Handshake::new(stream, &hello, dialled).map_err(failed)?;
-        Ok(Line { hello, key: config.key.clone(), state: State::Greeting(handshake) })
+        Ok(ControlSession { hello, key: config.key.clone(), state: State::Greeting(handshake) })
     }
 
     /// Queues a message and sends what can be sent.
     ///
     /// # Errors
-    /// [`LineError::TooLong`], [`LineError::NotReady`], and what ended the line.
-    pub fn send(&mut self, message: &[u8]) -> Result<(), LineError> {
+    /// [`SessionError::TooLong`], [`SessionError::NotReady`], and what ended the line.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         if message.len() > MAX_MESSAGE {
-            return Err(LineError::TooLong(message.len()));
+            return Err(SessionError::TooLong(message.len()));
         }
         match &mut self.state {
-            State::Greeting(_) => Err(LineError::NotReady),
+            State::Greeting(_) => Err(SessionError::NotReady),
             State::Dead(error) => Err(error.clone()),
             State::Ready(link, session, _) => {
                 let tag = session.seal(message);
@@ -201,7 +201,7 @@ impl Line {
                 frame.truncate(length);
                 return Some(frame);
             }
-            self.state = State::Dead(LineError::Forged);
+            self.state = State::Dead(SessionError::Forged);
         } else if link.dead {
             self.state = State::Dead(why(link));
         }
@@ -216,7 +216,7 @@ impl Line {
                 if handshake.link.dead {
                     self.state = State::Dead(why(&handshake.link));
                 } else if handshake.is_late() {
-                    self.state = State::Dead(LineError::NoAnswer);
+                    self.state = State::Dead(SessionError::NoAnswer);
                 }
                 return;
             };
@@ -226,17 +226,17 @@ impl Line {
                     Some(error) => self.state = State::Dead(error),
                     None => self.is_there(&hello, session),
                 },
-                Err(Fault::NoKey) => self.state = State::Dead(LineError::NoKey),
+                Err(Fault::NoKey) => self.state = State::Dead(SessionError::NoKey),
                 Err(Fault::NoHello | Fault::Release | Fault::Another(_)) => {
-                    self.state = State::Dead(LineError::NoHello);
+                    self.state = State::Dead(SessionError::NoHello);
                 }
             }
         }
     }
 
     fn is_there(&mut self, hello: &Hello, session: Session) {
-        let peer = LinePeer { process: Some(hello.process).filter(|process| *process != NOBODY), life: hello.life };
-        if let State::Greeting(handshake) = std::mem::replace(&mut self.state, State::Dead(LineError::Closed)) {
+        let peer = SessionPeer { process: Some(hello.process).filter(|process| *process != NOBODY), life: hello.life };
+        if let State::Greeting(handshake) = std::mem::replace(&mut self.state, State::Dead(SessionError::Closed)) {
             self.state = State::Ready(handshake.link, session, peer);
         }
     }
@@ -255,7 +255,7 @@ impl Line {
 
     /// Why it is over.
     #[must_use]
-    pub fn error(&self) -> Option<&LineError> {
+    pub fn error(&self) -> Option<&SessionError> {
         match &self.state {
             State::Dead(error) => Some(error),
             _ => None,
@@ -264,14 +264,14 @@ impl Line {
 
     /// Who is at the other end, once that is proved.
     #[must_use]
-    pub fn peer(&self) -> Option<LinePeer> {
+    pub fn peer(&self) -> Option<SessionPeer> {
         match &self.state {
             State::Ready(_, _, peer) => Some(*peer),
             _ => None,
         }
     }
 
-    /// Whether something waits to be sent: then it is worth calling [`receive`](Line::receive) soon, whatever comes.
+    /// Whether something waits to be sent: then it is worth calling [`receive`](ControlSession::receive) soon, whatever comes.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         match &self.state {
@@ -300,32 +300,32 @@ impl Line {
 
 /// Where lines come to.
 #[derive(Debug)]
-pub struct LineListener {
-    config: LineConfig,
+pub struct SessionListener {
+    config: SessionConfig,
     listener: TcpListener,
 }
 
-impl LineListener {
+impl SessionListener {
     /// Listens.
     ///
     /// # Errors
-    /// [`LineError::Listen`] and [`LineError::Name`].
-    pub fn bind(config: LineConfig, at: SocketAddr) -> Result<LineListener, LineError> {
+    /// [`SessionError::Listen`] and [`SessionError::Name`].
+    pub fn bind(config: SessionConfig, at: SocketAddr) -> Result<SessionListener, SessionError> {
         let failed = |error: io::Error| {
             let in_use = error.kind() == io::ErrorKind::AddrInUse;
-            LineError::Listen { at, in_use, reason: error.to_string() }
+            SessionError::Listen { at, in_use, reason: error.to_string() }
         };
         let listener = TcpListener::bind(at).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(LineListener { config, listener })
+        Ok(SessionListener { config, listener })
     }
 
     /// The next line that somebody has begun; who it is shows later. Whoever keeps them bounds how many are not ready yet.
-    pub fn accept(&mut self) -> Option<Line> {
+    pub fn accept(&mut self) -> Option<ControlSession> {
         loop {
             let (stream, from) = self.listener.accept().ok()?;
-            let failed = |error: io::Error| LineError::Broke { silent: false, reason: format!("{from}: {error}") };
-            if let Ok(line) = Line::begin(&self.config, stream, false, failed) {
+            let failed = |error: io::Error| SessionError::Broke { silent: false, reason: format!("{from}: {error}") };
+            if let Ok(line) = ControlSession::begin(&self.config, stream, false, failed) {
                 return Some(line);
             }
         }
@@ -340,21 +340,21 @@ impl LineListener {
     }
 }
 
-impl AsFd for LineListener {
+impl AsFd for SessionListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 }
 
-fn why(link: &Link) -> LineError {
-    let Some(error) = &link.fault else { return LineError::Closed };
+fn why(link: &FrameStream) -> SessionError {
+    let Some(error) = &link.fault else { return SessionError::Closed };
     let silent = matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable);
-    LineError::Broke { silent, reason: error.to_string() }
+    SessionError::Broke { silent, reason: error.to_string() }
 }
 
-fn differs(ours: &Hello, theirs: &Hello) -> Option<LineError> {
+fn differs(ours: &Hello, theirs: &Hello) -> Option<SessionError> {
     let say = |what, ours: &dyn ToString, theirs: &dyn ToString| {
-        Some(LineError::Differs { what, ours: ours.to_string(), theirs: theirs.to_string() })
+        Some(SessionError::Differs { what, ours: ours.to_string(), theirs: theirs.to_string() })
     };
     if ours.fabric != theirs.fabric {
         return say("purpose", &ours.fabric, &theirs.fabric);
@@ -375,8 +375,8 @@ mod tests {
 
     use super::*;
 
-    fn config(me: Option<u16>) -> LineConfig {
-        LineConfig {
+    fn config(me: Option<u16>) -> SessionConfig {
+        SessionConfig {
             purpose: "switch".into(),
             version: 1,
             cluster: "c".into(),
@@ -386,17 +386,17 @@ mod tests {
     }
 
     /// Two ends, the dialling one first, that go on until both are ready or dead.
-    fn both(dials: &LineConfig, listens: LineConfig) -> (Line, Line, LineListener) {
-        let mut listener = LineListener::bind(listens, "127.0.0.1:0".parse().unwrap()).unwrap();
+    fn both(dials: &SessionConfig, listens: SessionConfig) -> (ControlSession, ControlSession, SessionListener) {
+        let mut listener = SessionListener::bind(listens, "127.0.0.1:0".parse().unwrap()).unwrap();
         let to = listener.local_address().unwrap();
-        let mut one = Line::dial(dials, [127, 0, 0, 7].into(), to).unwrap();
-        assert_eq!(one.send(b"x"), Err(LineError::NotReady));
+        let mut one = ControlSession::dial(dials, [127, 0, 0, 7].into(), to).unwrap();
+        assert_eq!(one.send(b"x"), Err(SessionError::NotReady));
         let since = Instant::now();
         let mut other = None;
         loop {
             assert_eq!(one.receive(), None);
             other = other.or_else(|| listener.accept());
-            let over = |line: &Line| line.is_ready() || line.is_dead();
+            let over = |line: &ControlSession| line.is_ready() || line.is_dead();
             if let Some(other) = &mut other {
                 assert_eq!(other.receive(), None);
             }
@@ -407,7 +407,7 @@ mod tests {
         }
     }
 
-    fn next(line: &mut Line) -> Option<Vec<u8>> {
+    fn next(line: &mut ControlSession) -> Option<Vec<u8>> {
         let since = Instant::now();
         loop {
             let message = line.receive();
@@ -433,34 +433,37 @@ mod tests {
             assert_eq!(next(&mut host).as_deref(), Some(message));
             assert_eq!(next(&mut switch).as_deref(), Some(message));
         }
-        assert_eq!(host.send(&[0; MAX_MESSAGE + 1]), Err(LineError::TooLong(MAX_MESSAGE + 1)));
+        assert_eq!(host.send(&[0; MAX_MESSAGE + 1]), Err(SessionError::TooLong(MAX_MESSAGE + 1)));
         host.send(b"last").unwrap();
         drop(host);
         assert_eq!(next(&mut switch).as_deref(), Some(&b"last"[..]), "what came before the end");
         assert_eq!(next(&mut switch), None);
-        assert_eq!(switch.error(), Some(&LineError::Closed));
-        assert_eq!((switch.send(b"x"), switch.socket().is_none()), (Err(LineError::Closed), true));
+        assert_eq!(switch.error(), Some(&SessionError::Closed));
+        assert_eq!((switch.send(b"x"), switch.socket().is_none()), (Err(SessionError::Closed), true));
     }
 
     #[test]
     fn ends_that_do_not_belong_together_say_why() {
-        let end = |change: &dyn Fn(&mut LineConfig)| {
+        let end = |change: &dyn Fn(&mut SessionConfig)| {
             let mut other = config(None);
             change(&mut other);
             let (host, switch, _) = both(&config(Some(1)), other);
             assert!(host.is_dead() && switch.is_dead());
             // One of them may only hear that the other has closed; what is wrong is said by one at least.
             let errors = [host.error().unwrap().clone(), switch.error().unwrap().clone()];
-            errors.into_iter().find(|error| !matches!(error, LineError::Closed | LineError::Broke { .. })).unwrap()
+            errors
+                .into_iter()
+                .find(|error| !matches!(error, SessionError::Closed | SessionError::Broke { .. }))
+                .unwrap()
         };
-        let differs = |error, expected| matches!(error, LineError::Differs { what, .. } if what == expected);
-        assert_eq!(end(&|c| c.key = vec![]), LineError::NoKey);
+        let differs = |error, expected| matches!(error, SessionError::Differs { what, .. } if what == expected);
+        assert_eq!(end(&|c| c.key = vec![]), SessionError::NoKey);
         assert!(differs(end(&|c| c.cluster = "d".into()), "cluster"));
         assert!(differs(end(&|c| c.version = 2), "version"));
         assert!(differs(end(&|c| c.purpose = "other".into()), "purpose"));
-        let long = LineConfig { cluster: "c".repeat(65), ..config(None) };
-        let refused = Line::dial(&long, [127, 0, 0, 1].into(), "127.0.0.1:9".parse().unwrap());
-        assert!(matches!(refused, Err(LineError::Name { what: "cluster", .. })));
+        let long = SessionConfig { cluster: "c".repeat(65), ..config(None) };
+        let refused = ControlSession::dial(&long, [127, 0, 0, 1].into(), "127.0.0.1:9".parse().unwrap());
+        assert!(matches!(refused, Err(SessionError::Name { what: "cluster", .. })));
     }
 
     #[test]
@@ -468,22 +471,22 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let own = [127, 0, 0, 1].into();
-        let mut line = Line::dial(&config(Some(1)), own, to).unwrap();
+        let mut line = ControlSession::dial(&config(Some(1)), own, to).unwrap();
         listener.accept().unwrap().0.write_all(b"\x00\x05HELLO").unwrap();
         assert_eq!(next(&mut line), None);
-        assert_eq!(line.error(), Some(&LineError::NoHello));
+        assert_eq!(line.error(), Some(&SessionError::NoHello));
         drop(listener);
-        let error = Line::dial(&config(Some(1)), own, to).map(|mut line| {
+        let error = ControlSession::dial(&config(Some(1)), own, to).map(|mut line| {
             assert_eq!(next(&mut line), None);
             line.error().cloned().unwrap()
         });
         match error {
-            Ok(LineError::Broke { silent, reason }) => assert!(!silent && reason.contains("refused"), "{reason}"),
-            Err(LineError::Dial { reason, .. }) => assert!(reason.contains("refused"), "{reason}"),
+            Ok(SessionError::Broke { silent, reason }) => assert!(!silent && reason.contains("refused"), "{reason}"),
+            Err(SessionError::Dial { reason, .. }) => assert!(reason.contains("refused"), "{reason}"),
             other => panic!("{other:?}"),
         }
-        let elsewhere = Line::dial(&config(None), [192, 0, 2, 1].into(), to);
-        assert!(matches!(elsewhere, Err(LineError::Dial { .. })));
+        let elsewhere = ControlSession::dial(&config(None), [192, 0, 2, 1].into(), to);
+        assert!(matches!(elsewhere, Err(SessionError::Dial { .. })));
     }
 
     #[test]
@@ -494,7 +497,7 @@ mod tests {
         stream.write_all(&[0, 20]).unwrap();
         stream.write_all(&[9; 20]).unwrap();
         assert_eq!(next(&mut switch), None);
-        assert_eq!(switch.error(), Some(&LineError::Forged));
+        assert_eq!(switch.error(), Some(&SessionError::Forged));
         // Nothing more is heard from there.
         let mut rest = Vec::new();
         stream.set_nonblocking(false).unwrap();

@@ -20,7 +20,7 @@ const PROBES: u32 = 4;
 
 /// Frames of a length and so many bytes.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct FrameStream {
     pub(crate) stream: TcpStream,
     inbound: Vec<u8>,
     outbound: Vec<u8>,
@@ -29,8 +29,8 @@ pub(crate) struct Link {
     pub(crate) fault: Option<std::io::Error>,
 }
 
-impl Link {
-    pub(crate) fn new(stream: TcpStream) -> std::io::Result<Link> {
+impl FrameStream {
+    pub(crate) fn new(stream: TcpStream) -> std::io::Result<FrameStream> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let pause = SILENCE / (PROBES + 1);
@@ -40,7 +40,7 @@ impl Link {
         sockopt::set_tcp_keepcnt(&stream, PROBES)?;
         // The same for what was sent and is not acknowledged.
         sockopt::set_tcp_user_timeout(&stream, SILENCE.as_millis() as u32)?;
-        Ok(Link { stream, inbound: Vec::new(), outbound: Vec::new(), dead: false, fault: None })
+        Ok(FrameStream { stream, inbound: Vec::new(), outbound: Vec::new(), dead: false, fault: None })
     }
 
     /// Queues a frame and sends what can be sent.
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_silent_host_is_asked_and_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let link = Link::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
+        let link = FrameStream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
         assert!(sockopt::socket_keepalive(&link.stream).unwrap());
         let idle = sockopt::tcp_keepidle(&link.stream).unwrap();
         let interval = sockopt::tcp_keepintvl(&link.stream).unwrap();

@@ -6,7 +6,7 @@ use crate::{Errno, sys};
 
 /// An attribute, and what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Blame {
+pub(super) struct Diagnosis {
     /// Its name in the headers.
     pub attribute: &'static str,
     /// Its value.
@@ -15,8 +15,8 @@ pub(super) struct Blame {
     pub remedy: String,
 }
 
-fn blame(attribute: &'static str, value: &impl ToString, remedy: impl Into<String>) -> Option<Blame> {
-    Some(Blame { attribute, value: value.to_string(), remedy: remedy.into() })
+fn diagnose(attribute: &'static str, value: &impl ToString, remedy: impl Into<String>) -> Option<Diagnosis> {
+    Some(Diagnosis { attribute, value: value.to_string(), remedy: remedy.into() })
 }
 
 /// What is known beside the attributes.
@@ -35,7 +35,7 @@ pub(super) struct Known<'a> {
 }
 
 /// What is wrong with the attributes, as far as can be said without asking the device to try.
-pub(super) fn before(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Blame> {
+pub(super) fn before(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagnosis> {
     let needed = match known.to {
         State::Init => Some(State::Reset),
         State::Rtr => Some(State::Init),
@@ -45,22 +45,22 @@ pub(super) fn before(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Blame
     if let Some(needed) = needed.filter(|needed| *needed != known.from) {
         let remedy =
             format!("{} is reached from {needed}; bring the queue pair there first, by way of RESET", known.to);
-        return blame("qp_state", &known.from, remedy);
+        return diagnose("qp_state", &known.from, remedy);
     }
     match known.to {
-        State::Init if known.port.is_none() => blame("port_num", &attr.port_num, "name a port that the device has"),
+        State::Init if known.port.is_none() => diagnose("port_num", &attr.port_num, "name a port that the device has"),
         State::Rtr => to_receive(attr, known),
         State::Rts if known.reliable => to_send(attr, known),
         _ => None,
     }
 }
 
-fn to_receive(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Blame> {
+fn to_receive(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagnosis> {
     let Some(port) = known.port else {
-        return blame("ah_attr.port_num", &attr.ah_attr.port_num, "name a port that the device has");
+        return diagnose("ah_attr.port_num", &attr.ah_attr.port_num, "name a port that the device has");
     };
     if !port.active {
-        return blame(
+        return diagnose(
             "ah_attr.port_num",
             &attr.ah_attr.port_num,
             "the port is not active: connect the cable, set its interface up",
@@ -68,10 +68,10 @@ fn to_receive(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Blame> {
     }
     if let Some(mtu) = port.mtu.filter(|mtu| attr.path_mtu > u32::from(*mtu as u8)) {
         let remedy = format!("the port's MTU is {}: ask for that, or raise the interface's", mtu.bytes());
-        return blame("path_mtu", &(128 << attr.path_mtu), remedy);
+        return diagnose("path_mtu", &(128 << attr.path_mtu), remedy);
     }
     if attr.dest_qp_num >> 24 != 0 {
-        return blame(
+        return diagnose(
             "dest_qp_num",
             &attr.dest_qp_num,
             "numbers of queue pairs have 24 bits: look at what the peer told",
@@ -81,33 +81,35 @@ fn to_receive(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Blame> {
         return None;
     }
     if attr.min_rnr_timer > 31 {
-        return blame("min_rnr_timer", &attr.min_rnr_timer, "0 to 31");
+        return diagnose("min_rnr_timer", &attr.min_rnr_timer, "0 to 31");
     }
     let most = known.limits?.reads_answered;
     let too_many = attr.max_dest_rd_atomic > most;
-    too_many
-        .then(|| blame("max_dest_rd_atomic", &attr.max_dest_rd_atomic, format!("the device answers {most} at most")))?
+    too_many.then(|| {
+        diagnose("max_dest_rd_atomic", &attr.max_dest_rd_atomic, format!("the device answers {most} at most"))
+    })?
 }
 
-fn to_send(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Blame> {
+fn to_send(attr: &sys::ibv_qp_attr, known: &Known<'_>) -> Option<Diagnosis> {
     for (name, value, most) in
         [("timeout", attr.timeout, 31), ("retry_cnt", attr.retry_cnt, 7), ("rnr_retry", attr.rnr_retry, 7)]
     {
         if value > most {
-            return blame(name, &value, format!("{most} at most"));
+            return diagnose(name, &value, format!("{most} at most"));
         }
     }
     let most = known.limits?.reads_asked;
     let too_many = attr.max_rd_atomic > most;
-    too_many.then(|| blame("max_rd_atomic", &attr.max_rd_atomic, format!("the device has {most} under way at most")))?
+    too_many
+        .then(|| diagnose("max_rd_atomic", &attr.max_rd_atomic, format!("the device has {most} under way at most")))?
 }
 
 /// What is wrong, when the device has refused. `gid` says whether the entry of this end's address is set.
-pub(super) fn after(attr: &sys::ibv_qp_attr, known: &Known<'_>, errno: Errno, gid: bool) -> Option<Blame> {
+pub(super) fn after(attr: &sys::ibv_qp_attr, known: &Known<'_>, errno: Errno, gid: bool) -> Option<Diagnosis> {
     const UNREACHABLE: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ETIMEDOUT, libc::EADDRNOTAVAIL];
     let index = attr.ah_attr.grh.sgid_index;
     match known.to {
-        State::Rtr if attr.ah_attr.is_global != 0 && !gid => blame(
+        State::Rtr if attr.ah_attr.is_global != 0 && !gid => diagnose(
             "ah_attr.grh.sgid_index",
             &index,
             "this entry of the port's GID table is empty: `stentor doctor` shows those that are not",
@@ -117,7 +119,7 @@ pub(super) fn after(attr: &sys::ibv_qp_attr, known: &Known<'_>, errno: Errno, gi
             let bytes = unsafe { attr.ah_attr.grh.dgid.raw };
             let peer = std::net::Ipv6Addr::from(bytes);
             let shown = peer.to_ipv4_mapped().map_or(peer.to_string(), |v4| v4.to_string());
-            blame(
+            diagnose(
                 "ah_attr.grh.dgid",
                 &shown,
                 "this address cannot be reached from this GID: same kind (IPv4 or IPv6), same network, a route?",
@@ -170,7 +172,7 @@ mod tests {
         let (mut attr, mut port, limits) = (sys::ibv_qp_attr { path_mtu: 3, ..Default::default() }, port(), limits());
         set(&mut attr, &mut port);
         let known = Known { from, to, reliable: true, port: Some(&port), limits: Some(&limits) };
-        before(&attr, &known).map(|blame| blame.attribute)
+        before(&attr, &known).map(|diagnose| diagnose.attribute)
     }
 
     #[test]
@@ -206,7 +208,7 @@ mod tests {
         let known = Known { from: State::Init, to: State::Rtr, reliable: true, port: Some(&port), limits: None };
         let mut attr = sys::ibv_qp_attr::default();
         attr.ah_attr.is_global = 1;
-        let named = |errno, gid| after(&attr, &known, errno, gid).map(|blame| blame.attribute);
+        let named = |errno, gid| after(&attr, &known, errno, gid).map(|diagnose| diagnose.attribute);
         assert_eq!(named(Errno::INVALID, false), Some("ah_attr.grh.sgid_index"));
         assert_eq!(named(Errno(libc::ENETUNREACH), true), Some("ah_attr.grh.dgid"));
         assert_eq!(named(Errno::INVALID, true), None, "nobody is blamed without a reason");

@@ -4,7 +4,7 @@
 use stentor_fabric::{Access, ProcessId, Status};
 
 use crate::event::End;
-use crate::qp::{Kind, Queued};
+use crate::qp::{Queued, RequestKind};
 use crate::rng::MILLION;
 use crate::state::State;
 
@@ -41,10 +41,10 @@ impl State {
     /// Results of READs and atomics that are flushed do not land any more: their places may be used for something else.
     pub(crate) fn forget_results(&mut self, end: End) {
         let me = ProcessId(end.process);
-        let incarnation = self.processes[me.index()].incarnation;
+        let life = self.processes[me.index()].life;
         for id in self.landings.in_use() {
             let landing = self.landings.get(id);
-            let mine = landing.process == me && landing.incarnation == incarnation;
+            let mine = landing.process == me && landing.life == life;
             if mine && landing.result_of == Some(end.qp) && !landing.done {
                 let half = landing.landed > 0 && landing.parts > 1;
                 self.processes[me.index()].half_landed -= u32::from(half);
@@ -67,8 +67,8 @@ impl State {
         let message = self.messages.get(id);
         let (to, bytes) = (message.to, message.bytes);
         let target = match message.kind {
-            Kind::Write { target } | Kind::WriteImm { target, .. } => Some(target),
-            Kind::Send { .. } => None,
+            RequestKind::Write { target } | RequestKind::WriteImm { target, .. } => Some(target),
+            RequestKind::Send { .. } => None,
             _ => return self.unanswered(id),
         };
         let left = self.processes[to.index()].qps.get(message.to_qp.index()).is_some_and(|qp| {

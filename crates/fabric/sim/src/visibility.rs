@@ -6,7 +6,7 @@ use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{ProcessId, Span};
 
 use crate::event::Event;
-use crate::memory::{Landing, Target, last_mask};
+use crate::memory::{Landing, LandingPlace, last_mask};
 use crate::state::State;
 
 impl State {
@@ -36,8 +36,8 @@ impl State {
     }
 
     /// The NIC has `data`; plans when the CPU sees it, and returns when it sees all of it.
-    pub(crate) fn land(&mut self, target: Target, data: Vec<u64>) -> u64 {
-        let Target { process, region, first, bytes, not_before, flow, result_of } = target;
+    pub(crate) fn land(&mut self, target: LandingPlace, data: Vec<u64>) -> u64 {
+        let LandingPlace { process, region, first, bytes, not_before, flow, result_of } = target;
         let words = data.len();
         if words == 0 {
             return not_before.max(self.now);
@@ -55,10 +55,10 @@ impl State {
         let parts = if torn { 2 + self.rng.below(3) as u8 } else { 1 };
         let seed = if torn { self.rng.word() } else { 0 };
         self.counts.torn_writes += u64::from(torn);
-        let incarnation = self.processes[process.index()].incarnation;
+        let life = self.processes[process.index()].life;
         let landing = self.landings.insert(Landing {
             process,
-            incarnation,
+            life,
             region,
             first,
             data,
@@ -95,7 +95,7 @@ impl State {
     pub(crate) fn on_land(&mut self, id: u32, part: u8) {
         let landing = self.landings.get_mut(id);
         let (process, last) = (landing.process, part + 1 == landing.parts);
-        let there = self.processes[process.index()].incarnation == landing.incarnation;
+        let there = self.processes[process.index()].life == landing.life;
         if there && !landing.done {
             landing.landed = part + 1;
             let (first_part, torn) = (part == 0, landing.parts > 1);

@@ -10,17 +10,17 @@ use stentor_switch::enrol;
 use crate::config::{NetConfig, StartError};
 use crate::connections::Connection;
 use crate::control::Control;
+use crate::control_session::SessionConfig;
 use crate::handshake::nonce;
 use crate::hello::{Hello, MAX_NAME};
-use crate::line::LineConfig;
 use crate::message::Message;
 use crate::names::Names;
-use crate::remotes::{Granted, Place, Remotes};
-use crate::sets::{LINE_PURPOSE, Sets};
+use crate::remotes::{Granted, RemoteKey, Remotes};
+use crate::sets::{SWITCH_PURPOSE, Sets};
 
 /// Peers, connections with them, and what was granted both ways.
 #[derive(Debug)]
-pub struct Bootstrap {
+pub struct ConnectionManager {
     pub(crate) me: ProcessId,
     pub(crate) processes: usize,
     pub(crate) control: Control,
@@ -32,18 +32,18 @@ pub struct Bootstrap {
 
 #[derive(Clone, Copy, Debug)]
 struct Grant {
-    place: Place,
+    place: RemoteKey,
     bytes: u64,
     access: Access,
 }
 
-impl Bootstrap {
+impl ConnectionManager {
     /// Listens: from here on peers can connect. `fabric` has 1 to 64 bytes and is equal at every process, except that `roce` and
     /// `verbs`, which both speak RoCEv2, connect with each other.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn start(fabric: String, config: NetConfig) -> Result<Bootstrap, StartError> {
+    pub fn start(fabric: String, config: NetConfig) -> Result<ConnectionManager, StartError> {
         let address = config.own_address()?;
         let NetConfig { cluster, key, fingerprint, version, me, addresses, names, one_life, switch, .. } = config;
         let processes = addresses.len();
@@ -67,8 +67,8 @@ impl Bootstrap {
             fabric,
             cluster,
         };
-        let line = LineConfig {
-            purpose: LINE_PURPOSE.to_owned(),
+        let line = SessionConfig {
+            purpose: SWITCH_PURPOSE.to_owned(),
             version: enrol::VERSION,
             cluster: hello.cluster.clone(),
             key: key.clone(),
@@ -79,7 +79,7 @@ impl Bootstrap {
         names.warn_of_loopback(me.index(), address.ip(), &addresses);
         let control = Control::new(hello, address.ip(), one_life, key, addresses, names, listener);
         let (connections, remotes, grants) = (Vec::new(), Remotes::default(), HashMap::new());
-        Ok(Bootstrap { me, processes, control, connections, remotes, sets, grants })
+        Ok(ConnectionManager { me, processes, control, connections, remotes, sets, grants })
     }
 
     /// The next event.
@@ -150,7 +150,7 @@ impl Bootstrap {
 
     /// Whether something here is due by the passing of time alone, within milliseconds: a peer is dialled again, or a
     /// handshake or the switch is waited for. A peer that dials this process wakes whoever waits for the
-    /// [sockets](Bootstrap::sockets).
+    /// [sockets](ConnectionManager::sockets).
     #[must_use]
     pub fn is_dialling(&self) -> bool {
         self.control.is_dialling() || self.sets.is_connecting()
@@ -163,10 +163,10 @@ impl Bootstrap {
     }
 
     /// The sockets to wait for: those that were closed have left by themselves, new ones come with every
-    /// [`pump`](Bootstrap::pump).
+    /// [`pump`](ConnectionManager::pump).
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let bootstrap = std::iter::once(self.control.listener().as_fd()).chain(self.control.sockets().map(AsFd::as_fd));
-        bootstrap.chain(self.sets.socket())
+        let cm = std::iter::once(self.control.listener().as_fd()).chain(self.control.sockets().map(AsFd::as_fd));
+        cm.chain(self.sets.socket())
     }
 
     /// How many of [`sockets`](Self::sockets) there ever were: there is none that was not there before while this stays the
@@ -185,7 +185,7 @@ impl Bootstrap {
 
     /// A peer may use a region: it is told, now or when it joins; the process itself hears of it at once. The regions that one
     /// peer may use have different purposes.
-    pub fn grant(&mut self, peer: ProcessId, purpose: Purpose, place: Place, bytes: u64, access: Access) {
+    pub fn grant(&mut self, peer: ProcessId, purpose: Purpose, place: RemoteKey, bytes: u64, access: Access) {
         self.grants.insert((peer, purpose), Grant { place, bytes, access });
         self.announce(peer, purpose);
     }
@@ -207,7 +207,7 @@ impl Bootstrap {
         if peer == self.me {
             self.remotes.grant(peer, purpose, Granted { place, bytes, access });
         } else {
-            let Place { key, base } = place;
+            let RemoteKey { key, base } = place;
             self.control.tell(peer, &Message::Grant { purpose, key, base, bytes, access });
         }
     }
