@@ -21,12 +21,12 @@ struct Library {
 const LIBRARIES: [Library; 2] = [
     Library {
         name: "rdma-core",
-        file: "crates/fabric/verbs/src/sys/verbs.rs",
+        file: "crates/fabric/ibverbs-sys/src/bindings.rs",
         package_config: "pkgconfig/libibverbs.pc",
     },
     Library {
         name: "libfabric",
-        file: "crates/fabric/ofi/src/sys/libfabric.rs",
+        file: "crates/fabric/libfabric-sys/src/bindings.rs",
         package_config: "pkgconfig/libfabric.pc",
     },
 ];
@@ -114,7 +114,8 @@ mod tests {
         for other in ["a\nc\n", "a\n", "a\nb\nc\n"] {
             let error = compare(library, "a\nb\n", other).unwrap_err().to_string();
             assert!(
-                error.starts_with("crates/fabric/ofi/src/sys/libfabric.rs:") && error.contains("cargo xtask bindings"),
+                error.starts_with("crates/fabric/libfabric-sys/src/bindings.rs:")
+                    && error.contains("cargo xtask bindings"),
                 "{error}"
             );
         }

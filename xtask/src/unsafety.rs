@@ -8,8 +8,16 @@ use crate::step::Outcome;
 use crate::workspace::Workspace;
 
 /// Crates that may contain `unsafe`. Clippy asks for the reason of every block.
-pub(crate) const ALLOWED: &[&str] =
-    &["stentor-fabric-ofi", "stentor-fabric-roce", "stentor-fabric-shm", "stentor-fabric-verbs", "stentor-atomic-copy"];
+pub(crate) const ALLOWED: &[&str] = &[
+    "stentor-fabric-ofi",
+    "stentor-fabric-roce",
+    "stentor-fabric-shm",
+    "stentor-fabric-verbs",
+    "stentor-host",
+    "stentor-ibverbs-sys",
+    "stentor-libfabric-sys",
+    "stentor-atomic-copy",
+];
 
 /// Looks at every crate root and at every token of the others.
 pub(crate) fn step(context: &Context) -> Result<Outcome> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use stentor::ClusterConfig;
 use stentor::runtime::{Keeper, Member, Plan, Stop, WaitMode, run_member, stateless};
 use stentor_fabric::{Fabric, ProcessId};
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
 const CLUSTER: &str = r#"
 cluster = "CLUSTER"
@@ -104,9 +104,8 @@ fn idle_members_on_roce_cost_hardly_anything() {
     let second = 64 + (std::process::id() % 128) as u8;
     let address = |n: u16| Some(SocketAddr::new(Ipv4Addr::new(127, second, 77, n as u8 + 1).into(), 4791));
     assert_cheap(&plan, |me| {
-        let mut config = RoceConfig::new(plan.config().cluster(), me, (0..=MEMBERS).map(address).collect());
-        config.key = b"a key of this test".to_vec();
-        config.fingerprint = plan.config().fingerprint();
-        plan.member_on(RoceFabric::start(config).expect("starts"), me).expect("starts")
+        let net = NetConfig::new(plan.config().cluster(), me, (0..=MEMBERS).map(address).collect());
+        let net = net.key(*b"a key of this test").fingerprint(plan.config().fingerprint());
+        plan.member_on(RoceFabric::start(net, RoceConfig::default()).expect("starts"), me).expect("starts")
     });
 }

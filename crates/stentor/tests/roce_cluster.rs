@@ -15,7 +15,7 @@ use stentor::runtime::{
 };
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::driver::Chances;
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
 const CLUSTER: &str = r#"
 cluster = "CLUSTER"
@@ -53,11 +53,10 @@ impl Stage {
     }
 
     fn fabric(&self, me: ProcessId) -> RoceFabric {
-        let mut config = RoceConfig::new(self.plan.config().cluster(), me, self.addresses.clone());
-        config.key = b"a key of this test".to_vec();
-        config.fingerprint = self.plan.config().fingerprint();
-        (config.chances, config.seed) = (self.chances, me.0.into());
-        RoceFabric::start(config).expect("starts")
+        let net = NetConfig::new(self.plan.config().cluster(), me, self.addresses.clone());
+        let net = net.key(*b"a key of this test").fingerprint(self.plan.config().fingerprint());
+        let config = RoceConfig { chances: self.chances, seed: me.0.into(), ..RoceConfig::default() };
+        RoceFabric::start(net, config).expect("starts")
     }
 }
 

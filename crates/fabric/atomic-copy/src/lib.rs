@@ -1,10 +1,18 @@
 //! Copies between words that others use at the same time and bytes that are ours alone.
 //!
+//! [`PageMemory`] is memory that consists of such words, for devices to register.
+//!
 //! Each word is loaded or stored by itself, relaxed, in no order: nobody sees half of one. A loop over words makes one
 //! access for each, which takes twice as long as the processor's own instruction for it, so that does the long ones.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+#[cfg(not(loom))]
+mod pages;
+
 use stentor_fabric::memory::{Ordering, WORD, Word};
+
+#[cfg(not(loom))]
+pub use pages::PageMemory;
 
 /// Copies as many words as both have into words that others use.
 #[inline]

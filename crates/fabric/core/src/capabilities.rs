@@ -42,3 +42,67 @@ pub struct Capabilities {
     /// moves to fresh memory instead.
     pub revokes_in_hardware: bool,
 }
+
+/// What is hidden of a fabric's capabilities: a process runs as on a fabric that has less.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CapabilityMask {
+    /// Hides the order of writes, that of the bytes of one write, and sets, which need it.
+    pub ordered_writes: bool,
+    /// Hides tagged messages.
+    pub tagged: bool,
+}
+
+impl CapabilityMask {
+    /// Hides what EFA does not have. Without `tags` as its provider `efa-direct`.
+    #[must_use]
+    pub fn efa(tags: bool) -> CapabilityMask {
+        CapabilityMask { ordered_writes: true, tagged: !tags }
+    }
+
+    /// Returns what is left of some capabilities.
+    #[must_use]
+    pub fn apply(self, all: Capabilities) -> Capabilities {
+        Capabilities {
+            ordered_writes: all.ordered_writes && !self.ordered_writes,
+            ordered_bytes: all.ordered_bytes && !self.ordered_writes,
+            hardware_multicast: all.hardware_multicast && !self.ordered_writes,
+            tagged: all.tagged && !self.tagged,
+            masks_find_early: all.masks_find_early && !self.tagged,
+            ..all
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Capabilities = Capabilities {
+        name: "all",
+        ordered_writes: true,
+        ordered_bytes: true,
+        inline_bytes: 64,
+        max_send_depth: 16,
+        max_recv_depth: 16,
+        max_message_bytes: 4096,
+        max_completions: 100,
+        atomics: true,
+        unreliable: true,
+        tagged: true,
+        masks_find_early: true,
+        loopback: true,
+        many_readers: true,
+        hardware_multicast: true,
+        revokes_in_hardware: true,
+    };
+
+    #[test]
+    fn a_mask_hides_what_it_names_and_what_depends_on_that() {
+        assert_eq!(CapabilityMask::default().apply(ALL), ALL);
+        let unordered = CapabilityMask::efa(true).apply(ALL);
+        let expected = Capabilities { ordered_writes: false, ordered_bytes: false, hardware_multicast: false, ..ALL };
+        assert_eq!(unordered, expected);
+        let direct = CapabilityMask::efa(false).apply(ALL);
+        assert_eq!(direct, Capabilities { tagged: false, masks_find_early: false, ..expected });
+    }
+}

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Heard, PostError, ProcessId, Purpose, QpConfig,
-    QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec, SetWrite, Source,
-    Span, Verb, WaitError, Word, WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, PollHint, PostError, ProcessId, Purpose,
+    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec, SetWrite,
+    Source, Span, Verb, WaitError, Word, WorkRequest,
 };
 
 /// Why [`Fabric::wait`] returned.
@@ -184,10 +184,10 @@ pub trait Fabric {
     fn flush(&mut self);
 
     /// What has landed and completed since the last call. A hint that saves polling loops the look at every ring;
-    /// [`Heard::ANYBODY`] when in doubt, and on fabrics that cannot tell.
+    /// [`PollHint::ANYBODY`] when in doubt, and on fabrics that cannot tell.
     #[inline]
-    fn listen(&mut self) -> Heard {
-        Heard::ANYBODY
+    fn poll_hint(&mut self) -> PollHint {
+        PollHint::ANYBODY
     }
 
     /// Takes completions; returns how many were written to `out`. Flushes.

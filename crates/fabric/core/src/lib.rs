@@ -71,22 +71,20 @@
 //!
 //! # What stands on it
 //! [`seal`] makes a record self-validating; [`SealedSlot`] is one such record in a fixed place; [`RingWriter`] and
-//! [`RingReader`] are a single-writer ring of them with cumulative credits. [`conformance`] is the suite that every
-//! fabric passes.
+//! [`RingReader`] are a single-writer ring of them with cumulative credits. `stentor-fabric-conformance` has the
+//! suite that every fabric passes.
 #![forbid(unsafe_code)]
 
 mod backoff;
 mod capabilities;
 mod completion;
-pub mod conformance;
 mod contract;
-mod disorder;
 mod error;
-mod heard;
 mod ids;
 pub mod memory;
 mod os_error;
 mod plant;
+mod poll_hint;
 mod post;
 mod refusal;
 mod region;
@@ -98,16 +96,16 @@ mod slot;
 mod splitmix;
 
 pub use backoff::{Backoff, Idle, REST_AFTER, WaitMode};
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, CapabilityMask};
 pub use completion::{Completion, Event, Opcode, Status};
 pub use contract::{Fabric, Wake};
-pub use disorder::{Disorder, Disorders, Restricted};
 pub use error::{AccessError, ConnectError, PostError, RegisterError, WaitError};
-pub use heard::Heard;
+
 pub use ids::{ProcessId, Purpose, QpId, RegionId, Service};
 pub use memory::Word;
 pub use os_error::OsError;
 pub use plant::Plant;
+pub use poll_hint::PollHint;
 pub use post::{Source, Span, Verb, WorkRequest};
 pub use refusal::{Refusal, differing_settings};
 pub use region::{Access, QpConfig, QpKind, QpState, RegionSpec, RemoteRegion, RemoteSpan};

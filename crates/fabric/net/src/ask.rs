@@ -14,9 +14,9 @@ use stentor_fabric::ProcessId;
 use thiserror::Error;
 
 use crate::control::connect;
+use crate::frames::FrameStream;
 use crate::handshake::{Fault, Handshake, nonce};
 use crate::hello::{Hello, Session, TAG};
-use crate::link::Link;
 use crate::message::Garbage;
 
 /// The version of the protocol.
@@ -129,7 +129,7 @@ pub(crate) fn open<'a>(session: &mut Session, frame: &'a [u8]) -> Option<&'a [u8
 }
 
 /// The next frame, waited for.
-fn next(link: &mut Link, until: Instant) -> Result<Vec<u8>, AskError> {
+fn next(link: &mut FrameStream, until: Instant) -> Result<Vec<u8>, AskError> {
     loop {
         link.drain();
         if let Some(frame) = link.receive() {

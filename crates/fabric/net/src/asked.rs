@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::ask::{MAX_QUESTION, open, parts};
+use crate::frames::FrameStream;
 use crate::hello::Session;
-use crate::link::Link;
 
 /// The most askers that are served at once; the oldest makes room for the next.
 const MOST: usize = 32;
@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 struct Asker {
     id: u64,
-    link: Link,
+    link: FrameStream,
     session: Session,
     since: Instant,
     /// It has put its question; there is one on each connection.
@@ -33,7 +33,7 @@ pub(crate) struct Askers {
 
 impl Askers {
     /// Lets one in.
-    pub(crate) fn admit(&mut self, link: Link, session: Session) {
+    pub(crate) fn admit(&mut self, link: FrameStream, session: Session) {
         if self.all.len() == MOST {
             self.all.remove(0);
         }

@@ -4,22 +4,22 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::{ConnectError, Event, ProcessId, QpConfig, QpId, QpKind, QpState, Service, Status};
 
-use crate::bootstrap::Bootstrap;
-use crate::control::{Heard, started_again};
+use crate::cm::ConnectionManager;
+use crate::control::{PeerEvent, started_again};
 use crate::handshake::nonce;
 use crate::message::{End, Message, Offer};
-use crate::remotes::{Granted, Place};
+use crate::remotes::{Granted, RemoteKey};
 
 /// What a fabric's ends of connections do. Each belongs to a queue pair, whose number is its place among those that were
-/// [made](Bootstrap::connect).
-pub trait Ends {
+/// [made](ConnectionManager::connect).
+pub trait Transport {
     /// A life of an end begins: from here on receives can be posted. What the peer must know to reach it.
     ///
     /// # Errors
     /// Why it cannot, with the remedy.
     fn begin(&mut self, qp: QpId) -> Result<End, String>;
 
-    /// The peer's end is known: from here on what it sends is taken. `ours` is what [`begin`](Ends::begin) said.
+    /// The peer's end is known: from here on what it sends is taken. `ours` is what [`begin`](Transport::begin) said.
     ///
     /// # Errors
     /// Why the two cannot be connected, with the remedy. It is tried again and again, and with another offer.
@@ -107,15 +107,15 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// How long packets may be slower than the bootstrap connection.
 const GRACE: Duration = Duration::from_millis(30);
 
-impl Bootstrap {
+impl ConnectionManager {
     /// Makes an end. `make` makes the fabric's part of it, with the number that is given; should its life not begin, the number
     /// is given again.
     ///
     /// # Errors
     /// See [`ConnectError`]; what `make` says, too.
-    pub fn connect<E: Ends>(
+    pub fn connect<E: Transport>(
         &mut self,
-        ends: &mut E,
+        transport: &mut E,
         (peer, service): (ProcessId, Service),
         config: QpConfig,
         make: impl FnOnce(&mut E, QpId) -> Result<(), ConnectError>,
@@ -127,9 +127,9 @@ impl Bootstrap {
             return Err(ConnectError::Duplicate { peer, service });
         }
         let qp = QpId(self.connections.len() as u32);
-        make(ends, qp)?;
+        make(transport, qp)?;
         self.connections.push(Connection::new((peer, service), config, None));
-        let begun = self.begin(ends, qp.index());
+        let begun = self.begin(transport, qp.index());
         if begun.is_err() {
             self.connections.pop();
         }
@@ -140,16 +140,16 @@ impl Bootstrap {
     ///
     /// # Errors
     /// See [`ConnectError`]; the end is broken still.
-    pub fn reset(&mut self, ends: &mut impl Ends, qp: QpId) -> Result<(), ConnectError> {
-        self.report_broken(ends);
+    pub fn reset(&mut self, transport: &mut impl Transport, qp: QpId) -> Result<(), ConnectError> {
+        self.report_broken(transport);
         let own = self.connections.get_mut(qp.index()).ok_or(ConnectError::UnknownQp(qp))?;
         if own.state != QpState::Error {
             return Err(ConnectError::NotBroken { qp, state: own.state });
         }
         own.epoch += 1;
         match own.set {
-            Some(set) => self.begin_set(ends, set),
-            None => self.begin(ends, qp.index()),
+            Some(set) => self.begin_set(transport, set),
+            None => self.begin(transport, qp.index()),
         }
     }
 
@@ -173,16 +173,16 @@ impl Bootstrap {
         self.connections.get(qp.index()).map(|own| own.config)
     }
 
-    fn begin(&mut self, ends: &mut impl Ends, index: usize) -> Result<(), ConnectError> {
+    fn begin(&mut self, transport: &mut impl Transport, index: usize) -> Result<(), ConnectError> {
         let own = &mut self.connections[index];
-        let begun = ends.begin(QpId(index as u32));
+        let begun = transport.begin(QpId(index as u32));
         let peer = own.peer;
         match begun {
             Ok(end) => {
                 (own.state, own.ours, own.with) = (QpState::Connecting, Some(end), None);
                 (own.withdrawn, own.unmet, own.is_met) = (None, None, false);
                 self.offer(index);
-                self.meet(ends, index);
+                self.meet(transport, index);
                 Ok(())
             }
             Err(reason) => {
@@ -206,7 +206,7 @@ impl Bootstrap {
     }
 
     /// Connects to the peer's offer, if both are there.
-    fn meet(&mut self, ends: &mut impl Ends, index: usize) {
+    fn meet(&mut self, transport: &mut impl Transport, index: usize) {
         let own = &self.connections[index];
         let known = &self.control.peers[own.peer.index()];
         let (Some(offer), Some(ours)) = (known.offers.get(&own.service), &own.ours) else { return };
@@ -221,7 +221,7 @@ impl Bootstrap {
         }
         let with = (epoch, offer.end.clone());
         let known = own.unmet.is_some_and(|(unmet, _)| unmet == epoch);
-        if let Err(error) = ends.meet(QpId(index as u32), ours, &with.1) {
+        if let Err(error) = transport.meet(QpId(index as u32), ours, &with.1) {
             self.connections[index].unmet = Some((epoch, Instant::now()));
             if !known {
                 self.control.refuse_peer(peer, format!("it offered a queue pair that cannot be: {error}"));
@@ -235,24 +235,24 @@ impl Bootstrap {
             self.control.tell(peer, &Message::Ready { service, epoch });
         }
         if is_met {
-            self.connected(ends, index);
+            self.connected(transport, index);
         }
     }
 
     /// The peer takes requests.
-    fn connected(&mut self, ends: &mut impl Ends, index: usize) {
+    fn connected(&mut self, transport: &mut impl Transport, index: usize) {
         let own = &mut self.connections[index];
         own.is_met = true;
         let (Some(ours), Some((_, theirs))) = (&own.ours, &own.with) else { return };
         let (qp, peer) = (QpId(index as u32), own.peer);
-        match ends.ready(qp, ours, theirs) {
+        match transport.ready(qp, ours, theirs) {
             Ok(()) => {
                 own.state = QpState::Ready;
                 self.control.events.push_back(Event::Connected { qp, peer });
             }
             Err(error) => {
                 self.control.refuse_peer(peer, format!("the queue pair that it has met cannot be: {error}"));
-                self.break_connection(ends, index, Status::Flushed);
+                self.break_connection(transport, index, Status::Flushed);
             }
         }
     }
@@ -262,11 +262,11 @@ impl Bootstrap {
     }
 
     /// One round: lets peers in, dials, hears, and does what follows from it.
-    pub fn pump(&mut self, ends: &mut impl Ends) {
-        self.report_broken(ends);
+    pub fn pump(&mut self, transport: &mut impl Transport) {
+        self.report_broken(transport);
         for heard in self.control.pump() {
             match heard {
-                Heard::Joined(peer) => {
+                PeerEvent::Joined(peer) => {
                     self.announce_grants(peer);
                     for index in 0..self.connections.len() {
                         if self.connections[index].peer == peer && self.connections[index].state != QpState::Error {
@@ -274,24 +274,24 @@ impl Bootstrap {
                         }
                     }
                 }
-                Heard::Said(peer, message) => self.hear(ends, peer, message),
-                Heard::Lost(peer) => self.lose(ends, peer),
+                PeerEvent::Said(peer, message) => self.hear(transport, peer, message),
+                PeerEvent::Lost(peer) => self.lose(transport, peer),
             }
         }
         for index in 0..self.connections.len() {
             if self.connections[index].withdrawn.is_some_and(|since| since.elapsed() > GRACE) {
-                ends.drive();
-                self.break_connection(ends, index, Status::RetryExceeded);
+                transport.drive();
+                self.break_connection(transport, index, Status::RetryExceeded);
             }
             if self.connections[index].unmet.is_some_and(|(_, tried)| tried.elapsed() > AGAIN) {
-                self.meet(ends, index);
+                self.meet(transport, index);
             }
         }
-        self.pump_sets(ends);
-        self.report_broken(ends);
+        self.pump_sets(transport);
+        self.report_broken(transport);
     }
 
-    fn hear(&mut self, ends: &mut impl Ends, peer: ProcessId, message: Message) {
+    fn hear(&mut self, transport: &mut impl Transport, peer: ProcessId, message: Message) {
         self.control.peers[peer.index()].taken = message == Message::Taken;
         match message {
             Message::Taken => {
@@ -304,13 +304,13 @@ impl Bootstrap {
                 let reason = format!("it knew this process before this one was started again: {}", started_again());
                 self.control.refuse_peer(peer, reason);
             }
-            Message::Offer(offer) => self.hear_offer(ends, peer, offer),
+            Message::Offer(offer) => self.hear_offer(transport, peer, offer),
             Message::Ready { service, epoch } => {
                 if let Some(index) = self.index_of(peer, service)
                     && self.connections[index].epoch == epoch
                     && self.connections[index].state == QpState::Connecting
                 {
-                    self.connected(ends, index);
+                    self.connected(transport, index);
                 }
             }
             Message::Withdraw { service, epoch } => {
@@ -330,16 +330,16 @@ impl Bootstrap {
                 }
             }
             Message::Grant { purpose, key, base, bytes, access } => {
-                let place = Place { key, base };
+                let place = RemoteKey { key, base };
                 self.remotes.grant(peer, purpose, Granted { place, bytes, access });
             }
             Message::Revoke { purpose, key } => self.remotes.revoke(peer, purpose, key),
-            Message::Ask { set, generation } => self.hear_ask(ends, peer, (set, generation)),
+            Message::Ask { set, generation } => self.hear_ask(transport, peer, (set, generation)),
             Message::Left { set, generation } => self.hear_left(peer, (set, generation)),
         }
     }
 
-    fn hear_offer(&mut self, ends: &mut impl Ends, peer: ProcessId, offer: Offer) {
+    fn hear_offer(&mut self, transport: &mut impl Transport, peer: ProcessId, offer: Offer) {
         let (service, epoch) = (offer.service, offer.epoch);
         self.control.peers[peer.index()].offers.insert(service, offer);
         if let Some(index) = self.index_of(peer, service) {
@@ -350,13 +350,13 @@ impl Bootstrap {
             if own.with.is_some() && !own.is_with(epoch) && own.state != QpState::Error {
                 own.withdrawn.get_or_insert_with(Instant::now);
             }
-            self.meet(ends, index);
+            self.meet(transport, index);
         }
     }
 
     /// A peer is gone. What it acknowledged before is taken in first.
-    fn lose(&mut self, ends: &mut impl Ends, peer: ProcessId) {
-        ends.drive();
+    fn lose(&mut self, transport: &mut impl Transport, peer: ProcessId) {
+        transport.drive();
         for index in 0..self.connections.len() {
             let own = &mut self.connections[index];
             if own.peer != peer {
@@ -364,35 +364,35 @@ impl Bootstrap {
             }
             own.is_met = false;
             if own.state == QpState::Ready || own.with.is_some() {
-                self.break_connection(ends, index, Status::RetryExceeded);
+                self.break_connection(transport, index, Status::RetryExceeded);
             }
         }
-        self.lose_sender(ends, peer);
+        self.lose_sender(transport, peer);
         // What was heard in the same round as the end is from before it, too.
         self.control.peers[peer.index()].offers.clear();
         self.remotes.forget(peer);
     }
 
     /// Breaks all queue pairs to a peer.
-    pub fn break_all(&mut self, ends: &mut impl Ends, peer: ProcessId) {
+    pub fn break_all(&mut self, transport: &mut impl Transport, peer: ProcessId) {
         for index in 0..self.connections.len() {
             if self.connections[index].peer == peer {
-                self.break_connection(ends, index, Status::RetryExceeded);
+                self.break_connection(transport, index, Status::RetryExceeded);
             }
         }
     }
 
     /// Breaks a queue pair that is not broken.
-    pub(crate) fn break_connection(&mut self, ends: &mut impl Ends, index: usize, status: Status) {
+    pub(crate) fn break_connection(&mut self, transport: &mut impl Transport, index: usize, status: Status) {
         if self.connections[index].state != QpState::Error {
-            ends.fail(QpId(index as u32), status);
+            transport.fail(QpId(index as u32), status);
             self.tell_broken(index);
         }
     }
 
     /// Queue pairs that broke by themselves.
-    pub(crate) fn report_broken(&mut self, ends: &mut impl Ends) {
-        while let Some(qp) = ends.next_broken() {
+    pub(crate) fn report_broken(&mut self, transport: &mut impl Transport) {
+        while let Some(qp) = transport.next_broken() {
             if self.connections.get(qp.index()).is_some_and(|own| own.state != QpState::Error) {
                 self.tell_broken(qp.index());
             }

@@ -11,9 +11,9 @@ use stentor_fabric::{Event, ProcessId, Refusal, Service, differing_settings};
 
 use crate::ask;
 use crate::asked::Askers;
+use crate::frames::FrameStream;
 use crate::handshake::{Fault, Handshake};
 use crate::hello::{Hello, Session, TAG};
-use crate::link::Link;
 use crate::message::{Message, Offer};
 use crate::names::Names;
 
@@ -58,7 +58,7 @@ impl Refused {
 /// A peer, connected or not.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    link: Option<(Link, Session)>,
+    link: Option<(FrameStream, Session)>,
     /// The first that it was known by.
     first_life: Option<u64>,
     pub(crate) offers: HashMap<Service, Offer>,
@@ -76,7 +76,7 @@ impl Peer {
 }
 
 /// What the control plane heard.
-pub(crate) enum Heard {
+pub(crate) enum PeerEvent {
     /// A peer is there.
     Joined(ProcessId),
     /// A peer said something.
@@ -205,7 +205,7 @@ impl Control {
     }
 
     /// One round: lets peers in, dials, hears.
-    pub(crate) fn pump(&mut self) -> Vec<Heard> {
+    pub(crate) fn pump(&mut self) -> Vec<PeerEvent> {
         let mut heard = Vec::new();
         self.accept();
         self.dial();
@@ -283,7 +283,7 @@ impl Control {
         }
     }
 
-    fn hear_newcomers(&mut self, heard: &mut Vec<Heard>) {
+    fn hear_newcomers(&mut self, heard: &mut Vec<PeerEvent>) {
         for mut newcomer in std::mem::take(&mut self.newcomers) {
             let mut joined = None;
             while joined.is_none() {
@@ -306,7 +306,7 @@ impl Control {
                     peer.link = Some((newcomer.handshake.link, session));
                     peer.first_life.get_or_insert(hello.life);
                     peer.pause = DIAL_PAUSE.0;
-                    heard.push(Heard::Joined(hello.process));
+                    heard.push(PeerEvent::Joined(hello.process));
                 }
                 None => {
                     // Before the look at the clock: this process may not have run for a while.
@@ -396,7 +396,7 @@ impl Control {
         Ok(())
     }
 
-    fn hear_peer(&mut self, peer: ProcessId, heard: &mut Vec<Heard>) {
+    fn hear_peer(&mut self, peer: ProcessId, heard: &mut Vec<PeerEvent>) {
         for _ in 0..BURST {
             let Some((link, session)) = &mut self.peers[peer.index()].link else { return };
             link.drain();
@@ -406,7 +406,7 @@ impl Control {
                 session.open(message, tag).then(|| Message::decode(message).ok())?
             });
             match message {
-                Some(message) => heard.push(Heard::Said(peer, message)),
+                Some(message) => heard.push(PeerEvent::Said(peer, message)),
                 None => {
                     link.dead = true;
                     self.refuse_peer(peer, "it sent a message that is damaged or forged".to_owned());
@@ -417,7 +417,7 @@ impl Control {
         if known.link.as_ref().is_some_and(|(link, _)| link.dead) {
             known.link = None;
             known.offers.clear();
-            heard.push(Heard::Lost(peer));
+            heard.push(PeerEvent::Lost(peer));
         }
     }
 }

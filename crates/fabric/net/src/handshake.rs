@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::ProcessId;
 
+use crate::frames::FrameStream;
 use crate::hello::{self, Hello, Hellos, Session};
-use crate::link::Link;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ const DIALLING: Duration = Duration::from_millis(500);
 /// A handshake that is under way.
 #[derive(Debug)]
 pub(crate) struct Handshake {
-    pub(crate) link: Link,
+    pub(crate) link: FrameStream,
     dialled: bool,
     ours: Vec<u8>,
     theirs: Option<(Vec<u8>, Hello)>,
@@ -42,7 +42,7 @@ impl Handshake {
     /// Says hello with a nonce of its own.
     pub(crate) fn new(stream: TcpStream, hello: &Hello, dialled: bool) -> io::Result<Handshake> {
         let ours = Hello { nonce: nonce(), ..hello.clone() }.encode();
-        let mut link = Link::new(stream)?;
+        let mut link = FrameStream::new(stream)?;
         link.send(&[&ours]);
         Ok(Handshake { link, dialled, ours, theirs: None, since: Instant::now() })
     }

@@ -32,7 +32,7 @@ pub(crate) struct Hello {
     pub(crate) nonce: [u8; 32],
     /// Another one each time that the process is started.
     pub(crate) life: u64,
-    /// Its fabric, see [`Config::fabric`](crate::Config).
+    /// Its fabric, as [`ConnectionManager::start`](crate::ConnectionManager::start) takes it.
     pub(crate) fabric: String,
     pub(crate) cluster: String,
 }

@@ -6,7 +6,7 @@ use stentor_fabric::{Access, ProcessId, Purpose, RemoteRegion};
 
 /// Where a region of a peer is, as its owner's fabric says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct RemoteKey {
     /// Its key.
     pub key: u64,
     /// Its address.
@@ -17,7 +17,7 @@ pub struct Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
     /// Where it is.
-    pub place: Place,
+    pub place: RemoteKey,
     /// Its size, bytes.
     pub bytes: u64,
     /// What may be done with it.
@@ -32,13 +32,13 @@ pub struct Granted {
 #[derive(Debug, Default)]
 pub struct Remotes {
     numbers: HashMap<(ProcessId, Purpose), u32>,
-    entries: Vec<Entry>,
+    entries: Vec<KnownRegion>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct KnownRegion {
     owner: ProcessId,
-    place: Place,
+    place: RemoteKey,
     bytes: u64,
     access: Access,
     granted: bool,
@@ -48,7 +48,7 @@ impl Remotes {
     /// A peer has granted a region.
     pub(crate) fn grant(&mut self, peer: ProcessId, purpose: Purpose, granted: Granted) {
         let Granted { place, bytes, access } = granted;
-        let entry = Entry { owner: peer, place, bytes, access, granted: true };
+        let entry = KnownRegion { owner: peer, place, bytes, access, granted: true };
         let next = self.entries.len() as u32;
         let number = *self.numbers.entry((peer, purpose)).or_insert(next);
         match self.entries.get_mut(number as usize) {
@@ -78,7 +78,7 @@ impl Remotes {
     #[must_use]
     pub fn resolve(&self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
         let number = *self.numbers.get(&(peer, purpose))?;
-        let Entry { place, bytes, granted, .. } = self.entries[number as usize];
+        let KnownRegion { place, bytes, granted, .. } = self.entries[number as usize];
         let key = u64::from(number) << 32 | place.key & u64::from(u32::MAX);
         granted.then_some(RemoteRegion { peer, key, bytes })
     }
@@ -89,7 +89,7 @@ impl Remotes {
     #[must_use]
     pub fn granted(&self, region: &RemoteRegion) -> Option<Granted> {
         let (number, key) = ((region.key >> 32) as usize, region.key & u64::from(u32::MAX));
-        let Entry { owner, place, bytes, access, granted } = *self.entries.get(number)?;
+        let KnownRegion { owner, place, bytes, access, granted } = *self.entries.get(number)?;
         let same = owner == region.peer && place.key & u64::from(u32::MAX) == key;
         (granted && same).then_some(Granted { place, bytes, access })
     }
@@ -98,11 +98,11 @@ impl Remotes {
     /// key, which its owner refuses; so does one that nobody ever granted.
     #[inline]
     #[must_use]
-    pub fn place(&self, region: &RemoteRegion) -> Place {
+    pub fn place(&self, region: &RemoteRegion) -> RemoteKey {
         let (number, key) = ((region.key >> 32) as usize, region.key & u64::from(u32::MAX));
         match self.entries.get(number) {
             Some(entry) if entry.place.key & u64::from(u32::MAX) == key => entry.place,
-            _ => Place { key, base: 0 },
+            _ => RemoteKey { key, base: 0 },
         }
     }
 }
@@ -114,11 +114,11 @@ mod tests {
     const PEER: ProcessId = ProcessId(3);
     const PURPOSE: Purpose = Purpose(9);
 
-    fn place(key: u64, base: u64) -> Place {
-        Place { key, base }
+    fn place(key: u64, base: u64) -> RemoteKey {
+        RemoteKey { key, base }
     }
 
-    fn granted(place: Place) -> Granted {
+    fn granted(place: RemoteKey) -> Granted {
         Granted { place, bytes: 64, access: Access::Write }
     }
 

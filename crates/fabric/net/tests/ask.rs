@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use stentor_fabric::{ProcessId, QpId, Status};
 use stentor_fabric_net::ask::{AskConfig, AskError, MAX_ANSWER, ask};
-use stentor_fabric_net::{Bootstrap, Config, End, Ends};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, Transport};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// There are no queue pairs.
 struct NoEnds;
 
-impl Ends for NoEnds {
+impl Transport for NoEnds {
     fn begin(&mut self, _: QpId) -> Result<End, String> {
         Err("none".into())
     }
@@ -39,25 +39,14 @@ impl Ends for NoEnds {
 }
 
 /// One that answers, and how it is asked.
-fn start() -> (Bootstrap, AskConfig) {
+fn start() -> (ConnectionManager, AskConfig) {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let ip = Ipv4Addr::new(127, 64 + (std::process::id() % 100) as u8, low, 1 + high);
     let at = SocketAddr::new(ip.into(), 4791);
-    let config = Config {
-        fabric: "test".into(),
-        cluster: "c".into(),
-        key: b"key".to_vec(),
-        fingerprint: 1,
-        version: 1,
-        me: ProcessId(1),
-        addresses: vec![None, Some(at)],
-        names: Vec::new(),
-        one_life: true,
-        switch: None,
-    };
+    let config = NetConfig::new("c", ProcessId(1), vec![None, Some(at)]).key(*b"key").fingerprint(1).one_life();
     let asks = AskConfig { cluster: "c".into(), key: b"key".to_vec(), process: ProcessId(1), at };
-    (Bootstrap::start(config).unwrap(), asks)
+    (ConnectionManager::start("test".to_owned(), config).unwrap(), asks)
 }
 
 type Answer = Result<Vec<u8>, AskError>;
@@ -68,13 +57,13 @@ fn asking(config: &AskConfig, question: &'static [u8], within: Duration) -> Join
 }
 
 /// Answers all that is asked with as many bytes, until this one has its answer.
-fn answered(bootstrap: &mut Bootstrap, asked: JoinHandle<Answer>, bytes: usize) -> Answer {
+fn answered(cm: &mut ConnectionManager, asked: JoinHandle<Answer>, bytes: usize) -> Answer {
     let since = Instant::now();
     while !asked.is_finished() {
-        bootstrap.pump(&mut NoEnds);
-        while let Some((question, text)) = bootstrap.next_question() {
+        cm.pump(&mut NoEnds);
+        while let Some((question, text)) = cm.next_question() {
             assert_eq!(text, b"how");
-            bootstrap.answer(question, &vec![7; bytes]);
+            cm.answer(question, &vec![7; bytes]);
         }
         assert!(since.elapsed() < PATIENCE, "no answer");
         std::thread::yield_now();
@@ -84,29 +73,29 @@ fn answered(bootstrap: &mut Bootstrap, asked: JoinHandle<Answer>, bytes: usize) 
 
 #[test]
 fn whoever_has_the_key_is_answered_up_to_the_longest_answer() {
-    let (mut bootstrap, config) = start();
+    let (mut cm, config) = start();
     for (bytes, come) in [(0, 0), (9, 9), (5000, 5000), (MAX_ANSWER, MAX_ANSWER), (MAX_ANSWER + 9, MAX_ANSWER)] {
         let asked = asking(&config, b"how", PATIENCE);
-        assert_eq!(answered(&mut bootstrap, asked, bytes), Ok(vec![7; come]));
+        assert_eq!(answered(&mut cm, asked, bytes), Ok(vec![7; come]));
     }
     // Several at once, each its own.
     let all: Vec<_> = (0..20).map(|_| asking(&config, b"how", PATIENCE)).collect();
     for asked in all {
-        assert_eq!(answered(&mut bootstrap, asked, 700), Ok(vec![7; 700]));
+        assert_eq!(answered(&mut cm, asked, 700), Ok(vec![7; 700]));
     }
-    assert_eq!(bootstrap.next_refusal(), None);
+    assert_eq!(cm.next_refusal(), None);
 }
 
 #[test]
 fn whoever_has_another_key_or_means_another_process_gets_nothing() {
-    let (mut bootstrap, config) = start();
+    let (mut cm, config) = start();
     let cases: [(&str, AskConfig); 3] = [
         ("key", AskConfig { key: b"yek".to_vec(), ..config.clone() }),
         ("another process", AskConfig { process: ProcessId(0), ..config.clone() }),
         ("cluster", AskConfig { cluster: "d".into(), ..config.clone() }),
     ];
     for (what, strange) in cases {
-        let error = answered(&mut bootstrap, asking(&strange, b"how", PATIENCE), 9).unwrap_err();
+        let error = answered(&mut cm, asking(&strange, b"how", PATIENCE), 9).unwrap_err();
         assert!(error.to_string().contains(what), "{what}: {error}");
     }
     // Whoever asked in another cluster knows it by itself, perhaps before its last frame was heard here.
@@ -114,35 +103,35 @@ fn whoever_has_another_key_or_means_another_process_gets_nothing() {
     let told = |refusals: &[String], part: &str| refusals.iter().any(|text| text.contains(part));
     while !told(&refusals, "another key") || !told(&refusals, "of cluster d; here is") {
         assert!(since.elapsed() < PATIENCE, "{refusals:?}");
-        bootstrap.pump(&mut NoEnds);
-        refusals.extend(std::iter::from_fn(|| bootstrap.next_refusal()).map(|refusal| refusal.to_string()));
+        cm.pump(&mut NoEnds);
+        refusals.extend(std::iter::from_fn(|| cm.next_refusal()).map(|refusal| refusal.to_string()));
     }
     // It goes on for others.
     let asked = asking(&config, b"how", PATIENCE);
-    assert_eq!(answered(&mut bootstrap, asked, 9), Ok(vec![7; 9]));
+    assert_eq!(answered(&mut cm, asked, 9), Ok(vec![7; 9]));
 }
 
 #[test]
 fn nobody_and_silence_are_told_apart_in_time() {
-    let (bootstrap, config) = start();
+    let (cm, config) = start();
     let since = Instant::now();
     // Its kernel takes the connection; nobody pumps.
     assert_eq!(ask(&config, b"how", Duration::from_millis(200)), Err(AskError::Silent));
-    drop(bootstrap);
+    drop(cm);
     assert_eq!(ask(&config, b"how", Duration::from_millis(200)), Err(AskError::Nobody));
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
 }
 
 #[test]
 fn strangers_that_fill_the_door_keep_nobody_out() {
-    let (mut bootstrap, config) = start();
+    let (mut cm, config) = start();
     let mut strangers = Vec::new();
     for n in 0..100_u8 {
         let mut stream = TcpStream::connect(config.at).unwrap();
         let _ = stream.write_all(&[0, 5, b'H', n, n, n, n]);
         strangers.push(stream);
-        bootstrap.pump(&mut NoEnds);
+        cm.pump(&mut NoEnds);
     }
     let asked = asking(&config, b"how", PATIENCE);
-    assert_eq!(answered(&mut bootstrap, asked, 9), Ok(vec![7; 9]));
+    assert_eq!(answered(&mut cm, asked, 9), Ok(vec![7; 9]));
 }

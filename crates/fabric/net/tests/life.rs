@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use stentor_fabric::{
     Access, ConnectError, Event, ProcessId, Purpose, QpConfig, QpId, QpKind, QpState, Service, Status,
 };
-use stentor_fabric_net::{Bootstrap, Config, End, Ends, Pair, Place};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, Pair, RemoteKey, Transport};
 
 const A: ProcessId = ProcessId(0);
 const B: ProcessId = ProcessId(1);
@@ -31,7 +31,7 @@ impl Script {
     }
 }
 
-impl Ends for Script {
+impl Transport for Script {
     fn begin(&mut self, _: QpId) -> Result<End, String> {
         self.obey("begin")?;
         self.lives += 1;
@@ -64,62 +64,57 @@ impl Ends for Script {
 }
 
 struct Process {
-    bootstrap: Bootstrap,
-    ends: Script,
+    cm: ConnectionManager,
+    transport: Script,
     events: Vec<Event>,
     refusals: Vec<String>,
 }
 
 impl Process {
     fn pump(&mut self) {
-        self.bootstrap.pump(&mut self.ends);
-        self.events.extend(std::iter::from_fn(|| self.bootstrap.next_event()));
-        let refusals = std::iter::from_fn(|| self.bootstrap.next_refusal());
+        self.cm.pump(&mut self.transport);
+        self.events.extend(std::iter::from_fn(|| self.cm.next_event()));
+        let refusals = std::iter::from_fn(|| self.cm.next_refusal());
         self.refusals.extend(refusals.map(|refusal| refusal.to_string()));
     }
 
     fn connect(&mut self, peer: ProcessId, config: QpConfig) -> Result<QpId, ConnectError> {
-        self.bootstrap.connect(&mut self.ends, (peer, SERVICE), config, |_, _| Ok(()))
+        self.cm.connect(&mut self.transport, (peer, SERVICE), config, |_, _| Ok(()))
     }
 }
 
 /// Two processes, and how each is changed.
 struct Pairing {
-    configs: [Config; 2],
+    fabrics: [&'static str; 2],
+    configs: [NetConfig; 2],
     processes: [Option<Process>; 2],
 }
 
 impl Pairing {
-    fn new(change: impl Fn(&mut Config)) -> Pairing {
+    fn new(change: impl Fn(&mut NetConfig)) -> Pairing {
+        Pairing::of(["test"; 2], change)
+    }
+
+    fn of(fabrics: [&'static str; 2], change: impl Fn(&mut NetConfig)) -> Pairing {
         static NEXT: AtomicU16 = AtomicU16::new(1);
         let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let second = (std::process::id() % 200) as u8;
         let address = |n: u8| Some(SocketAddr::new(Ipv4Addr::new(127, 32 + second / 8, low, high + n).into(), 4790));
         let config = |me| {
-            let mut config = Config {
-                fabric: "test".into(),
-                cluster: "c".into(),
-                key: b"key".to_vec(),
-                fingerprint: 1,
-                version: 1,
-                me,
-                addresses: vec![address(1), address(2)],
-                names: Vec::new(),
-                one_life: false,
-                switch: None,
-            };
+            let mut config = NetConfig::new("c", me, vec![address(1), address(2)]).key(*b"key").fingerprint(1);
             change(&mut config);
             config
         };
-        let mut pairing = Pairing { configs: [A, B].map(config), processes: [None, None] };
+        let mut pairing = Pairing { fabrics, configs: [A, B].map(config), processes: [None, None] };
         [A, B].into_iter().for_each(|process| pairing.start(process));
         pairing
     }
 
     fn start(&mut self, process: ProcessId) {
-        let bootstrap = Bootstrap::start(self.configs[process.index()].clone()).unwrap();
-        let (ends, events, refusals) = (Script::default(), Vec::new(), Vec::new());
-        self.processes[process.index()] = Some(Process { bootstrap, ends, events, refusals });
+        let n = process.index();
+        let cm = ConnectionManager::start(self.fabrics[n].to_owned(), self.configs[n].clone()).unwrap();
+        let (transport, events, refusals) = (Script::default(), Vec::new(), Vec::new());
+        self.processes[process.index()] = Some(Process { cm, transport, events, refusals });
     }
 
     fn at(&mut self, process: ProcessId) -> &mut Process {
@@ -150,37 +145,37 @@ fn ends_of_either_kind_meet_and_a_broken_one_begins_its_next_life() {
     for opaque in [false, true] {
         let mut pairing = Pairing::new(|_| {});
         for process in [A, B] {
-            pairing.at(process).ends.opaque = opaque;
+            pairing.at(process).transport.opaque = opaque;
         }
-        let place = Place { key: 3 << 40 | 9, base: 0x7000_0000_0000 };
-        pairing.at(B).bootstrap.grant(A, Purpose(4), place, 640, Access::Write);
+        let place = RemoteKey { key: 3 << 40 | 9, base: 0x7000_0000_0000 };
+        pairing.at(B).cm.grant(A, Purpose(4), place, 640, Access::Write);
         let qp = pairing.at(A).connect(B, CONFIG).unwrap();
         pairing.at(B).connect(A, CONFIG).unwrap();
         pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
-        let region = pairing.at(A).bootstrap.remotes().resolve(B, Purpose(4)).expect("granted before");
-        assert_eq!((pairing.at(A).bootstrap.remotes().place(&region), region.bytes), (place, 640));
-        assert_eq!(pairing.at(A).ends.log, ["begin", "meet", "ready"]);
+        let region = pairing.at(A).cm.remotes().resolve(B, Purpose(4)).expect("granted before");
+        assert_eq!((pairing.at(A).cm.remotes().place(&region), region.bytes), (place, 640));
+        assert_eq!(pairing.at(A).transport.log, ["begin", "meet", "ready"]);
         // A's end breaks by itself: B's is broken a little later, and neither begins anew before it is told to.
-        pairing.at(A).ends.broken.push(qp);
+        pairing.at(A).transport.broken.push(qp);
         let broken = |pairing: &mut Pairing| {
             [A, B].iter().all(|p| matches!(pairing.at(*p).events.last(), Some(Event::Disconnected { .. })))
         };
         pairing.until("both broken", broken);
-        assert_eq!(pairing.at(B).ends.log.last().unwrap(), "fail RetryExceeded");
+        assert_eq!(pairing.at(B).transport.log.last().unwrap(), "fail RetryExceeded");
         for process in [B, A] {
             let own = pairing.at(process);
-            own.bootstrap.reset(&mut own.ends, QpId(0)).unwrap();
+            own.cm.reset(&mut own.transport, QpId(0)).unwrap();
         }
         pairing.until("again", |both| [A, B].iter().all(|p| both.at(*p).events.last().is_some_and(connected)));
-        pairing.at(B).bootstrap.revoke(A, Purpose(4), place.key);
-        pairing.until("revoked", |both| both.at(A).bootstrap.remotes().resolve(B, Purpose(4)).is_none());
+        pairing.at(B).cm.revoke(A, Purpose(4), place.key);
+        pairing.until("revoked", |both| both.at(A).cm.remotes().resolve(B, Purpose(4)).is_none());
         // The peer goes, and comes back.
         pairing.processes[1] = None;
         pairing.until("lost", |both| matches!(both.at(A).events.last(), Some(Event::Disconnected { .. })));
         pairing.start(B);
-        pairing.at(B).ends.opaque = opaque;
+        pairing.at(B).transport.opaque = opaque;
         let own = pairing.at(A);
-        own.bootstrap.reset(&mut own.ends, qp).unwrap();
+        own.cm.reset(&mut own.transport, qp).unwrap();
         pairing.at(B).connect(A, CONFIG).unwrap();
         pairing.until("the next life", |both| both.at(A).events.last().is_some_and(connected));
     }
@@ -188,8 +183,7 @@ fn ends_of_either_kind_meet_and_a_broken_one_begins_its_next_life() {
 
 #[test]
 fn other_fabrics_other_clusters_and_other_keys_are_refused_with_a_reason() {
-    Pairing::new(|config| config.fabric = if config.me == A { "roce" } else { "ofi" }.into())
-        .refused("it has fabric ofi, this process has roce: start both with the same");
+    Pairing::of(["roce", "ofi"], |_| {}).refused("it has fabric ofi, this process has roce: start both with the same");
     Pairing::new(|config| config.cluster = config.me.to_string()).refused("it has cluster p1, this process has p0");
     Pairing::new(|config| config.version = config.me.0).refused("it has version 1, this process has 0");
     Pairing::new(|config| config.fingerprint = config.me.0.into()).refused(
@@ -202,7 +196,7 @@ fn other_fabrics_other_clusters_and_other_keys_are_refused_with_a_reason() {
 #[test]
 fn who_only_says_that_it_is_a_peer_is_told_apart_from_it() {
     let elsewhere = SocketAddr::new(Ipv4Addr::new(127, 0, 77, 1 + (std::process::id() % 200) as u8).into(), 4790);
-    let strange = |config: &mut Config, moves: bool| {
+    let strange = |config: &mut NetConfig, moves: bool| {
         if config.me == B {
             config.key = b"yek".to_vec();
             config.addresses[1] = if moves { Some(elsewhere) } else { config.addresses[1] };
@@ -217,14 +211,14 @@ fn who_only_says_that_it_is_a_peer_is_told_apart_from_it() {
 
 #[test]
 fn verbs_and_roce_meet() {
-    let mut pairing = Pairing::new(|config| config.fabric = if config.me == A { "roce" } else { "verbs" }.into());
-    pairing.until("linked", |both| both.at(A).bootstrap.is_linked(B) && both.at(B).bootstrap.is_linked(A));
+    let mut pairing = Pairing::of(["roce", "verbs"], |_| {});
+    pairing.until("linked", |both| both.at(A).cm.is_linked(B) && both.at(B).cm.is_linked(A));
 }
 
 #[test]
 fn ends_that_do_not_fit_are_refused_and_wait() {
     let mut pairing = Pairing::new(|_| {});
-    pairing.at(A).ends.opaque = true;
+    pairing.at(A).transport.opaque = true;
     pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
     pairing.refused("offered a queue pair that cannot be: another kind");
@@ -232,29 +226,27 @@ fn ends_that_do_not_fit_are_refused_and_wait() {
     pairing.at(A).connect(B, QpConfig { kind: QpKind::Unreliable, ..CONFIG }).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
     pairing.refused("of different kinds: one is unreliable");
-    assert_eq!(pairing.at(A).bootstrap.state(QpId(0)), Some(QpState::Connecting));
+    assert_eq!(pairing.at(A).cm.state(QpId(0)), Some(QpState::Connecting));
     // What cannot send although it was met is broken at both ends, and said.
     let mut pairing = Pairing::new(|_| {});
-    pairing.at(A).ends.refuses = Some("ready");
+    pairing.at(A).transport.refuses = Some("ready");
     pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
     pairing.refused("no ready today");
-    pairing.until("both broken", |both| {
-        [A, B].iter().all(|p| both.at(*p).bootstrap.state(QpId(0)) == Some(QpState::Error))
-    });
+    pairing.until("both broken", |both| [A, B].iter().all(|p| both.at(*p).cm.state(QpId(0)) == Some(QpState::Error)));
 }
 
 #[test]
 fn who_cannot_be_met_now_is_met_later_and_that_is_said_once() {
     let mut pairing = Pairing::new(|_| {});
-    pairing.at(A).ends.refuses = Some("meet");
+    pairing.at(A).transport.refuses = Some("meet");
     pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
-    let tries = |process: &mut Process| process.ends.log.iter().filter(|what| *what == "meet").count();
+    let tries = |process: &mut Process| process.transport.log.iter().filter(|what| *what == "meet").count();
     pairing.until("three tries", |both| tries(both.at(A)) == 3);
     let said = pairing.at(A).refusals.iter().filter(|refusal| refusal.contains("no meet today")).count();
     assert_eq!(said, 1);
-    pairing.at(A).ends.refuses = None;
+    pairing.at(A).transport.refuses = None;
     pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
     let met = tries(pairing.at(A));
     std::thread::sleep(Duration::from_millis(250));
@@ -265,26 +257,26 @@ fn who_cannot_be_met_now_is_met_later_and_that_is_said_once() {
 #[test]
 fn whom_the_last_life_has_met_the_next_one_has_not() {
     let mut pairing = Pairing::new(|_| {});
-    pairing.at(A).ends.refuses = Some("meet");
+    pairing.at(A).transport.refuses = Some("meet");
     let qp = pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
-    let tried = |own: &Process| own.ends.log.iter().any(|what| what == "meet");
+    let tried = |own: &Process| own.transport.log.iter().any(|what| what == "meet");
     pairing.until("B has met A", |both| both.processes.iter().flatten().all(tried));
     let since = Instant::now();
     pairing.until("A has heard of it", |_| since.elapsed() > Duration::from_millis(20));
     // B's end breaks and cannot meet anybody in its next life: A, which can now, waits for its word.
     let own = pairing.at(B);
-    own.ends.broken.push(qp);
-    own.ends.refuses = Some("meet");
-    own.bootstrap.pump(&mut own.ends);
-    own.bootstrap.reset(&mut own.ends, qp).unwrap();
-    let tried = pairing.at(A).ends.log.len();
-    pairing.at(A).ends.refuses = None;
-    pairing.until("A has met B", |both| both.at(A).ends.log.len() > tried);
+    own.transport.broken.push(qp);
+    own.transport.refuses = Some("meet");
+    own.cm.pump(&mut own.transport);
+    own.cm.reset(&mut own.transport, qp).unwrap();
+    let tried = pairing.at(A).transport.log.len();
+    pairing.at(A).transport.refuses = None;
+    pairing.until("A has met B", |both| both.at(A).transport.log.len() > tried);
     let since = Instant::now();
     pairing.until("a while", |_| since.elapsed() > Duration::from_millis(250));
-    assert!(!pairing.at(A).events.iter().any(connected), "{:?}", pairing.at(A).ends.log);
-    pairing.at(B).ends.refuses = None;
+    assert!(!pairing.at(A).events.iter().any(connected), "{:?}", pairing.at(A).transport.log);
+    pairing.at(B).transport.refuses = None;
     pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
 }
 
@@ -295,10 +287,10 @@ impl Pairing {
         self.until("connected for good", |both| {
             let mut ready = true;
             for process in both.processes.iter_mut().flatten() {
-                let state = process.bootstrap.state(QpId(0));
+                let state = process.cm.state(QpId(0));
                 ready &= state == Some(QpState::Ready);
                 if state == Some(QpState::Error) {
-                    process.bootstrap.reset(&mut process.ends, QpId(0)).unwrap();
+                    process.cm.reset(&mut process.transport, QpId(0)).unwrap();
                 }
             }
             since = since.filter(|_| ready).or_else(|| ready.then(Instant::now));
@@ -311,18 +303,18 @@ impl Pairing {
 #[test]
 fn a_life_does_not_meet_what_has_met_the_one_before() {
     let mut pairing = Pairing::new(|_| {});
-    pairing.until("linked", |both| both.at(A).bootstrap.is_linked(B) && both.at(B).bootstrap.is_linked(A));
+    pairing.until("linked", |both| both.at(A).cm.is_linked(B) && both.at(B).cm.is_linked(A));
     let qp = pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(B).connect(A, CONFIG).unwrap();
     // B meets A's first life, which ends before A hears of B's.
     let since = Instant::now();
-    while !pairing.at(B).ends.log.iter().any(|what| what == "meet") {
+    while !pairing.at(B).transport.log.iter().any(|what| what == "meet") {
         pairing.at(B).pump();
         assert!(since.elapsed() < Duration::from_secs(10));
     }
     let own = pairing.at(A);
-    own.ends.broken.push(qp);
-    own.bootstrap.reset(&mut own.ends, qp).unwrap();
+    own.transport.broken.push(qp);
+    own.cm.reset(&mut own.transport, qp).unwrap();
     pairing.settle();
 }
 
@@ -330,18 +322,18 @@ fn a_life_does_not_meet_what_has_met_the_one_before() {
 #[test]
 fn what_is_heard_together_with_the_end_of_its_process_is_not_met() {
     let mut pairing = Pairing::new(|_| {});
-    pairing.until("linked", |both| both.at(A).bootstrap.is_linked(B) && both.at(B).bootstrap.is_linked(A));
+    pairing.until("linked", |both| both.at(A).cm.is_linked(B) && both.at(B).cm.is_linked(A));
     pairing.at(A).connect(B, CONFIG).unwrap();
     pairing.at(A).pump();
     pairing.processes[A.index()] = None;
     let since = Instant::now();
-    while pairing.at(B).bootstrap.is_linked(A) {
+    while pairing.at(B).cm.is_linked(A) {
         pairing.at(B).pump();
         assert!(since.elapsed() < Duration::from_secs(10));
     }
     pairing.at(B).connect(A, CONFIG).unwrap();
     pairing.at(B).pump();
-    assert!(!pairing.at(B).ends.log.iter().any(|what| what == "meet"), "{:?}", pairing.at(B).ends.log);
+    assert!(!pairing.at(B).transport.log.iter().any(|what| what == "meet"), "{:?}", pairing.at(B).transport.log);
 }
 
 /// It hears the last words of the dead one and of its end at once, and is in the middle of meeting the new one then.
@@ -352,8 +344,8 @@ fn who_stood_still_while_the_peer_broke_died_and_came_back_connects() {
     pairing.at(B).connect(A, CONFIG).unwrap();
     pairing.settle();
     let own = pairing.at(A);
-    own.ends.broken.push(qp);
-    own.bootstrap.reset(&mut own.ends, qp).unwrap();
+    own.transport.broken.push(qp);
+    own.cm.reset(&mut own.transport, qp).unwrap();
     own.pump();
     pairing.processes[A.index()] = None;
     pairing.start(A);
@@ -364,25 +356,25 @@ fn who_stood_still_while_the_peer_broke_died_and_came_back_connects() {
 #[test]
 fn a_life_that_does_not_begin_leaves_nothing() {
     let mut pairing = Pairing::new(|_| {});
-    pairing.at(A).ends.refuses = Some("begin");
+    pairing.at(A).transport.refuses = Some("begin");
     let error = pairing.at(A).connect(B, CONFIG).unwrap_err();
     assert_eq!(error, ConnectError::System { peer: B, reason: "no begin today".into() });
-    pairing.at(A).ends.refuses = None;
+    pairing.at(A).transport.refuses = None;
     assert_eq!(pairing.at(A).connect(B, CONFIG), Ok(QpId(0)));
     assert_eq!(pairing.at(A).connect(B, CONFIG), Err(ConnectError::Duplicate { peer: B, service: SERVICE }));
     assert_eq!(pairing.at(A).connect(ProcessId(9), CONFIG), Err(ConnectError::UnknownProcess(ProcessId(9))));
     // A broken end whose next life does not begin stays broken.
     let own = pairing.at(A);
-    own.ends.broken.push(QpId(0));
-    own.ends.refuses = Some("begin");
-    assert!(matches!(own.bootstrap.reset(&mut own.ends, QpId(0)), Err(ConnectError::System { .. })));
-    assert_eq!(own.bootstrap.state(QpId(0)), Some(QpState::Error));
-    let again = own.bootstrap.reset(&mut own.ends, QpId(0));
+    own.transport.broken.push(QpId(0));
+    own.transport.refuses = Some("begin");
+    assert!(matches!(own.cm.reset(&mut own.transport, QpId(0)), Err(ConnectError::System { .. })));
+    assert_eq!(own.cm.state(QpId(0)), Some(QpState::Error));
+    let again = own.cm.reset(&mut own.transport, QpId(0));
     assert!(matches!(again, Err(ConnectError::System { .. })), "asked again, refused again");
     own.pump();
     assert_eq!(own.events.len(), 1, "it broke once: {:?}", own.events);
-    own.ends.refuses = None;
-    assert_eq!(own.bootstrap.reset(&mut own.ends, QpId(0)), Ok(()));
+    own.transport.refuses = None;
+    assert_eq!(own.cm.reset(&mut own.transport, QpId(0)), Ok(()));
     // And the life that did begin is as good as any.
     pairing.at(B).connect(A, CONFIG).unwrap();
     pairing.until("connected", |both| [A, B].iter().all(|p| both.at(*p).events.iter().any(connected)));
@@ -394,8 +386,8 @@ fn a_process_meets_itself() {
     let mut pairing = Pairing::new(|_| {});
     let own = pairing.at(A);
     own.connect(A, CONFIG).unwrap();
-    own.bootstrap.grant(A, Purpose(1), Place { key: 4, base: 8 }, 64, Access::Read);
+    own.cm.grant(A, Purpose(1), RemoteKey { key: 4, base: 8 }, 64, Access::Read);
     own.pump();
     assert_eq!(own.events, [Event::Connected { qp: QpId(0), peer: A }]);
-    assert!(own.bootstrap.remotes().resolve(A, Purpose(1)).is_some());
+    assert!(own.cm.remotes().resolve(A, Purpose(1)).is_some());
 }

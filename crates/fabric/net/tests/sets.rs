@@ -8,8 +8,10 @@ use stentor_fabric::{
     Completion, ConnectError, Event, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, RemoteRegion, RemoteSpan,
     SetSpec, SetTarget, SetWrite, Status,
 };
-use stentor_fabric_net::line::{Line, LineConfig, LineListener};
-use stentor_fabric_net::{Bootstrap, Config, End, Ends, LINE_PURPOSE, Pair, RawWrite, SetEnds, SwitchConfig};
+use stentor_fabric_net::control_session::{ControlSession, SessionConfig, SessionListener};
+use stentor_fabric_net::{
+    ConnectionManager, End, NetConfig, Pair, RawWrite, SWITCH_PURPOSE, SetTransport, SwitchConfig, Transport,
+};
 use stentor_switch::control::CONTROL_VA;
 use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
 
@@ -31,7 +33,7 @@ struct Script {
     posted: Vec<(u64, u64)>,
 }
 
-impl Ends for Script {
+impl Transport for Script {
     fn begin(&mut self, _: QpId) -> Result<End, String> {
         self.lives += 1;
         self.log.push("begin".to_owned());
@@ -66,7 +68,7 @@ impl Ends for Script {
     }
 }
 
-impl SetEnds for Script {
+impl SetTransport for Script {
     fn write(&mut self, _: QpId, write: &RawWrite<'_>) -> Result<(), String> {
         self.posted.push((write.id, write.va));
         Ok(())
@@ -74,50 +76,50 @@ impl SetEnds for Script {
 }
 
 struct Host {
-    bootstrap: Bootstrap,
-    ends: Script,
+    cm: ConnectionManager,
+    transport: Script,
     events: Vec<Event>,
     notes: Vec<String>,
 }
 
 impl Host {
     fn pump(&mut self) {
-        self.bootstrap.pump(&mut self.ends);
-        self.events.extend(std::iter::from_fn(|| self.bootstrap.next_event()));
-        self.notes.extend(std::iter::from_fn(|| self.bootstrap.next_switch_note()));
+        self.cm.pump(&mut self.transport);
+        self.events.extend(std::iter::from_fn(|| self.cm.next_event()));
+        self.notes.extend(std::iter::from_fn(|| self.cm.next_switch_note()));
     }
 
     fn join(&mut self) -> Result<QpId, ConnectError> {
         let spec = SetSpec { number: 0, members: &MEMBERS };
-        self.bootstrap.join_set(&mut self.ends, (spec, CONFIG), 4096, |_, _, sender, _| {
+        self.cm.join_set(&mut self.transport, (spec, CONFIG), 4096, |_, _, sender, _| {
             assert_eq!(sender, A);
             Ok(())
         })
     }
 
     fn state(&self) -> QpState {
-        self.bootstrap.state(QpId(0)).unwrap()
+        self.cm.state(QpId(0)).unwrap()
     }
 
     fn post(&mut self, id: u64) -> Result<(), PostError> {
         let region = RemoteRegion { peer: B, key: 1, bytes: 64 };
         let targets = [SetTarget { peer: B, to: RemoteSpan { region, offset: 8 } }];
         let write = SetWrite { id, data: &[0; 8], targets: &targets, signalled: true };
-        self.bootstrap.post_set(&mut self.ends, QpId(0), &write, (true, 1024))
+        self.cm.post_set(&mut self.transport, QpId(0), &write, (true, 1024))
     }
 
     fn completed(&mut self, token: u64, status: Status) -> Option<Completion> {
         let done = Completion { qp: QpId(0), id: token, opcode: Opcode::Write, status, bytes: 0, imm: None, tag: 0 };
-        self.bootstrap.set_completed(&mut self.ends, &done)
+        self.cm.set_completed(&mut self.transport, &done)
     }
 }
 
 /// Two hosts, and a switch that says what it is told to.
 struct Three {
     hosts: [Option<Host>; 2],
-    configs: [Config; 2],
-    listener: LineListener,
-    lines: Vec<Line>,
+    configs: [NetConfig; 2],
+    listener: SessionListener,
+    lines: Vec<ControlSession>,
     /// The newest that each host joined as.
     joined: [Option<Join>; 2],
     left: Vec<u32>,
@@ -130,36 +132,29 @@ impl Three {
         let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let second = 96 + (std::process::id() % 128) as u8;
         let address = |n: u8| SocketAddr::new(Ipv4Addr::new(127, second, low, high + n).into(), 4790);
-        let line = LineConfig {
-            purpose: LINE_PURPOSE.to_owned(),
+        let line = SessionConfig {
+            purpose: SWITCH_PURPOSE.to_owned(),
             version: VERSION,
             cluster: "name of the switch's".to_owned(),
             key: b"key".to_vec(),
             me: None,
         };
-        let listener = LineListener::bind(line, address(3)).unwrap();
-        let configs = MEMBERS.map(|me| Config {
-            fabric: "test".into(),
-            cluster: "c".into(),
-            key: b"key".to_vec(),
-            fingerprint: 1,
-            version: 1,
-            me,
-            addresses: vec![Some(address(1)), Some(address(2))],
-            names: Vec::new(),
-            one_life: false,
-            switch: Some(SwitchConfig {
+        let listener = SessionListener::bind(line, address(3)).unwrap();
+        let configs = MEMBERS.map(|me| {
+            let switch = SwitchConfig {
                 patience,
                 cluster: Some("name of the switch's".into()),
                 first_set: FIRST,
                 ..SwitchConfig::new(address(3))
-            }),
+            };
+            let addresses = vec![Some(address(1)), Some(address(2))];
+            NetConfig::new("c", me, addresses).key(*b"key").fingerprint(1).switch(Some(switch))
         });
         let (lines, joined, left) = (Vec::new(), [None, None], Vec::new());
         let mut three = Three { hosts: [None, None], configs, listener, lines, joined, left };
         MEMBERS.iter().for_each(|host| three.start(*host));
         let linked = |three: &Three| {
-            MEMBERS.iter().all(|host| three.hosts[1 - host.index()].as_ref().unwrap().bootstrap.is_linked(*host))
+            MEMBERS.iter().all(|host| three.hosts[1 - host.index()].as_ref().unwrap().cm.is_linked(*host))
         };
         three.until("linked", |three| linked(three));
         for host in MEMBERS {
@@ -170,9 +165,9 @@ impl Three {
     }
 
     fn start(&mut self, host: ProcessId) {
-        let bootstrap = Bootstrap::start(self.configs[host.index()].clone()).unwrap();
-        let (ends, events, notes) = (Script::default(), Vec::new(), Vec::new());
-        self.hosts[host.index()] = Some(Host { bootstrap, ends, events, notes });
+        let cm = ConnectionManager::start("test".to_owned(), self.configs[host.index()].clone()).unwrap();
+        let (transport, events, notes) = (Script::default(), Vec::new(), Vec::new());
+        self.hosts[host.index()] = Some(Host { cm, transport, events, notes });
     }
 
     fn at(&mut self, host: ProcessId) -> &mut Host {
@@ -218,8 +213,8 @@ impl Three {
         self.until("time", |_| since.elapsed() > time);
     }
 
-    fn line(&mut self, host: ProcessId) -> &mut Line {
-        let is_it = |line: &&mut Line| line.peer().is_some_and(|peer| peer.process == Some(host));
+    fn line(&mut self, host: ProcessId) -> &mut ControlSession {
+        let is_it = |line: &&mut ControlSession| line.peer().is_some_and(|peer| peer.process == Some(host));
         self.lines.iter_mut().rev().find(is_it).unwrap()
     }
 
@@ -244,7 +239,7 @@ impl Three {
 }
 
 fn reset(host: &mut Host) {
-    host.bootstrap.reset(&mut host.ends, QpId(0)).unwrap();
+    host.cm.reset(&mut host.transport, QpId(0)).unwrap();
 }
 
 const PATIENT: Duration = Duration::from_secs(60);
@@ -259,13 +254,13 @@ fn each_has_the_queue_pair_that_it_needs_and_meets_the_switch_with_it() {
     assert_eq!((sends.number, receives.number), (FIRST, FIRST));
     assert_eq!((sends.size, sends.rank, receives.rank, sends.life), (2, 0, 1, 1));
     three.both_ready(7);
-    assert_eq!(three.at(A).ends.log, ["begin", "meet 0x500 127.0.1.1 1001", "ready"]);
-    assert_eq!(three.at(B).ends.log, ["begin", "meet 0x501 127.0.1.2 1001"], "it sends nothing");
+    assert_eq!(three.at(A).transport.log, ["begin", "meet 0x500 127.0.1.1 1001", "ready"]);
+    assert_eq!(three.at(B).transport.log, ["begin", "meet 0x501 127.0.1.2 1001"], "it sends nothing");
     for host in MEMBERS {
         assert_eq!(three.at(host).events, [Event::Connected { qp: QpId(0), peer: host }]);
     }
-    let bootstrap = &three.at(A).bootstrap;
-    assert!(bootstrap.set_reaches(QpId(0), B) && !bootstrap.set_reaches(QpId(0), A));
+    let cm = &three.at(A).cm;
+    assert!(cm.set_reaches(QpId(0), B) && !cm.set_reaches(QpId(0), A));
     assert!(matches!(three.at(B).post(1), Err(PostError::NotReached { .. } | PostError::Unsupported(_))));
 }
 
@@ -280,10 +275,10 @@ fn who_is_asked_leaves_and_says_so() {
     for _ in 0..100 {
         three.at(A).pump();
     }
-    assert!(!three.at(A).bootstrap.set_settled(QpId(0), B));
+    assert!(!three.at(A).cm.set_settled(QpId(0), B));
     assert_eq!(three.at(A).events.last(), Some(&Event::Disconnected { qp: QpId(0), peer: A }));
-    three.until("settled", |three| three.at(A).bootstrap.set_settled(QpId(0), B));
-    assert_eq!(three.at(B).ends.log.last().unwrap(), "fail RetryExceeded");
+    three.until("settled", |three| three.at(A).cm.set_settled(QpId(0), B));
+    assert_eq!(three.at(B).transport.log.last().unwrap(), "fail RetryExceeded");
     assert_eq!(three.at(B).state(), QpState::Error);
     three.until("the switch knows", |three| three.left.len() == 2);
 }
@@ -297,11 +292,11 @@ fn what_the_sender_has_left_nobody_enters() {
     let life = three.joined[0].unwrap().life;
     three.tell(A, &ToHost::Renew { number: FIRST, life });
     three.until("broken", |three| three.at(A).state() == QpState::Error);
-    three.until("settled", |three| three.at(A).bootstrap.set_settled(QpId(0), B));
+    three.until("settled", |three| three.at(A).cm.set_settled(QpId(0), B));
     assert_eq!(three.at(B).state(), QpState::Connecting);
     three.ready(B, 7);
     three.until("another life", |three| three.joined[1].unwrap().life == 2);
-    assert_eq!(three.at(B).ends.log, ["begin", "fail Flushed", "begin"], "it met nobody");
+    assert_eq!(three.at(B).transport.log, ["begin", "fail Flushed", "begin"], "it met nobody");
     reset(three.at(A));
     three.until("joined", |three| three.joined[0].unwrap().life == 2);
     three.both_ready(8);
@@ -316,12 +311,11 @@ fn a_change_of_the_list_has_its_time() {
         three.at(A).post(id).unwrap();
     }
     assert_eq!(three.at(A).post(5), Err(PostError::SendQueueFull { qp: QpId(0), depth: 4 }));
-    let posted = three.at(A).ends.posted.clone();
+    let posted = three.at(A).transport.posted.clone();
     assert!(posted.len() == 1 && posted[0].1 == CONTROL_VA, "{posted:?}");
     three.until("broken", |three| three.at(A).state() == QpState::Error);
     let host = three.at(A);
-    let ended: Vec<_> =
-        std::iter::from_fn(|| host.bootstrap.next_flushed()).map(|done| (done.id, done.status)).collect();
+    let ended: Vec<_> = std::iter::from_fn(|| host.cm.next_flushed()).map(|done| (done.id, done.status)).collect();
     let flushed = |id| (id, Status::Flushed);
     assert_eq!(ended, [(1, Status::RetryExceeded), flushed(2), flushed(3), flushed(4)]);
     assert_eq!(host.completed(posted[0].0, Status::Flushed), None, "told already");
@@ -332,9 +326,9 @@ fn a_change_of_the_list_has_its_time() {
     three.both_ready(8);
     let host = three.at(A);
     host.post(6).unwrap();
-    let token = host.ends.posted.last().unwrap().0;
+    let token = host.transport.posted.last().unwrap().0;
     assert_eq!(host.completed(token, Status::Success), None);
-    let token = host.ends.posted.last().unwrap().0;
+    let token = host.transport.posted.last().unwrap().0;
     assert_eq!(host.completed(token, Status::Success).map(|done| done.id), Some(6));
     three.pass(Duration::from_millis(300));
     assert_eq!(three.at(A).state(), QpState::Ready);
@@ -347,14 +341,14 @@ fn the_first_that_failed_says_why() {
     three.both_ready(7);
     let host = three.at(A);
     (1..=3).for_each(|id| host.post(id).unwrap());
-    host.completed(host.ends.posted[0].0, Status::Success);
-    let tokens: Vec<u64> = host.ends.posted.iter().map(|(token, _)| *token).collect();
+    host.completed(host.transport.posted[0].0, Status::Success);
+    let tokens: Vec<u64> = host.transport.posted.iter().map(|(token, _)| *token).collect();
     assert_eq!(tokens.len(), 4);
     let first = host.completed(tokens[2], Status::RemoteAccess).map(|done| (done.id, done.status));
     assert_eq!(first, Some((2, Status::RemoteAccess)));
     let second = host.completed(tokens[3], Status::Flushed).map(|done| (done.id, done.status));
     assert_eq!(second, Some((3, Status::Flushed)));
-    assert_eq!(host.bootstrap.next_flushed(), None);
+    assert_eq!(host.cm.next_flushed(), None);
 }
 
 /// A sender that is gone, and comes back: before anything of its next life is heard its receivers have left.
@@ -369,14 +363,14 @@ fn who_loses_the_sender_leaves() {
     three.start(A);
     three.at(A).join().unwrap();
     three.until("joined", |three| three.joined[0].unwrap().life == 1 && three.joined[1].unwrap().life == 2);
-    three.until("linked", |three| three.at(A).bootstrap.is_linked(B));
+    three.until("linked", |three| three.at(A).cm.is_linked(B));
     three.both_ready(8);
     let life = three.joined[0].unwrap().life;
     three.tell(A, &ToHost::Renew { number: FIRST, life });
     three.alone(A, "broken", |host| host.state() == QpState::Error);
-    assert!(!three.at(A).bootstrap.set_settled(QpId(0), B), "it has not answered");
+    assert!(!three.at(A).cm.set_settled(QpId(0), B), "it has not answered");
     three.hosts[1] = None;
-    three.until("settled", |three| three.at(A).bootstrap.set_settled(QpId(0), B));
+    three.until("settled", |three| three.at(A).cm.set_settled(QpId(0), B));
 }
 
 /// Of what is refused a person hears once, and it is tried again, later and later.
@@ -392,10 +386,10 @@ fn what_is_refused_is_said_once_and_tried_again() {
     let said = three.at(B).notes.iter().filter(|note| note.contains("raise `sets`")).count();
     assert_eq!(said, 1, "{:?}", three.at(B).notes);
     // Who cannot be connected tells the switch that it is not there, and comes again.
-    three.at(B).ends.refuses_to_meet = true;
+    three.at(B).transport.refuses_to_meet = true;
     three.ready(B, 7);
     three.until("left", |three| three.left.contains(&3));
-    three.at(B).ends.refuses_to_meet = false;
+    three.at(B).transport.refuses_to_meet = false;
     three.until("another life", |three| three.joined[1].unwrap().life == 4);
     three.both_ready(8);
 }
@@ -423,7 +417,7 @@ fn only_sets_that_can_be_are_joined() {
     let host = three.at(A);
     let join = |host: &mut Host, number, members: &[ProcessId]| {
         let spec = SetSpec { number, members };
-        host.bootstrap.join_set(&mut host.ends, (spec, CONFIG), 64, |_, _, _, _| Ok(()))
+        host.cm.join_set(&mut host.transport, (spec, CONFIG), 64, |_, _, _, _| Ok(()))
     };
     let odd = |number, members| Err(ConnectError::Set { number, members });
     assert_eq!(join(host, 0, &MEMBERS), odd(0, 2), "twice");
@@ -432,8 +426,8 @@ fn only_sets_that_can_be_are_joined() {
     assert_eq!(join(host, 1, &[B, B, A]), odd(1, 3));
     assert_eq!(join(host, 1, &[B, ProcessId(9)]), Err(ConnectError::UnknownProcess(ProcessId(9))));
     assert_eq!(join(host, 1, &[B, A]), Ok(QpId(1)));
-    assert!(host.bootstrap.is_set(QpId(1)) && !host.bootstrap.is_set(QpId(2)));
-    assert_eq!(host.bootstrap.peer(QpId(1)), Some(A));
+    assert!(host.cm.is_set(QpId(1)) && !host.cm.is_set(QpId(2)));
+    assert_eq!(host.cm.peer(QpId(1)), Some(A));
 }
 
 /// All peers are written to one by one then, and whoever gave the address of a switch hears why.
@@ -441,9 +435,9 @@ fn only_sets_that_can_be_are_joined() {
 fn a_set_of_too_many_is_refused_and_said_once() {
     let mut three = Three::new(PATIENT);
     let many: Vec<_> = (0..=SetSpec::MOST as u16).map(ProcessId).collect();
-    let Host { bootstrap, ends, .. } = three.at(A);
+    let Host { cm, transport, .. } = three.at(A);
     for number in [0, 1] {
-        let made = bootstrap.join_set(ends, (SetSpec { number, members: &many }, CONFIG), 4096, |_, _, _, _| Ok(()));
+        let made = cm.join_set(transport, (SetSpec { number, members: &many }, CONFIG), 4096, |_, _, _, _| Ok(()));
         assert_eq!(made, Err(ConnectError::Set { number, members: 33 }));
     }
     three.pass(Duration::from_millis(20));

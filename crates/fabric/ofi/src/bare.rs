@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ptr;
 
+use crate::PageMemory;
 use crate::choose::{Wish, choose};
 use crate::cq::{Failure, Polled};
 use crate::domain::{Domain, MakeError};
@@ -13,7 +14,7 @@ use crate::errno::Errno;
 use crate::fabric::StartError;
 use crate::info::{Info, Needs};
 use crate::load::Libfabric;
-use crate::memory::{Memory, Registration};
+use crate::memory::Registration;
 use crate::operations::{Local, Scratch};
 
 /// All messages have it.
@@ -56,7 +57,7 @@ impl Bare {
         let info = choose(library, &wish, Needs { tagged: true, ..Needs::default() })?;
         let bytes = places * place_bytes;
         let failed = |errno| MakeError::new(&info, format!("{bytes} bytes"), errno);
-        let memory = Memory::new(bytes).ok_or(Errno::NO_MEMORY).map_err(failed)?;
+        let memory = PageMemory::zeroed(bytes).ok_or(Errno::NO_MEMORY).map_err(failed)?;
         let domain = Domain::open(library, info)?;
         let endpoint = Endpoint::new(&domain, 2 * places + 64, false)?;
         Ok(Bare {

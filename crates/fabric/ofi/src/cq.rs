@@ -16,7 +16,7 @@ pub(crate) const BATCH: usize = 16;
 
 /// An operation that succeeded.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct Success {
     /// The context that it was posted with; null for a peer's write with an immediate.
     pub context: *mut c_void,
     /// Whether it was a receive of a plain or tagged message.
@@ -77,9 +77,9 @@ impl Batch {
 
     /// The operations that succeeded.
     #[inline]
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Success> {
         // SAFETY: the provider has filled as many as it said.
-        self.raw[..self.count].iter().map(|entry| Entry::from_raw(unsafe { entry.assume_init_ref() }))
+        self.raw[..self.count].iter().map(|entry| Success::from_raw(unsafe { entry.assume_init_ref() }))
     }
 }
 
@@ -174,7 +174,7 @@ impl CompletionQueue {
 
     /// Lets the provider work, and takes completions, 16 at most.
     #[inline]
-    pub fn poll(&self, each: impl FnMut(Entry)) -> Polled {
+    pub fn poll(&self, each: impl FnMut(Success)) -> Polled {
         let mut batch = Batch::new();
         let polled = self.take(&mut batch);
         batch.entries().for_each(each);
@@ -241,10 +241,10 @@ impl Failure {
     }
 }
 
-impl Entry {
+impl Success {
     #[inline]
-    fn from_raw(raw: &sys::fi_cq_tagged_entry) -> Entry {
-        Entry {
+    fn from_raw(raw: &sys::fi_cq_tagged_entry) -> Success {
+        Success {
             context: raw.op_context,
             received: raw.flags & bit::RECV != 0,
             bytes: raw.len,

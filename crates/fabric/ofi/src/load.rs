@@ -1,12 +1,12 @@
 //! libfabric, found at run time.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::Library;
 use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
+use stentor_fabric_net::library::loaded_file;
 
 use crate::sys::{self, Symbols};
 
@@ -83,12 +83,6 @@ pub struct Libfabric {
     version: Version,
 }
 
-impl fmt::Debug for Symbols {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Symbols")
-    }
-}
-
 impl Libfabric {
     /// The library, loaded and resolved when this is first called. It stays loaded: its providers do not support being
     /// unloaded.
@@ -106,17 +100,17 @@ impl Libfabric {
         // put another library of this name on the loader's path can make this process do anything anyway.
         let library = unsafe { UnixLibrary::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         signals.restore();
-        let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: said(&error) })?;
+        let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: error.to_string() })?;
         // SAFETY: functions of these names have the types of the headers, as the library's name promises (soname 1), and
         // `Symbols` keeps the library. Newer versions of the symbols take structures that have grown at their ends; all such
         // structures are made by the library itself (`fi_dupinfo`).
         let symbols = unsafe { Symbols::from_library(Library::from(library)) };
-        let symbols = symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: said(&error) })?;
+        let symbols =
+            symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: error.to_string() })?;
         // SAFETY: it takes nothing.
         let version = Version::from_raw(unsafe { symbols.fi_version() });
         usable(name, version)?;
-        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        Ok(Libfabric { symbols, path: mapped(&maps, name), version })
+        Ok(Libfabric { symbols, path: loaded_file(name), version })
     }
 
     /// The file that was loaded; none if /proc does not tell.
@@ -173,27 +167,10 @@ fn usable(name: &str, found: Version) -> Result<(), LoadError> {
     if found < needed { Err(LoadError::TooOld { name: name.to_owned(), found, needed }) } else { Ok(()) }
 }
 
-/// The loader's own words, without those of the crate around it.
-fn said(error: &libloading::Error) -> String {
-    match error {
-        libloading::Error::DlOpen { desc } | libloading::Error::DlSym { desc } => {
-            format!("{desc:?}").trim_matches('"').to_owned()
-        }
-        other => other.to_string(),
-    }
-}
-
-/// The file among a process's mappings that is this library, or another version of it.
-fn mapped(maps: &str, name: &str) -> Option<PathBuf> {
-    let stem = name.split(".so").next()?;
-    let mut files = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
-    let of =
-        |path: &&Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&format!("{stem}.so")));
-    files.find(of).map(Path::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

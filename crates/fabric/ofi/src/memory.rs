@@ -1,86 +1,16 @@
 //! Memory, and its registration.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 use stentor_fabric::Access;
-use stentor_fabric::memory::{WORD, Word};
 
+use crate::PageMemory;
 use crate::domain::{Domain, Fid, MakeError};
 use crate::endpoint::Endpoint;
 use crate::errno::Errno;
 use crate::sys::{self, bit};
-
-/// Memory is registered in pages.
-const PAGE: usize = 4096;
-
-/// Memory, which is zero at first. Providers and, with a key, peers write to it: so it is only ever seen as words.
-pub struct Memory {
-    words: NonNull<Word>,
-    layout: Layout,
-}
-
-// SAFETY: the words are atomic, and the memory belongs to this value wherever it goes.
-unsafe impl Send for Memory {}
-// SAFETY: what `&Memory` gives are atomic words.
-unsafe impl Sync for Memory {}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("bytes", &self.bytes()).finish_non_exhaustive()
-    }
-}
-
-impl Memory {
-    /// So many bytes, a multiple of 8 and not 0; `None` if there are not so many.
-    #[must_use]
-    pub fn new(bytes: usize) -> Option<Arc<Memory>> {
-        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
-        if bytes == 0 || !bytes.is_multiple_of(WORD) {
-            return None;
-        }
-        // SAFETY: the size is not zero.
-        let words = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast();
-        Some(Arc::new(Memory { words, layout }))
-    }
-
-    /// The memory.
-    #[inline]
-    #[must_use]
-    pub fn words(&self) -> &[Word] {
-        // SAFETY: allocated with this size, aligned, zeroed, and given back only when `self` is dropped; whoever writes to it
-        // meanwhile, a card too, does so behind atomic words.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.layout.size() / WORD) }
-    }
-
-    /// Its size.
-    #[inline]
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.layout.size() as u64
-    }
-
-    /// Where a place in it is.
-    ///
-    /// # Panics
-    /// If the place is behind the end.
-    #[inline]
-    #[must_use]
-    pub fn at(&self, offset: u64) -> NonNull<u8> {
-        assert!(offset <= self.bytes(), "{offset} is behind {} bytes", self.bytes());
-        // SAFETY: inside the allocation, or at its end.
-        unsafe { self.words.cast::<u8>().add(offset as usize) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout; registrations hold an `Arc`, so nobody knows this memory any more.
-        unsafe { dealloc(self.words.as_ptr().cast(), self.layout) };
-    }
-}
 
 /// Memory that a domain knows.
 pub struct Registration {
@@ -88,7 +18,7 @@ pub struct Registration {
     raw: Option<Fid<sys::fid_mr>>,
     _endpoint: Option<Arc<Endpoint>>,
     domain: Arc<Domain>,
-    memory: Arc<Memory>,
+    memory: Arc<PageMemory>,
     key: u64,
     descriptor: *mut std::ffi::c_void,
 }
@@ -113,7 +43,7 @@ impl Registration {
     /// See [`MakeError`].
     pub fn new(
         domain: &Arc<Domain>,
-        memory: &Arc<Memory>,
+        memory: &Arc<PageMemory>,
         peers: Option<Access>,
         wish: u64,
         endpoint: Option<&Arc<Endpoint>>,
@@ -152,7 +82,7 @@ impl Registration {
     /// The memory.
     #[inline]
     #[must_use]
-    pub fn memory(&self) -> &Arc<Memory> {
+    pub fn memory(&self) -> &Arc<PageMemory> {
         &self.memory
     }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use stentor_fabric::conformance::{self, Report, Testbed};
 use stentor_fabric::{Fabric, ProcessId};
-use stentor_fabric_ofi::{OfiConfig, OfiFabric};
+use stentor_fabric_conformance::{Report, Testbed, suite_of};
+use stentor_fabric_ofi::{NetConfig, OfiConfig, OfiFabric};
 
 /// Bootstrap connections.
 const TCP_PORT: u16 = 4795;
@@ -58,14 +58,14 @@ impl Testbed for Bed {
     }
 
     fn restart(&mut self, process: ProcessId) {
-        let mut config = OfiConfig::new("test", process, self.addresses.clone());
-        config.key = b"a key of this test".to_vec();
+        let net = NetConfig::new("test", process, self.addresses.clone()).key(*b"a key of this test");
+        let mut config = OfiConfig::default();
         config.providers = vec![self.provider.to_owned()];
         // Cases wait for a queue pair that gives up.
         config.rnr_timeout = Duration::from_millis(100);
         // A machine that does something else at the same time is slow, not silent.
         config.fence_timeout = Duration::from_secs(5);
-        let fabric = OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"));
+        let fabric = OfiFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(fabric.device().provider().provider(), self.provider);
         self.fabrics[process.index()] = Some(fabric);
     }
@@ -88,7 +88,7 @@ fn suite(provider: &'static str) -> Report {
     let bed = Bed::new(1, provider).fabric(ProcessId(0)).capabilities().clone();
     println!("{provider}: {bed:?}");
     let make = |count| Bed::new(count, provider);
-    let report = conformance::suite_of(make, |name| name.starts_with(&only));
+    let report = suite_of(make, |name| name.starts_with(&only));
     println!("{report}");
     report
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_ofi::{Libfabric, OfiConfig, devices};
+use stentor_fabric_ofi::{Libfabric, NetConfig, OfiConfig, devices};
 
 /// Says to the second process that it is inside.
 const INSIDE: &str = "STENTOR_OFI_RAILS";
@@ -39,10 +39,11 @@ fn inside() {
         assert_ne!(on("rail0").network, on("other").network, "two networks");
         // Processes that have no address of their own, and so none that decides.
         let taken = |me, device: Option<&str>| {
-            let mut config = OfiConfig::new("rails", ProcessId(me), vec![None, None, None, None, peer]);
-            config.providers = vec![provider.to_owned()];
-            config.device = device.map(str::to_owned);
-            config.choose().unwrap_or_else(|error| panic!("{error}"))
+            let net = NetConfig::new("rails", ProcessId(me), vec![None, None, None, None, peer]);
+            let device = device.map(str::to_owned);
+            OfiConfig { providers: vec![provider.to_owned()], device, ..OfiConfig::default() }
+                .choose(&net)
+                .unwrap_or_else(|error| panic!("{error}"))
         };
         // The first network that libfabric tells of counts: the one of the interfaces that were made last.
         let network = all[0].network.clone();
@@ -57,8 +58,8 @@ fn inside() {
         // One that is named is taken by all of them.
         assert!((0..4).all(|me| taken(me, Some("other")).domain() == "other"));
         // An address decides, too, whatever the turn is.
-        let mut config = OfiConfig::new("rails", ProcessId(1), vec![None, Some(([10, 9, 0, 1], 1).into())]);
-        config.providers = vec![provider.to_owned()];
-        assert_eq!(config.choose().unwrap().domain(), "rail0");
+        let net = NetConfig::new("rails", ProcessId(1), vec![None, Some(([10, 9, 0, 1], 1).into())]);
+        let config = OfiConfig { providers: vec![provider.to_owned()], ..OfiConfig::default() };
+        assert_eq!(config.choose(&net).unwrap().domain(), "rail0");
     }
 }

@@ -9,7 +9,7 @@ use stentor_fabric::{
     Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpState, RegionSpec, RemoteSpan, Service, Source,
     Span, Status, Verb, WorkRequest,
 };
-use stentor_fabric_ofi::{OfiConfig, OfiFabric};
+use stentor_fabric_ofi::{NetConfig, OfiConfig, OfiFabric};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const SURVIVOR: ProcessId = ProcessId(0);
@@ -17,20 +17,18 @@ const MORTAL: ProcessId = ProcessId(1);
 const LIVES: u64 = 4;
 /// Where the second process finds what it is: the provider and the port.
 const ROLE: &str = "STENTOR_OFI_CHILD";
-fn config(me: ProcessId, provider: &str, port: u16) -> OfiConfig {
+fn config(me: ProcessId, provider: &str, port: u16) -> (NetConfig, OfiConfig) {
     let address = |n: u8| Some(SocketAddr::from(([127, 0, 77, n], port)));
-    let mut config = OfiConfig::new("processes", me, vec![address(1), address(2)]);
-    config.key = b"a key of this test".to_vec();
-    config.providers = vec![provider.to_owned()];
-    config
+    let net = NetConfig::new("processes", me, vec![address(1), address(2)]).key(*b"a key of this test");
+    (net, OfiConfig { providers: vec![provider.to_owned()], ..OfiConfig::default() })
 }
 
 fn start(me: ProcessId, provider: &str, port: u16) -> OfiFabric {
     begin(config(me, provider, port))
 }
 
-fn begin(config: OfiConfig) -> OfiFabric {
-    OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
+fn begin((net, config): (NetConfig, OfiConfig)) -> OfiFabric {
+    OfiFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The one that is killed: grants a region, and stays connected until then.
@@ -129,9 +127,10 @@ fn lives(provider: &str, port: u16) -> Vec<u32> {
 #[test]
 #[ignore = "needs libfabric: cargo xtask test --only ofi"]
 fn who_took_another_provider_or_is_of_another_version_is_refused_by_name() {
-    let apart: [(u16, OfiConfig, &[&str]); 2] = [
+    let (net, newer) = config(MORTAL, "tcp;ofi_rxm", 4706);
+    let apart: [(u16, (NetConfig, OfiConfig), &[&str]); 2] = [
         (4705, config(MORTAL, "sockets", 4705), &["ofi tcp;ofi_rxm", "ofi sockets"]),
-        (4706, OfiConfig { version: 2, ..config(MORTAL, "tcp;ofi_rxm", 4706) }, &["version"]),
+        (4706, (net.version(2), newer), &["version"]),
     ];
     for (port, other, words) in apart {
         let mut fabric = start(SURVIVOR, "tcp;ofi_rxm", port);

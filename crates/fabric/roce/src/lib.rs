@@ -16,4 +16,4 @@ pub mod peer;
 
 pub use fabric::{RoceConfig, RoceDevice, RoceFabric, StartError};
 pub use stentor_fabric_net::ask::{AskConfig, AskError, ask};
-pub use stentor_fabric_net::{HostName, StartError as BootstrapError, SwitchConfig};
+pub use stentor_fabric_net::{HostName, NetConfig, StartError as NetError, SwitchConfig};

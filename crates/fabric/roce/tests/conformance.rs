@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric::conformance::{self, Testbed};
+use stentor_fabric_conformance::{Testbed, suite, suite_of};
 use stentor_fabric_roce::driver::Chances;
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
 /// Bootstrap connections.
 const TCP_PORT: u16 = 4791;
@@ -64,13 +64,13 @@ impl Testbed for Bed {
     }
 
     fn restart(&mut self, process: ProcessId) {
-        let mut config = RoceConfig::new("test", process, self.addresses.clone());
-        config.key = b"a key of this test".to_vec();
+        let net = NetConfig::new("test", process, self.addresses.clone()).key(*b"a key of this test");
+        let mut config = RoceConfig::default();
         // Cases wait for a queue pair that gives up.
         config.rnr_timeout = Duration::from_millis(60);
         config.seed = process.0.into();
         (self.change)(&mut config);
-        self.fabrics[process.index()] = Some(RoceFabric::start(config).unwrap_or_else(|error| panic!("{error}")));
+        self.fabrics[process.index()] = Some(RoceFabric::start(net, config).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn patience(&self) -> usize {
@@ -80,12 +80,12 @@ impl Testbed for Bed {
 
 #[test]
 fn the_suite() {
-    conformance::suite(|count| Bed::new(count, |_| {})).assert_ok();
+    suite(|count| Bed::new(count, |_| {})).assert_ok();
 }
 
 #[test]
 fn the_suite_with_the_largest_packets() {
-    conformance::suite(|count| Bed::new(count, |config| config.mtu = 4096)).assert_ok();
+    suite(|count| Bed::new(count, |config| config.mtu = 4096)).assert_ok();
 }
 
 const BAD: Chances = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.02, delay: 0 };
@@ -96,6 +96,6 @@ const BAD: Chances = Chances { drop: 0.02, duplicate: 0.02, reorder: 0.02, corru
 fn the_suite_on_a_bad_network() {
     let topics = ["write::", "read::", "ring::", "send::all", "atomic::", "imm::data", "queue::one", "source::"];
     let make = |count| Bed { slow: true, ..Bed::new(count, |config| config.chances = BAD) };
-    let report = conformance::suite_of(make, |name| topics.iter().any(|topic| name.starts_with(topic)));
+    let report = suite_of(make, |name| topics.iter().any(|topic| name.starts_with(topic)));
     report.assert_ok();
 }

@@ -8,7 +8,7 @@ use stentor_fabric::{
     Access, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteSpan, Service,
 };
 use stentor_fabric_roce::driver::Faults;
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Far more than a packet takes on loopback, far less than a queue pair tries again before it breaks.
@@ -31,9 +31,8 @@ impl Bed {
         let addresses = [1, 2].map(|last| Ipv4Addr::new(127, second, net, last));
         let mut both = [WRITER, OWNER].map(|me| {
             let at = addresses.map(|ip| Some(SocketAddr::new(ip.into(), 4791))).to_vec();
-            let mut config = RoceConfig::new("faults", me, at);
-            (config.key, config.faults) = (b"a key of this test".to_vec(), faults);
-            RoceFabric::start(config).expect("starts")
+            let net = NetConfig::new("faults", me, at).key(*b"a key of this test");
+            RoceFabric::start(net, RoceConfig { faults, ..RoceConfig::default() }).expect("starts")
         });
         let region = RegionSpec { purpose: PURPOSE, writer: WRITER, bytes: 64 };
         let region = both[1].register(region).expect("memory");

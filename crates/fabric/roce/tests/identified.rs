@@ -8,7 +8,7 @@ use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
     Access, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, Service, Status,
 };
-use stentor_fabric_net::{Bootstrap, Config, End, Ends, Pair};
+use stentor_fabric_net::{ConnectionManager, End, NetConfig, Pair, Transport};
 use stentor_fabric_roce::{RoceConfig, RoceFabric};
 use stentor_wire::{Bth, Envelope, Headers, IpRepr, Message, Psn, Repr, Reth};
 
@@ -31,7 +31,7 @@ struct Card {
     theirs: Option<Pair>,
 }
 
-impl Ends for Card {
+impl Transport for Card {
     fn begin(&mut self, _: QpId) -> Result<End, String> {
         Ok(End::QueuePair(self.pair))
     }
@@ -59,7 +59,7 @@ impl Ends for Card {
 struct Bed {
     fabric: RoceFabric,
     region: RegionId,
-    peer: Bootstrap,
+    peer: ConnectionManager,
     card: Card,
     socket: UdpSocket,
     envelope: Envelope,
@@ -69,23 +69,10 @@ impl Bed {
     fn new(net: u8, identified: bool) -> Bed {
         let [me, peer] = [1, 2].map(|last| address(net, last));
         let addresses = [me, peer].map(|ip| Some(SocketAddr::new(ip.into(), 4791))).to_vec();
-        let mut config = RoceConfig::new("test", ME, addresses.clone());
-        config.key = KEY.to_vec();
-        let mut fabric = RoceFabric::start(config).expect("sockets");
+        let net = |me| NetConfig::new("test", me, addresses.clone()).key(KEY);
+        let mut fabric = RoceFabric::start(net(ME), RoceConfig::default()).expect("sockets");
         let region = fabric.register(RegionSpec { purpose: PURPOSE, writer: PEER, bytes: 64 }).expect("memory");
         fabric.grant(region, PEER, Access::Write).expect("granted");
-        let bootstrap = Config {
-            fabric: "verbs".to_owned(),
-            cluster: "test".to_owned(),
-            key: KEY.to_vec(),
-            fingerprint: 0,
-            version: 1,
-            me: PEER,
-            addresses,
-            names: Vec::new(),
-            one_life: false,
-            switch: None,
-        };
         let gid = peer.to_ipv6_mapped();
         let pair = Pair { number: 0x22, psn: FIRST_PSN, mtu: 1024, gid, lid: 0, reads: 16, runs: false, identified };
         let socket = UdpSocket::bind((peer, 0)).expect("a socket");
@@ -93,7 +80,7 @@ impl Bed {
         let mut bed = Bed {
             fabric,
             region,
-            peer: Bootstrap::start(bootstrap).expect("listens"),
+            peer: ConnectionManager::start("verbs".to_owned(), net(PEER)).expect("listens"),
             card: Card { pair, theirs: None },
             socket,
             envelope: Envelope::plain(peer.into(), port, me.into()).expect("one family"),

@@ -11,8 +11,8 @@ use crate::fabric::ShmFabric;
 use crate::gate;
 use crate::local::LocalRegion;
 use crate::mapping::Mapping;
-use crate::memfd;
 use crate::message::Message;
+use stentor_host::memfd;
 
 /// Fresh memory that a peer can map.
 fn shareable(bytes: u64, populate: bool) -> io::Result<(Mapping, Arc<OwnedFd>)> {

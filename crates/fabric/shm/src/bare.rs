@@ -12,7 +12,7 @@ use stentor_fabric::memory::{Ordering, WORD, Word};
 
 use crate::doorbell::{self, AWAKE, FUTEX};
 use crate::mapping::Mapping;
-use crate::memfd;
+use stentor_host::memfd;
 
 /// Shared words of a fixed number.
 ///

@@ -15,10 +15,10 @@ use stentor_fabric::{ConnectError, Event, OsError, ProcessId, QpConfig, QpId, Qp
 use crate::control::{PeerOffer, REFUSED_PAUSE};
 use crate::fabric::ShmFabric;
 use crate::mapping::Mapping;
-use crate::memfd;
 use crate::message::Message;
 use crate::qp::Qp;
 use crate::queue::{Consumer, Producer, Shape};
+use stentor_host::memfd;
 
 impl ShmFabric {
     fn shape(&self, config: QpConfig) -> Shape {

@@ -11,11 +11,11 @@ use rustix::fs::Timespec;
 use rustix::io;
 use stentor_fabric::{Event, ProcessId, QpKind, Refusal, Service};
 
-use crate::link::Link;
 use crate::mapping::{Mapping, ReadMapping};
 use crate::message::{Identity, Message};
+use crate::peer_socket::PeerSocket;
 use crate::queue::Shape;
-use crate::seat::Seat;
+use stentor_host::Seat;
 
 /// Refusals that are kept until somebody asks.
 const MAX_REFUSALS: usize = 64;
@@ -29,7 +29,7 @@ pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 /// A connection whose other end has not been let in yet.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
-    pub(crate) link: Link,
+    pub(crate) link: PeerSocket,
     /// Whom we dialled; `None` if the other end dialled.
     pub(crate) expected: Option<ProcessId>,
     /// Who it is, once it has said so and been believed.
@@ -54,7 +54,7 @@ pub(crate) struct PeerOffer {
 /// What is known of a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<PeerSocket>,
     /// Its name, as it said when it was let in last.
     pub(crate) name: String,
     /// The first life of it that was let in.
@@ -120,7 +120,7 @@ impl Control {
         if Control::watch(&self.epoll, &socket).is_err() {
             return;
         }
-        let mut link = Link::new(socket, pid);
+        let mut link = PeerSocket::new(socket, pid);
         link.send(&Message::Hello(self.identity.clone()), &[]);
         self.newcomers.push(Newcomer {
             link,

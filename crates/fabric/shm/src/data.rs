@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use stentor_fabric::memory::{Ordering, fence};
-use stentor_fabric::{Capabilities, Completion, Heard, Opcode, ProcessId, QpId, QpKind, QpState, Status};
+use stentor_fabric::{Capabilities, Completion, Opcode, PollHint, ProcessId, QpId, QpKind, QpState, Status};
 
 use crate::bell::Bell;
 use crate::local::LocalRegion;
-use crate::qp::{Entry, NONE, Qp};
+use crate::qp::{NONE, Qp, SendEntry};
 use crate::remote::Remotes;
 
 /// A completion that waits to be polled.
@@ -39,7 +39,7 @@ pub(crate) struct Data {
     /// Queue pairs with deferred work requests.
     pub(crate) deferring: u32,
     /// From whom receives may have come since they were last looked for.
-    heard: Heard,
+    heard: PollHint,
     /// Whether the owner listens, so that `heard` tells.
     listens: bool,
     finished: VecDeque<Finished>,
@@ -62,7 +62,7 @@ impl Data {
             dirty: Vec::new(),
             receivers: Vec::new(),
             deferring: 0,
-            heard: Heard::ANYBODY,
+            heard: PollHint::ANYBODY,
             listens: false,
             finished: VecDeque::new(),
             me,
@@ -87,13 +87,13 @@ impl Data {
 
     /// Something may have come from there.
     #[inline]
-    pub(crate) fn hear(&mut self, heard: Heard) {
+    pub(crate) fn hear(&mut self, heard: PollHint) {
         self.heard = self.heard.and(heard);
     }
 
     /// The owner says at every round what it heard.
     #[inline]
-    pub(crate) fn listen(&mut self, heard: Heard) {
+    pub(crate) fn listen(&mut self, heard: PollHint) {
         self.listens = true;
         self.hear(heard);
     }
@@ -106,8 +106,8 @@ impl Data {
 
     /// From whom receives are looked for.
     #[inline]
-    pub(crate) fn take_heard(&mut self) -> Heard {
-        if self.listens { std::mem::replace(&mut self.heard, Heard::NOTHING) } else { Heard::ANYBODY }
+    pub(crate) fn take_heard(&mut self) -> PollHint {
+        if self.listens { std::mem::replace(&mut self.heard, PollHint::NOTHING) } else { PollHint::ANYBODY }
     }
 
     /// Whether completions wait to be polled.
@@ -221,7 +221,7 @@ impl Data {
 
     /// Reports the end of a work request.
     #[inline]
-    pub(crate) fn complete(&mut self, index: usize, entry: Entry, status: Status) {
+    pub(crate) fn complete(&mut self, index: usize, entry: SendEntry, status: Status) {
         let completion = Completion {
             qp: QpId(index as u32),
             id: entry.id,

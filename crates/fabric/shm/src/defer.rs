@@ -7,11 +7,11 @@ use stentor_fabric::{QpState, Source, Status, Verb};
 
 use crate::data::Data;
 use crate::execute::Outcome;
-use crate::qp::{Deferred, Entry};
+use crate::qp::{Deferred, SendEntry};
 
 impl Data {
     #[cold]
-    pub(crate) fn defer(&mut self, index: usize, entry: Entry, verb: Verb<'_>) {
+    pub(crate) fn defer(&mut self, index: usize, entry: SendEntry, verb: Verb<'_>) {
         let (verb, inline) = own(verb);
         self.qps[index].deferred.push_back(Deferred { entry, verb, inline });
         self.count_deferring();

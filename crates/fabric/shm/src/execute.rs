@@ -6,8 +6,8 @@ use stentor_fabric::{QpKind, RemoteSpan, Source, Span, Status, Verb};
 use crate::copy::{store, store_bytes, word_at};
 use crate::data::Data;
 use crate::local::{LocalRegion, span_words};
-use crate::qp::{Entry, NONE};
-use crate::queue::{Header, Kind, Readiness};
+use crate::qp::{NONE, SendEntry};
+use crate::queue::{Header, Readiness, RecordKind};
 use crate::remote::Remote;
 
 /// No region: what goes into the queue is behind everything before it.
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
 
 impl Data {
     /// Carries out a checked work request.
-    pub(crate) fn execute(&mut self, index: usize, entry: Entry, verb: Verb<'_>) -> Outcome {
+    pub(crate) fn execute(&mut self, index: usize, entry: SendEntry, verb: Verb<'_>) -> Outcome {
         match verb {
             Verb::Write { source, target } => {
                 self.write(index, entry, source, &target);
@@ -48,7 +48,13 @@ impl Data {
     }
 
     /// Finds the region and checks what was stored to another one before. `None`: the work request was reported.
-    fn open(&mut self, index: usize, entry: Entry, span: &RemoteSpan, fits: impl Fn(&Remote) -> bool) -> Option<u32> {
+    fn open(
+        &mut self,
+        index: usize,
+        entry: SendEntry,
+        span: &RemoteSpan,
+        fits: impl Fn(&Remote) -> bool,
+    ) -> Option<u32> {
         let peer = self.qps[index].peer;
         let found = self.remotes.find(peer, span).filter(|(_, remote)| fits(remote)).map(|(slot, _)| slot);
         let Some(slot) = found else {
@@ -63,7 +69,7 @@ impl Data {
     }
 
     /// The stores are done: to be checked and completed by the next flush.
-    fn stored(&mut self, index: usize, entry: Entry, slot: u32) {
+    fn stored(&mut self, index: usize, entry: SendEntry, slot: u32) {
         let qp = &mut self.qps[index];
         qp.open = slot;
         qp.leave_unchecked(entry);
@@ -71,7 +77,7 @@ impl Data {
     }
 
     /// Done without touching memory, behind what was posted before.
-    fn done(&mut self, index: usize, entry: Entry) {
+    fn done(&mut self, index: usize, entry: SendEntry) {
         if self.qps[index].open != NONE {
             self.qps[index].leave_unchecked(entry);
         } else if entry.signalled {
@@ -82,7 +88,7 @@ impl Data {
 
     /// Outside the region, not granted (any more), or longer than the receive. On an unreliable connection it is lost.
     #[cold]
-    fn refuse(&mut self, index: usize, entry: Entry) {
+    fn refuse(&mut self, index: usize, entry: SendEntry) {
         if self.qps[index].config.kind == QpKind::Unreliable {
             return self.done(index, entry);
         }
@@ -92,7 +98,7 @@ impl Data {
     }
 
     /// Where it was stored; `QUEUE` if there was nothing to store, `None` if it was refused.
-    fn write(&mut self, index: usize, entry: Entry, source: Source<'_>, target: &RemoteSpan) -> Option<u32> {
+    fn write(&mut self, index: usize, entry: SendEntry, source: Source<'_>, target: &RemoteSpan) -> Option<u32> {
         let bytes = source.bytes();
         if bytes == 0 {
             self.done(index, entry);
@@ -113,8 +119,15 @@ impl Data {
         Some(slot)
     }
 
-    fn write_imm(&mut self, index: usize, entry: Entry, source: Source<'_>, target: &RemoteSpan, imm: u32) -> Outcome {
-        let header = Header { kind: Kind::WriteImm, bytes: source.bytes() as u32, imm };
+    fn write_imm(
+        &mut self,
+        index: usize,
+        entry: SendEntry,
+        source: Source<'_>,
+        target: &RemoteSpan,
+        imm: u32,
+    ) -> Outcome {
+        let header = Header { kind: RecordKind::WriteImm, bytes: source.bytes() as u32, imm };
         if self.readiness(index, header) != Readiness::Ready {
             return self.not_ready(index, entry);
         }
@@ -128,15 +141,15 @@ impl Data {
         Outcome::Done
     }
 
-    fn send(&mut self, index: usize, entry: Entry, source: Source<'_>, imm: Option<u32>) -> Outcome {
-        let kind = if imm.is_some() { Kind::SendImm } else { Kind::Send };
+    fn send(&mut self, index: usize, entry: SendEntry, source: Source<'_>, imm: Option<u32>) -> Outcome {
+        let kind = if imm.is_some() { RecordKind::SendImm } else { RecordKind::Send };
         let header = Header { kind, bytes: source.bytes() as u32, imm: imm.unwrap_or(0) };
         match self.readiness(index, header) {
             Readiness::Ready => {}
             Readiness::Wait => return self.not_ready(index, entry),
             Readiness::TooLong => {
                 if self.qps[index].config.kind == QpKind::Reliable {
-                    self.push(index, Header { kind: Kind::TooLong, ..header }, |_| 0);
+                    self.push(index, Header { kind: RecordKind::TooLong, ..header }, |_| 0);
                 }
                 self.refuse(index, entry);
                 return Outcome::Done;
@@ -169,7 +182,7 @@ impl Data {
     }
 
     /// On an unreliable connection what the peer is not ready for is lost.
-    fn not_ready(&mut self, index: usize, entry: Entry) -> Outcome {
+    fn not_ready(&mut self, index: usize, entry: SendEntry) -> Outcome {
         if self.qps[index].config.kind == QpKind::Reliable {
             return Outcome::Wait;
         }
@@ -185,7 +198,7 @@ impl Data {
         self.mark(index);
     }
 
-    fn read(&mut self, index: usize, entry: Entry, local: Span, remote: &RemoteSpan) {
+    fn read(&mut self, index: usize, entry: SendEntry, local: Span, remote: &RemoteSpan) {
         if local.bytes == 0 {
             return self.done(index, entry);
         }
@@ -199,7 +212,14 @@ impl Data {
         self.stored(index, entry, slot);
     }
 
-    fn atomic(&mut self, index: usize, entry: Entry, local: Span, remote: &RemoteSpan, change: impl Fn(&Word) -> u64) {
+    fn atomic(
+        &mut self,
+        index: usize,
+        entry: SendEntry,
+        local: Span,
+        remote: &RemoteSpan,
+        change: impl Fn(&Word) -> u64,
+    ) {
         let fits = |region: &Remote| region.atomic(remote.offset).is_some();
         let Some(slot) = self.open(index, entry, remote, fits) else { return };
         let old = self.remotes.slot(slot).and_then(|region| region.atomic(remote.offset)).map(change);

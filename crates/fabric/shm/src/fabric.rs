@@ -3,27 +3,24 @@
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use stentor_fabric::memory::{Ordering, WORD, Word};
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Span,
-    WaitError, Wake, WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
+    Purpose, QpConfig, QpId, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service,
+    Span, WaitError, Wake, WorkRequest,
 };
+use stentor_host::{Beside, Seat, StartError, memfd, system};
 
-use crate::config::{ShmConfig, StartError};
+use crate::config::ShmConfig;
 use crate::control::{Control, DIAL_PAUSE, Peer};
 use crate::data::Data;
-use crate::directory::{all_beside, system, take_seat};
 use crate::doorbell::AWAKE;
 use crate::mapping::Mapping;
-use crate::memfd;
 use crate::message::{FORMAT, Identity};
-use crate::seat::Beside;
 
 /// Bytes of the page that peers ring: the wait word, and a word per process that counts its flushes to this one.
 pub(crate) fn wait_page_bytes(processes: u16) -> u64 {
@@ -51,7 +48,7 @@ pub struct ShmFabric {
     pub(crate) generations: Mapping,
     /// Word 0 says how this process sleeps; word 1 + p changes when process p flushed to this one. Peers write it.
     pub(crate) wait_page: Mapping,
-    /// Those words when [`listen`](Fabric::listen) last looked.
+    /// Those words when [`poll_hint`](Fabric::poll_hint) last looked.
     pub(crate) heard: Vec<u64>,
     /// How often it looked.
     listened: u32,
@@ -68,7 +65,7 @@ impl ShmFabric {
     /// See [`StartError`]. Nothing is left behind then.
     pub fn start(config: ShmConfig) -> Result<ShmFabric, StartError> {
         config.check()?;
-        let (seat, listener) = take_seat(&config)?;
+        let (seat, listener) = Seat::take(&config.seat())?;
         let wait_bytes = wait_page_bytes(config.processes);
         let wait_fd = memfd::create("stentor-wait", wait_bytes).map_err(system("make the wait page"))?;
         let wait_page =
@@ -148,26 +145,18 @@ impl ShmFabric {
         self.control.seat.beside()
     }
 
-    /// Where a process of a cluster, or one that died just now, may have [something of its own](Self::beside).
-    ///
-    /// # Errors
-    /// [`StartError::Directory`], if others than this user may enter the directories.
-    pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
-        all_beside(directory, cluster, process)
-    }
-
     /// Who flushed to this process since this was asked last.
-    fn look_who_flushed(&mut self) -> Heard {
-        let (mut heard, mut messages) = (Heard::NOTHING, Heard::NOTHING);
+    fn look_who_flushed(&mut self) -> PollHint {
+        let (mut heard, mut messages) = (PollHint::NOTHING, PollHint::NOTHING);
         let counts = &self.wait_page.words()[1..=self.heard.len()];
         let mut process = ProcessId(0);
         for (count, before) in counts.iter().zip(&mut self.heard) {
             let now = count.load(Ordering::Acquire);
             let changed = std::mem::replace(before, now) ^ now;
             if changed != 0 {
-                heard = heard.and(Heard::from(process));
+                heard = heard.and(PollHint::from(process));
                 if changed >> 32 != 0 {
-                    messages = messages.and(Heard::from(process));
+                    messages = messages.and(PollHint::from(process));
                 }
             }
             process.0 = process.0.wrapping_add(1);
@@ -300,12 +289,12 @@ impl Fabric for ShmFabric {
     }
 
     #[inline]
-    fn listen(&mut self) -> Heard {
-        let heard = if self.data.is_quiet() { Heard::NOTHING } else { Heard::COMPLETIONS };
+    fn poll_hint(&mut self) -> PollHint {
+        let heard = if self.data.is_quiet() { PollHint::NOTHING } else { PollHint::COMPLETIONS };
         self.listened = self.listened.wrapping_add(1);
         // What a peer that breaks the rules forgets to announce is late, not lost.
         let late = self.listened.is_multiple_of(ROUNDS_PER_LOOK);
-        self.data.listen(if late { Heard::ANYBODY } else { Heard::NOTHING });
+        self.data.listen(if late { PollHint::ANYBODY } else { PollHint::NOTHING });
         // Most looks find nothing new, and need not know from whom.
         let (counts, mut changed) = (&self.wait_page.words()[1..=self.heard.len()], 0);
         for (count, before) in counts.iter().zip(&self.heard) {

@@ -2,8 +2,8 @@
 
 use stentor_fabric::{ProcessId, differing_settings};
 
-use crate::credentials::Named;
 use crate::message::{FORMAT, Identity};
+use stentor_host::Named;
 
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

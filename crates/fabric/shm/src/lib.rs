@@ -20,7 +20,7 @@
 //!   Peers that are gone are looked for every 20 ms, by whoever has the larger id.
 //! - **One process of an id**: an abstract Unix socket is the lock on (user, cluster, process), which no cleaner of files can
 //!   remove and which dies with its process. It holds within one network namespace. A second one rests on the file of the
-//!   configuration alone ([`Source`]), so another directory or other addresses start no second process ([`Running`]). Sockets that are removed from under a
+//!   configuration alone ([`Source`](stentor_host::Source)), so another directory or other addresses start no second process ([`Running`](stentor_host::Running)). Sockets that are removed from under a
 //!   process are made anew within a second ([`ShmFabric::next_note`] says so).
 //! - **Namespaces**: processes in different PID namespaces meet if they see the same directory. Lives are told apart by random
 //!   numbers, never by pids.
@@ -63,13 +63,9 @@ mod control;
 #[cfg(not(loom))]
 mod copy;
 #[cfg(not(loom))]
-mod credentials;
-#[cfg(not(loom))]
 mod data;
 #[cfg(not(loom))]
 mod defer;
-#[cfg(not(loom))]
-mod directory;
 #[cfg(not(loom))]
 mod execute;
 #[cfg(not(loom))]
@@ -77,21 +73,13 @@ mod fabric;
 #[cfg(not(loom))]
 mod hello;
 #[cfg(not(loom))]
-mod janitor;
-#[cfg(not(loom))]
-mod link;
-#[cfg(not(loom))]
 mod local;
-#[cfg(not(loom))]
-mod lock;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]
-mod memfd;
-#[cfg(not(loom))]
 mod message;
 #[cfg(not(loom))]
-mod place;
+mod peer_socket;
 #[cfg(not(loom))]
 mod post;
 #[cfg(not(loom))]
@@ -103,10 +91,6 @@ mod receive;
 #[cfg(not(loom))]
 mod remote;
 #[cfg(not(loom))]
-mod roll;
-#[cfg(not(loom))]
-mod seat;
-#[cfg(not(loom))]
 mod socket;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -116,18 +100,8 @@ mod wait;
 #[cfg(not(loom))]
 pub use bare::BareMemory;
 #[cfg(not(loom))]
-pub use config::{ShmConfig, StartError, default_directory, meeting_directories};
-#[cfg(not(loom))]
-pub use credentials::Credentials;
-#[cfg(not(loom))]
-pub use directory::absolute;
+pub use config::ShmConfig;
 #[cfg(not(loom))]
 pub use fabric::ShmFabric;
 #[cfg(not(loom))]
-pub use janitor::{become_janitor_by, clean_up};
-#[cfg(not(loom))]
-pub use place::Place;
-#[cfg(not(loom))]
-pub use roll::{About, Running, Source};
-#[cfg(not(loom))]
-pub use seat::Beside;
+pub use stentor_host::StartError;

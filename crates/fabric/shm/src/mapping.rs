@@ -65,7 +65,7 @@ impl Mapping {
         Pages::map(None, words, ProtFlags::READ | ProtFlags::WRITE, populate).map(Mapping)
     }
 
-    /// The memory of a memfd that cannot shrink: see [`memfd`](crate::memfd).
+    /// The memory of a memfd that cannot shrink: see [`memfd`](stentor_host::memfd).
     pub(crate) fn shared(fd: BorrowedFd<'_>, words: usize, populate: bool) -> io::Result<Self> {
         Pages::map(Some(fd), words, ProtFlags::READ | ProtFlags::WRITE, populate).map(Mapping)
     }
@@ -95,7 +95,7 @@ impl Mapping {
 pub(crate) struct ReadMapping(Pages);
 
 impl ReadMapping {
-    /// The memory of a memfd that cannot shrink: see [`memfd`](crate::memfd).
+    /// The memory of a memfd that cannot shrink: see [`memfd`](stentor_host::memfd).
     pub(crate) fn shared(fd: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         Pages::map(Some(fd), words, ProtFlags::READ, false).map(ReadMapping)
     }

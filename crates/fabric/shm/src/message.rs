@@ -3,6 +3,7 @@
 //! Decoding is strict: what is not exactly a message of this format is [`Garbage`].
 
 use stentor_fabric::{Access, ProcessId, Purpose, QpKind, Service};
+use stentor_host::MAX_NAME;
 use thiserror::Error;
 
 /// First field of the first message.
@@ -11,8 +12,6 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"StentorS");
 pub(crate) const FORMAT: u16 = 2;
 /// No message is longer, bytes.
 pub(crate) const MAX_MESSAGE: usize = 1024;
-/// No name is longer, bytes.
-pub(crate) const MAX_NAME: usize = 64;
 /// Of a reason for refusing, so much is sent, bytes.
 const MAX_REASON: usize = 800;
 

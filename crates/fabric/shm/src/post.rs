@@ -1,13 +1,13 @@
 //! Posting: what is refused on the spot, and the short way for the commonest work request.
 
 use stentor_fabric::memory::WORD;
-use stentor_fabric::{Heard, Opcode, PostError, QpId, QpKind, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
+use stentor_fabric::{Opcode, PollHint, PostError, QpId, QpKind, QpState, RemoteSpan, Source, Span, Verb, WorkRequest};
 
 use crate::copy::store_bytes;
 use crate::data::Data;
 use crate::execute::Outcome;
 use crate::local::span_words;
-use crate::qp::{Entry, NONE, Receive};
+use crate::qp::{NONE, Receive, SendEntry};
 
 impl Data {
     /// See [`stentor_fabric::Fabric::post`].
@@ -44,7 +44,7 @@ impl Data {
             store_bytes(data, to);
             qp.open = slot;
             let number = qp.number();
-            qp.leave_unchecked(Entry { id: work, number, opcode: Opcode::Write, signalled });
+            qp.leave_unchecked(SendEntry { id: work, number, opcode: Opcode::Write, signalled });
             qp.mark(id.index(), &mut self.dirty);
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Data {
         self.check(qp.config.kind, &request.verb)?;
         let qp = &mut self.qps[index];
         let opcode = request.verb.opcode();
-        let entry = Entry { id: request.id, number: qp.number(), opcode, signalled: request.signalled };
+        let entry = SendEntry { id: request.id, number: qp.number(), opcode, signalled: request.signalled };
         if !qp.deferred.is_empty() || self.execute(index, entry, request.verb) == Outcome::Wait {
             self.defer(index, entry, request.verb);
         }
@@ -149,7 +149,7 @@ impl Data {
             consumer.post(memory.words(), span.bytes);
             // What another sends without a receive waits for one.
             let peer = qp.peer;
-            self.hear(Heard::from(peer));
+            self.hear(PollHint::from(peer));
         }
         Ok(())
     }

@@ -10,17 +10,17 @@ use stentor_fabric::{OsError, ProcessId, QpState, RegionId, Status};
 
 use crate::bell::Bell;
 use crate::control::{Control, DIAL_PAUSE, Newcomer, PeerOffer};
-use crate::credentials::Named;
-use crate::directory::{entries, is_socket_of};
 use crate::fabric::{ShmFabric, wait_page_bytes};
 use crate::hello;
 use crate::mapping::{Mapping, ReadMapping};
-use crate::memfd;
 use crate::message::{Identity, Message};
 use crate::queue::Shape;
 use crate::remote::{Granted, RemoteMemory};
-use crate::seat::Remade;
 use crate::socket::{self, Received};
+use stentor_host::Named;
+use stentor_host::Remade;
+use stentor_host::memfd;
+use stentor_host::{entries, is_socket_of};
 
 /// Packets taken from one peer at a time; the rest waits for the next round.
 const BURST: usize = 256;

@@ -13,7 +13,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// A work request whose stores are done but not checked against revocation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct SendEntry {
     pub(crate) id: u64,
     /// Its number on this queue pair, from 1.
     pub(crate) number: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Entry {
 /// A work request that waits for a receive of the peer, or for one that does.
 #[derive(Debug)]
 pub(crate) struct Deferred {
-    pub(crate) entry: Entry,
+    pub(crate) entry: SendEntry,
     /// Inline data is in `inline`.
     pub(crate) verb: Verb<'static>,
     pub(crate) inline: Box<[u8]>,
@@ -53,7 +53,7 @@ pub(crate) struct Qp {
     /// The slot of the peer's region that `unchecked` touched. There is only ever one: before another is touched, the
     /// first is checked, so that nothing takes effect after something that failed (rule 1).
     pub(crate) open: u32,
-    pub(crate) unchecked: Vec<Entry>,
+    pub(crate) unchecked: Vec<SendEntry>,
     /// Whether one of those is signalled.
     pub(crate) reports: bool,
     pub(crate) deferred: VecDeque<Deferred>,
@@ -108,7 +108,7 @@ impl Qp {
 
     /// The stores of a work request are done, to be checked and completed by the next flush.
     #[inline]
-    pub(crate) fn leave_unchecked(&mut self, entry: Entry) {
+    pub(crate) fn leave_unchecked(&mut self, entry: SendEntry) {
         self.reports |= entry.signalled;
         self.unchecked.push(entry);
     }

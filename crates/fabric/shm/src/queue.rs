@@ -17,7 +17,7 @@ pub const HEADER_WORDS: u64 = 2;
 
 /// What a record stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum RecordKind {
     /// A SEND without an immediate.
     Send = 1,
     /// A SEND with one.
@@ -32,7 +32,7 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// What it stands for.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Bytes sent or written.
     pub bytes: u32,
     /// The immediate; 0 where there is none.
@@ -42,8 +42,8 @@ pub struct Header {
 impl Header {
     fn payload_words(self) -> u64 {
         match self.kind {
-            Kind::Send | Kind::SendImm => (self.bytes as usize).div_ceil(WORD) as u64,
-            Kind::WriteImm | Kind::TooLong => 0,
+            RecordKind::Send | RecordKind::SendImm => (self.bytes as usize).div_ceil(WORD) as u64,
+            RecordKind::WriteImm | RecordKind::TooLong => 0,
         }
     }
 
@@ -53,10 +53,10 @@ impl Header {
 
     fn decode(word: u64, imm: u64) -> Option<Header> {
         let kind = match word & 0xff {
-            1 => Kind::Send,
-            2 => Kind::SendImm,
-            3 => Kind::WriteImm,
-            4 => Kind::TooLong,
+            1 => RecordKind::Send,
+            2 => RecordKind::SendImm,
+            3 => RecordKind::WriteImm,
+            4 => RecordKind::TooLong,
             _ => return None,
         };
         Some(Header { kind, bytes: u32::try_from(word >> 8).ok()?, imm: u32::try_from(imm).ok()? })
@@ -167,7 +167,7 @@ impl Producer {
         self.shape.ring.saturating_sub(used)
     }
 
-    /// Appends a record whose payload words `payload` gives. Call only when it is ready, or with [`Kind::TooLong`] when
+    /// Appends a record whose payload words `payload` gives. Call only when it is ready, or with [`RecordKind::TooLong`] when
     /// it is too long: a ring has room for the headers of all receives.
     #[inline]
     pub fn push(&mut self, shared: &[Word], header: Header, payload: impl Fn(usize) -> u64) {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn send(bytes: u32) -> Header {
-        Header { kind: Kind::SendImm, bytes, imm: 7 }
+        Header { kind: RecordKind::SendImm, bytes, imm: 7 }
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(producer.readiness(&memory, send(100)), Readiness::Ready);
         producer.push(&memory, send(100), |_| 0);
         assert_eq!(producer.readiness(&memory, send(1)), Readiness::TooLong);
-        let imm = Header { kind: Kind::WriteImm, bytes: 4096, imm: 1 };
+        let imm = Header { kind: RecordKind::WriteImm, bytes: 4096, imm: 1 };
         assert_eq!(producer.readiness(&memory, imm), Readiness::Ready, "its data do not go through the receive");
     }
 

@@ -6,7 +6,7 @@ use stentor_fabric::{Completion, Opcode, QpId, QpState, Status};
 use crate::copy::receive_word;
 use crate::data::Data;
 use crate::local::span_words;
-use crate::queue::{Garbled, Kind};
+use crate::queue::{Garbled, RecordKind};
 
 impl Data {
     /// Takes everything that came and for which a receive is posted.
@@ -35,8 +35,8 @@ impl Data {
         };
         // A peer that keeps the rules sends nothing without a receive; what another sends waits for one.
         let Some(receive) = qp.receives.front().copied() else { return false };
-        let imm = (header.kind != Kind::Send).then_some(header.imm);
-        let opcode = if header.kind == Kind::WriteImm { Opcode::RecvWriteImm } else { Opcode::Recv };
+        let imm = (header.kind != RecordKind::Send).then_some(header.imm);
+        let opcode = if header.kind == RecordKind::WriteImm { Opcode::RecvWriteImm } else { Opcode::Recv };
         let mut completion = Completion {
             qp: QpId(index as u32),
             id: receive.id,
@@ -46,7 +46,9 @@ impl Data {
             imm,
             tag: 0,
         };
-        if header.kind == Kind::TooLong || header.kind != Kind::WriteImm && header.bytes > receive.span.bytes {
+        if header.kind == RecordKind::TooLong
+            || header.kind != RecordKind::WriteImm && header.bytes > receive.span.bytes
+        {
             (completion.status, completion.bytes, completion.imm) = (Status::LocalLength, 0, None);
             qp.receives.pop_front();
             self.complete_receive(completion);

@@ -3,21 +3,16 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 use rustix::io::{self, Errno};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    recvmsg, sendmsg, socket_with,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
+pub(crate) use stentor_host::socket::{accept, dial, peer};
 
-use crate::credentials::Credentials;
 use crate::message::{MAX_MESSAGE, WAKE};
 
-pub(crate) const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-/// Connections that may wait to be accepted. More are refused by the system, and their peers try again.
-pub(crate) const BACKLOG: i32 = 128;
 /// No message has more file descriptors.
 pub(crate) const MAX_FDS: usize = 2;
 
@@ -31,36 +26,6 @@ pub(crate) enum Received {
     Nothing,
     /// The other end is gone.
     Closed,
-}
-
-/// Listens at a new path.
-pub(crate) fn serve(path: &Path) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket)
-}
-
-/// Connects to a listener.
-pub(crate) fn dial(path: &Path) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket)
-}
-
-/// Takes a connection, if one waits.
-pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    match accept_with(listener, FLAGS) {
-        Ok(socket) => Ok(Some(socket)),
-        // Nobody waits, or whoever did is gone.
-        Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Process and user id of the other end; pid 0 if it is in a PID namespace that this process cannot see.
-pub(crate) fn peer(socket: &OwnedFd) -> std::io::Result<(i32, u32)> {
-    Credentials::of(socket).map(|Credentials { pid, uid }| (pid, uid))
 }
 
 /// Sends a packet; `Ok(false)` if the other end does not keep up.

@@ -7,7 +7,7 @@ use loom::thread;
 use stentor_fabric::memory::{Ordering, Word, fence};
 use stentor_fabric_shm::doorbell::{self, AWAKE, FUTEX};
 use stentor_fabric_shm::gate;
-use stentor_fabric_shm::queue::{Consumer, Header, Kind, Producer, Readiness, Shape};
+use stentor_fabric_shm::queue::{Consumer, Header, Producer, Readiness, RecordKind, Shape};
 
 fn words(count: usize) -> Arc<Vec<Word>> {
     Arc::new((0..count).map(|_| Word::new(0)).collect())
@@ -138,7 +138,7 @@ fn the_queue_hands_over_whole_records_in_order() {
                 beside[0].store(5, Ordering::Relaxed);
                 let mut sent = 0;
                 for n in 1..=2 {
-                    let header = Header { kind: Kind::SendImm, bytes: 8, imm: n };
+                    let header = Header { kind: RecordKind::SendImm, bytes: 8, imm: n };
                     match producer.readiness(&memory, header) {
                         Readiness::Ready => producer.push(&memory, header, |_| u64::from(n) * 10),
                         Readiness::Wait => break,
@@ -156,7 +156,7 @@ fn the_queue_hands_over_whole_records_in_order() {
         let mut take = |consumer: &mut Consumer| {
             while let Some(header) = consumer.peek(&memory).unwrap() {
                 taken += 1;
-                assert_eq!(header, Header { kind: Kind::SendImm, bytes: 8, imm: taken });
+                assert_eq!(header, Header { kind: RecordKind::SendImm, bytes: 8, imm: taken });
                 consumer.take(&memory, header, |_, word| assert_eq!(word, u64::from(taken) * 10));
                 assert_eq!(beside[0].load(Ordering::Relaxed), 5);
             }
@@ -182,7 +182,7 @@ fn the_queue_reuses_cells_only_when_they_are_free() {
         }
         // 42 and 20 words of 64: the third record fits only where the first was.
         let records = [(40 * 8, 1), (18 * 8, 2), (2 * 8, 3)];
-        let header = |(bytes, imm)| Header { kind: Kind::SendImm, bytes, imm };
+        let header = |(bytes, imm)| Header { kind: RecordKind::SendImm, bytes, imm };
         for record in &records[..2] {
             assert_eq!(producer.readiness(&memory, header(*record)), Readiness::Ready);
             producer.push(&memory, header(*record), |_| u64::from(record.1));

@@ -7,7 +7,7 @@ use stentor_fabric::{
 
 use crate::event::{End, Event};
 use crate::memory::Key;
-use crate::qp::{Kind, PostedRecv, Qp, Queued};
+use crate::qp::{PostedRecv, Qp, Queued, RequestKind};
 use crate::state::State;
 
 impl State {
@@ -121,7 +121,7 @@ impl State {
         self.notify(me);
     }
 
-    /// What a peer granted before we connected, instead of anything known from an earlier incarnation of it.
+    /// What a peer granted before we connected, instead of anything known from an earlier life of it.
     fn hear_all_grants(&mut self, me: ProcessId, peer: ProcessId) {
         let granted: Vec<_> = self.processes[peer.index()]
             .regions
@@ -144,7 +144,7 @@ impl State {
     ) -> Result<(), AccessError> {
         self.check_region(me, region, peer, access)?;
         self.trace_grant(me, region, peer, access);
-        let incarnation = self.processes[me.index()].incarnation;
+        let life = self.processes[me.index()].life;
         let entry = &mut self.processes[me.index()].regions[region.index()];
         if let Some(key) = entry.key_of(peer) {
             self.keys[key as usize].access = access;
@@ -156,7 +156,7 @@ impl State {
         } else {
             entry.readers.push((peer, key));
         }
-        self.keys.push(Key { owner: me, incarnation, region: region.0, peer, access, valid: true });
+        self.keys.push(Key { owner: me, life, region: region.0, peer, access, valid: true });
         if self.processes[peer.index()].linked[me.index()] {
             let at = self.control_arrival(me, peer);
             self.calendar.push(at, Event::Granted { key });
@@ -181,8 +181,8 @@ impl State {
     }
 
     pub(crate) fn on_granted(&mut self, key: u32) {
-        let Key { owner, incarnation, region, peer, .. } = self.keys[key as usize];
-        if self.processes[owner.index()].incarnation != incarnation {
+        let Key { owner, life, region, peer, .. } = self.keys[key as usize];
+        if self.processes[owner.index()].life != life {
             return;
         }
         let spec = self.processes[owner.index()].regions[region as usize].spec;
@@ -215,9 +215,7 @@ impl State {
         let owner = &mut self.processes[me.index()];
         let event = match owner.regions[region.index()].take_key(peer) {
             Some(key) => Event::Revoked { key },
-            None => {
-                Event::RevokedNothing { process: me.0, incarnation: owner.incarnation, region: region.0, peer: peer.0 }
-            }
+            None => Event::RevokedNothing { process: me.0, life: owner.life, region: region.0, peer: peer.0 },
         };
         self.calendar.push(at, event);
         Ok(())
@@ -225,8 +223,8 @@ impl State {
 
     /// From here on the NIC refuses the key. What it executed before is made visible before the owner hears of it.
     pub(crate) fn on_revoked(&mut self, key: u32) {
-        let Key { owner, incarnation, region, peer, .. } = self.keys[key as usize];
-        if self.processes[owner.index()].incarnation != incarnation {
+        let Key { owner, life, region, peer, .. } = self.keys[key as usize];
+        if self.processes[owner.index()].life != life {
             return;
         }
         self.counts.revocations += 1;
@@ -235,12 +233,12 @@ impl State {
         self.counts.writes_in_flight_at_revocation += underway;
         self.keys[key as usize].valid = false;
         self.trace_instant(owner, "revoked");
-        self.revoked_nothing(owner, incarnation, region, peer);
+        self.revoked_nothing(owner, life, region, peer);
     }
 
-    pub(crate) fn revoked_nothing(&mut self, owner: ProcessId, incarnation: u32, region: u32, peer: ProcessId) {
+    pub(crate) fn revoked_nothing(&mut self, owner: ProcessId, life: u32, region: u32, peer: ProcessId) {
         let process = &mut self.processes[owner.index()];
-        if process.incarnation == incarnation {
+        if process.life == life {
             process.events.push_back(FabricEvent::Revoked { region: RegionId(region), peer });
             self.notify(owner);
         }
@@ -251,7 +249,7 @@ impl State {
         let mut underway = 0;
         for id in self.messages.in_use() {
             let message = self.messages.get(id);
-            let (Kind::Write { target } | Kind::WriteImm { target, .. }) = message.kind else { continue };
+            let (RequestKind::Write { target } | RequestKind::WriteImm { target, .. }) = message.kind else { continue };
             let ours = target.region.key == u64::from(key) && !message.executed && !message.dropped;
             if !ours || message.departs > self.now {
                 continue;

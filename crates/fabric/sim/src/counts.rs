@@ -174,7 +174,7 @@ impl VerbCounts {
     }
 }
 
-/// What one process posted, over all its incarnations.
+/// What one process posted, over all its lives.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessCounts {
     /// By target, indexed by process.

@@ -39,13 +39,13 @@ pub(crate) enum Event {
     /// A revocation takes effect.
     Revoked { key: u32 },
     /// A revocation of access that was never granted takes effect.
-    RevokedNothing { process: u16, incarnation: u32, region: u32, peer: u16 },
+    RevokedNothing { process: u16, life: u32, region: u32, peer: u16 },
     /// A fault begins.
     Fault { index: u32 },
     /// A partition ends.
     Heal { index: u32 },
     /// The network hears that a process wants to be in a set's next life.
-    SetJoined { number: u16, process: u16, incarnation: u32 },
+    SetJoined { number: u16, process: u16, life: u32 },
     /// The next life of a set may begin.
     SetForms { number: u16 },
     /// What the network kept of copies from one process to another goes on.

@@ -12,38 +12,38 @@ use stentor_fabric::{
 };
 
 use crate::memory::{Region, pack};
-use crate::qp::{Kind, Message, PostedRecv, Queued, Sent};
+use crate::qp::{Message, PostedRecv, Queued, RequestKind, Sent};
 use crate::state::State;
 
 /// The fabric of one incarnation of one process. After its crash every call does nothing.
 pub struct SimFabric {
     state: Rc<RefCell<State>>,
     me: ProcessId,
-    incarnation: u32,
+    life: u32,
     capabilities: Capabilities,
     regions: Vec<Rc<[Word]>>,
 }
 
 impl SimFabric {
     pub(crate) fn new(state: Rc<RefCell<State>>, me: ProcessId) -> Self {
-        let (incarnation, capabilities, regions) = {
+        let (life, capabilities, regions) = {
             let state = state.borrow();
             let process = &state.processes[me.index()];
             let regions = process.regions.iter().map(|region| Rc::clone(&region.words)).collect();
-            (process.incarnation, state.capabilities.clone(), regions)
+            (process.life, state.capabilities.clone(), regions)
         };
-        SimFabric { state, me, incarnation, capabilities, regions }
+        SimFabric { state, me, life, capabilities, regions }
     }
 
     /// Which life of the process this is, from 1. The fabric tells its peers nothing of it: protocols do.
     #[must_use]
-    pub fn incarnation(&self) -> u32 {
-        self.incarnation
+    pub fn life(&self) -> u32 {
+        self.life
     }
 
     fn alive(&self, state: &State) -> bool {
         let process = &state.processes[self.me.index()];
-        process.up && process.incarnation == self.incarnation
+        process.up && process.life == self.life
     }
 
     /// Runs `act` on the world, unless this incarnation is dead.
@@ -399,16 +399,16 @@ pub(crate) fn aligned(offset: u64, bytes: u64) -> Result<(), PostError> {
     }
 }
 
-fn dissect<'a>(verb: &Verb<'a>) -> (Kind, Option<Source<'a>>) {
+fn dissect<'a>(verb: &Verb<'a>) -> (RequestKind, Option<Source<'a>>) {
     match *verb {
-        Verb::Write { source, target } => (Kind::Write { target }, Some(source)),
-        Verb::WriteImm { source, target, imm } => (Kind::WriteImm { target, imm }, Some(source)),
-        Verb::Read { local, remote } => (Kind::Read { local, remote }, None),
-        Verb::Send { source, imm } => (Kind::Send { imm }, Some(source)),
+        Verb::Write { source, target } => (RequestKind::Write { target }, Some(source)),
+        Verb::WriteImm { source, target, imm } => (RequestKind::WriteImm { target, imm }, Some(source)),
+        Verb::Read { local, remote } => (RequestKind::Read { local, remote }, None),
+        Verb::Send { source, imm } => (RequestKind::Send { imm }, Some(source)),
         Verb::CompareSwap { local, remote, expected, new } => {
-            (Kind::CompareSwap { local, remote, expected, new }, None)
+            (RequestKind::CompareSwap { local, remote, expected, new }, None)
         }
-        Verb::FetchAdd { local, remote, add } => (Kind::FetchAdd { local, remote, add }, None),
-        Verb::TaggedSend { source, tag } => (Kind::Tagged { tag }, Some(source)),
+        Verb::FetchAdd { local, remote, add } => (RequestKind::FetchAdd { local, remote, add }, None),
+        Verb::TaggedSend { source, tag } => (RequestKind::Tagged { tag }, Some(source)),
     }
 }

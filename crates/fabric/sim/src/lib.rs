@@ -54,14 +54,12 @@
 //! their data, landings, grants, connections and faults, whose hash is that of the behaviour.
 #![forbid(unsafe_code)]
 
-mod aftermath;
 mod config;
 mod control;
 mod counts;
 mod event;
 mod fabric;
 mod fault;
-mod landing;
 mod memory;
 mod model;
 mod network;
@@ -71,9 +69,11 @@ mod responder;
 mod rng;
 mod set;
 mod state;
+mod teardown;
 mod trace;
 mod tracing;
 mod transcript;
+mod visibility;
 mod world;
 
 pub use config::{Due, SimConfig};

@@ -46,7 +46,7 @@ impl Region {
 /// A granted access. Its number is the remote key; numbers are never used twice.
 pub(crate) struct Key {
     pub(crate) owner: ProcessId,
-    pub(crate) incarnation: u32,
+    pub(crate) life: u32,
     pub(crate) region: u32,
     /// Who may use it.
     pub(crate) peer: ProcessId,
@@ -57,7 +57,7 @@ pub(crate) struct Key {
 /// Data that the NIC has and the CPU will see, in `parts` steps.
 pub(crate) struct Landing {
     pub(crate) process: ProcessId,
-    pub(crate) incarnation: u32,
+    pub(crate) life: u32,
     pub(crate) region: u32,
     pub(crate) first: usize,
     pub(crate) data: Vec<u64>,
@@ -95,7 +95,7 @@ impl Landing {
 
 /// Where data is to land.
 #[derive(Clone, Copy)]
-pub(crate) struct Target {
+pub(crate) struct LandingPlace {
     pub(crate) process: ProcessId,
     pub(crate) region: u32,
     pub(crate) first: usize,
@@ -110,7 +110,7 @@ pub(crate) struct Target {
 /// A receive that completes when its data is visible.
 pub(crate) struct Delivery {
     pub(crate) to: ProcessId,
-    pub(crate) incarnation: u32,
+    pub(crate) life: u32,
     /// Where received data lands: none for the notification of a WRITE.
     pub(crate) region: Option<u32>,
     /// None once it was handed over.

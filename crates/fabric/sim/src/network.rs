@@ -3,7 +3,7 @@
 use stentor_fabric::{Completion, ProcessId, QpId, Status};
 
 use crate::event::{End, Event};
-use crate::memory::Target;
+use crate::memory::LandingPlace;
 use crate::qp::{Qp, Queued};
 use crate::state::State;
 
@@ -231,7 +231,7 @@ impl State {
         match message.kind.local() {
             Some(local) if status == Status::Success => {
                 let data = std::mem::take(&mut message.data);
-                let target = Target {
+                let target = LandingPlace {
                     process: from,
                     region: local.region.0,
                     first: local.offset as usize / 8,

@@ -206,7 +206,7 @@ impl State {
         let count = owner.linked.len();
         *owner = Process {
             up: false,
-            incarnation: owner.incarnation + 1,
+            life: owner.life + 1,
             step_token: owner.step_token + 1,
             nic_free_at: owner.nic_free_at,
             linked: vec![false; count],

@@ -151,7 +151,7 @@ pub(crate) struct Queued {
 
 /// What a message asks of the responder.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     Write { target: RemoteSpan },
     WriteImm { target: RemoteSpan, imm: u32 },
     Read { local: Span, remote: RemoteSpan },
@@ -161,38 +161,40 @@ pub(crate) enum Kind {
     Tagged { tag: u64 },
 }
 
-impl Kind {
+impl RequestKind {
     pub(crate) fn opcode(&self) -> Opcode {
         match self {
-            Kind::Write { .. } | Kind::WriteImm { .. } => Opcode::Write,
-            Kind::Read { .. } => Opcode::Read,
-            Kind::Send { .. } => Opcode::Send,
-            Kind::CompareSwap { .. } | Kind::FetchAdd { .. } => Opcode::Atomic,
-            Kind::Tagged { .. } => Opcode::TaggedSend,
+            RequestKind::Write { .. } | RequestKind::WriteImm { .. } => Opcode::Write,
+            RequestKind::Read { .. } => Opcode::Read,
+            RequestKind::Send { .. } => Opcode::Send,
+            RequestKind::CompareSwap { .. } | RequestKind::FetchAdd { .. } => Opcode::Atomic,
+            RequestKind::Tagged { .. } => Opcode::TaggedSend,
         }
     }
 
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Kind::Write { .. } => "WRITE",
-            Kind::WriteImm { .. } => "WRITE_IMM",
-            Kind::Read { .. } => "READ",
-            Kind::Send { .. } => "SEND",
-            Kind::CompareSwap { .. } => "CAS",
-            Kind::FetchAdd { .. } => "FAA",
-            Kind::Tagged { .. } => "TAGGED",
+            RequestKind::Write { .. } => "WRITE",
+            RequestKind::WriteImm { .. } => "WRITE_IMM",
+            RequestKind::Read { .. } => "READ",
+            RequestKind::Send { .. } => "SEND",
+            RequestKind::CompareSwap { .. } => "CAS",
+            RequestKind::FetchAdd { .. } => "FAA",
+            RequestKind::Tagged { .. } => "TAGGED",
         }
     }
 
     /// Whether this is a pure WRITE, which rule 5 lets overtake others on its own queue pair.
     pub(crate) fn is_plain_write(&self) -> bool {
-        matches!(self, Kind::Write { .. })
+        matches!(self, RequestKind::Write { .. })
     }
 
     /// Where the answer's data goes.
     pub(crate) fn local(&self) -> Option<Span> {
         match self {
-            Kind::Read { local, .. } | Kind::CompareSwap { local, .. } | Kind::FetchAdd { local, .. } => Some(*local),
+            RequestKind::Read { local, .. }
+            | RequestKind::CompareSwap { local, .. }
+            | RequestKind::FetchAdd { local, .. } => Some(*local),
             _ => None,
         }
     }
@@ -214,7 +216,7 @@ pub(crate) struct Message {
     pub(crate) copy: Option<u32>,
     /// Number among all messages between the two processes.
     pub(crate) pair_seq: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     pub(crate) bytes: u32,
     /// The data, as words; the answer's data once there is an answer.
     pub(crate) data: Vec<u64>,

@@ -4,8 +4,8 @@ use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, Completion, Opcode, ProcessId, QpId, RemoteSpan, Span, Status};
 
 use crate::event::{End, Event};
-use crate::memory::{Delivery, Target};
-use crate::qp::{Kind, PostedRecv, Queued, Unexpected};
+use crate::memory::{Delivery, LandingPlace};
+use crate::qp::{PostedRecv, Queued, RequestKind, Unexpected};
 use crate::rng::scatter;
 use crate::state::State;
 
@@ -22,21 +22,21 @@ impl State {
         let message = self.messages.get(id);
         let bytes = message.bytes;
         match message.kind {
-            Kind::Write { target } => match self.open(id, target, bytes, Access::Write) {
+            RequestKind::Write { target } => match self.open(id, target, bytes, Access::Write) {
                 Some(place) => self.execute_write(id, &place),
                 None => self.refuse(id),
             },
-            Kind::WriteImm { target, imm } => self.execute_write_imm(id, target, imm),
-            Kind::Read { remote, .. } => match self.open(id, remote, bytes, Access::Read) {
+            RequestKind::WriteImm { target, imm } => self.execute_write_imm(id, target, imm),
+            RequestKind::Read { remote, .. } => match self.open(id, remote, bytes, Access::Read) {
                 Some(place) => self.execute_read(id, &place),
                 None => self.refuse(id),
             },
-            Kind::CompareSwap { remote, expected, new, .. } => {
+            RequestKind::CompareSwap { remote, expected, new, .. } => {
                 self.execute_atomic(id, remote, |old| if old == expected { new } else { old });
             }
-            Kind::FetchAdd { remote, add, .. } => self.execute_atomic(id, remote, |old| old.wrapping_add(add)),
-            Kind::Send { imm } => self.execute_send(id, imm),
-            Kind::Tagged { tag } => self.execute_tagged(id, tag),
+            RequestKind::FetchAdd { remote, add, .. } => self.execute_atomic(id, remote, |old| old.wrapping_add(add)),
+            RequestKind::Send { imm } => self.execute_send(id, imm),
+            RequestKind::Tagged { tag } => self.execute_tagged(id, tag),
         }
     }
 
@@ -119,7 +119,7 @@ impl State {
         let in_order = ordered && reliable;
         let not_before = if in_order { self.qp(to, to_qp).visible_at } else { 0 };
         let (region, first) = (place.region, place.first);
-        let target = Target { process: to, region, first, bytes, not_before, flow, result_of: None };
+        let target = LandingPlace { process: to, region, first, bytes, not_before, flow, result_of: None };
         let visible_at = self.land(target, data);
         if in_order {
             self.qp_mut(to, to_qp).visible_at = visible_at;
@@ -172,7 +172,7 @@ impl State {
         let not_before = self.qp(to, qp).visible_at;
         let first = offset as usize / WORD;
         let landing = (bytes > 0).then_some(region.0);
-        let target = Target { process: to, region: region.0, first, bytes, not_before, flow: 0, result_of: None };
+        let target = LandingPlace { process: to, region: region.0, first, bytes, not_before, flow: 0, result_of: None };
         let at = self.land(target, data);
         self.qp_mut(to, qp).visible_at = at;
         let status = Status::Success;
@@ -194,17 +194,17 @@ impl State {
     }
 
     fn deliver(&mut self, at: u64, to: ProcessId, region: Option<u32>, completion: Completion) {
-        let incarnation = self.processes[to.index()].incarnation;
+        let life = self.processes[to.index()].life;
         let qp = completion.qp;
-        let delivery = self.deliveries.insert(Delivery { to, incarnation, region, completion: Some(completion) });
+        let delivery = self.deliveries.insert(Delivery { to, life, region, completion: Some(completion) });
         self.qp_mut(to, qp).undelivered.push_back(delivery);
         self.calendar.push(at, Event::Received { delivery });
     }
 
     pub(crate) fn on_received(&mut self, delivery: u32) {
-        let Delivery { to, incarnation, completion, .. } = self.deliveries.remove(delivery);
+        let Delivery { to, life, completion, .. } = self.deliveries.remove(delivery);
         let owner = &mut self.processes[to.index()];
-        if let Some(completion) = completion.filter(|_| owner.incarnation == incarnation) {
+        if let Some(completion) = completion.filter(|_| owner.life == life) {
             owner.qps[completion.qp.index()].undelivered.retain(|other| *other != delivery);
             owner.completions.push_back(Queued { completion, seq: None });
             self.notify(to);
@@ -288,7 +288,7 @@ impl State {
     pub(crate) fn on_sample(&mut self, id: u32) {
         let message = self.messages.get_mut(id);
         let (to, seed) = (message.to, message.flow);
-        let Kind::Read { remote, .. } = message.kind else { return };
+        let RequestKind::Read { remote, .. } = message.kind else { return };
         let end = End { process: to.0, qp: message.to_qp, connection: message.connection };
         let bytes = message.bytes;
         let mut data = std::mem::take(&mut message.data);
@@ -366,7 +366,7 @@ impl State {
         self.read_source(id);
         let message = self.messages.get(id);
         let (from, to, bytes) = (message.from, message.to, message.bytes);
-        let (Kind::Write { target } | Kind::WriteImm { target, .. }) = message.kind else { return false };
+        let (RequestKind::Write { target } | RequestKind::WriteImm { target, .. }) = message.kind else { return false };
         let Some(place) = self.open(id, target, bytes, Access::Write) else { return false };
         let seed = self.rng.word();
         self.land_everything_of(to, from);

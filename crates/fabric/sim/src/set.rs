@@ -13,7 +13,7 @@ use stentor_fabric::{
 use crate::event::{End, Event};
 use crate::fabric::aligned;
 use crate::memory::pack;
-use crate::qp::{Kind, Message, Part, Qp, Sent};
+use crate::qp::{Message, Part, Qp, RequestKind, Sent};
 use crate::responder::Opened;
 use crate::rng::MILLION;
 use crate::state::State;
@@ -21,7 +21,7 @@ use crate::state::State;
 /// One process that wants to be in a life, or is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seat {
-    incarnation: u32,
+    life: u32,
     end: QpId,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Membership {
     end: QpId,
     /// By rank: where its copies come in.
     from: Vec<QpId>,
-    /// By rank: the incarnation of the process in the newest life.
+    /// By rank: the life of the process in the newest life.
     lives: Vec<u32>,
     /// Whom the life that is ready reaches.
     reaches: u32,
@@ -140,8 +140,8 @@ impl State {
 
     fn ask_to_join(&mut self, me: ProcessId, number: u16) {
         let at = self.now + self.model.control.sample(&mut self.rng);
-        let incarnation = self.processes[me.index()].incarnation;
-        self.calendar.push(at, Event::SetJoined { number, process: me.0, incarnation });
+        let life = self.processes[me.index()].life;
+        self.calendar.push(at, Event::SetJoined { number, process: me.0, life });
     }
 
     fn membership(&self, me: ProcessId, set: QpId) -> Option<&Membership> {
@@ -165,14 +165,14 @@ impl State {
         let set = &self.sets[&number];
         let seat = set.waiting[rank]?;
         let owner = &self.processes[set.members[rank].index()];
-        let there = owner.up && owner.incarnation == seat.incarnation;
+        let there = owner.up && owner.life == seat.life;
         let free = |qp: &Qp| qp.state == QpState::Connecting && qp.connection == 0;
         (there && owner.qps.get(seat.end.index()).is_some_and(free)).then_some(seat)
     }
 
-    pub(crate) fn on_set_joined(&mut self, number: u16, process: ProcessId, incarnation: u32) {
+    pub(crate) fn on_set_joined(&mut self, number: u16, process: ProcessId, life: u32) {
         let owner = &self.processes[process.index()];
-        let Some(membership) = owner.sets.get(&number).filter(|_| owner.incarnation == incarnation) else { return };
+        let Some(membership) = owner.sets.get(&number).filter(|_| owner.life == life) else { return };
         let (rank, end) = (membership.rank, membership.end);
         // Who was left out for a cut asks again, and may have been let in meanwhile.
         let asks = self.qp(process, end);
@@ -181,7 +181,7 @@ impl State {
         }
         let (now, settle) = (self.now, self.model.set_settle.sample(&mut self.rng));
         let Some(set) = self.sets.get_mut(&number) else { return };
-        set.waiting[rank] = Some(Seat { incarnation, end });
+        set.waiting[rank] = Some(Seat { life, end });
         set.seats[rank] = None;
         if set.since.is_none() {
             set.since = Some(now);
@@ -261,7 +261,7 @@ impl State {
         let message = self.messages.get(id);
         let (to, words) = (message.to, message.bytes as usize / WORD);
         let overlaps = |kept: &&u32| {
-            let Kind::Write { target } = self.messages.get(**kept).kind else { return false };
+            let RequestKind::Write { target } = self.messages.get(**kept).kind else { return false };
             let bytes = self.messages.get(**kept).bytes;
             let there = self.open(**kept, target, bytes, Access::Write).filter(|_| self.messages.get(**kept).to == to);
             there.is_some_and(|there| {
@@ -284,7 +284,7 @@ impl State {
         let Some(since) = set.since else { return };
         let there = |rank: &usize| {
             let owner = &self.processes[set.members[*rank].index()];
-            set.seats[*rank].is_some_and(|seat| owner.up && owner.incarnation == seat.incarnation)
+            set.seats[*rank].is_some_and(|seat| owner.up && owner.life == seat.life)
         };
         let is_left = !(0..count).any(|rank| there(&rank));
         if seats.iter().flatten().count() < 2 {
@@ -328,7 +328,7 @@ impl State {
         let posted = |state: &State, from: usize, to: usize| {
             state.processes[members[from].index()].sets.get(&number).map_or(0, |membership| membership.posted[to])
         };
-        let lives: Vec<u32> = seats.iter().map(|seat| seat.map_or(0, |seat| seat.incarnation)).collect();
+        let lives: Vec<u32> = seats.iter().map(|seat| seat.map_or(0, |seat| seat.life)).collect();
         for (rank, seat) in seats.iter().enumerate() {
             let (Some(seat), me) = (seat, members[rank]) else { continue };
             self.qp_mut(me, seat.end).connection = life;
@@ -445,7 +445,7 @@ impl State {
     /// Two processes connect: nothing that an earlier life of the other one sent by a set lands any more.
     pub(crate) fn close_sets_of_earlier_lives(&mut self, a: ProcessId, b: ProcessId) {
         for (me, peer) in [(a, b), (b, a)] {
-            let lives = self.processes[peer.index()].incarnation;
+            let lives = self.processes[peer.index()].life;
             let owner = &mut self.processes[me.index()];
             let mut any = false;
             for membership in owner.sets.values() {
@@ -545,7 +545,7 @@ impl State {
                 order,
                 copy: Some(copy as u32),
                 pair_seq: 0,
-                kind: Kind::Write { target: target.to },
+                kind: RequestKind::Write { target: target.to },
                 bytes: write.data.len() as u32,
                 data,
                 unread: None,

@@ -21,7 +21,7 @@ use crate::transcript::Transcript;
 pub(crate) struct Process {
     pub(crate) up: bool,
     /// Counts from 1; every restart is a new one.
-    pub(crate) incarnation: u32,
+    pub(crate) life: u32,
     pub(crate) regions: Vec<Region>,
     pub(crate) qps: Vec<Qp>,
     pub(crate) completions: VecDeque<Queued>,
@@ -50,7 +50,7 @@ pub(crate) struct Process {
 
 /// The way from one process to another.
 #[derive(Default)]
-pub(crate) struct Link {
+pub(crate) struct NetworkPath {
     /// Partitions that hold it.
     pub(crate) cuts: u32,
     /// Whether one of them is the harness's own, which has no end.
@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) calendar: Calendar,
     pub(crate) processes: Vec<Process>,
     pub(crate) process_counts: Vec<ProcessCounts>,
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<NetworkPath>,
     pub(crate) keys: Vec<Key>,
     pub(crate) messages: Slab<Message>,
     pub(crate) landings: Landings,
@@ -109,7 +109,7 @@ impl State {
             calendar: Calendar::default(),
             processes: Vec::new(),
             process_counts: vec![ProcessCounts::default(); processes],
-            links: (0..processes * processes).map(|_| Link::default()).collect(),
+            links: (0..processes * processes).map(|_| NetworkPath::default()).collect(),
             keys: Vec::new(),
             messages: Slab::default(),
             landings: Slab::default(),
@@ -132,12 +132,7 @@ impl State {
             counts.set_copies = vec![0; processes];
         }
         for _ in 0..processes {
-            state.processes.push(Process {
-                up: true,
-                incarnation: 1,
-                linked: vec![false; processes],
-                ..Process::default()
-            });
+            state.processes.push(Process { up: true, life: 1, linked: vec![false; processes], ..Process::default() });
         }
         for process in 0..processes {
             state.wake(ProcessId(process as u16));
@@ -158,7 +153,7 @@ impl State {
         from.index() * self.processes.len() + to.index()
     }
 
-    pub(crate) fn link(&mut self, from: ProcessId, to: ProcessId) -> &mut Link {
+    pub(crate) fn link(&mut self, from: ProcessId, to: ProcessId) -> &mut NetworkPath {
         let index = self.link_index(from, to);
         &mut self.links[index]
     }
@@ -205,13 +200,13 @@ impl State {
             Event::Ready { end } => self.on_ready(end),
             Event::Granted { key } => self.on_granted(key),
             Event::Revoked { key } => self.on_revoked(key),
-            Event::RevokedNothing { process, incarnation, region, peer } => {
-                self.revoked_nothing(ProcessId(process), incarnation, region, ProcessId(peer));
+            Event::RevokedNothing { process, life, region, peer } => {
+                self.revoked_nothing(ProcessId(process), life, region, ProcessId(peer));
             }
             Event::Fault { index } => self.on_fault(index),
             Event::Heal { index } => self.on_heal(index),
-            Event::SetJoined { number, process, incarnation } => {
-                self.on_set_joined(number, ProcessId(process), incarnation);
+            Event::SetJoined { number, process, life } => {
+                self.on_set_joined(number, ProcessId(process), life);
             }
             Event::CopiesGo { from, to } => self.on_copies_go(ProcessId(from), ProcessId(to)),
             Event::SetForms { number } => self.on_set_forms(number),

@@ -11,7 +11,7 @@ pub(crate) enum What {
     Mark(String),
 }
 
-struct Entry {
+struct TraceEntry {
     at: u64,
     process: u16,
     what: What,
@@ -20,12 +20,12 @@ struct Entry {
 pub(crate) struct Trace {
     processes: usize,
     names: Vec<Option<String>>,
-    entries: Vec<Entry>,
+    entries: Vec<TraceEntry>,
 }
 
 impl Trace {
     pub(crate) fn record(&mut self, at: u64, process: ProcessId, what: What) {
-        self.entries.push(Entry { at, process: process.0, what });
+        self.entries.push(TraceEntry { at, process: process.0, what });
     }
 
     pub(crate) fn new(processes: usize) -> Self {
@@ -57,7 +57,7 @@ impl Trace {
     }
 }
 
-impl Entry {
+impl TraceEntry {
     fn write(&self, out: &mut String) {
         let (us, ns, pid) = (self.at / 1000, self.at % 1000, self.process);
         let place = format!("\"ts\":{us}.{ns:03},\"pid\":{pid},\"tid\":0");

@@ -4,7 +4,7 @@
 
 use stentor_fabric::{Access, ProcessId, QpConfig, QpKind, RegionId};
 
-use crate::qp::{Kind, Message};
+use crate::qp::{Message, RequestKind};
 use crate::state::State;
 use crate::trace::What;
 
@@ -99,14 +99,14 @@ impl State {
 }
 
 /// Returns what a request says besides its data. Keys of regions are left out: they count grants.
-fn arguments(kind: &Kind) -> [u64; 4] {
+fn arguments(kind: &RequestKind) -> [u64; 4] {
     match *kind {
-        Kind::Write { target } => [target.offset, 0, 0, 0],
-        Kind::WriteImm { target, imm } => [target.offset, imm.into(), 0, 0],
-        Kind::Read { local, remote } => [remote.offset, local.offset, local.bytes.into(), 0],
-        Kind::Send { imm } => [imm.is_some().into(), imm.unwrap_or(0).into(), 0, 0],
-        Kind::CompareSwap { local, remote, expected, new } => [remote.offset, local.offset, expected, new],
-        Kind::FetchAdd { local, remote, add } => [remote.offset, local.offset, add, 0],
-        Kind::Tagged { tag } => [tag, 0, 0, 0],
+        RequestKind::Write { target } => [target.offset, 0, 0, 0],
+        RequestKind::WriteImm { target, imm } => [target.offset, imm.into(), 0, 0],
+        RequestKind::Read { local, remote } => [remote.offset, local.offset, local.bytes.into(), 0],
+        RequestKind::Send { imm } => [imm.is_some().into(), imm.unwrap_or(0).into(), 0, 0],
+        RequestKind::CompareSwap { local, remote, expected, new } => [remote.offset, local.offset, expected, new],
+        RequestKind::FetchAdd { local, remote, add } => [remote.offset, local.offset, add, 0],
+        RequestKind::Tagged { tag } => [tag, 0, 0, 0],
     }
 }

@@ -39,7 +39,7 @@ impl World {
         World { state: Rc::new(RefCell::new(State::new(config))) }
     }
 
-    /// The fabric of a process, as it is now. Take it once per incarnation.
+    /// The fabric of a process, as it is now. Take it once per life.
     ///
     /// # Panics
     /// If there is no such process.
@@ -142,14 +142,14 @@ impl World {
     }
 
     /// Crashes the process now, if it is up: its memory and its queues are gone at once. What left its NIC before still
-    /// arrives, however late, and lands until its target revokes the access or connects to the next incarnation. Peers
+    /// arrives, however late, and lands until its target revokes the access or connects to the next life. Peers
     /// find out when their retries are over. A harness that drives [`next`](World::next) gets [`Due::Crashed`].
     pub fn crash(&self, process: ProcessId) {
         self.state.borrow_mut().crash(process);
     }
 
     /// Brings the process back with empty memory (crashing it first if it is up) as the next
-    /// [incarnation](SimFabric::incarnation). Its peers find out by their broken queue pairs; those that reset them
+    /// [life](SimFabric::life). Its peers find out by their broken queue pairs; those that reset them
     /// connect to it, as soon as it makes its ends.
     #[must_use]
     pub fn restart(&self, process: ProcessId) -> SimFabric {

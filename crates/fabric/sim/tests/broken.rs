@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use common::{SimBed, bed};
-use stentor_fabric::conformance::{Report, Testbed, suite};
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, SetSpec,
     SetTarget, SetWrite, Source, Span, Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
+use stentor_fabric_conformance::{Report, Testbed, suite};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
 /// One defect.

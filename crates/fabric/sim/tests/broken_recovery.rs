@@ -9,13 +9,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use common::{SimBed, bed};
-use stentor_fabric::conformance::{Report, Testbed, suite_of};
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
     Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PostError, ProcessId, Purpose,
     QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, RemoteSpan, Service, Source, Span,
     Status, Verb, WaitError, Wake, Word, WorkRequest,
 };
+use stentor_fabric_conformance::{Report, Testbed, suite_of};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
 /// One defect.
@@ -193,7 +193,7 @@ impl Fabric for Broken {
     }
 
     fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        let lost = self.bug == Bug::LivesTwice && self.me() == ProcessId(1) && self.inner.incarnation() > 2;
+        let lost = self.bug == Bug::LivesTwice && self.me() == ProcessId(1) && self.inner.life() > 2;
         let service = if lost { Service(service.0 + 1000) } else { service };
         let qp = self.inner.connect(peer, service, config)?;
         self.qps.push((qp, peer));
@@ -431,7 +431,7 @@ fn every_case_about_recovery_finds_a_defect() {
         "imm::breaks_without_a_receive",
         "imm::receives_are_bounded",
     ];
-    let names = stentor_fabric::conformance::names::<BrokenBed>();
+    let names = stentor_fabric_conformance::names::<BrokenBed>();
     let about = names.into_iter().filter(|case| TOPICS.iter().any(|topic| case.starts_with(topic)));
     let unproven: Vec<_> =
         about.filter(|case| !elsewhere.contains(case) && DEFECTS.iter().all(|(_, found)| found != case)).collect();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SimBed, bed};
-use stentor_fabric::conformance::{Report, suite, suite_of};
+use stentor_fabric_conformance::{Report, suite, suite_of};
 use stentor_fabric_sim::NetworkModel;
 
 fn seeds() -> u64 {

@@ -3,17 +3,18 @@
 mod common;
 
 use common::{SimBed, wrapped};
-use stentor_fabric::conformance::{Testbed, suite};
 use stentor_fabric::{
-    Access, Completion, Disorder, Disorders, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId,
-    RegionId, RegionSpec, RemoteSpan, Restricted, Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId, RegionId, RegionSpec,
+    RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
+use stentor_fabric_conformance::{FaultInjector, Faults};
+use stentor_fabric_conformance::{Testbed, suite};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
-type Disordered = SimBed<Disorder<SimFabric>>;
+type Disordered = SimBed<FaultInjector<SimFabric>>;
 
-fn disordered(processes: usize, seed: u64, model: &NetworkModel, disorders: Disorders) -> Disordered {
-    wrapped(processes, seed, model, move |fabric| Disorder::new(fabric, disorders))
+fn disordered(processes: usize, seed: u64, model: &NetworkModel, disorders: Faults) -> Disordered {
+    wrapped(processes, seed, model, move |fabric| FaultInjector::new(fabric, disorders))
 }
 
 #[test]
@@ -21,7 +22,7 @@ fn the_suite_holds_whatever_order_completions_come_in() {
     for seed in 0..5 {
         let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::adversarial() };
         let report = suite(|processes| {
-            disordered(processes, seed, &model, Disorders { hold_polls: 3, ..Disorders::completions(seed) })
+            disordered(processes, seed, &model, Faults { hold_polls: 3, ..Faults::completions(seed) })
         });
         // These count on completions in the order of posts.
         let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
@@ -37,7 +38,7 @@ struct Sent {
 }
 
 /// Two processes, one of which has posted 16 receives for one tag, and the other 16 messages.
-fn sixteen(disorders: Disorders) -> Sent {
+fn sixteen(disorders: Faults) -> Sent {
     let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
     let mut bed = disordered(2, 1, &model, disorders);
     let connect = |bed: &mut Disordered, me: usize| {
@@ -89,7 +90,7 @@ fn told(sent: &mut Sent, rounds: usize) -> (Vec<u64>, Vec<(u64, u64)>) {
 
 #[test]
 fn completions_are_permuted_and_arrivals_are_not() {
-    let disorders = Disorders::completions(7);
+    let disorders = Faults::completions(7);
     let mut run = sixteen(disorders);
     let (mut sends, mut recvs) = told(&mut run, 40);
     assert!(!sends.is_sorted() && !recvs.is_sorted(), "{sends:?} {recvs:?}");
@@ -107,7 +108,7 @@ fn completions_are_permuted_and_arrivals_are_not() {
 
 #[test]
 fn arrivals_are_permuted_where_that_is_asked_for() {
-    let mut run = sixteen(Disorders { arrivals: true, ..Disorders::completions(7) });
+    let mut run = sixteen(Faults { arrivals: true, ..Faults::completions(7) });
     let (sends, recvs) = told(&mut run, 60);
     assert_eq!((sends.len(), recvs.len()), (16, 16));
     assert!(recvs.iter().any(|(recv, tag)| recv != tag), "{recvs:?}");
@@ -115,18 +116,18 @@ fn arrivals_are_permuted_where_that_is_asked_for() {
 
 #[test]
 fn a_queue_that_is_not_protected_loses_what_is_too_much() {
-    let mut run = sixteen(Disorders { max_completions: 5, ..Disorders::completions(7) });
+    let mut run = sixteen(Faults { max_completions: 5, ..Faults::completions(7) });
     assert_eq!(run.bed.fabrics[0].capabilities().max_completions, 5);
     let (sends, recvs) = told(&mut run, 60);
     assert!(sends.len() < 16 && recvs.len() < 16, "{sends:?} {recvs:?}");
-    let lost: u64 = run.bed.fabrics.iter().map(Disorder::lost).sum();
+    let lost: u64 = run.bed.fabrics.iter().map(FaultInjector::lost).sum();
     assert_eq!(sends.len() + recvs.len() + lost as usize, 32);
 }
 
 /// The last of 16 writes to one word.
 fn last_write(seed: u64) -> u64 {
     let model = NetworkModel { tagged: true, ..NetworkModel::uniform(500) };
-    let disorders = Disorders { inline_bytes: u32::MAX, ..Disorders::efa(seed, u32::MAX, false) };
+    let disorders = Faults { inline_bytes: u32::MAX, ..Faults::efa(seed, u32::MAX, false) };
     let mut bed = disordered(2, 1, &model, disorders);
     let has = bed.fabrics[0].capabilities();
     assert!(!has.ordered_writes && !has.ordered_bytes && !has.tagged);
@@ -178,20 +179,11 @@ fn the_suite_holds_with_what_efa_leaves() {
     for (seed, tags) in [(0, true), (1, false)] {
         let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::adversarial() };
         // The suite posts short data inline.
-        let disorders = Disorders { hold_polls: 3, inline_bytes: u32::MAX, ..Disorders::efa(seed, u32::MAX, tags) };
+        let disorders = Faults { hold_polls: 3, inline_bytes: u32::MAX, ..Faults::efa(seed, u32::MAX, tags) };
         let report = suite(|processes| disordered(processes, seed, &model, disorders));
         // These count on the order of posts without asking.
         let ordered = ["imm::late_but_not_lost", "queue::one_completion_per_signalled", "revoke::keeps_what_completed"];
         let failed: Vec<_> = report.failed().into_iter().filter(|case| !ordered.contains(case)).collect();
         assert!(failed.is_empty(), "seed {seed}:\n{report}");
     }
-}
-
-/// A choice between the two passes everything on, what is new in the contract, too.
-#[test]
-fn the_suite_holds_for_a_fabric_that_might_have_been_wrapped() {
-    let model = NetworkModel { tagged: true, hardware_multicast: true, ..NetworkModel::uniform(1_000) };
-    let report = suite(|processes| wrapped(processes, 1, &model, |fabric| Restricted::new(fabric, None)));
-    report.assert_ok();
-    assert!(report.skipped().is_empty(), "{report}");
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 
 use common::{SimBed, bed};
 use stentor_fabric::{
-    Access, Completion, ConnectError, Disorder, Disorders, Event, Fabric, PostError, ProcessId, Purpose, QpConfig,
-    QpId, QpState, RegionId, RegionSpec, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+    Access, Completion, ConnectError, Event, Fabric, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId,
+    RegionSpec, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
+use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{NetworkModel, SimFabric};
 
 /// WRITEs that are not signalled, before one that is.
@@ -17,7 +18,7 @@ const SILENT: u64 = 12;
 /// A process that writes, and its peer, connected.
 struct Writer {
     bed: SimBed,
-    fabric: Disorder<SimFabric>,
+    fabric: FaultInjector<SimFabric>,
     qp: QpId,
     source: RegionId,
     inbox: RegionId,
@@ -25,9 +26,9 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(disorders: Disorders) -> Writer {
+    fn new(disorders: Faults) -> Writer {
         let mut bed = bed(2, 1, &NetworkModel::uniform(500));
-        let mut fabric = Disorder::new(bed.fabrics.remove(0), disorders);
+        let mut fabric = FaultInjector::new(bed.fabrics.remove(0), disorders);
         let (me, peer, config) = (ProcessId(0), ProcessId(1), QpConfig::reliable(32, 32));
         let inbox = bed.fabrics[0].register(RegionSpec { purpose: Purpose(1), writer: me, bytes: 256 }).unwrap();
         bed.fabrics[0].grant(inbox, me, Access::Write).unwrap();
@@ -78,7 +79,7 @@ impl Writer {
 #[test]
 fn one_that_is_signalled_is_told_when_all_before_it_are_done_and_nothing_else_is() {
     for seed in 0..20 {
-        let mut writer = Writer::new(Disorders::efa(seed, SILENT as u32 + 1, false));
+        let mut writer = Writer::new(Faults::efa(seed, SILENT as u32 + 1, false));
         for word in 0..=SILENT {
             writer.write(word, word == SILENT).unwrap();
         }
@@ -97,7 +98,7 @@ fn one_that_is_signalled_is_told_when_all_before_it_are_done_and_nothing_else_is
 #[test]
 fn a_queue_that_overruns_ends_everything_by_name() {
     let overrun = |all_complete| {
-        let mut writer = Writer::new(Disorders { all_complete, ..Disorders::efa(3, SILENT as u32, false) });
+        let mut writer = Writer::new(Faults { all_complete, ..Faults::efa(3, SILENT as u32, false) });
         for word in 0..=SILENT {
             writer.write(word, word == SILENT).unwrap();
         }
@@ -119,7 +120,7 @@ fn a_queue_that_overruns_ends_everything_by_name() {
 
 #[test]
 fn receives_take_places_too() {
-    let mut writer = Writer::new(Disorders::efa(3, 4, true));
+    let mut writer = Writer::new(Faults::efa(3, 4, true));
     let place = Span { region: writer.source, offset: 0, bytes: 0 };
     for id in 0..4 {
         writer.fabric.post_recv(writer.qp, place, id).unwrap();
@@ -132,7 +133,7 @@ fn receives_take_places_too() {
 
 #[test]
 fn where_nothing_is_inline_it_is_refused() {
-    let mut writer = Writer::new(Disorders::efa(3, u32::MAX, true));
+    let mut writer = Writer::new(Faults::efa(3, u32::MAX, true));
     assert_eq!(writer.fabric.capabilities().inline_bytes, 0);
     let (qp, target) = (writer.qp, writer.target);
     let refused = Err(PostError::InlineTooLong { bytes: 8, limit: 0 });
@@ -148,7 +149,7 @@ fn where_nothing_is_inline_it_is_refused() {
 fn no_success_is_told_behind_what_failed_unseen() {
     let mut landed = 0;
     for seed in 0..20 {
-        let mut writer = Writer::new(Disorders::efa(seed, u32::MAX, false));
+        let mut writer = Writer::new(Faults::efa(seed, u32::MAX, false));
         let inside = writer.target;
         // Behind the end of what was granted.
         writer.target.offset = 1 << 20;
@@ -200,7 +201,7 @@ impl Writer {
 
 #[test]
 fn a_life_begins_without_what_was_to_be_posted_in_the_last() {
-    let mut writer = Writer::new(Disorders::efa(3, u32::MAX, false));
+    let mut writer = Writer::new(Faults::efa(3, u32::MAX, false));
     writer.break_it(99, true);
     for word in 0..4 {
         writer.write(word, true).unwrap();
@@ -217,7 +218,7 @@ fn a_life_begins_without_what_was_to_be_posted_in_the_last() {
 /// Completions that are held, places in the queue, and a failure that nobody was told of: each life has its own.
 #[test]
 fn a_life_begins_with_an_empty_queue_and_nothing_held() {
-    let disorders = Disorders { hold_polls: 1000, ..Disorders::efa(3, u32::MAX, false) };
+    let disorders = Faults { hold_polls: 1000, ..Faults::efa(3, u32::MAX, false) };
     let mut writer = Writer::new(disorders);
     for life in 1..=3 {
         for word in 0..20 {

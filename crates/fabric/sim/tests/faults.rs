@@ -45,7 +45,7 @@ fn all_heard(chatters: &[Option<Chatter>]) -> bool {
 fn run(world: &World) -> bool {
     let mut chatters: Vec<Option<Chatter>> =
         (0..PROCESSES).map(|p| Some(Chatter::new(world.fabric(ProcessId(p)), PROCESSES, 0))).collect();
-    let mut incarnation = 0;
+    let mut life = 0;
     for (until, live) in [(SAFETY_NS, false), (SAFETY_NS + LIVENESS_NS, true)] {
         if live {
             world.stop_faults();
@@ -62,9 +62,9 @@ fn run(world: &World) -> bool {
                 }
                 Due::Crashed(process) => chatters[process.index()] = None,
                 Due::Restart(process) => {
-                    incarnation += 1;
+                    life += 1;
                     let fabric = world.restart(process);
-                    chatters[process.index()] = Some(Chatter::new(fabric, PROCESSES, incarnation));
+                    chatters[process.index()] = Some(Chatter::new(fabric, PROCESSES, life));
                 }
             }
         }

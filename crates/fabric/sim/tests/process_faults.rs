@@ -3,12 +3,12 @@
 mod common;
 
 use common::{SimBed, bed};
-use stentor_fabric::conformance::Testbed;
 use stentor_fabric::memory::Ordering;
 use stentor_fabric::{
     Access, Completion, Event, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RemoteRegion,
     RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
 };
+use stentor_fabric_conformance::Testbed;
 use stentor_fabric_sim::{Delay, Fault, NetworkModel, SimFabric};
 
 const A: ProcessId = ProcessId(0);

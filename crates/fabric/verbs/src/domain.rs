@@ -1,19 +1,15 @@
 //! Protection domains and the memory in them.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 use stentor_fabric::Access;
 use stentor_fabric::memory::{WORD, Word};
 
 use crate::context::{Context, Handle};
-use crate::{Errno, sys};
-
-/// Memory is registered in pages.
-const PAGE: usize = 4096;
+use crate::{Errno, PageMemory, sys};
 
 /// Why an object could not be made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -90,73 +86,11 @@ impl Drop for Domain {
     }
 }
 
-/// Memory that may be registered, zero at first. Devices and, with a key, peers write to it: so it is only ever seen as words.
-pub struct Memory {
-    words: NonNull<Word>,
-    layout: Layout,
-}
-
-// SAFETY: the words are atomic, and the memory belongs to this value wherever it goes.
-unsafe impl Send for Memory {}
-// SAFETY: what `&Memory` gives are atomic words and numbers.
-unsafe impl Sync for Memory {}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("bytes", &self.bytes()).finish_non_exhaustive()
-    }
-}
-
-impl Memory {
-    /// So many bytes, in pages of its own; `None` if that is no multiple of 8 above 0, or more than there is.
-    #[must_use]
-    pub fn zeroed(bytes: usize) -> Option<Arc<Memory>> {
-        if bytes == 0 || !bytes.is_multiple_of(WORD) {
-            return None;
-        }
-        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
-        // SAFETY: the size is not zero.
-        let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Arc::new(Memory { words: memory.cast(), layout }))
-    }
-
-    /// The memory.
-    #[inline]
-    #[must_use]
-    pub fn words(&self) -> &[Word] {
-        // SAFETY: allocated with this size, aligned, zeroed, and given back only when `self` is dropped; whoever writes to it
-        // meanwhile, a device too, does so behind atomic words.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.layout.size() / WORD) }
-    }
-
-    /// Its size.
-    #[inline]
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.layout.size() as u64
-    }
-
-    /// Where it begins, as devices name it.
-    #[inline]
-    #[must_use]
-    pub fn address(&self) -> u64 {
-        self.words.addr().get() as u64
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout. Every registration holds an `Arc`, and keeps it for ever if the device does not
-        // give it back, so no device knows this memory any more.
-        unsafe { dealloc(self.words.as_ptr().cast(), self.layout) };
-    }
-}
-
 /// Memory that is registered in one protection domain.
 pub struct Region {
     domain: Arc<Domain>,
     raw: Handle<sys::ibv_mr>,
-    memory: Arc<Memory>,
+    memory: Arc<PageMemory>,
     local_key: u32,
     remote_key: u32,
 }
@@ -178,19 +112,19 @@ impl Region {
     pub fn register(domain: &Arc<Domain>, bytes: usize, peers: Option<Access>) -> Result<Region, MakeError> {
         let errno = if bytes == 0 || !bytes.is_multiple_of(WORD) { Errno::INVALID } else { Errno::NO_MEMORY };
         let failed = || MakeError::new(&domain.context, format!("memory region of {bytes} bytes"), errno);
-        Region::over(domain, &Memory::zeroed(bytes).ok_or_else(failed)?, peers)
+        Region::over(domain, &PageMemory::zeroed(bytes).ok_or_else(failed)?, peers)
     }
 
     /// Registers memory, which may be registered elsewhere besides.
     ///
     /// # Errors
     /// See [`MakeError`].
-    pub fn over(domain: &Arc<Domain>, memory: &Arc<Memory>, peers: Option<Access>) -> Result<Region, MakeError> {
-        let bytes = memory.layout.size();
+    pub fn over(domain: &Arc<Domain>, memory: &Arc<PageMemory>, peers: Option<Access>) -> Result<Region, MakeError> {
+        let bytes = memory.bytes() as usize;
         let flags = (sys::IBV_ACCESS_LOCAL_WRITE | flags(peers)).cast_signed();
         let symbols = domain.context.symbols();
         // SAFETY: the memory is there until the region is taken back (see `Drop`), and is seen as atomic words only.
-        let raw = Handle::new(unsafe { symbols.ibv_reg_mr(domain.raw(), memory.words.as_ptr().cast(), bytes, flags) });
+        let raw = Handle::new(unsafe { symbols.ibv_reg_mr(domain.raw(), memory.at(0).as_ptr().cast(), bytes, flags) });
         let failed = |errno| MakeError::new(&domain.context, format!("memory region of {bytes} bytes"), errno);
         let raw = raw.map_err(failed)?;
         // SAFETY: it was just made; its keys do not change.

@@ -1,11 +1,11 @@
 //! libibverbs, found at run time.
 
 use std::ffi::c_int;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use stentor_fabric_net::library::loaded_file;
 
 use crate::sys::{self, Symbols};
 
@@ -47,12 +47,6 @@ pub struct Verbs {
     path: Option<PathBuf>,
 }
 
-impl std::fmt::Debug for Symbols {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Symbols")
-    }
-}
-
 impl Verbs {
     /// The library, loaded and resolved when this is first called. It stays loaded: its providers do not support being
     /// unloaded.
@@ -68,7 +62,7 @@ impl Verbs {
         // SAFETY: what runs on loading is libibverbs' own initialisation, which asks for nothing but to be loaded; whoever may
         // put another library of this name on the loader's path can make this process do anything anyway.
         let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
-        let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: said(&error) })?;
+        let library = library.map_err(|error| LoadError::Absent { name: name.to_owned(), why: error.to_string() })?;
         // SAFETY: a function of this name has this type in the headers that have it; it is called only while `Symbols`, made
         // below, keeps the library.
         let data_in_order =
@@ -76,9 +70,9 @@ impl Verbs {
         // SAFETY: functions of these names have the types of the headers, as the library's name promises (soname 1), and
         // `Symbols` keeps the library.
         let symbols = unsafe { Symbols::from_library(library) };
-        let symbols = symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: said(&error) })?;
-        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        Ok(Verbs { symbols, data_in_order, path: mapped(&maps, name) })
+        let symbols =
+            symbols.map_err(|error| LoadError::Incompatible { name: name.to_owned(), why: error.to_string() })?;
+        Ok(Verbs { symbols, data_in_order, path: loaded_file(name) })
     }
 
     /// The file that was loaded, with its full version in its name; none if /proc does not tell.
@@ -92,25 +86,6 @@ impl Verbs {
     pub fn version(&self) -> Option<&str> {
         self.path.as_deref()?.file_name()?.to_str()?.strip_prefix("libibverbs.so.")
     }
-}
-
-/// The loader's own words, without those of the crate around it.
-fn said(error: &libloading::Error) -> String {
-    match error {
-        libloading::Error::DlOpen { desc } | libloading::Error::DlSym { desc } => {
-            format!("{desc:?}").trim_matches('"').to_owned()
-        }
-        other => other.to_string(),
-    }
-}
-
-/// The file among a process's mappings that is this library, or another version of it.
-fn mapped(maps: &str, name: &str) -> Option<PathBuf> {
-    let stem = name.split(".so").next()?;
-    let files = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
-    let of =
-        |path: &&Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&format!("{stem}.so")));
-    files.into_iter().find(of).map(Path::to_owned)
 }
 
 #[cfg(test)]
@@ -130,15 +105,6 @@ mod tests {
     fn a_library_without_verbs_is_told_apart() {
         let error = Verbs::open("libc.so.6").unwrap_err();
         assert!(matches!(&error, LoadError::Incompatible { why, .. } if why.contains("ibv_")), "{error}");
-    }
-
-    #[test]
-    fn the_version_is_in_the_name_of_the_file() {
-        let maps = "7f00-7f01 r--p 00000000 08:01 42 /usr/lib/x86_64-linux-gnu/libc.so.6\n\
-                    7f02-7f03 r--p 00000000 08:01 43                         /usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.44.0\n";
-        let path = mapped(maps, NAME).unwrap();
-        assert_eq!(path, Path::new("/usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.44.0"));
-        assert_eq!(mapped("7f00-7f01 r--p 00000000 08:01 42 /usr/lib/libc.so.6\n", NAME), None);
     }
 
     /// Whichever way it goes here, it goes the same way each time.

@@ -138,7 +138,7 @@ impl Owner {
 
 fn pair() -> (Owner, Writer) {
     let addresses = addresses(2);
-    let [mut fabric, mut other] = [OWNER, WRITER].map(|me| start(me, &addresses, |_| {}));
+    let [mut fabric, mut other] = [OWNER, WRITER].map(|me| start(me, &addresses, |_, _| {}));
     let spec = RegionSpec { purpose: TARGET, writer: WRITER, bytes: BYTES as u64 };
     let region = fabric.register(spec).unwrap();
     fabric.grant(region, WRITER, Access::Write).unwrap();

@@ -13,8 +13,8 @@ use std::time::Duration;
 use interop_end::End;
 use processes::{ADDRESS, KEY};
 use stentor_fabric::ProcessId;
-use stentor_fabric::conformance::{Testbed, suite};
-use stentor_fabric_roce::RoceConfig;
+use stentor_fabric_conformance::{Testbed, suite};
+use stentor_fabric_roce::{NetConfig, RoceConfig};
 
 /// Where processes in user space are: the first one of them here, the next ones behind it.
 const FAR: [u8; 4] = [10, 0, 0, 65];
@@ -88,11 +88,9 @@ impl Testbed for Bed {
         let end = match self.kinds[process.index() % 2] {
             Kind::Verbs => End::verbs(process, &self.addresses),
             Kind::Roce => {
-                let mut config = RoceConfig::new("test", process, self.addresses.clone());
-                config.key = KEY.to_vec();
+                let net = NetConfig::new("test", process, self.addresses.clone()).key(KEY);
                 // Cases wait for a queue pair that gives up.
-                config.rnr_timeout = Duration::from_millis(60);
-                End::roce(config)
+                End::roce(net, RoceConfig { rnr_timeout: Duration::from_millis(60), ..RoceConfig::default() })
             }
         };
         self.ends[process.index()] = Some(end);

@@ -146,7 +146,7 @@ fn a_peer_that_is_killed() {
         "unmet" => Some(End::on_service(PEER, &addresses, survivor::NOBODYS)),
         _ => Some(End::new(PEER, &addresses)),
     };
-    let mut alone = (stage == "started").then(|| processes::start(PEER, &addresses, |_| {}));
+    let mut alone = (stage == "started").then(|| processes::start(PEER, &addresses, |_, _| {}));
     if let Some(peer) = peer.as_mut().filter(|_| stage != "unmet") {
         peer.alone_until("ready", |peer| peer.state() == QpState::Ready && peer.target().is_some());
         match stage.as_str() {

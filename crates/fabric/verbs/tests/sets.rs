@@ -9,31 +9,31 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bed::Bed;
-use stentor_fabric::conformance::{Testbed, suite_of};
 use stentor_fabric::{Event, Fabric, ProcessId, QpConfig, QpState, Service, SetSpec};
-use stentor_fabric_verbs::{SwitchConfig, VerbsConfig};
+use stentor_fabric_conformance::{Testbed, suite_of};
+use stentor_fabric_verbs::{NetConfig, SwitchConfig, VerbsConfig};
 
 /// How often what must work any number of times is tried: each break of a set takes the guest a second or so.
 const REPEATS: u64 = 3;
 const NEEDS: &str = "run by `cargo xtask test --only switch-guests`";
 
-fn use_switch(config: &mut VerbsConfig, variable: &str) {
+fn use_switch(config: &mut NetConfig, variable: &str) {
     let control = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: {NEEDS}"));
     config.switch = Some(SwitchConfig::new(control.parse::<SocketAddr>().unwrap()));
 }
 
-fn with_switch(config: &mut VerbsConfig) {
+fn with_switch(config: &mut NetConfig, _: &mut VerbsConfig) {
     use_switch(config, "STENTOR_SWITCH");
 }
 
 /// A list of two receivers is longer than what may be inline.
-fn with_little_inline(config: &mut VerbsConfig) {
-    with_switch(config);
+fn with_little_inline(net: &mut NetConfig, config: &mut VerbsConfig) {
+    with_switch(net, config);
     config.inline_bytes = 24;
 }
 
 /// Its addresses for packets are where no packet finds them.
-fn with_switch_out_of_reach(config: &mut VerbsConfig) {
+fn with_switch_out_of_reach(config: &mut NetConfig, _: &mut VerbsConfig) {
     use_switch(config, "STENTOR_SWITCH_AFAR");
 }
 

@@ -12,7 +12,7 @@ use stentor_fabric::{
     Access, Completion, ConnectError, Fabric, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
     RemoteSpan, Service, Source, Status, Verb, WorkRequest,
 };
-use stentor_fabric_verbs::{StartError, Trouble, VerbsConfig, VerbsFabric, device};
+use stentor_fabric_verbs::{NetConfig, StartError, Trouble, VerbsConfig, VerbsFabric, device};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -29,7 +29,7 @@ struct Half {
 impl Half {
     fn new(me: u16, peer: u16, addresses: &[Option<std::net::SocketAddr>]) -> Half {
         let (me, peer) = (ProcessId(me), ProcessId(peer));
-        let mut fabric = start(me, addresses, |_| {});
+        let mut fabric = start(me, addresses, |_, _| {});
         let region = fabric.register(RegionSpec { purpose: Purpose(1), writer: peer, bytes: 64 }).unwrap();
         fabric.grant(region, peer, Access::Write).unwrap();
         let qp = fabric.connect(peer, Service(1), QpConfig::reliable(8, 2)).unwrap();
@@ -194,7 +194,8 @@ fn a_device_that_is_deleted_in_use_is_not_found_any_more_and_goes_with_its_last_
     };
     until("it is not found", &mut all, |_| gone());
     let address = Some(std::net::SocketAddr::new(processes::SECOND.parse().unwrap(), 6299));
-    let refused = VerbsFabric::start(VerbsConfig::new("test", ProcessId(0), vec![address])).unwrap_err();
+    let refused =
+        VerbsFabric::start(NetConfig::new("test", ProcessId(0), vec![address]), VerbsConfig::default()).unwrap_err();
     println!("{refused}");
     assert!(matches!(refused, StartError::Choose(_)), "{refused}");
     works(&mut all[..2]);

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_checker::{self as checker, Checker, Cluster, EventKind};
-use stentor_fabric::{Disorder, Disorders, Fabric, ProcessId};
+use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{Due, NetworkModel, SimConfig, SimFabric, World};
 use stentor_multicast::{
     Client, ClientId, Delivered, GroupId, Limits, Member, MessageId, Plant, ReplicaConfig, Topology, Variant, stateless,
 };
 
-type Net = Disorder<SimFabric>;
+type Net = FaultInjector<SimFabric>;
 
 const SALT: u64 = 7;
 const GROUPS: [usize; 2] = [3, 1];
@@ -90,12 +91,12 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, network: NetworkModel, disorders: Disorders) -> Run {
+    fn new(seed: u64, network: NetworkModel, disorders: Faults) -> Run {
         let topology = Arc::new(Topology::new(&GROUPS, CLIENTS).expect("a possible cluster"));
         let world = World::new(SimConfig::new(topology.processes(), seed, network));
         let limits = Limits { message_bytes: 256, window: 8, body_ring_bytes: 4096, control_ring_bytes: 4096 };
         let net = |me: ProcessId| {
-            Disorder::new(world.fabric(me), Disorders { seed: seed * 31 + u64::from(me.0), ..disorders })
+            FaultInjector::new(world.fabric(me), Faults { seed: seed * 31 + u64::from(me.0), ..disorders })
         };
         let member = |me| {
             let (topology, window, patience) = (topology.clone(), limits.window, ReplicaConfig::PATIENCE);
@@ -159,7 +160,7 @@ impl Run {
 }
 
 /// The seeds, of so many, in which something does not hold, and how many completions were told before earlier ones.
-fn violated(seeds: u64, disorders: impl Fn(u64) -> Disorders) -> (Vec<(u64, Vec<&'static str>)>, u64) {
+fn violated(seeds: u64, disorders: impl Fn(u64) -> Faults) -> (Vec<(u64, Vec<&'static str>)>, u64) {
     let (mut bad, mut all) = (Vec::new(), 0);
     for seed in 0..seeds {
         let (violated, overtaken) = Run::new(seed, NetworkModel::unordered(), disorders(seed)).finish();
@@ -171,8 +172,8 @@ fn violated(seeds: u64, disorders: impl Fn(u64) -> Disorders) -> (Vec<(u64, Vec<
     (bad, all)
 }
 
-fn efa(seed: u64, inline_bytes: u32, places: u32) -> Disorders {
-    Disorders { inline_bytes, ..Disorders::efa(seed, places, false) }
+fn efa(seed: u64, inline_bytes: u32, places: u32) -> Faults {
+    Faults { inline_bytes, ..Faults::efa(seed, places, false) }
 }
 
 #[test]

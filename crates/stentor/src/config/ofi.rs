@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use stentor_fabric::Disorders;
+use stentor_fabric::CapabilityMask;
 use stentor_fabric_ofi::OfiConfig;
 use toml::Spanned;
 
@@ -26,7 +26,7 @@ pub struct OfiSettings {
     pub rnr_timeout: Option<Duration>,
     /// How long a peer may take to leave a revoked region alone.
     pub fence_timeout: Option<Duration>,
-    /// EFA's restrictions, imposed on whatever provider it is. Slow: for tests.
+    /// EFA's restrictions, imposed on whatever provider it is: what EFA does not have is hidden.
     pub as_efa: Option<AsEfa>,
 }
 
@@ -61,11 +61,10 @@ impl AsEfa {
         all.find(|one| one.name() == name).ok_or_else(|| Problem::BadEfa { name: name.to_owned() })
     }
 
-    /// What is done to a process's fabric.
+    /// What is hidden of a provider's capabilities.
     #[must_use]
-    pub fn disorders(self, seed: u64) -> Disorders {
-        // `fabric-ofi` copies inline data itself, injects nothing, and makes each queue as deep as it can be posted to.
-        Disorders { inline_bytes: u32::MAX, ..Disorders::efa(seed, u32::MAX, self == AsEfa::Efa) }
+    pub fn mask(self) -> CapabilityMask {
+        CapabilityMask::efa(self == AsEfa::Efa)
     }
 }
 
@@ -94,6 +93,7 @@ impl OfiSettings {
             device: self.device.clone(),
             rnr_timeout: self.rnr_timeout.unwrap_or(config.rnr_timeout),
             fence_timeout: self.fence_timeout.unwrap_or(config.fence_timeout),
+            mask: self.as_efa.map_or(config.mask, AsEfa::mask),
             ..config
         }
     }

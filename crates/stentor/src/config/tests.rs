@@ -431,8 +431,8 @@ fn on_ofi_providers_are_named_in_an_order() {
     let named = parse(&render(Some("efa, tcp;ofi_rxm"))).unwrap();
     assert_eq!(named.ofi().providers, ["efa", "tcp;ofi_rxm"]);
     assert_eq!(named.ofi().as_efa, Some(AsEfa::EfaDirect));
-    let restricted = AsEfa::EfaDirect.disorders(3);
-    assert!(restricted.untagged && restricted.all_complete && restricted.writes && !AsEfa::Efa.disorders(3).untagged);
+    let restricted = AsEfa::EfaDirect.mask();
+    assert!(restricted.tagged && restricted.ordered_writes && !AsEfa::Efa.mask().tagged);
     assert_eq!(named.fingerprint(), plain.fingerprint(), "the provider is compared when processes meet");
     let ground = Ground::Shm;
     let bare = Template { cluster: "x".into(), groups: 1, replicas: 3, limits: Limits::default(), ground }.render();

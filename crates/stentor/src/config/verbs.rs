@@ -91,7 +91,7 @@ pub(super) fn validate(file: &FileVerbs) -> Result<VerbsSettings, Misplaced> {
     if let (Some(value), Some(place)) = (mtu.filter(|mtu: &u32| !mtu.is_power_of_two()), &file.mtu) {
         return Err((place.span(), Problem::NotPowerOfTwo { key: "verbs.mtu", value: i64::from(value) }));
     }
-    let default = VerbsConfig::new("", stentor_fabric::ProcessId(0), Vec::new()).tuning;
+    let default = VerbsConfig::default().tuning;
     let byte = |key, value: &Option<Spanned<i64>>, most: u8, default| number(key, value.as_ref(), &(0..=most), default);
     let reads = number("verbs.rd_atomic", file.rd_atomic.as_ref(), &(1_u8..=128), default.reads_asked)?;
     let tuning = Tuning {

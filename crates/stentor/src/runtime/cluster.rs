@@ -7,8 +7,9 @@ use stentor_checker::Cluster;
 use stentor_fabric::{Fabric, ProcessId};
 use stentor_fabric_ofi::StartError as OfiError;
 use stentor_fabric_roce::StartError as RoceError;
-use stentor_fabric_shm::{ShmConfig, ShmFabric, Source, StartError as ShmError};
+use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError as ShmError};
 use stentor_fabric_verbs::StartError as VerbsError;
+use stentor_host::Source;
 use stentor_multicast::{
     Client, ClientId, GroupId, Limits, Member, NodeError, Place, Plant, ReplicaConfig, Topology, TopologyError, Variant,
 };

@@ -1,6 +1,6 @@
 //! What a process says of its fabric besides the contract.
 
-use stentor_fabric::{Fabric, ProcessId, Refusal, Restricted};
+use stentor_fabric::{CapabilityMask, Fabric, ProcessId, Refusal};
 use stentor_fabric_net::{Device, NetFabric};
 use stentor_fabric_ofi::OfiDevice;
 use stentor_fabric_roce::RoceDevice;
@@ -157,7 +157,12 @@ impl Carrier for OfiDevice {
     const NAME: &'static str = "libfabric";
 
     fn carrier(&self) -> Option<String> {
-        Some(format!("libfabric's provider {}", self.provider()))
+        let carrier = format!("libfabric's provider {}", self.provider());
+        if self.mask() == CapabilityMask::default() {
+            return Some(carrier);
+        }
+        let tags = if self.mask().tagged { ", no tags" } else { "" };
+        Some(format!("{carrier}, restricted as EFA{tags} (not EFA itself)"))
     }
 
     fn next_trouble(fabric: &mut NetFabric<Self>) -> Option<String> {
@@ -214,60 +219,5 @@ impl<D: Carrier> Hosted for NetFabric<D> {
 
     fn set_faults(&mut self, faults: &Faults) -> bool {
         Carrier::set_faults(self.device_mut(), faults)
-    }
-}
-
-impl<F: Hosted> Hosted for Restricted<F> {
-    const NAME: &'static str = F::NAME;
-
-    fn carrier(&self) -> Option<String> {
-        let carrier = self.inner().carrier();
-        match self.disorders() {
-            None => carrier,
-            Some(disorders) => {
-                let tags = if disorders.untagged { ", no tags" } else { "" };
-                Some(format!("{}, restricted as EFA{tags} (not EFA itself)", carrier.as_deref().unwrap_or(F::NAME)))
-            }
-        }
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.inner().memory_bytes()
-    }
-
-    fn next_refusal(&mut self) -> Option<Refusal> {
-        self.inner_mut().next_refusal()
-    }
-
-    fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.inner_mut().next_question()
-    }
-
-    fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.inner_mut().answer(question, answer);
-    }
-
-    fn sees(&self, peer: ProcessId) -> bool {
-        self.inner().sees(peer)
-    }
-
-    fn pid_of(&self, peer: ProcessId) -> Option<i32> {
-        self.inner().pid_of(peer)
-    }
-
-    fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.inner().unresolved(peer)
-    }
-
-    fn is_displaced(&self) -> bool {
-        self.inner().is_displaced()
-    }
-
-    fn next_trouble(&mut self) -> Option<String> {
-        self.inner_mut().next_trouble()
-    }
-
-    fn finish(&mut self) -> Option<String> {
-        self.inner_mut().finish()
     }
 }

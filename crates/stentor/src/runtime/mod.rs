@@ -20,7 +20,6 @@ pub use cluster::{Plan, StartError};
 pub use hosted::{Carrier, Hosted};
 pub use keeper::Keeper;
 pub use looping::{Housekeeper, RunError, Stop, client_round, run_member};
-pub use ofi::RestrictedOfi;
 pub use recorder::Recorder;
 pub use roce::RoceSeat;
 pub use room::{Quota, Room, Shortage};

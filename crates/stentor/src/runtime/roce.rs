@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
 use stentor_fabric_roce::driver::{Chances, source_address};
-use stentor_fabric_roce::{HostName, RoceConfig, RoceFabric, SwitchConfig};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric, SwitchConfig};
 use stentor_multicast::{ClientId, Place};
 
 use super::address::AddressError;
 use super::cluster::{Plan, StartError};
 use super::hosts::{self, Found};
-use crate::config::{ClusterConfig, KeyError, MemberConfig, NebConfig};
+use crate::config::{KeyError, MemberConfig, NebConfig};
 
 /// What a process is told besides the configuration.
 #[derive(Clone, Debug, Default)]
@@ -37,13 +37,8 @@ impl Plan {
     /// # Errors
     /// [`StartError::Key`], [`StartError::Address`], [`StartError::Roce`].
     pub fn roce(&self, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
-        let addresses = self.addresses(me, seat.bind)?;
-        let most = self.most_bytes(me)?;
-        let longest = self.limits().body_ring(self.topology()).max_payload() as u32;
-        let switch = self.config().switch().cloned();
-        let process =
-            RoceConfig { names: self.host_names(), switch, ..RoceConfig::new(self.config().cluster(), me, addresses) };
-        seat.start(self.config(), most, longest, process)
+        let net = self.net_config(me, (seat.bind, &seat.directory))?;
+        Ok(RoceFabric::start(net, seat.config(me, self.longest_message()))?)
     }
 
     /// The same for a process of the broadcast of `[neb]`, counted in its group.
@@ -51,18 +46,8 @@ impl Plan {
     /// # Errors
     /// As [`roce`](Self::roce).
     pub fn neb_roce(&self, neb: &NebConfig, me: ProcessId, seat: &RoceSeat) -> Result<RoceFabric, StartError> {
-        let addresses = self.neb_addresses(neb, me, seat.bind)?;
-        let (most, longest) = (self.neb_bytes(neb)?, neb.config().payload_bytes as u32);
-        let name = format!("{}.neb", self.config().cluster());
-        // Registers are written once: a process without its memory would split what others have agreed on.
-        let switch = self.neb_switch();
-        let process = RoceConfig {
-            names: self.neb_host_names(neb),
-            one_life: true,
-            switch,
-            ..RoceConfig::new(&name, me, addresses)
-        };
-        seat.start(self.config(), most, longest, process)
+        let net = self.neb_net_config(neb, me, (seat.bind, &seat.directory))?;
+        Ok(RoceFabric::start(net, seat.config(me, neb.config().payload_bytes as u32))?)
     }
 }
 
@@ -81,20 +66,51 @@ impl Plan {
 const NEB_SETS: u16 = 1 << 15;
 
 impl Plan {
-    /// The switch, as a broadcast uses it beside the multicast.
-    pub(super) fn neb_switch(&self) -> Option<SwitchConfig> {
-        let cluster = Some(self.config().cluster().to_owned());
-        self.config().switch().map(|switch| SwitchConfig { cluster, first_set: NEB_SETS, ..switch.clone() })
+    /// How a process meets its peers on a fabric that reaches other hosts: the address that it is bound to, if it is not that
+    /// of the configuration, and the directory of the configuration.
+    pub(super) fn net_config(
+        &self,
+        me: ProcessId,
+        (bind, directory): (Option<IpAddr>, &Path),
+    ) -> Result<NetConfig, StartError> {
+        let addresses = self.addresses(me, bind)?;
+        let most = self.most_bytes(me)?;
+        let names = hosts::names(self.config().groups().iter().flat_map(|group| group.members()));
+        let net = NetConfig::new(self.config().cluster(), me, addresses).names(names);
+        self.with_key(net.switch(self.config().switch().cloned()), most, directory)
     }
 
-    /// How the configuration names where its members are.
-    pub(super) fn host_names(&self) -> Vec<Option<HostName>> {
-        hosts::names(self.config().groups().iter().flat_map(|group| group.members()))
+    /// The same for a process of the broadcast of `[neb]`.
+    pub(super) fn neb_net_config(
+        &self,
+        neb: &NebConfig,
+        me: ProcessId,
+        (bind, directory): (Option<IpAddr>, &Path),
+    ) -> Result<NetConfig, StartError> {
+        let addresses = self.neb_addresses(neb, me, bind)?;
+        let most = self.neb_bytes(neb)?;
+        let names = hosts::names(self.config().groups().get(neb.group()).into_iter().flat_map(|group| group.members()));
+        let cluster = self.config().cluster();
+        let switch = self.config().switch().map(|switch| SwitchConfig {
+            cluster: Some(cluster.to_owned()),
+            first_set: NEB_SETS,
+            ..switch.clone()
+        });
+        // Registers are written once: a process without its memory would split what others have agreed on.
+        let net = NetConfig::new(&format!("{cluster}.neb"), me, addresses).names(names).one_life();
+        self.with_key(net.switch(switch), most, directory)
     }
 
-    /// The same for the processes of a broadcast.
-    pub(super) fn neb_host_names(&self, neb: &NebConfig) -> Vec<Option<HostName>> {
-        hosts::names(self.config().groups().get(neb.group()).into_iter().flat_map(|group| group.members()))
+    /// With the cluster's key, and room for `most` bytes of regions.
+    fn with_key(&self, net: NetConfig, most: u64, directory: &Path) -> Result<NetConfig, StartError> {
+        let key = self.config().key().ok_or(KeyError::Unnamed)?.read(directory)?;
+        // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
+        Ok(net.key(key).fingerprint(self.config().fingerprint()).max_bytes(2 * most + (64 << 20)))
+    }
+
+    /// The longest message between the processes of a multicast, bytes.
+    pub(super) fn longest_message(&self) -> u32 {
+        self.limits().body_ring(self.topology()).max_payload() as u32
     }
 
     /// Where all processes are; `bind` is this one's address, if it is not that of the configuration. Members whose names mean
@@ -179,26 +195,16 @@ fn one_family<'a>(
 }
 
 impl RoceSeat {
-    /// Starts a process whose memory is `most` bytes large and whose messages are at most `longest`.
-    fn start(
-        &self,
-        config: &ClusterConfig,
-        most: u64,
-        longest: u32,
-        process: RoceConfig,
-    ) -> Result<RoceFabric, StartError> {
-        Ok(RoceFabric::start(RoceConfig {
-            key: config.key().ok_or(KeyError::Unnamed)?.read(&self.directory)?,
-            fingerprint: config.fingerprint(),
-            // As on shared memory: staging doubles what is printed where records are longer than the inline limit.
-            max_bytes: 2 * most + (64 << 20),
-            message_bytes: (longest + 4096).max(256 << 10),
+    /// Configures a process whose messages are at most `longest` bytes long.
+    fn config(&self, me: ProcessId, longest: u32) -> RoceConfig {
+        RoceConfig {
+            message_bytes: message_bytes(longest),
             pcap: self.pcap.clone(),
             chances: self.chances,
-            seed: self.seed.wrapping_add(u64::from(process.me.0)),
+            seed: self.seed.wrapping_add(u64::from(me.0)),
             faults: self.faults,
-            ..process
-        })?)
+            ..RoceConfig::default()
+        }
     }
 
     /// A process whose configuration is in this file.
@@ -206,6 +212,11 @@ impl RoceSeat {
     pub fn beside(config: &Path) -> Self {
         RoceSeat { directory: config.parent().unwrap_or(Path::new("")).to_owned(), seed: 1, ..RoceSeat::default() }
     }
+}
+
+/// The limit of messages, bytes, where the protocol's are at most `longest` bytes long.
+pub(super) fn message_bytes(longest: u32) -> u32 {
+    (longest + 4096).max(256 << 10)
 }
 
 /// Where a client is that was not told.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use stentor_fabric_net::line::{Line, LineConfig, LineError, LineListener};
+use stentor_fabric_net::control_session::{ControlSession, SessionConfig, SessionError, SessionListener};
 use stentor_switch::Switch;
 use stentor_switch::enrol::{ToSwitch, VERSION};
 
@@ -32,10 +32,10 @@ pub struct Admitted {
 /// Everybody who has connected.
 #[derive(Debug)]
 pub(crate) struct Enrolment {
-    listener: LineListener,
+    listener: SessionListener,
     /// Room: [`MOST_LINES`].
     most: usize,
-    lines: BTreeMap<LineId, Line>,
+    lines: BTreeMap<LineId, ControlSession>,
     next: LineId,
     registry: Registry,
     said: Said,
@@ -48,8 +48,8 @@ impl Enrolment {
         key: &[u8],
         at: std::net::SocketAddr,
         sees_identifications: bool,
-    ) -> Result<Enrolment, LineError> {
-        let config = LineConfig {
+    ) -> Result<Enrolment, SessionError> {
+        let config = SessionConfig {
             purpose: PURPOSE.to_owned(),
             version: VERSION,
             cluster: cluster.to_owned(),
@@ -58,7 +58,7 @@ impl Enrolment {
         };
         let start = u32::from_be_bytes(stentor_fabric_net::nonce());
         Ok(Enrolment {
-            listener: LineListener::bind(config, at)?,
+            listener: SessionListener::bind(config, at)?,
             most: MOST_LINES,
             lines: BTreeMap::new(),
             next: 0,
@@ -79,7 +79,7 @@ impl Enrolment {
 
     /// Everything to wait for.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.listener.as_fd()).chain(self.lines.values().filter_map(Line::socket))
+        std::iter::once(self.listener.as_fd()).chain(self.lines.values().filter_map(ControlSession::socket))
     }
 
     /// Takes in what hosts say and answers. Whether anybody said anything.
@@ -174,10 +174,10 @@ mod tests {
         let at = enrolment.address().unwrap();
         let dial = |host: u8| {
             let (purpose, cluster, me) = (PURPOSE.to_owned(), "test".to_owned(), Some(ProcessId(host.into())));
-            let config = LineConfig { purpose, version: VERSION, cluster, key: KEY.to_vec(), me };
-            Line::dial(&config, Ipv4Addr::new(127, 211, 99, host).into(), at).unwrap()
+            let config = SessionConfig { purpose, version: VERSION, cluster, key: KEY.to_vec(), me };
+            ControlSession::dial(&config, Ipv4Addr::new(127, 211, 99, host).into(), at).unwrap()
         };
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<ControlSession> = Vec::new();
         let since = Instant::now();
         for host in 1..=4 {
             lines.push(dial(host));
@@ -188,7 +188,7 @@ mod tests {
                 assert!(since.elapsed() < Duration::from_secs(10), "host {host} is neither let in nor refused");
             }
         }
-        let ready: Vec<bool> = lines.iter().map(Line::is_ready).collect();
+        let ready: Vec<bool> = lines.iter().map(ControlSession::is_ready).collect();
         assert_eq!(ready, [true, true, false, false]);
         assert_eq!(enrolment.admitted(), Admitted { hosts: 2, strangers: 0, garbled: 0 });
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_net::line::{Line, LineConfig, LineError};
+use stentor_fabric_net::control_session::{ControlSession, SessionConfig, SessionError};
 use stentor_switch::enrol::{Join, Ready, Refusal, ToHost, ToSwitch, VERSION};
 
 use crate::attached::{AttachError, Attached};
@@ -26,7 +26,7 @@ pub enum Heard {
 pub struct Member {
     /// The host.
     pub host: Attached,
-    line: Line,
+    line: ControlSession,
     number: u16,
     size: u8,
 }
@@ -35,22 +35,22 @@ impl Member {
     /// Dials the control plane.
     ///
     /// # Errors
-    /// See [`LineError`].
+    /// See [`SessionError`].
     pub fn dial(
         host: Attached,
         (number, size): (u16, u8),
         cluster: &str,
         key: &[u8],
         control: SocketAddr,
-    ) -> Result<Member, LineError> {
-        let config = LineConfig {
+    ) -> Result<Member, SessionError> {
+        let config = SessionConfig {
             purpose: PURPOSE.to_owned(),
             version: VERSION,
             cluster: cluster.to_owned(),
             key: key.to_vec(),
             me: Some(ProcessId(host.config().rank.into())),
         };
-        let line = Line::dial(&config, host.config().address.into(), control)?;
+        let line = ControlSession::dial(&config, host.config().address.into(), control)?;
         Ok(Member { host, line, number, size })
     }
 
@@ -62,15 +62,15 @@ impl Member {
 
     /// Why the line is over, if it is.
     #[must_use]
-    pub fn error(&self) -> Option<&LineError> {
+    pub fn error(&self) -> Option<&SessionError> {
         self.line.error()
     }
 
     /// Joins as it is; its queue pairs are connected to nothing.
     ///
     /// # Errors
-    /// See [`LineError`].
-    pub fn join(&mut self) -> Result<(), LineError> {
+    /// See [`SessionError`].
+    pub fn join(&mut self) -> Result<(), SessionError> {
         let (config, description) = (*self.host.config(), self.host.description());
         let join = Join {
             number: self.number,
@@ -89,8 +89,8 @@ impl Member {
     /// Says something.
     ///
     /// # Errors
-    /// See [`LineError`].
-    pub fn say(&mut self, word: &ToSwitch) -> Result<(), LineError> {
+    /// See [`SessionError`].
+    pub fn say(&mut self, word: &ToSwitch) -> Result<(), SessionError> {
         let (bytes, len) = word.encode();
         self.line.send(&bytes[..len])
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use stentor_fabric_net::line::LineError;
+use stentor_fabric_net::control_session::SessionError;
 use stentor_fabric_roce::driver::{Inlet, Leaving, Mode, Outlet, Pcap, PortError, gate};
 use stentor_switch::registers::MOST;
 use stentor_switch::{Arrival, Config, CreateError, Emission, Switch};
@@ -39,7 +39,7 @@ pub enum StartError {
     Port(#[from] PortError),
     /// The control plane's place.
     #[error(transparent)]
-    Line(#[from] LineError),
+    Session(#[from] SessionError),
     /// A set that is given from the start.
     #[error("set {gid}: {source}")]
     Set {
@@ -117,7 +117,7 @@ impl SoftSwitch {
     /// Lets hosts ask for sets that have the cluster's key, at an address for TCP.
     ///
     /// # Errors
-    /// [`StartError::Line`].
+    /// [`StartError::ControlSession`].
     pub fn listen(&mut self, settings: &Settings, at: SocketAddr, key: &[u8]) -> Result<(), StartError> {
         self.enrolment = Some(Enrolment::listen(&settings.cluster, key, at, settings.mode == Mode::Raw)?);
         Ok(())

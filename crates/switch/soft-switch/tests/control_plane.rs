@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use stentor_fabric::Status;
-use stentor_fabric_net::line::LineError;
+use stentor_fabric_net::control_session::SessionError;
 use stentor_fabric_roce::endpoint::{Data, Request, Work};
 use stentor_soft_switch::{Attached, AttachedConfig, Heard, Member, Settings, SoftSwitch};
 use stentor_switch::control::{Link, Operation};
@@ -200,7 +200,7 @@ fn strangers_and_those_who_do_not_fit_are_refused_and_disturb_nobody() {
         let _ = stranger.hear();
         stranger.error().is_some()
     });
-    assert!(matches!(stranger.error(), Some(LineError::NoKey | LineError::Closed | LineError::Broke { .. })));
+    assert!(matches!(stranger.error(), Some(SessionError::NoKey | SessionError::Closed | SessionError::Broke { .. })));
     // Noise, more connections than any host has, and silence.
     let mut noise: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(bed.control).unwrap()).collect();
     for (n, stream) in noise.iter_mut().enumerate().filter(|(n, _)| n % 2 == 0) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stentor_fabric::{ProcessId, Status};
-use stentor_fabric_net::line::{Line, LineConfig};
+use stentor_fabric_net::control_session::{ControlSession, SessionConfig};
 use stentor_fabric_roce::endpoint::{Data, Request, Work};
 use stentor_soft_switch::{Attached, AttachedConfig, Heard, Member, Settings, SoftSwitch, example};
 use stentor_switch::control::{self, CONTROL_RKEY, CONTROL_VA, Head, Link, MAX_CONTROL_BYTES, Operation};
@@ -254,18 +254,18 @@ fn hosts_that_talk_nonsense_are_put_out_and_take_no_more_room_than_there_is() {
     let (mut bed, mut random, since) = (Bed::new(NETWORKS[1]), seeded(), Instant::now());
     bed.send();
     let address = Ipv4Addr::new(127, 212, NETWORKS[1], 98);
-    let config = LineConfig {
+    let config = SessionConfig {
         purpose: "switch".to_owned(),
         version: VERSION,
         cluster: "test".to_owned(),
         key: KEY.to_vec(),
         me: Some(ProcessId(40)),
     };
-    let (mut lines, mut said, mut ended): (Vec<Line>, u64, u64) = (Vec::new(), 0, 0);
+    let (mut lines, mut said, mut ended): (Vec<ControlSession>, u64, u64) = (Vec::new(), 0, 0);
     let mut most = 0;
     while since.elapsed() < time() || ended < 20 || most < 3 {
         if lines.len() < 8 {
-            lines.push(Line::dial(&config, address.into(), bed.control).unwrap());
+            lines.push(ControlSession::dial(&config, address.into(), bed.control).unwrap());
         }
         for (n, line) in lines.iter_mut().enumerate() {
             while line.receive().is_some() {}

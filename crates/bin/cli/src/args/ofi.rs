@@ -2,8 +2,7 @@
 
 use clap::Args;
 use stentor::config::{AsEfa, OfiSettings};
-use stentor::runtime::{OfiFabric, RestrictedOfi};
-use stentor_fabric::{Fabric, Restricted};
+use stentor_fabric::CapabilityMask;
 
 use crate::failure::Failure;
 
@@ -15,8 +14,8 @@ pub(crate) struct OnOfi {
     /// tcp;ofi_rxm, udp;ofi_rxd]
     #[arg(long, value_name = "NAME,…", value_parser = provider)]
     pub(crate) provider: Option<String>,
-    /// Impose the restrictions of EFA (or `=efa-direct`: without tags) on the provider, whichever it is: writes and completions
-    /// in any order, every request completes. To try what cannot be tried without the card; slow
+    /// Impose the restrictions of EFA (or `=efa-direct`: without tags) on the provider, whichever it is: nothing relies on an
+    /// order of writes. To try what cannot be tried without the card
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "efa", value_parser = as_efa)]
     pub(crate) as_efa: Option<AsEfa>,
 }
@@ -58,9 +57,8 @@ impl OnOfi {
         }
     }
 
-    /// A process's fabric, restricted if that is asked for.
-    pub(crate) fn restrict(&self, fabric: OfiFabric) -> RestrictedOfi {
-        let seed = fabric.me().0.into();
-        Restricted::new(fabric, self.as_efa.map(|efa| efa.disorders(seed)))
+    /// What is hidden of the provider's capabilities.
+    pub(crate) fn mask(&self) -> CapabilityMask {
+        self.as_efa.map(AsEfa::mask).unwrap_or_default()
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn run(args: &Janitor) -> Result<Verdict, Failure> {
     ignore_signals()?;
     match (&args.tree, args.paths.as_slice()) {
         (Some(tree), []) => remove_unless_dismissed(tree),
-        (None, [socket, cluster, directory]) => stentor_fabric_shm::clean_up(socket, cluster, directory),
+        (None, [socket, cluster, directory]) => stentor_host::clean_up(socket, cluster, directory),
         _ => return Err(Failure::usage("three paths, or --tree", "stentor janitor", "do not call it by hand")),
     }
     Ok(Verdict::Good)

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use stentor::runtime::{GroupId, Plan, ShmFabric};
+use stentor::runtime::{GroupId, Plan};
 use stentor_fabric::ProcessId;
 use stentor_multicast::Place;
 
@@ -78,7 +78,7 @@ impl<'a> Cluster<'a> {
     /// `None`: it does not run on this host, or is silent.
     fn ask(&self, process: ProcessId, question: &Question) -> Result<Option<Answer>, Failure> {
         let name = self.plan.name(process);
-        let paths = ShmFabric::all_beside(&self.directory, &self.meeting, process)
+        let paths = stentor_host::all_beside(&self.directory, &self.meeting, process)
             .map_err(|error| unstarted(error.into(), self.config))?;
         match ask(&paths, question) {
             Ok(answer) => Ok(answer),

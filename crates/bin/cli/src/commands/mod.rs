@@ -53,7 +53,7 @@ fn perform() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let output = Output::new(line.json, line.quiet);
-    stentor_fabric_shm::become_janitor_by(janitor::NAME);
+    stentor_host::become_janitor_by(janitor::NAME);
     if !matches!(line.command, Command::Janitor(_)) {
         watch_signals();
     }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use stentor::config::{AsEfa, KeySource};
 use stentor::runtime::{Hosted, OfiFabric, RoceFabric, ShmFabric, Stop, VerbsFabric, now_ns};
 use stentor_checker::Cluster;
-use stentor_fabric::{Backoff, Fabric, ProcessId, Restricted, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
 use stentor_fabric_ofi::OfiConfig;
-use stentor_fabric_roce::{RoceConfig, SwitchConfig};
+use stentor_fabric_roce::{NetConfig, RoceConfig, SwitchConfig};
 use stentor_fabric_shm::ShmConfig;
 use stentor_fabric_verbs::VerbsConfig;
 use stentor_neb::{Authority, Config, FaultModel, Liar, Lies, Mode, Node, Notice, ProcessSet, Value};
@@ -130,36 +130,39 @@ fn addresses(network: u8, processes: usize) -> Vec<Option<SocketAddr>> {
     (1..=processes as u8).map(address).collect()
 }
 
+/// How a process meets the others; the key is in a file.
+fn net(me: ProcessId, addresses: Vec<Option<SocketAddr>>, key: &Path) -> Result<NetConfig, Failure> {
+    let key = KeySource::File(key.to_owned()).read(Path::new("")).map_err(failed)?;
+    Ok(NetConfig::new(CLUSTER, me, addresses).key(key))
+}
+
 impl OnRoce {
-    fn config(&self, me: ProcessId, processes: usize) -> Result<RoceConfig, Failure> {
-        Ok(RoceConfig {
-            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
+    fn start(&self, me: ProcessId, processes: usize) -> Result<RoceFabric, Failure> {
+        let config = RoceConfig {
             pcap: self.traffic.pcap.clone(),
             chances: self.traffic.bad.chances(),
             seed: self.traffic.seed.wrapping_add(u64::from(me.0)),
-            switch: self.switch.map(SwitchConfig::new),
-            ..RoceConfig::new(CLUSTER, me, addresses(self.network, processes))
-        })
+            ..RoceConfig::default()
+        };
+        let net = net(me, addresses(self.network, processes), &self.key)?.switch(self.switch.map(SwitchConfig::new));
+        RoceFabric::start(net, config).map_err(failed)
     }
 }
 
 impl OnOfi {
-    fn config(&self, me: ProcessId, processes: usize) -> Result<OfiConfig, Failure> {
-        Ok(OfiConfig {
-            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
-            providers: self.providers.clone(),
-            ..OfiConfig::new(CLUSTER, me, addresses(self.network, processes))
-        })
+    fn start(&self, me: ProcessId, processes: usize) -> Result<OfiFabric, Failure> {
+        let as_efa = self.as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
+        let mask = as_efa.map(AsEfa::mask).unwrap_or_default();
+        let config = OfiConfig { providers: self.providers.clone(), mask, ..OfiConfig::default() };
+        OfiFabric::start(net(me, addresses(self.network, processes), &self.key)?, config).map_err(failed)
     }
 }
 
 impl OnVerbs {
-    fn config(&self, me: ProcessId, processes: usize) -> Result<VerbsConfig, Failure> {
+    fn start(&self, me: ProcessId, processes: usize) -> Result<VerbsFabric, Failure> {
         let address = |n| Some(SocketAddr::new(self.address, PORT + n));
-        Ok(VerbsConfig {
-            key: KeySource::File(self.key.clone()).read(Path::new("")).map_err(failed)?,
-            ..VerbsConfig::new(CLUSTER, me, (0..processes as u16).map(address).collect())
-        })
+        let net = net(me, (0..processes as u16).map(address).collect(), &self.key)?;
+        VerbsFabric::start(net, VerbsConfig::default()).map_err(failed)
     }
 }
 
@@ -196,17 +199,15 @@ pub(super) fn process(errand: &str) -> Result<Verdict, Failure> {
         .map_err(|error| Failure::usage(error, "neb process", "use `stentor demo --neb`"))?;
     let me = ProcessId(errand.me);
     if let Some(roce) = &errand.roce {
-        let fabric = RoceFabric::start(roce.config(me, errand.processes)?).map_err(failed)?;
+        let fabric = roce.start(me, errand.processes)?;
         return take_part(fabric, errand);
     }
     if let Some(verbs) = &errand.verbs {
-        let fabric = VerbsFabric::start(verbs.config(me, errand.processes)?).map_err(failed)?;
+        let fabric = verbs.start(me, errand.processes)?;
         return take_part(fabric, errand);
     }
     if let Some(ofi) = &errand.ofi {
-        let fabric = OfiFabric::start(ofi.config(me, errand.processes)?).map_err(failed)?;
-        let as_efa = ofi.as_efa.as_deref().map(AsEfa::named).transpose().map_err(failed)?;
-        let fabric = Restricted::new(fabric, as_efa.map(|efa| efa.disorders(me.0.into())));
+        let fabric = ofi.start(me, errand.processes)?;
         if let Some(by) = fabric.carrier() {
             say(&Said::Carried { by })?;
         }

@@ -10,7 +10,8 @@ use stentor::config::{FabricKind, NebConfig};
 use stentor::runtime::{Hosted, Plan, Room, Seat, ShmFabric, clock_name, now_ns};
 use stentor_checker::Cluster;
 use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
-use stentor_fabric_shm::{Beside, Place, ShmConfig, Source, StartError};
+use stentor_fabric_shm::{ShmConfig, StartError};
+use stentor_host::{Beside, Source, StandingSeat};
 use stentor_neb::{Authority, Mode, Node, Notice};
 
 use super::neb_history::NebHistory;
@@ -74,7 +75,7 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
         let place = beside(args, &plan, neb, me, output)?;
         let fabric = live::patiently(|| plan.neb_roce(neb, me, &seat), say)
             .map_err(|error| live::unstarted(error, &args.config))?;
-        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
+        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(StandingSeat::beside), output);
     }
     if config.fabric() == FabricKind::Verbs {
         live::refuse_traffic(network, args.config.display())?;
@@ -82,7 +83,7 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
         let place = beside(args, &plan, neb, me, output)?;
         let fabric = live::patiently(|| plan.neb_verbs(neb, me, &seat), say)
             .map_err(|error| live::unstarted(error, &args.config))?;
-        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
+        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(StandingSeat::beside), output);
     }
     if config.fabric() == FabricKind::Ofi {
         live::refuse_traffic(network, args.config.display())?;
@@ -90,7 +91,7 @@ pub(super) fn run(args: &NebRun, output: Output) -> Result<Verdict, Failure> {
         let place = beside(args, &plan, neb, me, output)?;
         let fabric = live::patiently(|| plan.neb_ofi(neb, me, &seat), say)
             .map_err(|error| live::unstarted(error, &args.config))?;
-        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(Place::beside), output);
+        return serve(args, &plan, neb, fabric, authority, place.as_ref().map(StandingSeat::beside), output);
     }
     live::refuse_network(*bind, network, args.config.display())?;
     let room = Room::here().check(neb.config().memory_bytes());
@@ -109,7 +110,7 @@ fn beside(
     neb: &NebConfig,
     me: ProcessId,
     output: Output,
-) -> Result<Option<Place>, Failure> {
+) -> Result<Option<StandingSeat>, Failure> {
     let name = args.id.clone();
     let say = move |text: &str| output.log(Level::Warn, &name, text);
     let (meeting, source) = (live::neb_meeting_name(plan), live::neb_source(plan, neb.group()));

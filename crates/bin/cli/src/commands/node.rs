@@ -18,7 +18,7 @@ use std::sync::Arc;
 use stentor::config::FabricKind;
 use stentor::runtime::{Hosted, Member, Plan, RoceSeat, RunError, Seat, Stop, run_member};
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::{Beside, Place};
+use stentor_host::{Beside, StandingSeat};
 
 use crate::args::{self, OnRoce};
 use crate::failure::{Failure, Verdict};
@@ -48,21 +48,21 @@ pub(super) fn run(args: &args::Node, output: Output) -> Result<Verdict, Failure>
         let place = beside(args, &plan, me, output)?;
         let fabric = live::patiently(|| plan.roce(me, &seat), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
+        return live(args, &plan, me, member, place.as_ref().map(StandingSeat::beside).as_ref(), output);
     }
     if plan.config().fabric() == FabricKind::Verbs {
         live::refuse_traffic(network, meeting.config.display())?;
         let place = beside(args, &plan, me, output)?;
         let fabric = live::patiently(|| plan.verbs(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
+        return live(args, &plan, me, member, place.as_ref().map(StandingSeat::beside).as_ref(), output);
     }
     if plan.config().fabric() == FabricKind::Ofi {
         live::refuse_traffic(network, meeting.config.display())?;
         let place = beside(args, &plan, me, output)?;
         let fabric = live::patiently(|| plan.ofi(me, &Seat::beside(&meeting.config, *bind)), say).map_err(failed)?;
         let member = plan.joining_on(fabric, me).map_err(failed)?;
-        return live(args, &plan, me, member, place.as_ref().map(Place::beside).as_ref(), output);
+        return live(args, &plan, me, member, place.as_ref().map(StandingSeat::beside).as_ref(), output);
     }
     live::refuse_network(*bind, network, meeting.config.display())?;
     let directory = live::directory(meeting.directory.as_ref());
@@ -79,7 +79,7 @@ pub(super) fn make_room(need: &Need, name: &str, output: Output) {
 
 /// Where a node listens for operators whose fabric needs no directory. Without such a place it runs as well, but not beside
 /// another process of its name.
-fn beside(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Result<Option<Place>, Failure> {
+fn beside(args: &args::Node, plan: &Plan, me: ProcessId, output: Output) -> Result<Option<StandingSeat>, Failure> {
     let name = args.id.clone();
     let say = move |text: &str| output.log(Level::Warn, &name, text);
     let (directory, config) = (live::directory(args.meeting.directory.as_ref()), &args.meeting.config);

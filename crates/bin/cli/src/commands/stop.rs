@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use stentor::runtime::{Plan, ShmFabric};
+use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
 
 use crate::args::Stop;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Stop, output: Output) -> Result<Verdict, Failure> {
     let until = Instant::now() + Duration::from_secs(args.timeout);
     let stop = |process: ProcessId| {
         let paths =
-            || ShmFabric::all_beside(&directory, &meeting, process).map_err(|error| unstarted(error.into(), config));
+            || stentor_host::all_beside(&directory, &meeting, process).map_err(|error| unstarted(error.into(), config));
         let ended = end(&paths, until, &interrupt)?;
         if ended.state != "absent" {
             return Ok(ended.of(plan.name(process)));

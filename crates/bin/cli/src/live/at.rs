@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::{Place, Source, StartError};
+use stentor_host::{Source, StandingSeat, StartError};
 
 use super::{patiently, refuse_twin, unstarted};
 use crate::failure::Failure;
@@ -27,10 +27,10 @@ impl At<'_> {
         &self,
         asker: &str,
         say: impl Fn(&str) + Clone + Send + 'static,
-    ) -> Result<Option<Place>, Failure> {
+    ) -> Result<Option<StandingSeat>, Failure> {
         let At { directory, meeting, me, name, source, config } = self;
         source.as_ref().map_or(Ok(()), |source| refuse_twin(source, name, *me, &say))?;
-        let take = || Place::take(directory.clone(), meeting, *me, name, source.clone(), say.clone());
+        let take = || StandingSeat::take(directory.clone(), meeting, *me, name, source.clone(), say.clone());
         match patiently(take, &say) {
             Ok(place) => Ok(Some(place)),
             Err(error @ (StartError::AlreadyRunning { .. } | StartError::ForeignLock { .. })) => {

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use stentor_fabric_shm::{Beside, Credentials};
+use stentor_host::{Beside, Credentials};
 
 /// How long the other side may take to read or to write.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -7,9 +7,9 @@ use std::path::Path;
 use stentor::runtime::{AddressError, StartError};
 use stentor_fabric::{ConnectError, OsError, ProcessId};
 use stentor_fabric_ofi::{ChooseError, StartError as OfiError};
-use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
-use stentor_fabric_shm::{Source, StartError as ShmError};
+use stentor_fabric_roce::{NetError, StartError as RoceError};
 use stentor_fabric_verbs::StartError as VerbsError;
+use stentor_host::{Source, StartError as ShmError};
 use stentor_multicast::NodeError;
 
 use super::{MEND_NAME, already};
@@ -46,9 +46,9 @@ pub(crate) fn unstarted(error: StartError, config: &Path) -> Failure {
         StartError::Roce(RoceError::Port(error)) => {
             Failure::usage(error, place, format_args!("name an address of this host: {WHERE}"))
         }
-        StartError::Roce(RoceError::Bootstrap(BootstrapError::Listen { address, source }))
-        | StartError::Verbs(VerbsError::Bootstrap(BootstrapError::Listen { address, source }))
-        | StartError::Ofi(OfiError::Bootstrap(BootstrapError::Listen { address, source }))
+        StartError::Roce(RoceError::Net(NetError::Listen { address, source }))
+        | StartError::Verbs(VerbsError::Net(NetError::Listen { address, source }))
+        | StartError::Ofi(OfiError::Net(NetError::Listen { address, source }))
             if source.kind() == ErrorKind::AddrInUse =>
         {
             Failure::usage(

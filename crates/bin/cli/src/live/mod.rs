@@ -47,11 +47,11 @@ use std::path::{Path, PathBuf};
 use stentor::ClusterConfig;
 use stentor::config::{FabricKind, MemberConfig};
 use stentor::runtime::{
-    Client, ClientId, GroupId, Plan, RestrictedOfi, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
+    Client, ClientId, GroupId, OfiFabric, Plan, RoceFabric, RoceSeat, Seat, StartError, VerbsFabric,
 };
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::{Source, absolute};
+use stentor_host::{Source, absolute};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::args::Network;
@@ -103,7 +103,7 @@ pub(crate) fn client_on_ofi(
     client: ClientId,
     config: &Path,
     bind: Option<IpAddr>,
-) -> Result<Client<RestrictedOfi>, StartError> {
+) -> Result<Client<OfiFabric>, StartError> {
     let process = plan.topology().client_process(client);
     plan.client_on(plan.ofi(process, &Seat::beside(config, bind))?, client)
 }
@@ -216,11 +216,11 @@ pub(crate) fn neb_source(plan: &Plan, group: usize) -> Option<Source> {
 
 /// Where the control sockets are. A relative path is made absolute at once: processes may change their directory.
 pub(crate) fn directory(asked: Option<&PathBuf>) -> PathBuf {
-    asked.map_or_else(stentor_fabric_shm::default_directory, |asked| absolute(asked))
+    asked.map_or_else(stentor_host::default_directory, |asked| absolute(asked))
 }
 
 /// The same in words: all directories in which processes are looked for.
 pub(crate) fn looked_in(directory: &Path) -> String {
-    let all = stentor_fabric_shm::meeting_directories(directory);
+    let all = stentor_host::meeting_directories(directory);
     all.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }

@@ -7,7 +7,7 @@ use stentor::ClusterConfig;
 use stentor::config::KeySource;
 use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::absolute;
+use stentor_host::absolute;
 
 use super::looked_in;
 

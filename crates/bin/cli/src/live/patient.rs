@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use stentor::runtime::StartError;
 use stentor_fabric_ofi::StartError as OfiError;
 use stentor_fabric_roce::driver::PortError;
-use stentor_fabric_roce::{BootstrapError, StartError as RoceError};
-use stentor_fabric_shm::StartError as ShmError;
+use stentor_fabric_roce::{NetError, StartError as RoceError};
 use stentor_fabric_verbs::StartError as VerbsError;
-use stentor_soft_switch::{LineError, StartError as SwitchError};
+use stentor_host::StartError as ShmError;
+use stentor_soft_switch::{SessionError, StartError as SwitchError};
 
 /// The time for which a start waits for its port or place.
 const GIVING_BACK: Duration = Duration::from_secs(5);
@@ -37,9 +37,7 @@ impl Busy for StartError {
         match self {
             StartError::Fabric(error) => error.busy(),
             StartError::Roce(error) => error.busy(),
-            StartError::Verbs(VerbsError::Bootstrap(error)) | StartError::Ofi(OfiError::Bootstrap(error)) => {
-                error.busy()
-            }
+            StartError::Verbs(VerbsError::Net(error)) | StartError::Ofi(OfiError::Net(error)) => error.busy(),
             _ => None,
         }
     }
@@ -49,7 +47,7 @@ impl Busy for RoceError {
     fn busy(&self) -> Option<String> {
         match self {
             RoceError::Port(error) => error.busy(),
-            RoceError::Bootstrap(error) => error.busy(),
+            RoceError::Net(error) => error.busy(),
             _ => None,
         }
     }
@@ -64,10 +62,10 @@ impl Busy for PortError {
     }
 }
 
-impl Busy for BootstrapError {
+impl Busy for NetError {
     fn busy(&self) -> Option<String> {
         match self {
-            BootstrapError::Listen { address, source } if source.kind() == ErrorKind::AddrInUse => Some(tcp(*address)),
+            NetError::Listen { address, source } if source.kind() == ErrorKind::AddrInUse => Some(tcp(*address)),
             _ => None,
         }
     }
@@ -90,7 +88,7 @@ impl Busy for SwitchError {
     fn busy(&self) -> Option<String> {
         match self {
             SwitchError::Port(error) => error.busy(),
-            SwitchError::Line(LineError::Listen { at, in_use: true, .. }) => Some(tcp(*at)),
+            SwitchError::Session(SessionError::Listen { at, in_use: true, .. }) => Some(tcp(*at)),
             _ => None,
         }
     }

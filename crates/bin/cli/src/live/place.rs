@@ -8,7 +8,7 @@ use stentor::runtime::{Client, ClientId, GroupId, Hosted, Housekeeper, Plan, Sta
 use stentor_fabric::{Backoff, ProcessId};
 use stentor_fabric_roce::StartError as RoceError;
 use stentor_fabric_roce::driver::PortError;
-use stentor_fabric_shm::StartError as ShmError;
+use stentor_host::StartError as ShmError;
 
 use super::{Busy, MEND_NAME, Missed, Refusals, Waiting, missed, patiently, unstarted, whereabouts};
 use crate::failure::Failure;

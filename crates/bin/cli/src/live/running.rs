@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use stentor::runtime::{Plan, ShmFabric};
+use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
-use stentor_fabric_shm::{About, Running, Source};
+use stentor_host::{About, Running, Source};
 
 use super::as_pid;
 use crate::failure::Failure;
@@ -152,7 +152,7 @@ impl Found {
     /// The directory with its sockets, if those who were told another one do not look there.
     pub(crate) fn elsewhere(&self, directory: &Path) -> Option<&Path> {
         let about = self.running.about.as_ref()?;
-        let looked_in = stentor_fabric_shm::meeting_directories(directory);
+        let looked_in = stentor_host::meeting_directories(directory);
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let is_there = looked_in.iter().any(|path| real(path) == real(&about.directory));
         (!is_there).then_some(about.directory.as_path())
@@ -182,7 +182,7 @@ impl Found {
     /// Where it listens for operators.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         let Some(about) = &self.running.about else { return Vec::new() };
-        ShmFabric::all_beside(&about.directory, &about.meeting, about.me).unwrap_or_default()
+        stentor_host::all_beside(&about.directory, &about.meeting, about.me).unwrap_or_default()
     }
 
     /// How to end it without asking it.

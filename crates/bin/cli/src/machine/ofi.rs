@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use stentor::ClusterConfig;
 use stentor_fabric::ProcessId;
 use stentor_fabric_ofi::{
-    DIRECTORY, Device, Info, Libfabric, ORDER, OfiConfig, SEGMENT_BYTES, Space, StartError, devices, has_segments,
-    providers,
+    DIRECTORY, Device, Info, Libfabric, NetConfig, ORDER, OfiConfig, SEGMENT_BYTES, Space, StartError, devices,
+    has_segments, providers,
 };
 
 use super::Finding;
@@ -78,22 +78,23 @@ fn provider(info: &Info, all: &[Device]) -> String {
 }
 
 /// A process whose own address nobody has said, beside another one.
-fn process(other: Ipv4Addr) -> OfiConfig {
-    OfiConfig::new("", ProcessId(0), vec![None, Some(SocketAddr::new(other.into(), 1))])
+fn process(other: Ipv4Addr) -> NetConfig {
+    NetConfig::new("", ProcessId(0), vec![None, Some(SocketAddr::new(other.into(), 1))])
 }
 
-fn taken(config: &OfiConfig) -> Result<String, StartError> {
+fn taken(net: &NetConfig, config: &OfiConfig) -> Result<String, StartError> {
     let on = |info: Info| {
         let why = info.why().map_or(String::new(), |why| format!(" ({why})"));
         format!("{} on {}{why}", info.provider(), info.device())
     };
-    config.choose().map(on)
+    config.choose(net).map(on)
 }
 
 /// Whether the fabric `ofi` works here: what it would take for a cluster on one host, and for one on several, and why; or
 /// what it lacks.
 pub(crate) fn would_take() -> (bool, String) {
-    let [within, between] = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)].map(|other| taken(&process(other)));
+    let [within, between] =
+        [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)].map(|other| taken(&process(other), &OfiConfig::default()));
     let why = format!("the first that is there of {}; `provider` in [ofi] names others", ORDER.join(", "));
     match (within, between) {
         (Ok(within), Ok(between)) => {
@@ -110,7 +111,8 @@ pub(crate) fn of_cluster(config: &ClusterConfig) -> Result<String, StartError> {
     let members = config.groups().iter().flat_map(|group| group.members());
     let addresses = members.map(|member| Some(member.address().parse().unwrap_or(NAMED)));
     let addresses = std::iter::once(None).chain(addresses).collect();
-    taken(&config.ofi().apply(OfiConfig::new(config.cluster(), ProcessId(0), addresses)))
+    let net = NetConfig::new(config.cluster(), ProcessId(0), addresses);
+    taken(&net, &config.ofi().apply(OfiConfig::default()))
 }
 
 /// Stands for an address that has a name: it is not asked for here.

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use stentor_fabric::{Fabric, OsError, ProcessId, Purpose, RegionSpec};
-use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError, default_directory};
+use stentor_fabric_shm::{ShmConfig, ShmFabric, StartError};
+use stentor_host::default_directory;
 
 use super::Finding;
 

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use stentor_fabric::ProcessId;
 use stentor_fabric_verbs::device::{self, Choice, Device, Port, Wanted};
 use stentor_fabric_verbs::{Context, Granted, PortNumber, Verbs, VerbsConfig};
 
@@ -65,7 +64,7 @@ fn granted(device: &str) -> Result<Granted, String> {
     let verbs = Verbs::load().map_err(|error| error.to_string())?;
     let context = Context::open(verbs, device).map_err(|error| error.to_string())?;
     let limits = context.limits().map_err(|error| error.to_string())?;
-    let inline_bytes = VerbsConfig::new("", ProcessId(0), Vec::new()).inline_bytes;
+    let inline_bytes = VerbsConfig::default().inline_bytes;
     Granted::by(&context, &limits, inline_bytes).map_err(|error| error.to_string())
 }
 
@@ -167,13 +166,13 @@ fn port_finding(device: &Device, port: &Port, context: Option<&Context>) -> Find
 mod tests {
     use std::path::PathBuf;
 
-    use stentor_fabric_verbs::device::{Gid, GidKind, Link};
+    use stentor_fabric_verbs::device::{Gid, GidKind, LinkLayer};
 
     use super::super::State;
     use super::*;
 
     fn rxe(state: &str, gids: Vec<Gid>) -> Device {
-        let port = Port { number: 1, link: Link::Ethernet, state: state.into(), rate: "10 Gb/sec".into(), gids };
+        let port = Port { number: 1, link: LinkLayer::Ethernet, state: state.into(), rate: "10 Gb/sec".into(), gids };
         let file = Some(PathBuf::from("/dev/infiniband/uverbs0"));
         Device { name: "rxe0".into(), file, numa_node: Some(0), firmware: String::new(), ports: vec![port] }
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, Capabilities, Completion, Heard, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
+    Access, Capabilities, Completion, PollHint, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
 
-use crate::{Config, Place, Remotes, SetEnds, StartError};
+use crate::{NetConfig, RemoteKey, Remotes, SetTransport, StartError};
 
 /// Whether a grant that was taken back is worth nothing any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,13 +37,13 @@ pub enum Waiting {
 /// # Call order
 /// [`open`](Device::open); then [`make`](Device::make) before everything else about a queue pair, and
 /// [`register`](Device::register) before everything else about a region. In each life of a queue pair
-/// [`begin`](crate::Ends::begin), [`meet`](crate::Ends::meet) and [`ready`](crate::Ends::ready) follow each other. A life ends by
-/// [`fail`](crate::Ends::fail), or by itself, which [`next_broken`](crate::Ends::next_broken) tells once.
+/// [`begin`](crate::Transport::begin), [`meet`](crate::Transport::meet) and [`ready`](crate::Transport::ready) follow each other. A life ends by
+/// [`fail`](crate::Transport::fail), or by itself, which [`next_broken`](crate::Transport::next_broken) tells once.
 ///
 /// # An example
 /// `stentor-fabric-roce`'s device is the shortest one.
-pub trait Device: SetEnds + Sized {
-    /// What a process must know to start.
+pub trait Device: SetTransport + Sized {
+    /// What a process must know of the device besides its [`NetConfig`].
     type Config;
     /// Why a process could not start.
     type StartError: From<StartError>;
@@ -53,13 +53,15 @@ pub trait Device: SetEnds + Sized {
     ///
     /// # Errors
     /// Why it cannot be used, with the remedy.
-    fn open(config: Self::Config, epoll: Arc<OwnedFd>) -> Result<(Self, Config), Self::StartError>;
+    fn open(net: &NetConfig, config: Self::Config, epoll: Arc<OwnedFd>) -> Result<Self, Self::StartError>;
+
+    /// Returns what both ends of a connection must have in common, 1 to 64 bytes: a peer that has another one is refused.
+    fn protocol(&self) -> String {
+        self.capabilities().name.to_owned()
+    }
 
     /// Returns what the device can do. It does not change.
     fn capabilities(&self) -> &Capabilities;
-
-    /// Returns the limit of all memory of regions, bytes.
-    fn max_bytes(&self) -> u64;
 
     /// Makes a queue pair without a life. The number is given again if the first life of the one before did not begin.
     ///
@@ -92,7 +94,7 @@ pub trait Device: SetEnds + Sized {
     ///
     /// # Errors
     /// Why not, with the remedy.
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String>;
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String>;
 
     /// Takes a grant back.
     ///
@@ -146,8 +148,8 @@ pub trait Device: SetEnds + Sized {
     fn flush(&mut self) {}
 
     /// Returns what has landed and completed since the last call, as far as the device can tell.
-    fn listen(&mut self) -> Heard {
-        Heard::ANYBODY
+    fn poll_hint(&mut self) -> PollHint {
+        PollHint::ANYBODY
     }
 
     /// Takes completions; returns how many were written to `out`.

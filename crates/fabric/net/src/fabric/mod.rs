@@ -1,7 +1,7 @@
 //! The contract of `stentor-fabric` for fabrics that reach other hosts: one implementation, over a [`Device`] that moves data.
 //!
 //! The fabric gives queue pairs and regions their numbers, checks arguments, grants and revokes, connects through the
-//! [`Bootstrap`], and sleeps. The device makes queue pairs and memory, posts, and polls.
+//! [`ConnectionManager`], and sleeps. The device makes queue pairs and memory, posts, and polls.
 
 mod device;
 mod post;
@@ -17,12 +17,12 @@ use std::time::Instant;
 use rustix::event::epoll;
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpKind, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, SetSpec,
-    SetWrite, Span, WaitError, Wake, WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
+    Purpose, QpConfig, QpId, QpKind, QpState, Refusal, RegionId, RegionSpec, RegisterError, RemoteRegion, Service,
+    SetSpec, SetWrite, Span, WaitError, Wake, WorkRequest,
 };
 
-use crate::{Bootstrap, StartError};
+use crate::{ConnectionManager, NetConfig, StartError};
 pub use device::{Device, Fence, Waiting};
 use regions::Regions;
 
@@ -31,7 +31,7 @@ pub struct NetFabric<D> {
     // Dropped first: it uses nothing of the others.
     device: D,
     capabilities: Capabilities,
-    bootstrap: Bootstrap,
+    cm: ConnectionManager,
     regions: Regions,
     epoll: Arc<OwnedFd>,
     /// How many sockets there ever were when they were added to the epoll instance.
@@ -47,10 +47,7 @@ pub struct NetFabric<D> {
 
 impl<D: fmt::Debug> fmt::Debug for NetFabric<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NetFabric")
-            .field("device", &self.device)
-            .field("bootstrap", &self.bootstrap)
-            .finish_non_exhaustive()
+        f.debug_struct("NetFabric").field("device", &self.device).field("bootstrap", &self.cm).finish_non_exhaustive()
     }
 }
 
@@ -58,18 +55,22 @@ impl<D: Device> NetFabric<D> {
     /// Starts a process of a cluster: from here on its peers can connect.
     ///
     /// # Errors
-    /// What the device says, or the [`Bootstrap`].
-    pub fn start(config: D::Config) -> Result<Self, D::StartError> {
+    /// What the device says, or the [`ConnectionManager`].
+    pub fn start(net: NetConfig, config: D::Config) -> Result<Self, D::StartError> {
         let failed = |what| move |error: rustix::io::Errno| StartError::System { what, source: error.into() };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an epoll instance"))?;
         let epoll = Arc::new(epoll);
-        let (device, config) = D::open(config, Arc::clone(&epoll))?;
-        let bootstrap = Bootstrap::start(config)?;
+        let device = D::open(&net, config, Arc::clone(&epoll))?;
+        let capabilities = device.capabilities().clone();
+        let regions = Regions::new(net.max_bytes);
+        // A switch that the device cannot use is left alone.
+        let switch = net.switch.clone().filter(|_| capabilities.hardware_multicast);
+        let cm = ConnectionManager::start(device.protocol(), net.switch(switch))?;
         let mut fabric = NetFabric {
-            capabilities: device.capabilities().clone(),
+            capabilities,
             device,
-            bootstrap,
-            regions: Regions::default(),
+            cm,
+            regions,
             epoll,
             watched: None,
             last_pump: Instant::now(),
@@ -101,45 +102,45 @@ impl<D: Device> NetFabric<D> {
     /// Returns the next question of somebody who has the cluster's key and is no process, with a number for its
     /// [`answer`](Self::answer).
     pub fn next_question(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.bootstrap.next_question()
+        self.cm.next_question()
     }
 
     /// Answers a question.
     pub fn answer(&mut self, question: u64, answer: &[u8]) {
-        self.bootstrap.answer(question, answer);
+        self.cm.answer(question, answer);
     }
 
     /// Returns the next connection that was refused. The newest 64 are kept.
     pub fn next_refusal(&mut self) -> Option<Refusal> {
-        self.bootstrap.next_refusal()
+        self.cm.next_refusal()
     }
 
     /// Returns the next thing about names and addresses that a person should know.
     pub fn next_name_note(&mut self) -> Option<String> {
-        self.bootstrap.next_name_note()
+        self.cm.next_name_note()
     }
 
     /// Returns the next thing about the switch that a person should know: that it can be used, or why not. Told once.
     pub fn next_switch_note(&mut self) -> Option<String> {
-        self.bootstrap.next_switch_note()
+        self.cm.next_switch_note()
     }
 
     /// Names a peer for people, with its address in the configuration.
     #[must_use]
     pub fn name_of(&self, peer: ProcessId) -> String {
-        self.bootstrap.name_of(peer)
+        self.cm.name_of(peer)
     }
 
     /// Returns why the name of a peer led to no address when it was looked up last, if it did not.
     #[must_use]
     pub fn unresolved(&self, peer: ProcessId) -> Option<&str> {
-        self.bootstrap.unresolved(peer)
+        self.cm.unresolved(peer)
     }
 
     /// Whether a peer says that another process with this one's id is connected to it.
     #[must_use]
     pub fn is_displaced(&self) -> bool {
-        self.bootstrap.is_displaced()
+        self.cm.is_displaced()
     }
 
     /// Returns the memory of all regions, bytes. A device may register it once more for each peer that is granted it.
@@ -151,18 +152,18 @@ impl<D: Device> NetFabric<D> {
     /// Whether a peer is connected.
     #[must_use]
     pub fn is_linked(&self, peer: ProcessId) -> bool {
-        self.bootstrap.is_linked(peer)
+        self.cm.is_linked(peer)
     }
 
     fn make_qp(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
-        if peer.index() >= self.bootstrap.processes() {
+        if peer.index() >= self.cm.processes() {
             return Err(ConnectError::UnknownProcess(peer));
         }
         self.check_depths(config)?;
         if config.kind == QpKind::Unreliable && !self.capabilities.unreliable {
             return Err(ConnectError::NoUnreliable);
         }
-        self.bootstrap.connect(&mut self.device, (peer, service), config, |device, qp| {
+        self.cm.connect(&mut self.device, (peer, service), config, |device, qp| {
             device.make(qp, peer, config).map_err(|reason| ConnectError::System { peer, reason })
         })
     }
@@ -178,7 +179,7 @@ impl<D: Device> NetFabric<D> {
 
 impl<D: Device> Fabric for NetFabric<D> {
     fn me(&self) -> ProcessId {
-        self.bootstrap.me
+        self.cm.me
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -211,11 +212,11 @@ impl<D: Device> Fabric for NetFabric<D> {
     }
 
     fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
-        self.bootstrap.reset(&mut self.device, qp)
+        self.cm.reset(&mut self.device, qp)
     }
 
     fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
-        self.bootstrap.remotes().resolve(peer, purpose)
+        self.cm.remotes().resolve(peer, purpose)
     }
 
     #[inline]
@@ -241,17 +242,17 @@ impl<D: Device> Fabric for NetFabric<D> {
     }
 
     fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
-        self.state_of(set) == Some(QpState::Ready) && self.bootstrap.set_reaches(set, peer)
+        self.state_of(set) == Some(QpState::Ready) && self.cm.set_reaches(set, peer)
     }
 
     fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
-        self.bootstrap.set_settled(set, peer)
+        self.cm.set_settled(set, peer)
     }
 
     #[inline]
     fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
         let limits = (self.state_of(set) == Some(QpState::Ready), self.capabilities.inline_bytes);
-        self.bootstrap.post_set(&mut self.device, set, &write, limits)
+        self.cm.post_set(&mut self.device, set, &write, limits)
     }
 
     #[inline]
@@ -260,20 +261,20 @@ impl<D: Device> Fabric for NetFabric<D> {
     }
 
     #[inline]
-    fn listen(&mut self) -> Heard {
-        self.device.listen()
+    fn poll_hint(&mut self) -> PollHint {
+        self.device.poll_hint()
     }
 
     #[inline]
     fn poll(&mut self, out: &mut [Completion]) -> usize {
-        if self.bootstrap.has_sets() { self.poll_with_sets(out) } else { self.device.poll(out) }
+        if self.cm.has_sets() { self.poll_with_sets(out) } else { self.device.poll(out) }
     }
 
     fn next_event(&mut self) -> Option<Event> {
-        if !self.bootstrap.has_events() && !std::mem::take(&mut self.has_pumped) {
+        if !self.cm.has_events() && !std::mem::take(&mut self.has_pumped) {
             self.pump();
         }
-        self.bootstrap.next_event()
+        self.cm.next_event()
     }
 
     fn arm(&mut self) {

@@ -14,7 +14,7 @@ impl<D: Device> NetFabric<D> {
     /// Returns the state as posts see it: a queue pair may have broken a moment ago.
     #[inline]
     pub(super) fn state_of(&self, qp: QpId) -> Option<QpState> {
-        let known = self.bootstrap.state(qp)?;
+        let known = self.cm.state(qp)?;
         Some(if self.device.is_alive(qp) { known } else { QpState::Error })
     }
 
@@ -25,7 +25,7 @@ impl<D: Device> NetFabric<D> {
             return Err(PostError::NotReady { qp, state });
         }
         self.check(qp, &request.verb)?;
-        self.device.post(self.bootstrap.remotes(), qp, request)
+        self.device.post(self.cm.remotes(), qp, request)
     }
 
     #[inline]
@@ -62,7 +62,7 @@ impl<D: Device> NetFabric<D> {
     }
 
     fn is_unreliable(&self, qp: QpId) -> bool {
-        self.bootstrap.config(qp).is_some_and(|config| config.kind == QpKind::Unreliable)
+        self.cm.config(qp).is_some_and(|config| config.kind == QpKind::Unreliable)
     }
 
     #[inline]
@@ -112,7 +112,7 @@ impl<D: Device> NetFabric<D> {
         if !self.capabilities.tagged {
             return Err(PostError::Unsupported("tagged receive"));
         }
-        self.bootstrap.state(qp).ok_or(PostError::UnknownQp(qp))?;
+        self.cm.state(qp).ok_or(PostError::UnknownQp(qp))?;
         self.device.cancel_tagged_receive(qp, id);
         Ok(())
     }

@@ -18,16 +18,22 @@ struct Own {
 }
 
 /// All regions of this process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Regions {
     own: Vec<Own>,
     names: HashMap<(ProcessId, Purpose), RegionId>,
     bytes: u64,
+    /// The limit of these bytes.
+    max_bytes: u64,
     /// Fences that wait, and whether an event tells that they hold.
     fences: Vec<(RegionId, ProcessId, bool)>,
 }
 
 impl Regions {
+    pub(super) fn new(max_bytes: u64) -> Regions {
+        Regions { own: Vec::new(), names: HashMap::new(), bytes: 0, max_bytes, fences: Vec::new() }
+    }
+
     /// Returns the memory of all regions, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -56,7 +62,7 @@ impl<D: Device> NetFabric<D> {
         if bytes == 0 || !bytes.is_multiple_of(LINE as u64) {
             return Err(RegisterError::Size { bytes });
         }
-        if writer.index() >= self.bootstrap.processes() {
+        if writer.index() >= self.cm.processes() {
             return Err(RegisterError::UnknownProcess(writer));
         }
         let regions = &mut self.regions;
@@ -64,7 +70,7 @@ impl<D: Device> NetFabric<D> {
             return Err(RegisterError::Duplicate { purpose, writer });
         }
         let refused = |reason| RegisterError::System { bytes, reason };
-        let (used, limit) = (regions.bytes, self.device.max_bytes());
+        let (used, limit) = (regions.bytes, regions.max_bytes);
         if used.saturating_add(bytes) > limit {
             return Err(refused(format!("{used} of at most {limit} bytes are in use; raise max_bytes")));
         }
@@ -84,7 +90,7 @@ impl<D: Device> NetFabric<D> {
     ) -> Result<(), AccessError> {
         let own = self.regions.known(region)?;
         let RegionSpec { writer, purpose, bytes } = own.spec;
-        let is_process = peer.index() < self.bootstrap.processes();
+        let is_process = peer.index() < self.cm.processes();
         if peer != writer && (access != Access::Read || !is_process) {
             return Err(AccessError::NotForPeer { region, writer, peer });
         }
@@ -97,7 +103,7 @@ impl<D: Device> NetFabric<D> {
         let place = self.device.grant(region, peer, access);
         let place = place.map_err(|reason| AccessError::System { region, reason })?;
         self.regions.own[region.index()].granted.insert(peer, (access, place.key));
-        self.bootstrap.grant(peer, purpose, place, bytes, access);
+        self.cm.grant(peer, purpose, place, bytes, access);
         Ok(())
     }
 
@@ -114,7 +120,7 @@ impl<D: Device> NetFabric<D> {
             self.regions.fences.iter().any(|(of, from, _)| (*of, *from) == (region, peer))
         };
         if !waits {
-            self.bootstrap.tell(Event::Revoked { region, peer });
+            self.cm.tell(Event::Revoked { region, peer });
         }
         Ok(())
     }
@@ -128,12 +134,12 @@ impl<D: Device> NetFabric<D> {
             Ok(fence) => fence,
             Err(_) => {
                 // Some device uses the memory still: without queue pairs none does.
-                self.bootstrap.break_all(&mut self.device, peer);
+                self.cm.break_all(&mut self.device, peer);
                 self.device.fence(region, peer).map_err(|reason| AccessError::System { region, reason })?
             }
         };
         self.regions.own[region.index()].granted.remove(&peer);
-        self.bootstrap.revoke(peer, purpose, key);
+        self.cm.revoke(peer, purpose, key);
         if fence == Fence::Waits {
             self.regions.fences.push((region, peer, tells));
         }
@@ -144,7 +150,7 @@ impl<D: Device> NetFabric<D> {
     pub(super) fn settle_fences(&mut self) {
         while let Some(waiting) = self.device.next_fence() {
             match waiting {
-                Waiting::Late(peer) => self.bootstrap.break_all(&mut self.device, peer),
+                Waiting::Late(peer) => self.cm.break_all(&mut self.device, peer),
                 Waiting::Holds(region, peer) => {
                     let fences = &mut self.regions.fences;
                     let Some(at) = fences.iter().position(|(of, from, _)| (*of, *from) == (region, peer)) else {
@@ -152,7 +158,7 @@ impl<D: Device> NetFabric<D> {
                     };
                     let (.., tells) = fences.remove(at);
                     if tells {
-                        self.bootstrap.tell(Event::Revoked { region, peer });
+                        self.cm.tell(Event::Revoked { region, peer });
                     }
                 }
             }

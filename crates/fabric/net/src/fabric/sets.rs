@@ -12,7 +12,7 @@ impl<D: Device> NetFabric<D> {
         self.check_depths(config)?;
         let held = HELD + self.capabilities.inline_bytes as usize;
         let members = spec.members.len();
-        self.bootstrap.join_set(&mut self.device, (spec, config), held, |device, qp, sender, config| {
+        self.cm.join_set(&mut self.device, (spec, config), held, |device, qp, sender, config| {
             let made = device.make_set(qp, sender, config, members);
             made.map_err(|reason| ConnectError::System { peer: sender, reason })
         })
@@ -24,7 +24,7 @@ impl<D: Device> NetFabric<D> {
         while count < out.len() {
             let taken = self.device.poll(&mut out[count..]);
             if taken == 0 {
-                let Some(flushed) = self.bootstrap.next_flushed() else { break };
+                let Some(flushed) = self.cm.next_flushed() else { break };
                 out[count] = flushed;
                 count += 1;
             }
@@ -32,11 +32,8 @@ impl<D: Device> NetFabric<D> {
             let begin = count;
             for place in begin..begin + taken {
                 let done = out[place];
-                let told = if self.bootstrap.is_set(done.qp) {
-                    self.bootstrap.set_completed(&mut self.device, &done)
-                } else {
-                    Some(done)
-                };
+                let told =
+                    if self.cm.is_set(done.qp) { self.cm.set_completed(&mut self.device, &done) } else { Some(done) };
                 if let Some(told) = told {
                     out[count] = told;
                     count += 1;

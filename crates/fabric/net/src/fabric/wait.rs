@@ -34,11 +34,11 @@ impl<D: Device> NetFabric<D> {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(error),
         };
-        let made = self.bootstrap.sockets_made();
+        let made = self.cm.sockets_made();
         if made.is_some() && made == self.watched {
             return Ok(());
         }
-        self.bootstrap.sockets().try_for_each(add)?;
+        self.cm.sockets().try_for_each(add)?;
         self.watched = made;
         Ok(())
     }
@@ -47,7 +47,7 @@ impl<D: Device> NetFabric<D> {
     pub(super) fn pump(&mut self) {
         self.last_pump = Instant::now();
         self.device.hear();
-        self.bootstrap.pump(&mut self.device);
+        self.cm.pump(&mut self.device);
         self.settle_fences();
         if let Err(error) = self.watch() {
             self.failure.get_or_insert(error.to_string());
@@ -65,7 +65,7 @@ impl<D: Device> NetFabric<D> {
         let until = Instant::now().checked_add(timeout);
         loop {
             self.device.work();
-            let soon = self.bootstrap.is_dialling() || self.device.has_fences();
+            let soon = self.cm.is_dialling() || self.device.has_fences();
             let pause = if soon { SOON_PAUSE } else { PUMP_PAUSE };
             if std::mem::take(&mut self.is_called) || self.last_pump.elapsed() >= pause {
                 self.pump();
@@ -74,14 +74,14 @@ impl<D: Device> NetFabric<D> {
             if let Some(failure) = self.failure.take().or_else(|| self.device.take_failure()) {
                 return Err(WaitError::System(failure));
             }
-            if self.device.has_news() || self.bootstrap.has_events() {
+            if self.device.has_news() || self.cm.has_events() {
                 return Ok(Wake::Notified);
             }
             let left = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(Wake::TimedOut);
             }
-            let soon = self.bootstrap.is_dialling() || self.device.has_fences();
+            let soon = self.cm.is_dialling() || self.device.has_fences();
             let slice = self.device.slice(left.min(if soon { SOON } else { LONGEST }));
             if !slice.is_zero() {
                 self.doze(slice)?;

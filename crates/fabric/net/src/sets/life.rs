@@ -10,9 +10,9 @@ use stentor_switch::{Attachment, Switch};
 use stentor_wire::Psn;
 
 use super::longest_list;
-use crate::bootstrap::Bootstrap;
-use crate::connections::Ends;
-use crate::line::Line;
+use crate::cm::ConnectionManager;
+use crate::connections::Transport;
+use crate::control_session::ControlSession;
 use crate::message::{End, Message, Pair};
 
 /// Pauses between two attempts to reach the switch, growing from the first to the second.
@@ -22,15 +22,15 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Messages taken from the switch in a round.
 const BURST: usize = 256;
 
-impl Bootstrap {
+impl ConnectionManager {
     /// Begins the next life of a set's queue pair.
-    pub(crate) fn begin_set(&mut self, ends: &mut impl Ends, n: usize) -> Result<(), ConnectError> {
+    pub(crate) fn begin_set(&mut self, transport: &mut impl Transport, n: usize) -> Result<(), ConnectError> {
         let (set, peer) = (&mut self.sets.all[n], self.me);
         let qp = set.qp;
         set.life = set.life.wrapping_add(1);
         (set.joined, set.generation, set.who, set.again) = (false, None, 0, None);
         let own = &mut self.connections[qp.index()];
-        match ends.begin(qp) {
+        match transport.begin(qp) {
             Ok(end) => {
                 own.state = QpState::Connecting;
                 set.ours = Some(end);
@@ -122,34 +122,34 @@ impl Bootstrap {
     }
 
     /// Breaks a set's queue pair, if it is ready; one that waits for its generation waits for the next one.
-    fn leave(&mut self, ends: &mut impl Ends, n: usize, status: Status) {
+    fn leave(&mut self, transport: &mut impl Transport, n: usize, status: Status) {
         let index = self.sets.all[n].qp.index();
         match self.connections[index].state {
             QpState::Ready => {
-                ends.drive();
+                transport.drive();
                 // Which may have broken it.
-                self.report_broken(ends);
+                self.report_broken(transport);
                 self.sets.all[n].ended = status;
-                self.break_connection(ends, index, status);
+                self.break_connection(transport, index, status);
             }
-            QpState::Connecting => self.renew(ends, n),
+            QpState::Connecting => self.renew(transport, n),
             QpState::Error => {}
         }
     }
 
     /// Another life for a queue pair that waits for its generation: the switch may have told somebody of this one.
-    fn renew(&mut self, ends: &mut impl Ends, n: usize) {
+    fn renew(&mut self, transport: &mut impl Transport, n: usize) {
         let set = &self.sets.all[n];
         let (qp, number) = (set.qp, set.number);
-        ends.fail(qp, Status::Flushed);
-        if let Err(error) = self.begin_set(ends, n) {
+        transport.fail(qp, Status::Flushed);
+        if let Err(error) = self.begin_set(transport, n) {
             self.sets.note(format!("set {number} cannot be joined: {error}"));
             self.set_broke(n);
         }
     }
 
     /// One round: the line, what the switch says, and time.
-    pub(crate) fn pump_sets(&mut self, ends: &mut impl Ends) {
+    pub(crate) fn pump_sets(&mut self, transport: &mut impl Transport) {
         if self.sets.all.is_empty() {
             return;
         }
@@ -159,22 +159,22 @@ impl Bootstrap {
             let message = line.receive();
             if let Some(error) = line.error() {
                 let why = error.to_string();
-                self.lose_switch(ends, why);
+                self.lose_switch(transport, why);
                 break;
             }
-            if self.sets.line.as_ref().is_some_and(Line::is_ready) {
+            if self.sets.line.as_ref().is_some_and(ControlSession::is_ready) {
                 self.switch_is_there();
             }
             match message.as_deref().map(ToHost::decode) {
-                Some(Ok(message)) => self.hear_switch(ends, message),
+                Some(Ok(message)) => self.hear_switch(transport, message),
                 Some(Err(error)) => {
                     let why = format!("it says something else than a switch of this version: {error}");
-                    self.lose_switch(ends, why);
+                    self.lose_switch(transport, why);
                 }
                 None => break,
             }
         }
-        self.pass_time(ends);
+        self.pass_time(transport);
     }
 
     fn dial_switch(&mut self) {
@@ -189,7 +189,7 @@ impl Bootstrap {
         }
         let pause = self.sets.pause.clamp(DIAL_PAUSE.0, DIAL_PAUSE.1);
         (self.sets.next_dial, self.sets.pause) = (Some(now + pause), 2 * pause);
-        match Line::dial(&self.sets.line_config, self.sets.from, control) {
+        match ControlSession::dial(&self.sets.line_config, self.sets.from, control) {
             Ok(line) => self.sets.line = Some(line),
             Err(error) => self.sets.say(Err(error.to_string())),
         }
@@ -202,37 +202,37 @@ impl Bootstrap {
     }
 
     /// The line is over: so is every generation. The switch does not know this process any more.
-    fn lose_switch(&mut self, ends: &mut impl Ends, why: String) {
+    fn lose_switch(&mut self, transport: &mut impl Transport, why: String) {
         self.sets.line = None;
         self.sets.say(Err(why));
         for n in 0..self.sets.all.len() {
             if std::mem::take(&mut self.sets.all[n].joined) {
-                self.leave(ends, n, Status::RetryExceeded);
+                self.leave(transport, n, Status::RetryExceeded);
             }
         }
     }
 
-    fn pass_time(&mut self, ends: &mut impl Ends) {
+    fn pass_time(&mut self, transport: &mut impl Transport) {
         let now = Instant::now();
         let patience = self.sets.config.as_ref().map_or(Duration::MAX, |config| config.patience);
         for n in 0..self.sets.all.len() {
             let set = &mut self.sets.all[n];
             if set.again.is_some_and(|again| again <= now) {
                 set.again = None;
-                self.leave(ends, n, Status::Flushed);
+                self.leave(transport, n, Status::Flushed);
                 continue;
             }
             if let (Some((since, links)), Some(sender)) = (set.linking, &set.sender) {
                 if !sender.is_linking() || sender.links() != links {
                     set.linking = None;
                 } else if now.duration_since(since) > patience {
-                    self.leave(ends, n, Status::RetryExceeded);
+                    self.leave(transport, n, Status::RetryExceeded);
                 }
             }
         }
     }
 
-    fn hear_switch(&mut self, ends: &mut impl Ends, message: ToHost) {
+    fn hear_switch(&mut self, transport: &mut impl Transport, message: ToHost) {
         let (name, life) = match message {
             ToHost::Ready(Ready { number, life, .. })
             | ToHost::Renew { number, life }
@@ -241,8 +241,8 @@ impl Bootstrap {
         let of_life = |set: &super::Set| (set.name, set.life) == (name, life) && set.joined;
         let Some(n) = self.sets.all.iter().position(of_life) else { return };
         match message {
-            ToHost::Ready(ready) => self.hear_ready(ends, n, &ready),
-            ToHost::Renew { .. } => self.leave(ends, n, Status::RetryExceeded),
+            ToHost::Ready(ready) => self.hear_ready(transport, n, &ready),
+            ToHost::Renew { .. } => self.leave(transport, n, Status::RetryExceeded),
             ToHost::Refused { why, .. } => self.refused(n, &why.to_string()),
         }
     }
@@ -260,7 +260,7 @@ impl Bootstrap {
         }
     }
 
-    fn hear_ready(&mut self, ends: &mut impl Ends, n: usize, ready: &Ready) {
+    fn hear_ready(&mut self, transport: &mut impl Transport, n: usize, ready: &Ready) {
         let me = self.me;
         let set = &self.sets.all[n];
         let (qp, sends, rank) = (set.qp, set.sender.is_some(), set.rank);
@@ -268,7 +268,7 @@ impl Bootstrap {
             return;
         }
         if set.banned == Some(ready.generation) {
-            return self.renew(ends, n);
+            return self.renew(transport, n);
         }
         let Some(ours @ End::QueuePair(pair)) = set.ours.clone() else { return };
         let (longest, all) = (longest_list(set.members.len()), u32::MAX >> (32 - set.members.len()));
@@ -292,8 +292,8 @@ impl Bootstrap {
             runs: false,
             identified: self.sets.identified,
         });
-        let met = ends.meet(qp, &ours, &theirs);
-        let met = if sends { met.and_then(|()| ends.ready_at_switch(qp, &ours, &theirs)) } else { met };
+        let met = transport.meet(qp, &ours, &theirs);
+        let met = if sends { met.and_then(|()| transport.ready_at_switch(qp, &ours, &theirs)) } else { met };
         if let Err(why) = met {
             return self.refused(n, &format!("it cannot be connected to the switch: {why}"));
         }
@@ -314,13 +314,18 @@ impl Bootstrap {
     }
 
     /// The sender of a set has left a generation: nobody else stays in it.
-    pub(crate) fn hear_ask(&mut self, ends: &mut impl Ends, peer: ProcessId, (number, generation): (u16, u64)) {
+    pub(crate) fn hear_ask(
+        &mut self,
+        transport: &mut impl Transport,
+        peer: ProcessId,
+        (number, generation): (u16, u64),
+    ) {
         if peer.0 == number
             && let Some(n) = self.sets.all.iter().position(|set| set.number == number)
         {
             self.sets.all[n].banned = Some(generation);
             if self.sets.all[n].generation == Some(generation) {
-                self.leave(ends, n, Status::RetryExceeded);
+                self.leave(transport, n, Status::RetryExceeded);
             }
         }
         self.control.tell(peer, &Message::Left { set: number, generation });
@@ -335,12 +340,12 @@ impl Bootstrap {
     }
 
     /// A peer is gone, or out of reach. Before it is written to in another way it leaves all sets that this process sends to.
-    pub(crate) fn lose_sender(&mut self, ends: &mut impl Ends, peer: ProcessId) {
+    pub(crate) fn lose_sender(&mut self, transport: &mut impl Transport, peer: ProcessId) {
         for n in 0..self.sets.all.len() {
             let set = &mut self.sets.all[n];
             set.unsettled &= !set.bit(peer);
             if set.number == peer.0 && set.joined {
-                self.leave(ends, n, Status::RetryExceeded);
+                self.leave(transport, n, Status::RetryExceeded);
             }
         }
     }

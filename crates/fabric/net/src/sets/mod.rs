@@ -5,8 +5,8 @@
 //! belong to the same peer.
 //!
 //! # The life of a set's queue pair
-//! It begins ([`Ends::begin`]) and is enrolled with the switch over a [`Line`]. When the switch says that a generation of the
-//! set is there the queue pair is connected to the switch ([`Ends::meet`], [`Ends::ready_at_switch`]). It breaks when the switch
+//! It begins ([`Transport::begin`]) and is enrolled with the switch over a [`ControlSession`]. When the switch says that a generation of the
+//! set is there the queue pair is connected to the switch ([`Transport::meet`], [`Transport::ready_at_switch`]). It breaks when the switch
 //! says that the generation is over, when the line ends, when the sender says so over the bootstrap, or by itself; then the
 //! switch is told. A queue pair has one life in one generation: nothing of an older one fits the next.
 //!
@@ -28,13 +28,13 @@ use stentor_fabric::{Completion, ConnectError, ProcessId, QpConfig, QpId, QpKind
 use stentor_switch::control::{HEAD_BYTES, LINK_BYTES};
 use stentor_switch::host::Sender;
 
-use crate::bootstrap::Bootstrap;
-use crate::connections::{Connection, Ends};
-use crate::line::{Line, LineConfig};
+use crate::cm::ConnectionManager;
+use crate::connections::{Connection, Transport};
+use crate::control_session::{ControlSession, SessionConfig};
 use crate::message::End;
 
-/// What lines to a switch are for, see [`LineConfig::purpose`].
-pub const LINE_PURPOSE: &str = "switch";
+/// What lines to a switch are for, see [`SessionConfig::purpose`].
+pub const SWITCH_PURPOSE: &str = "switch";
 /// Numbers that sets of a bootstrap may have.
 const SETS: u16 = 1 << 15;
 /// Notes that are kept.
@@ -72,7 +72,7 @@ pub const fn longest_list(members: usize) -> usize {
 }
 
 /// What ends of sets do beside what all ends do.
-pub trait SetEnds: Ends {
+pub trait SetTransport: Transport {
     /// Posts a WRITE whose data are copied while it is posted, or until the next one that is as long. There is room for it.
     ///
     /// # Errors
@@ -149,9 +149,9 @@ impl Set {
 #[derive(Debug)]
 pub(crate) struct Sets {
     config: Option<SwitchConfig>,
-    line_config: LineConfig,
+    line_config: SessionConfig,
     from: IpAddr,
-    line: Option<Line>,
+    line: Option<ControlSession>,
     next_dial: Option<Instant>,
     pause: Duration,
     /// What was said last of the switch: that it can be used, or why not.
@@ -167,7 +167,7 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    pub(crate) fn new(config: Option<SwitchConfig>, mut line_config: LineConfig, from: IpAddr) -> Sets {
+    pub(crate) fn new(config: Option<SwitchConfig>, mut line_config: SessionConfig, from: IpAddr) -> Sets {
         if let Some(cluster) = config.as_ref().and_then(|config| config.cluster.clone()) {
             line_config.cluster = cluster;
         }
@@ -193,7 +193,7 @@ impl Sets {
 
     /// Whether there are sets, and no switch for them.
     pub(crate) fn is_connecting(&self) -> bool {
-        !self.all.is_empty() && !self.line.as_ref().is_some_and(Line::is_ready)
+        !self.all.is_empty() && !self.line.as_ref().is_some_and(ControlSession::is_ready)
     }
 
     fn note(&mut self, note: String) {
@@ -232,7 +232,7 @@ impl Sets {
     }
 }
 
-impl Bootstrap {
+impl ConnectionManager {
     /// The next thing about the switch that a person should know, said once. The newest 64 are kept.
     pub fn next_switch_note(&mut self) -> Option<String> {
         self.sets.notes.pop_front()
@@ -257,9 +257,9 @@ impl Bootstrap {
     ///
     /// # Errors
     /// See [`ConnectError`]; what `make` says, too.
-    pub fn join_set<E: Ends>(
+    pub fn join_set<E: Transport>(
         &mut self,
-        ends: &mut E,
+        transport: &mut E,
         (spec, config): (SetSpec<'_>, QpConfig),
         held_bytes: usize,
         make: impl FnOnce(&mut E, QpId, ProcessId, QpConfig) -> Result<(), ConnectError>,
@@ -279,7 +279,7 @@ impl Bootstrap {
         // A change of the list takes a place besides; the receivers post nothing.
         let (send_depth, recv_depth) = if sends { (config.send_depth + 2, 1) } else { (1, 1) };
         let raw = QpConfig { kind: QpKind::Reliable, send_depth, recv_depth };
-        make(ends, qp, sender, raw)?;
+        make(transport, qp, sender, raw)?;
         self.connections.push(Connection::of_set(raw, n));
         self.sets.all.push(Set {
             number: spec.number,
@@ -304,7 +304,7 @@ impl Bootstrap {
             refused: None,
             ended: Status::Flushed,
         });
-        let begun = self.begin_set(ends, n);
+        let begun = self.begin_set(transport, n);
         if begun.is_err() {
             self.connections.pop();
             self.sets.all.pop();

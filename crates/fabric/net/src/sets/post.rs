@@ -6,21 +6,21 @@ use stentor_fabric::memory::WORD;
 use stentor_fabric::{Completion, Opcode, PostError, QpId, QpState, SetSpec, SetTarget, SetWrite, Status};
 use stentor_switch::host::{Next, Sender, Target, Written};
 
-use super::{RawWrite, Set, SetEnds};
-use crate::bootstrap::Bootstrap;
+use super::{RawWrite, Set, SetTransport};
+use crate::cm::ConnectionManager;
 
 /// Where there is no switch.
 const NO_SETS: PostError = PostError::Unsupported("multicast by the network");
 
-impl Bootstrap {
+impl ConnectionManager {
     /// Posts a write of a set: for [`Fabric::post_set`](stentor_fabric::Fabric::post_set). `is_alive` is false where the fabric
     /// knows that the queue pair broke a moment ago, `inline_bytes` the longest data.
     ///
     /// # Errors
     /// See [`PostError`].
-    pub fn post_set<E: SetEnds>(
+    pub fn post_set<E: SetTransport>(
         &mut self,
-        ends: &mut E,
+        transport: &mut E,
         qp: QpId,
         write: &SetWrite<'_>,
         (is_alive, inline_bytes): (bool, u32),
@@ -45,9 +45,9 @@ impl Bootstrap {
         match sender.write((write.id, write.signalled), targets, write.data) {
             Written::Now { token, va, rkey, signalled } => {
                 // If it fails the queue pair breaks, and the write completes like all that is outstanding then.
-                let _ = ends.write(qp, &RawWrite { id: token, data: write.data, va, rkey, signalled });
+                let _ = transport.write(qp, &RawWrite { id: token, data: write.data, va, rkey, signalled });
             }
-            Written::Later => post_all(ends, set),
+            Written::Later => post_all(transport, set),
             Written::Full => return Err(PostError::SendQueueFull { qp, depth: set.depth }),
         }
         Ok(())
@@ -86,13 +86,13 @@ impl Bootstrap {
 
     /// A completion of a set's queue pair: what the caller is to hear of it. The id is what [`RawWrite::id`] said. What was kept
     /// back is posted.
-    pub fn set_completed<E: SetEnds>(&mut self, ends: &mut E, done: &Completion) -> Option<Completion> {
+    pub fn set_completed<E: SetTransport>(&mut self, transport: &mut E, done: &Completion) -> Option<Completion> {
         let n = self.connections.get(done.qp.index())?.set?;
         let set = &mut self.sets.all[n];
         let sender = set.sender.as_mut().filter(|sender| sender.is_current(done.id))?;
         if done.status == Status::Success {
             let told = sender.completed(done.id);
-            post_all(ends, set);
+            post_all(transport, set);
             return told.map(|id| completion(done.qp, id, Status::Success));
         }
         sender.completed_before(done.id);
@@ -129,11 +129,11 @@ fn completion(qp: QpId, id: u64, status: Status) -> Completion {
 }
 
 /// Posts what can be posted.
-fn post_all(ends: &mut impl SetEnds, set: &mut Set) {
+fn post_all(transport: &mut impl SetTransport, set: &mut Set) {
     let Some(sender) = &mut set.sender else { return };
     let links = sender.links();
     while let Some(Next { token, va, rkey, data, signalled }) = sender.next_write() {
-        if ends.write(set.qp, &RawWrite { id: token, data, va, rkey, signalled }).is_err() {
+        if transport.write(set.qp, &RawWrite { id: token, data, va, rkey, signalled }).is_err() {
             break;
         }
     }

@@ -237,7 +237,7 @@ impl<F: Fabric> Script<F> {
         for process in 0..2 {
             let fabric = self.pair.fabric(process);
             fabric.flush();
-            let _ = fabric.listen();
+            let _ = fabric.poll_hint();
         }
         self.pair.arm(0);
     }

@@ -3,9 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use stentor_fabric::ProcessId;
-use stentor_fabric_net as bootstrap;
-use stentor_fabric_net::HostName;
+use stentor_fabric::CapabilityMask;
+use stentor_fabric_net::NetConfig;
 
 use crate::choose::{ChooseError, Wish, choose, first, order};
 use crate::domain::MakeError;
@@ -25,36 +24,16 @@ const fn wish(atomics: bool, tagged: bool, ordered_writes: bool) -> Needs {
     Needs { rma: true, tagged, atomics, ordered_writes }
 }
 
-/// Configuration of one process.
+/// How a process chooses and uses its provider. What is taken must be equal at every process: peers with another one are refused.
 #[derive(Clone, Debug)]
 pub struct OfiConfig {
-    /// The cluster's name.
-    pub cluster: String,
-    /// The cluster's key: whoever does not have it gets nothing. Equal at every process.
-    pub key: Vec<u8>,
-    /// Of the cluster's configuration; equal at every process.
-    pub fingerprint: u64,
-    /// Of the protocols above; equal at every process.
-    pub version: u16,
-    /// This process.
-    pub me: ProcessId,
-    /// Where each process listens for bootstrap connections; providers that have addresses of the Internet use the same one.
-    /// `None` for processes that only dial. This process's own address must be there.
-    pub addresses: Vec<Option<SocketAddr>>,
-    /// How the configuration names where processes are, resolved again at every attempt to connect; empty: nothing is.
-    pub names: Vec<Option<HostName>>,
-    /// Providers in the order in which they are tried, and no others; if there are none, those of [`ORDER`](crate::ORDER). What
-    /// is taken must be equal at every process: the bootstrap refuses others.
+    /// Providers in the order in which they are tried, and no others; if there are none, those of [`ORDER`](crate::ORDER).
     pub providers: Vec<String>,
     /// The provider's device; `None` takes the nearest, and where several are as near each process of a host another one: see
     /// [`nearest`](crate::nearest).
     pub device: Option<String>,
-    /// Limit of all memory that this process registers for its regions, bytes.
-    pub max_bytes: u64,
     /// Limit of one message or write, bytes.
     pub message_bytes: u32,
-    /// Whether a process that is started again is refused by those who knew its last life.
-    pub one_life: bool,
     /// Whether the process ever sleeps for what comes. Completion queues that can be waited for cost system calls at every look;
     /// without, a process that sleeps looks every 50 us.
     pub waits: bool,
@@ -62,28 +41,21 @@ pub struct OfiConfig {
     pub rnr_timeout: Duration,
     /// How long a peer may take to say that it leaves a revoked region alone, before all connections with it are broken.
     pub fence_timeout: Duration,
+    /// What is hidden of the provider's capabilities.
+    pub mask: CapabilityMask,
 }
 
-impl OfiConfig {
-    /// 4 GiB, messages of 256 KiB, any provider.
-    #[must_use]
-    pub fn new(cluster: &str, me: ProcessId, addresses: Vec<Option<SocketAddr>>) -> OfiConfig {
+impl Default for OfiConfig {
+    /// Messages of 256 KiB, any provider.
+    fn default() -> OfiConfig {
         OfiConfig {
-            cluster: cluster.to_owned(),
-            key: Vec::new(),
-            fingerprint: 0,
-            version: 1,
-            me,
-            addresses,
-            names: Vec::new(),
             providers: Vec::new(),
             device: None,
-            max_bytes: 4 << 30,
             message_bytes: 256 << 10,
-            one_life: false,
             waits: true,
             rnr_timeout: Duration::from_millis(250),
             fence_timeout: Duration::from_millis(250),
+            mask: CapabilityMask::default(),
         }
     }
 }
@@ -93,11 +65,11 @@ impl OfiConfig {
     ///
     /// # Errors
     /// As those of [`NetFabric::start`](stentor_fabric_net::NetFabric::start).
-    pub fn choose(&self) -> Result<Info, StartError> {
-        let address = self.addresses.get(self.me.index()).copied().flatten().map(|address| address.ip());
-        let same_host = self.addresses.iter().flatten().all(|address| address.ip().is_loopback());
+    pub fn choose(&self, net: &NetConfig) -> Result<Info, StartError> {
+        let address = net.own_address().ok().map(|address| address.ip());
+        let same_host = net.addresses.iter().flatten().all(|address| address.ip().is_loopback());
         let library = Libfabric::load()?;
-        let (by_name, turn) = (!self.providers.is_empty(), self.turn());
+        let (by_name, turn) = (!self.providers.is_empty(), turn(net));
         let names = if by_name { self.providers.clone() } else { order::usual(same_host) };
         let info = first(library, &names, by_name, |name| {
             let (provider, device) = (Some(name.to_owned()), self.device.clone());
@@ -105,15 +77,15 @@ impl OfiConfig {
         })?;
         fits(&info).map(|()| info)
     }
+}
 
-    /// How many processes before this one are on its host; its number where it has no address.
-    fn turn(&self) -> usize {
-        let ip = |address: &Option<SocketAddr>| address.map(|address| address.ip());
-        let me = self.me.index();
-        let Some(own) = self.addresses.get(me).and_then(ip) else { return me };
-        let beside = |other: &IpAddr| *other == own || other.is_loopback() && own.is_loopback();
-        self.addresses[..me].iter().filter_map(ip).filter(beside).count()
-    }
+/// How many processes before this one are on its host; its number where it has no address.
+fn turn(net: &NetConfig) -> usize {
+    let ip = |address: &Option<SocketAddr>| address.map(|address| address.ip());
+    let me = net.me.index();
+    let Some(own) = net.addresses.get(me).and_then(ip) else { return me };
+    let beside = |other: &IpAddr| *other == own || other.is_loopback() && own.is_loopback();
+    net.addresses[..me].iter().filter_map(ip).filter(beside).count()
 }
 
 /// The provider that is named, with as much of what it can do as is useful.
@@ -162,11 +134,13 @@ pub enum StartError {
     },
     /// Peers cannot be met.
     #[error(transparent)]
-    Bootstrap(#[from] bootstrap::StartError),
+    Net(#[from] stentor_fabric_net::StartError),
 }
 
 #[cfg(test)]
 mod tests {
+    use stentor_fabric::ProcessId;
+
     use super::*;
 
     #[test]
@@ -180,7 +154,7 @@ mod tests {
             None,
             on([10, 0, 0, 1], 3),
         ];
-        let turn = |addresses: &[_], me| OfiConfig::new("x", ProcessId(me), addresses.to_vec()).turn();
+        let turn = |addresses: &[_], me| turn(&NetConfig::new("x", ProcessId(me), addresses.to_vec()));
         assert_eq!([0, 1, 2, 3, 4, 5].map(|me| turn(&two_hosts, me)), [0, 0, 1, 1, 4, 2]);
         let loopback = [on([127, 0, 0, 1], 1), on([127, 0, 0, 2], 1), on([127, 9, 0, 1], 1)];
         assert_eq!([0, 1, 2].map(|me| turn(&loopback, me)), [0, 1, 2]);

@@ -8,14 +8,14 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno as SystemError;
 use stentor_fabric::{Completion, QpId, Status};
-use stentor_fabric_net::{End, Ends, RawWrite, SetEnds};
+use stentor_fabric_net::{End, RawWrite, SetTransport, Transport};
 
 use super::OfiDevice;
-use super::frame::Kind;
+use super::frame::FrameKind;
 use super::fresh_key;
 use super::life::{Life, Sizes};
+use crate::PageMemory;
 use crate::endpoint::Endpoint;
-use crate::memory::Memory;
 use crate::quirks::Quirks;
 
 /// The epoll instance's data for completion queues.
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     /// Peers that have said that they leave a region alone, by queue pair, life and key.
     pub(super) answered: Vec<(QpId, u32, u64)>,
     /// By region.
-    pub(super) memories: Vec<Arc<Memory>>,
+    pub(super) memories: Vec<Arc<PageMemory>>,
     /// Whether something landed since [`arm`](stentor_fabric::Fabric::arm).
     pub(super) rung: bool,
     pub(super) armed: bool,
@@ -153,10 +153,10 @@ fn parts(end: &End) -> Result<(u64, &[u8]), String> {
     Ok((u64::from_be_bytes(*token), address))
 }
 
-impl Ends for OfiDevice {
+impl Transport for OfiDevice {
     fn begin(&mut self, qp: QpId) -> Result<End, String> {
         let end = &mut self.ends[qp.index()];
-        if end.peer == self.config.me {
+        if end.peer == self.me {
             end.begin(None);
             return Ok(End::Opaque(Vec::new()));
         }
@@ -190,7 +190,7 @@ impl Ends for OfiDevice {
         let end = &mut self.ends[qp.index()];
         if let Some(life) = &mut end.life {
             // The first word; until then the peer does not know that the provider has connected the two.
-            life.say(Kind::Bell);
+            life.say(FrameKind::Bell);
         }
         end.advance(&mut self.shared);
         Ok(())
@@ -213,7 +213,7 @@ impl Ends for OfiDevice {
     }
 }
 
-impl SetEnds for OfiDevice {
+impl SetTransport for OfiDevice {
     /// No provider has sets.
     fn write(&mut self, _: QpId, _: &RawWrite<'_>) -> Result<(), String> {
         Err("libfabric has no sets".to_owned())

@@ -12,7 +12,7 @@ pub(super) const PIECE: usize = FRAME - HEADER;
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// A piece of a SEND: `value` is the length of the whole, `offset` where the piece goes.
     Piece { whole: u32, offset: u32, imm: Option<u32> },
     /// The next SEND would be longer than its receive: it does not come, and the connection is over.
@@ -28,14 +28,16 @@ pub(super) enum Kind {
 }
 
 /// Writes a header.
-pub(super) fn encode(token: u64, kind: Kind) -> [u8; HEADER] {
+pub(super) fn encode(token: u64, kind: FrameKind) -> [u8; HEADER] {
     let (code, a, b, imm) = match kind {
-        Kind::Piece { whole, offset, imm } => (1_u8, u64::from(whole) | u64::from(offset) << 32, imm.is_some(), imm),
-        Kind::TooLong => (2, 0, false, None),
-        Kind::Credits => (3, 0, false, None),
-        Kind::Fence { key } => (4, key, false, None),
-        Kind::Fenced { key } => (5, key, false, None),
-        Kind::Bell => (6, 0, false, None),
+        FrameKind::Piece { whole, offset, imm } => {
+            (1_u8, u64::from(whole) | u64::from(offset) << 32, imm.is_some(), imm)
+        }
+        FrameKind::TooLong => (2, 0, false, None),
+        FrameKind::Credits => (3, 0, false, None),
+        FrameKind::Fence { key } => (4, key, false, None),
+        FrameKind::Fenced { key } => (5, key, false, None),
+        FrameKind::Bell => (6, 0, false, None),
     };
     let mut to = [0; HEADER];
     to[..8].copy_from_slice(&token.to_be_bytes());
@@ -47,7 +49,7 @@ pub(super) fn encode(token: u64, kind: Kind) -> [u8; HEADER] {
 }
 
 /// Reads a header; `None` for what is none, or has another token.
-pub(super) fn decode(token: u64, header: &[u8; HEADER]) -> Option<Kind> {
+pub(super) fn decode(token: u64, header: &[u8; HEADER]) -> Option<FrameKind> {
     let number = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     let imm = header[12..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let a = number(16);
@@ -55,12 +57,12 @@ pub(super) fn decode(token: u64, header: &[u8; HEADER]) -> Option<Kind> {
         return None;
     }
     Some(match header[8] {
-        1 => Kind::Piece { whole: a as u32, offset: (a >> 32) as u32, imm: (header[9] == 1).then_some(imm) },
-        2 => Kind::TooLong,
-        3 => Kind::Credits,
-        4 => Kind::Fence { key: a },
-        5 => Kind::Fenced { key: a },
-        6 => Kind::Bell,
+        1 => FrameKind::Piece { whole: a as u32, offset: (a >> 32) as u32, imm: (header[9] == 1).then_some(imm) },
+        2 => FrameKind::TooLong,
+        3 => FrameKind::Credits,
+        4 => FrameKind::Fence { key: a },
+        5 => FrameKind::Fenced { key: a },
+        6 => FrameKind::Bell,
         _ => return None,
     })
 }
@@ -72,19 +74,19 @@ mod tests {
     #[test]
     fn frames_survive_and_only_with_their_token() {
         for kind in [
-            Kind::Piece { whole: 70_000, offset: 65_536, imm: Some(9) },
-            Kind::Piece { whole: 0, offset: 0, imm: None },
-            Kind::TooLong,
-            Kind::Credits,
-            Kind::Fence { key: u64::MAX - 7 },
-            Kind::Fenced { key: 1 << 40 },
-            Kind::Bell,
+            FrameKind::Piece { whole: 70_000, offset: 65_536, imm: Some(9) },
+            FrameKind::Piece { whole: 0, offset: 0, imm: None },
+            FrameKind::TooLong,
+            FrameKind::Credits,
+            FrameKind::Fence { key: u64::MAX - 7 },
+            FrameKind::Fenced { key: 1 << 40 },
+            FrameKind::Bell,
         ] {
             let bytes = encode(77, kind);
             assert_eq!(decode(77, &bytes), Some(kind));
             assert_eq!(decode(78, &bytes), None);
         }
-        let mut odd = encode(1, Kind::Bell);
+        let mut odd = encode(1, FrameKind::Bell);
         odd[8] = 9;
         assert_eq!(decode(1, &odd), None);
     }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use stentor_fabric::memory::{Ordering, WORD, Word};
 
-use super::frame::{self, FRAME, HEADER, Kind};
-use crate::cq::{BATCH, Batch, Entry, Polled};
+use super::frame::{self, FRAME, FrameKind, HEADER};
+use crate::PageMemory;
+use crate::cq::{BATCH, Batch, Polled, Success};
 use crate::domain::{Domain, MakeError};
 use crate::endpoint::{Endpoint, PeerAddress, remove_segment};
 use crate::errno::Errno;
-use crate::memory::{Memory, Registration};
+use crate::memory::Registration;
 use crate::operations::{Local, Scratch};
 
 /// The largest inline source, bytes.
@@ -43,7 +44,7 @@ pub(super) enum Owner {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Came {
     /// An operation succeeded.
-    Done(Owner, Entry),
+    Done(Owner, Success),
     /// One failed.
     Failed(Option<Owner>, Errno),
     /// A peer's write with an immediate landed.
@@ -78,7 +79,7 @@ pub(super) struct Life {
     free: Vec<usize>,
     speech: Vec<u8>,
     /// What is to be said.
-    unsaid: VecDeque<Kind>,
+    unsaid: VecDeque<FrameKind>,
     /// Lengths of receives that the peer was not told of.
     untold: VecDeque<u32>,
     /// What frames of the peer must begin with, and frames to it.
@@ -108,7 +109,7 @@ impl Life {
         let operations = sizes.sends + FRAMES + SPEECHES + sizes.tagged;
         let endpoint = Endpoint::new(domain, operations + sizes.receives + 64, waits)?;
         let own = |what: &str, bytes: usize| {
-            let memory = Memory::new(bytes.next_multiple_of(WORD).max(WORD));
+            let memory = PageMemory::zeroed(bytes.next_multiple_of(WORD).max(WORD));
             let failed = || MakeError::new(domain.info(), format!("{bytes} bytes for {what}"), Errno::NO_MEMORY);
             Registration::new(domain, &memory.ok_or_else(failed)?, None, super::fresh_key(), None)
         };
@@ -194,7 +195,7 @@ impl Life {
 
     /// What an entry of a batch says.
     #[inline]
-    pub(super) fn came(&mut self, entry: Entry) -> Came {
+    pub(super) fn came(&mut self, entry: Success) -> Came {
         let came = match (self.owner(entry.context), entry.immediate) {
             (Some(owner), _) if !entry.context.is_null() => Came::Done(owner, entry),
             (_, Some(immediate)) => Came::Immediate(immediate, entry.bytes),
@@ -229,7 +230,7 @@ impl Life {
     }
 
     /// Sends one piece of a SEND, whose data is `local`.
-    pub(super) fn send_piece(&mut self, slot: usize, kind: Kind, local: Local) -> Result<(), Errno> {
+    pub(super) fn send_piece(&mut self, slot: usize, kind: FrameKind, local: Local) -> Result<(), Errno> {
         let peer = self.peer.ok_or(Errno::AGAIN)?;
         let header = frame::encode(self.their_token, kind);
         store(self.sending.memory().words(), slot * SLOT, &header);
@@ -284,7 +285,7 @@ impl Life {
     }
 
     /// A frame that came into this place; its data follows the header there.
-    pub(super) fn frame(&self, n: usize, bytes: usize) -> Option<(Kind, usize)> {
+    pub(super) fn frame(&self, n: usize, bytes: usize) -> Option<(FrameKind, usize)> {
         let mut header = [0; HEADER];
         load(self.frames.memory().words(), n * FRAME, &mut header);
         let kind = frame::decode(self.token, &header).filter(|_| (HEADER..=FRAME).contains(&bytes))?;
@@ -314,8 +315,8 @@ impl Life {
         }
     }
 
-    pub(super) fn say(&mut self, kind: Kind) {
-        if kind != Kind::Bell || !self.unsaid.contains(&kind) {
+    pub(super) fn say(&mut self, kind: FrameKind) {
+        if kind != FrameKind::Bell || !self.unsaid.contains(&kind) {
             self.unsaid.push_back(kind);
         }
     }
@@ -339,7 +340,8 @@ impl Life {
         let Some(peer) = self.peer else { return };
         while !(self.free.is_empty() || self.unsaid.is_empty() && self.untold.is_empty()) {
             let credits = !self.untold.is_empty();
-            let kind = if credits { Kind::Credits } else { self.unsaid.front().copied().unwrap_or(Kind::Bell) };
+            let kind =
+                if credits { FrameKind::Credits } else { self.unsaid.front().copied().unwrap_or(FrameKind::Bell) };
             let count = if credits { self.untold.len().min(CREDITS) } else { 0 };
             let Some(n) = self.free.pop() else { return };
             self.speech.clear();

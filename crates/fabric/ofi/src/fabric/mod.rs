@@ -24,9 +24,9 @@ use std::time::Duration;
 
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
+    Access, Capabilities, CapabilityMask, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
-use stentor_fabric_net::{Device, Ends, Fence, NetFabric, Place, Remotes, Waiting};
+use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes, Transport, Waiting};
 
 use crate::domain::Domain;
 use crate::info::Info;
@@ -58,7 +58,9 @@ pub struct OfiDevice {
     revocations: Vec<Revocation>,
     shared: Shared,
     domain: Arc<Domain>,
-    config: OfiConfig,
+    me: ProcessId,
+    fence_timeout: Duration,
+    mask: CapabilityMask,
     capabilities: Capabilities,
     /// Regions that this process has granted to itself, by key.
     own_keys: HashMap<u64, RegionId>,
@@ -72,19 +74,24 @@ impl OfiDevice {
         self.domain.info()
     }
 
+    /// Returns what is hidden of the provider's capabilities.
+    #[must_use]
+    pub fn mask(&self) -> CapabilityMask {
+        self.mask
+    }
+
     /// Returns why connections cannot be made again, once until one can.
     pub fn next_trouble(&mut self) -> Option<String> {
         self.trouble.next()
     }
 }
 
-/// What two processes must have in common. The bootstrap compares it, and refuses who has another. One provider may speak two
-/// protocols (`efa` and `efa-direct`); versions of one protocol are between the providers.
-fn carrier(info: &Info) -> String {
-    let carrier = format!("ofi {} protocol {}", info.provider(), info.protocol());
+/// Names the provider and its protocol, and what else its processes must share to reach each other.
+fn protocol(info: &Info) -> String {
+    let protocol = format!("ofi {} protocol {}", info.provider(), info.protocol());
     match pid_namespace() {
-        Some(namespace) if names_by_pid(info.provider()) => format!("{carrier} in PID namespace {namespace}"),
-        _ => carrier,
+        Some(namespace) if names_by_pid(info.provider()) => format!("{protocol} in PID namespace {namespace}"),
+        _ => protocol,
     }
 }
 
@@ -129,22 +136,10 @@ impl Device for OfiDevice {
     type StartError = StartError;
 
     /// Opens a provider. [`provider`](OfiDevice::provider) says which one was taken: print it.
-    fn open(config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_fabric_net::Config), StartError> {
-        let info = config.choose()?;
+    fn open(net: &NetConfig, config: OfiConfig, epoll: Arc<OwnedFd>) -> Result<Self, StartError> {
+        let info = config.choose(net)?;
         let capabilities = capabilities(&config, &info);
         let (depth, wide) = (info.send_depth() as usize, info.immediate_bytes() >= 8);
-        let meeting = stentor_fabric_net::Config {
-            fabric: carrier(&info),
-            cluster: config.cluster.clone(),
-            key: config.key.clone(),
-            fingerprint: config.fingerprint,
-            version: config.version,
-            me: config.me,
-            addresses: config.addresses.clone(),
-            names: config.names.clone(),
-            one_life: config.one_life,
-            switch: None,
-        };
         let domain = Domain::open(Libfabric::load()?, info)?;
         let shared = Shared {
             ready: VecDeque::new(),
@@ -161,27 +156,29 @@ impl Device for OfiDevice {
             wide,
             epoll,
         };
-        let device = OfiDevice {
+        Ok(OfiDevice {
+            me: net.me,
             ends: Vec::new(),
             locals: Vec::new(),
             granted: HashMap::new(),
             revocations: Vec::new(),
             shared,
             domain,
-            config,
-            capabilities,
+            fence_timeout: config.fence_timeout,
+            capabilities: config.mask.apply(capabilities),
+            mask: config.mask,
             own_keys: HashMap::new(),
             trouble: Trouble::default(),
-        };
-        Ok((device, meeting))
+        })
     }
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    fn max_bytes(&self) -> u64 {
-        self.config.max_bytes
+    /// One provider may speak two protocols (`efa` and `efa-direct`); versions of one protocol are between the providers.
+    fn protocol(&self) -> String {
+        protocol(self.domain.info())
     }
 
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
@@ -205,7 +202,7 @@ impl Device for OfiDevice {
         self.shared.memories[region.index()].words()
     }
 
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         self.grant_key(region, peer, access)
     }
 

@@ -21,7 +21,7 @@ impl OfiDevice {
         if end.is_full() {
             return Err(PostError::SendQueueFull { qp, depth: end.config.send_depth });
         }
-        if end.peer == self.config.me {
+        if end.peer == self.me {
             return self.post_to_itself(remotes, qp, request);
         }
         if let Verb::TaggedSend { source: Source::Inline(data), tag } = &request.verb

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use stentor_fabric::{Completion, Opcode, ProcessId, QpConfig, QpId, Span, Status};
 
 use super::ends::Shared;
-use super::frame::{Kind, PIECE};
+use super::frame::{FrameKind, PIECE};
 use super::life::{Came, Life, Owner, store};
-use crate::cq::{Batch, Entry};
+use crate::cq::{Batch, Success};
 use crate::errno::Errno;
 use crate::operations::{Completes, Local, Remote};
 
@@ -335,7 +335,7 @@ impl Qp {
             && let Some(life) = &mut self.life
         {
             self.wrote = false;
-            life.say(Kind::Bell);
+            life.say(FrameKind::Bell);
             life.talk();
         }
     }
@@ -422,7 +422,7 @@ impl Qp {
             Work::Send { local, imm, ref mut sent } => {
                 let room = self.credits.front().copied().filter(|_| takes);
                 if room.is_some_and(|room| local.bytes as u32 > room) {
-                    life.say(Kind::TooLong);
+                    life.say(FrameKind::TooLong);
                     entry.state = State::Doomed(Status::RemoteInvalidRequest, Instant::now());
                     return Ok(());
                 }
@@ -491,7 +491,7 @@ impl Qp {
         };
     }
 
-    fn matched(&mut self, n: usize, status: Status, entry: Option<&Entry>, shared: &mut Shared) {
+    fn matched(&mut self, n: usize, status: Status, entry: Option<&Success>, shared: &mut Shared) {
         let Some(id) = self.tagged[n].take() else { return };
         self.free_tagged.push(n);
         let (bytes, tag) = entry.map_or((0, 0), |entry| (entry.bytes as u32, entry.tag));
@@ -499,7 +499,7 @@ impl Qp {
         shared.ready.push_back((completion, None));
     }
 
-    fn hear(&mut self, n: usize, entry: &Entry, shared: &mut Shared) {
+    fn hear(&mut self, n: usize, entry: &Success, shared: &mut Shared) {
         let Some(life) = &mut self.life else { return };
         let Some((kind, bytes)) = life.frame(n, entry.bytes) else { return life.done_with(n) };
         let mut data = [0; PIECE];
@@ -512,25 +512,25 @@ impl Qp {
             self.starving = None;
         }
         match kind {
-            Kind::Piece { whole, offset, imm } => self.piece((whole, offset, imm), data, shared),
-            Kind::TooLong => {
+            FrameKind::Piece { whole, offset, imm } => self.piece((whole, offset, imm), data, shared),
+            FrameKind::TooLong => {
                 if let Some(Receive { id, .. }) = self.receives.pop_front() {
                     let completion = self.completion(id, Opcode::Recv, Status::LocalLength);
                     shared.ready.push_back((completion, None));
                 }
                 self.fail_itself(Status::Flushed, shared);
             }
-            Kind::Credits => {
+            FrameKind::Credits => {
                 let lengths = data.as_chunks::<4>().0.iter().map(|bytes| u32::from_be_bytes(*bytes));
                 self.credits.extend(lengths);
             }
-            Kind::Fence { key } => {
+            FrameKind::Fence { key } => {
                 shared.fenced.insert(key);
                 self.fences.push(key);
                 self.answer_fences();
             }
-            Kind::Fenced { key } => shared.answered.push((self.id, self.lives, key)),
-            Kind::Bell => {}
+            FrameKind::Fenced { key } => shared.answered.push((self.id, self.lives, key)),
+            FrameKind::Bell => {}
         }
     }
 
@@ -558,7 +558,7 @@ impl Qp {
         self.fences.retain(|key| {
             let open = sends.iter().any(|entry| entry.state == State::Posted && entry.work.key() == Some(*key));
             if !open {
-                life.say(Kind::Fenced { key: *key });
+                life.say(FrameKind::Fenced { key: *key });
             }
             open
         });
@@ -635,7 +635,7 @@ fn send_piece(life: &mut Life, slot: usize, (local, imm): (Local, Option<u32>), 
     let bytes = (whole - offset).min(PIECE as u32) as usize;
     // SAFETY: inside the source, whose length is `whole`.
     let start = unsafe { local.start.add(offset as usize) };
-    life.send_piece(slot, Kind::Piece { whole, offset, imm }, Local { start, bytes, ..local })?;
+    life.send_piece(slot, FrameKind::Piece { whole, offset, imm }, Local { start, bytes, ..local })?;
     *sent += bytes as u32;
     Ok(*sent == whole)
 }

@@ -8,11 +8,12 @@
 use std::time::Instant;
 
 use stentor_fabric::{Access, ProcessId, QpId, RegionId};
-use stentor_fabric_net::{Fence, Place, Waiting, nonce};
+use stentor_fabric_net::{Fence, RemoteKey, Waiting, nonce};
 
 use super::OfiDevice;
-use super::frame::Kind;
-use crate::memory::{Memory, Registration};
+use super::frame::FrameKind;
+use crate::PageMemory;
+use crate::memory::Registration;
 
 /// A grant of a region.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub(super) fn fresh_key() -> u64 {
 
 impl OfiDevice {
     pub(super) fn make_region(&mut self, bytes: u64) -> Result<(), String> {
-        let memory = Memory::new(bytes as usize).ok_or("the system has no more")?;
+        let memory = PageMemory::zeroed(bytes as usize).ok_or("the system has no more")?;
         let domain = &self.domain;
         let local =
             domain.info().memory_modes().local.then(|| Registration::new(domain, &memory, None, fresh_key(), None));
@@ -52,8 +53,8 @@ impl OfiDevice {
         Ok(())
     }
 
-    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
-        let is_me = peer == self.config.me;
+    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
+        let is_me = peer == self.me;
         let memory = &self.shared.memories[region.index()];
         let registration = (!is_me)
             .then(|| Registration::new(&self.domain, memory, Some(access), fresh_key(), None))
@@ -64,7 +65,7 @@ impl OfiDevice {
         if is_me {
             self.own_keys.insert(key, region);
         }
-        Ok(Place { key, base })
+        Ok(RemoteKey { key, base })
     }
 
     pub(super) fn ask_to_leave(&mut self, region: RegionId, peer: ProcessId) -> Fence {
@@ -73,7 +74,7 @@ impl OfiDevice {
         let mut waiting = Vec::new();
         for qp in self.ends.iter_mut().filter(|qp| qp.peer == peer) {
             if let Some(life) = qp.life.as_mut().filter(|life| life.knows()) {
-                life.say(Kind::Fence { key: grant.key });
+                life.say(FrameKind::Fence { key: grant.key });
                 life.talk();
                 waiting.push((qp.id, qp.lives));
             }
@@ -98,7 +99,7 @@ impl OfiDevice {
                 let Revocation { region, peer, .. } = self.revocations.remove(n);
                 return Some(Waiting::Holds(region, peer));
             }
-            if !of.late && of.since.elapsed() > self.config.fence_timeout {
+            if !of.late && of.since.elapsed() > self.fence_timeout {
                 of.late = true;
                 return Some(Waiting::Late(of.peer));
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use calls::log;
 use calls::script::Script;
 use stentor_fabric::ProcessId;
-use stentor_fabric_ofi::{OfiConfig, OfiFabric};
+use stentor_fabric_ofi::{NetConfig, OfiConfig, OfiFabric};
 
 /// The port of the connections over which processes meet.
 const TCP_PORT: u16 = 4795;
@@ -26,14 +26,14 @@ fn address(process: u8) -> Option<SocketAddr> {
 }
 
 fn start(me: ProcessId) -> OfiFabric {
-    let mut config = OfiConfig::new("calls", me, vec![address(0), address(1)]);
-    config.key = b"a key of this test".to_vec();
+    let net = NetConfig::new("calls", me, vec![address(0), address(1)]).key(*b"a key of this test");
+    let mut config = OfiConfig::default();
     config.providers = vec!["tcp;ofi_rxm".to_owned()];
     // The script waits for a queue pair that gives up.
     config.rnr_timeout = Duration::from_millis(100);
     // A machine that does something else at the same time is slow, not silent.
     config.fence_timeout = Duration::from_secs(30);
-    OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
+    OfiFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use stentor_fabric::Access;
 use stentor_fabric::memory::Ordering;
 use stentor_fabric_ofi::{
-    Domain, Endpoint, Entry, Errno, Failure, Libfabric, Local, Memory, Needs, PeerAddress, Polled, Quirks,
-    Registration, Remote, Scratch, Wish, choose,
+    Domain, Endpoint, Errno, Failure, Libfabric, Local, Needs, PageMemory, PeerAddress, Polled, Quirks, Registration,
+    Remote, Scratch, Success, Wish, choose,
 };
 
 /// The providers of Debian's libfabric that work between processes of one host.
@@ -36,7 +36,7 @@ pub(crate) struct Side {
     pub(crate) memory: Registration,
     scratch: Vec<Scratch>,
     /// What came, by the number of its scratch; `None` for a peer's write with an immediate.
-    pub(crate) done: Vec<(Option<usize>, Result<Entry, Failure>)>,
+    pub(crate) done: Vec<(Option<usize>, Result<Success, Failure>)>,
 }
 
 pub(crate) struct Pair {
@@ -52,7 +52,7 @@ impl Pair {
         let domain = open(provider, needs);
         let side = |key| {
             let endpoint = Arc::new(Endpoint::new(&domain, 1024, true).unwrap_or_else(|error| panic!("{error}")));
-            let memory = Memory::new(BYTES).unwrap();
+            let memory = PageMemory::zeroed(BYTES).unwrap();
             let peers = needs.rma.then_some(Access::Atomic);
             let memory = Registration::new(&domain, &memory, peers, key, Some(&endpoint));
             let memory = memory.unwrap_or_else(|error| panic!("{error}"));
@@ -119,7 +119,7 @@ impl Pair {
     }
 
     /// Waits for the completion of an operation.
-    pub(crate) fn completion(&mut self, side: usize, number: Option<usize>) -> Result<Entry, Failure> {
+    pub(crate) fn completion(&mut self, side: usize, number: Option<usize>) -> Result<Success, Failure> {
         let start = Instant::now();
         loop {
             if let Some(at) = self.sides[side].done.iter().position(|(of, _)| *of == number) {
@@ -142,7 +142,7 @@ impl Pair {
         Quirks::of(self.sides[0].endpoint.domain().info())
     }
 
-    pub(crate) fn completes(&mut self, side: usize, number: usize) -> Entry {
+    pub(crate) fn completes(&mut self, side: usize, number: usize) -> Success {
         self.completion(side, Some(number)).unwrap_or_else(|failure| panic!("{failure}"))
     }
 }

@@ -222,7 +222,7 @@ struct Taken {
 
 /// What control messages said.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct ControlMessages {
     tos: u8,
     segment: Option<usize>,
     /// Datagrams that the socket had no room for so far, modulo 2^32.
@@ -326,7 +326,7 @@ impl Inbox {
         for header in &headers[..got] {
             // SAFETY: all headers were written above, and the kernel filled in the first `got`.
             let header = unsafe { header.assume_init_ref() };
-            let Told { tos, segment, overflowed } = told(&header.msg_hdr);
+            let ControlMessages { tos, segment, overflowed } = told(&header.msg_hdr);
             self.taken.push(Taken { bytes: header.msg_len as usize, tos, segment });
             if let Some(now) = overflowed {
                 let (before, all) = self.overflow;
@@ -375,8 +375,8 @@ impl Inbox {
 
 /// The type of service or traffic class among the control messages, 0 if it is not there; how long the packets are that
 /// the kernel joined; and what overflowed.
-fn told(header: &libc::msghdr) -> Told {
-    let mut told = Told::default();
+fn told(header: &libc::msghdr) -> ControlMessages {
+    let mut told = ControlMessages::default();
     // SAFETY: the kernel wrote well-formed control messages into the room that `header` names, and set their length; the
     // macros stay inside. The data of these kinds is a byte or has four bytes.
     unsafe {

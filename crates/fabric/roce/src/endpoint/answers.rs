@@ -3,7 +3,7 @@
 use stentor_wire::{Aeth, Bth, Headers, NakCode, Position, Psn, Repr, Response, Syndrome};
 
 use super::memory::{ProtectionDomain, Right};
-use super::responder::{Answer, AtomicResult, Broken, Reading, Responder};
+use super::responder::{AtomicResult, Broken, Reading, Reply, Responder};
 use super::transmit::Making;
 
 impl Responder {
@@ -11,16 +11,16 @@ impl Responder {
     pub(crate) fn answer(&mut self, domain: ProtectionDomain, making: &mut Making<'_>) -> Result<bool, Broken> {
         let Some(front) = self.answers.front_mut() else { return Ok(false) };
         match front {
-            Answer::Acknowledge { psn, syndrome, msn } => {
+            Reply::Acknowledge { psn, syndrome, msn } => {
                 let aeth = Aeth { syndrome: *syndrome, msn: *msn };
                 make(making, *psn, Response::Acknowledge(aeth));
                 self.answers.pop_front();
             }
-            Answer::Atomic(AtomicResult { psn, value, msn, .. }) => {
+            Reply::Atomic(AtomicResult { psn, value, msn, .. }) => {
                 make(making, *psn, Response::Atomic(Aeth { syndrome: Syndrome::ACK, msn: *msn }, *value));
                 self.answers.pop_front();
             }
-            Answer::Read(reading) => {
+            Reply::Read(reading) => {
                 if make_read(making, domain, reading).is_err() {
                     // The access was taken away while the answer was being sent.
                     let syndrome = Syndrome::Nak(NakCode::RemoteAccess);

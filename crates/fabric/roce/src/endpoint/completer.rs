@@ -6,7 +6,7 @@ use stentor_wire::{NakCode, Packet, Psn, Response, RnrTimer, Syndrome};
 use super::completions::CompletionQueue;
 use super::counters::Counters;
 use super::memory::Memory;
-use super::requester::{Kind, Place, READ_PIECE, Requester};
+use super::requester::{DataPlace, READ_PIECE, RequestKind, Requester};
 
 /// What hearing takes.
 pub(crate) struct Hearing<'a> {
@@ -124,11 +124,11 @@ impl Requester {
         let Some(wqe) = self.queue.front_mut() else { return Ok(()) };
         let offset = wqe.answered * u32::from(hearing.mtu);
         let expected = match wqe.kind {
-            Kind::Read if !atomic => wqe.bytes.saturating_sub(offset).min(hearing.mtu.into()),
-            Kind::CompareSwap { .. } | Kind::FetchAdd { .. } if atomic => 8,
+            RequestKind::Read if !atomic => wqe.bytes.saturating_sub(offset).min(hearing.mtu.into()),
+            RequestKind::CompareSwap { .. } | RequestKind::FetchAdd { .. } if atomic => 8,
             _ => u32::MAX,
         };
-        let Place::Local(span) = wqe.place else {
+        let DataPlace::Local(span) = wqe.place else {
             hearing.counters.wrong_responses += 1;
             return Ok(());
         };

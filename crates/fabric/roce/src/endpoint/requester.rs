@@ -19,7 +19,7 @@ use super::work::{Data, Remote, Request, Work};
 pub(crate) const READ_PIECE: u32 = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     Send,
     Write,
     Read,
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Place {
+pub(crate) enum DataPlace {
     /// In the requester's inline bytes, counted from the beginning of time.
     Inline(u64),
     /// In a region. For READs and atomics that is where the answer goes.
@@ -39,11 +39,11 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Wqe {
     pub(crate) id: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     pub(crate) signalled: bool,
     pub(crate) solicited: bool,
     pub(crate) bytes: u32,
-    pub(crate) place: Place,
+    pub(crate) place: DataPlace,
     pub(crate) remote: Remote,
     pub(crate) imm: Option<u32>,
     pub(crate) first: Psn,
@@ -55,15 +55,15 @@ pub(crate) struct Wqe {
 impl Wqe {
     /// READs and atomics are done when their answer came, everything else when it was acknowledged.
     pub(crate) fn wants_answer(&self) -> bool {
-        !matches!(self.kind, Kind::Send | Kind::Write)
+        !matches!(self.kind, RequestKind::Send | RequestKind::Write)
     }
 
     fn opcode(&self) -> Opcode {
         match self.kind {
-            Kind::Send => Opcode::Send,
-            Kind::Write => Opcode::Write,
-            Kind::Read => Opcode::Read,
-            Kind::CompareSwap { .. } | Kind::FetchAdd { .. } => Opcode::Atomic,
+            RequestKind::Send => Opcode::Send,
+            RequestKind::Write => Opcode::Write,
+            RequestKind::Read => Opcode::Read,
+            RequestKind::CompareSwap { .. } | RequestKind::FetchAdd { .. } => Opcode::Atomic,
         }
     }
 }
@@ -195,13 +195,17 @@ impl Requester {
     pub(crate) fn post(&mut self, work: &Work<'_>, mtu: u16) {
         let nowhere = Remote::default();
         let (kind, place, bytes, remote, imm) = match work.request {
-            Request::Send { data, imm } => (Kind::Send, self.place(data), data.bytes(), nowhere, imm),
-            Request::Write { data, remote, imm } => (Kind::Write, self.place(data), data.bytes(), remote, imm),
-            Request::Read { local, remote } => (Kind::Read, Place::Local(local), local.bytes as usize, remote, None),
-            Request::CompareSwap { local, remote, expected, new } => {
-                (Kind::CompareSwap { expected, new }, Place::Local(local), 8, remote, None)
+            Request::Send { data, imm } => (RequestKind::Send, self.place(data), data.bytes(), nowhere, imm),
+            Request::Write { data, remote, imm } => (RequestKind::Write, self.place(data), data.bytes(), remote, imm),
+            Request::Read { local, remote } => {
+                (RequestKind::Read, DataPlace::Local(local), local.bytes as usize, remote, None)
             }
-            Request::FetchAdd { local, remote, add } => (Kind::FetchAdd { add }, Place::Local(local), 8, remote, None),
+            Request::CompareSwap { local, remote, expected, new } => {
+                (RequestKind::CompareSwap { expected, new }, DataPlace::Local(local), 8, remote, None)
+            }
+            Request::FetchAdd { local, remote, add } => {
+                (RequestKind::FetchAdd { add }, DataPlace::Local(local), 8, remote, None)
+            }
         };
         // Even an empty message is a packet.
         let packets = (bytes as u32).div_ceil(mtu.into()).max(1);
@@ -221,14 +225,14 @@ impl Requester {
         self.next_psn = self.next_psn.plus(packets);
     }
 
-    fn place(&mut self, data: Data<'_>) -> Place {
+    fn place(&mut self, data: Data<'_>) -> DataPlace {
         match data {
             Data::Inline(bytes) => {
                 let at = self.inline_gone + self.inline.len() as u64;
                 self.inline.extend(bytes);
-                Place::Inline(at)
+                DataPlace::Inline(at)
             }
-            Data::Local(span) => Place::Local(span),
+            Data::Local(span) => DataPlace::Local(span),
         }
     }
 
@@ -262,7 +266,7 @@ impl Requester {
             completions.send(self.qp, wqe.id, wqe.opcode(), Status::Success, self.head);
         }
         self.head += 1;
-        if let Place::Inline(_) = wqe.place {
+        if let DataPlace::Inline(_) = wqe.place {
             self.inline.drain(..wqe.bytes as usize);
             self.inline_gone += u64::from(wqe.bytes);
         }

@@ -41,19 +41,19 @@ enum Current {
 
 /// What is to be sent. In order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     Acknowledge { psn: Psn, syndrome: Syndrome, msn: u32 },
     Atomic(AtomicResult),
     Read(Reading),
 }
 
-impl Answer {
+impl Reply {
     /// Whether it answers a READ or an atomic; and, if so, one that came before.
     fn repeats(&self) -> Option<bool> {
         match self {
-            Answer::Acknowledge { .. } => None,
-            Answer::Atomic(result) => Some(result.again),
-            Answer::Read(reading) => Some(reading.again),
+            Reply::Acknowledge { .. } => None,
+            Reply::Atomic(result) => Some(result.again),
+            Reply::Read(reading) => Some(reading.again),
         }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) struct Responder {
     /// Receives posted and not yet polled.
     pub(crate) held: u32,
     pub(crate) expected: Psn,
-    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) answers: VecDeque<Reply>,
     current: Current,
     /// Messages carried out, 24 bits.
     msn: u32,
@@ -233,15 +233,15 @@ impl Responder {
 
     /// Acknowledges everything before `expected`, with what is acknowledged already but not sent.
     fn acknowledge(&mut self) {
-        let answer = Answer::Acknowledge { psn: self.expected.minus(1), syndrome: Syndrome::ACK, msn: self.msn };
+        let answer = Reply::Acknowledge { psn: self.expected.minus(1), syndrome: Syndrome::ACK, msn: self.msn };
         match self.answers.back_mut() {
-            Some(last @ Answer::Acknowledge { syndrome: Syndrome::Ack(_), .. }) => *last = answer,
+            Some(last @ Reply::Acknowledge { syndrome: Syndrome::Ack(_), .. }) => *last = answer,
             _ => self.answers.push_back(answer),
         }
     }
 
     fn refuse(&mut self, syndrome: Syndrome) {
-        self.answers.push_back(Answer::Acknowledge { psn: self.expected, syndrome, msn: self.msn });
+        self.answers.push_back(Reply::Acknowledge { psn: self.expected, syndrome, msn: self.msn });
     }
 
     /// Carries out the next request; returns how many PSNs it takes.
@@ -400,7 +400,7 @@ impl Responder {
         let reading =
             Reading { first: self.expected, va, rkey, bytes, msn: self.msn, packet: 0, packets, again: false };
         self.keep(Kept::Read(reading), serving);
-        self.answers.push_back(Answer::Read(reading));
+        self.answers.push_back(Reply::Read(reading));
         Ok(packets)
     }
 
@@ -422,7 +422,7 @@ impl Responder {
         self.msn = (self.msn + 1) & 0xff_ffff;
         let result = AtomicResult { psn: self.expected, value, msn: self.msn, again: false };
         self.keep(Kept::Atomic(result), serving);
-        self.answers.push_back(Answer::Atomic(result));
+        self.answers.push_back(Reply::Atomic(result));
         Ok(())
     }
 
@@ -445,7 +445,7 @@ impl Responder {
             Headers::ReadRequest(reth) => self.kept.iter().find_map(|kept| part(kept, psn, reth, serving.path.mtu)),
             Headers::CompareSwap(_) | Headers::FetchAdd(_) => self.kept.iter().find_map(|kept| match *kept {
                 Kept::Atomic(result) if result.psn == psn => {
-                    Some(Answer::Atomic(AtomicResult { again: true, ..result }))
+                    Some(Reply::Atomic(AtomicResult { again: true, ..result }))
                 }
                 _ => None,
             }),
@@ -508,7 +508,7 @@ impl Responder {
 }
 
 /// The part of a READ that is asked for again.
-fn part(kept: &Kept, psn: Psn, reth: Reth, mtu: u16) -> Option<Answer> {
+fn part(kept: &Kept, psn: Psn, reth: Reth, mtu: u16) -> Option<Reply> {
     let Kept::Read(read) = *kept else { return None };
     let index = psn.distance(read.first);
     if index < 0 || index >= read.packets as i32 {
@@ -520,7 +520,7 @@ fn part(kept: &Kept, psn: Psn, reth: Reth, mtu: u16) -> Option<Answer> {
         && reth.bytes <= read.bytes - offset.min(read.bytes);
     let packets = reth.bytes.div_ceil(mtu.into()).max(1);
     let (va, bytes) = (reth.va, reth.bytes);
-    inside.then_some(Answer::Read(Reading { first: psn, va, bytes, packet: 0, packets, again: true, ..read }))
+    inside.then_some(Reply::Read(Reading { first: psn, va, bytes, packet: 0, packets, again: true, ..read }))
 }
 
 fn shape(message: Message) -> (Position, Option<u32>) {

@@ -8,7 +8,7 @@ use super::counters::Counters;
 use super::memory::Memory;
 use super::outbox::Outbox;
 use super::qp::Path;
-use super::requester::{Cursor, Kind, Place, READ_PIECE, Requester, Wqe};
+use super::requester::{Cursor, DataPlace, READ_PIECE, RequestKind, Requester, Wqe};
 
 /// What making a packet takes.
 pub(crate) struct Making<'a> {
@@ -46,7 +46,7 @@ impl Requester {
         if ahead >= self.window || wqe.wants_answer() && self.asked >= self.sending.max_rd_atomic.into() {
             return Ok(false);
         }
-        let packets = if wqe.kind == Kind::Read { piece(&wqe, packet) } else { 1 };
+        let packets = if wqe.kind == RequestKind::Read { piece(&wqe, packet) } else { 1 };
         let ends = packet + packets >= wqe.packets;
         // An acknowledgement is asked for where a completion waits for one, and often enough to keep the window open.
         let ask = ends && wqe.signalled || self.unasked + 1 >= (self.window / 4).max(1) || ahead + 1 >= self.window;
@@ -108,14 +108,14 @@ impl Requester {
         let position = Position::of(packet, wqe.packets);
         let offset = packet * mtu;
         let (headers, payload) = match wqe.kind {
-            Kind::Send | Kind::Write => {
+            RequestKind::Send | RequestKind::Write => {
                 let message = message(wqe, position);
                 let headers = if making.reliable { Headers::Rc(message) } else { Headers::Uc(message) };
                 (headers, (wqe.bytes - offset).min(mtu))
             }
-            Kind::Read => (read(wqe, packet, mtu), 0),
-            Kind::CompareSwap { expected, new } => (Headers::CompareSwap(atomic(wqe, new, expected)), 0),
-            Kind::FetchAdd { add } => (Headers::FetchAdd(atomic(wqe, add, 0)), 0),
+            RequestKind::Read => (read(wqe, packet, mtu), 0),
+            RequestKind::CompareSwap { expected, new } => (Headers::CompareSwap(atomic(wqe, new, expected)), 0),
+            RequestKind::FetchAdd { add } => (Headers::FetchAdd(atomic(wqe, add, 0)), 0),
         };
         let mut bth = Bth::new(making.path.dest_qp, wqe.first.plus(packet));
         bth.ack_req = ask || making.reliable && wqe.wants_answer();
@@ -126,8 +126,8 @@ impl Requester {
         making.out.push(&making.path.envelope, &repr, |to| match wqe.place {
             // The region of nothing is not looked at: there need not be one.
             _ if payload == 0 => {}
-            Place::Local(span) => making.memory.load(span.region, span.offset + u64::from(offset), to),
-            Place::Inline(at) => self.copy_inline(at + u64::from(offset), to),
+            DataPlace::Local(span) => making.memory.load(span.region, span.offset + u64::from(offset), to),
+            DataPlace::Inline(at) => self.copy_inline(at + u64::from(offset), to),
         });
     }
 
@@ -155,8 +155,8 @@ impl Requester {
 /// Whether the memory that a work request sends from, or has its answer put to, is still registered.
 fn is_there(wqe: &Wqe, memory: &Memory) -> bool {
     match wqe.place {
-        Place::Local(span) => span.bytes == 0 || memory.contains(span),
-        Place::Inline(_) => true,
+        DataPlace::Local(span) => span.bytes == 0 || memory.contains(span),
+        DataPlace::Inline(_) => true,
     }
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn piece(wqe: &Wqe, packet: u32) -> u32 {
 
 fn message(wqe: &Wqe, position: Position) -> Message {
     let reth = Reth { va: wqe.remote.va, rkey: wqe.remote.rkey, bytes: wqe.bytes };
-    match (wqe.kind == Kind::Write, position, wqe.imm) {
+    match (wqe.kind == RequestKind::Write, position, wqe.imm) {
         (false, Position::First, _) => Message::SendFirst,
         (false, Position::Middle, _) => Message::SendMiddle,
         (false, Position::Last, None) => Message::SendLast,

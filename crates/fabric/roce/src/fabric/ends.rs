@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use stentor_fabric::{QpId, Status};
-use stentor_fabric_net::{End, Ends, Pair, RawWrite, SetEnds, nonce};
+use stentor_fabric_net::{End, Pair, RawWrite, SetTransport, Transport, nonce};
 use stentor_wire::{Psn, RnrTimer};
 
 use super::RoceDevice;
@@ -40,7 +40,7 @@ impl RoceDevice {
     }
 }
 
-impl Ends for RoceDevice {
+impl Transport for RoceDevice {
     fn begin(&mut self, qp: QpId) -> Result<End, String> {
         if self.endpoint.state(qp) == Some(State::Error) {
             self.endpoint.reset(qp).map_err(|error| error.to_string())?;
@@ -118,7 +118,7 @@ pub(super) fn fresh_number() -> u32 {
     u32::from_be_bytes(nonce()) % 0xff_fff0 + 2
 }
 
-impl SetEnds for RoceDevice {
+impl SetTransport for RoceDevice {
     #[inline]
     fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String> {
         let RawWrite { id, data, va, rkey, signalled } = *write;

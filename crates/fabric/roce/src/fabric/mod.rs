@@ -16,9 +16,10 @@ use std::time::Duration;
 use rustix::event::epoll;
 use stentor_fabric::memory::{WORD, Word};
 use stentor_fabric::{
-    Access, Capabilities, Completion, Heard, OsError, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
+    Access, Capabilities, Completion, OsError, PollHint, PostError, ProcessId, QpConfig, QpId, RegionId, Span,
+    WorkRequest,
 };
-use stentor_fabric_net::{Device, Ends, Fence, NetFabric, Place, Remotes, nonce};
+use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes, Transport, nonce};
 use stentor_wire::PATH_MTUS;
 
 use crate::driver::{Faults, Pcap, Port, PortCounters, Pump};
@@ -52,7 +53,7 @@ pub struct RoceDevice {
     pump: Pump,
     /// The keys of grants.
     keys: HashMap<(RegionId, ProcessId), u32>,
-    /// Whether something landed since [`arm`](Device::arm), and since [`listen`](Device::listen) last looked.
+    /// Whether something landed since [`arm`](Device::arm), and since [`poll_hint`](Device::poll_hint) last looked.
     rung: bool,
     heard: bool,
     /// A system call failed.
@@ -133,7 +134,7 @@ impl RoceDevice {
     }
 }
 
-fn capabilities(config: &RoceConfig) -> Capabilities {
+fn capabilities(config: &RoceConfig, has_switch: bool) -> Capabilities {
     Capabilities {
         name: NAME,
         ordered_writes: true,
@@ -149,7 +150,7 @@ fn capabilities(config: &RoceConfig) -> Capabilities {
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,
-        hardware_multicast: config.switch.is_some(),
+        hardware_multicast: has_switch,
         revokes_in_hardware: true,
     }
 }
@@ -163,13 +164,11 @@ impl Device for RoceDevice {
     type Config = RoceConfig;
     type StartError = StartError;
 
-    fn open(config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_fabric_net::Config), StartError> {
+    fn open(net: &NetConfig, config: RoceConfig, epoll: Arc<OwnedFd>) -> Result<Self, StartError> {
         if !PATH_MTUS.contains(&config.mtu) {
             return Err(StartError::Mtu(config.mtu));
         }
-        let no_address = stentor_fabric_net::StartError::NoAddress(config.me, config.addresses.len());
-        let address = config.addresses.get(config.me.index()).copied().flatten().ok_or(no_address)?;
-        let mut port = Port::open(address.ip(), config.mode, u16::from_be_bytes(nonce()))?;
+        let mut port = Port::open(net.own_address()?.ip(), config.mode, u16::from_be_bytes(nonce()))?;
         if config.runs && !config.chances.is_any() && !config.faults {
             port.enable_runs();
         }
@@ -183,20 +182,8 @@ impl Device for RoceDevice {
             pump.capture(Pcap::create(path).map_err(failed)?);
         }
         pump.inject(config.chances, config.seed);
-        let meeting = stentor_fabric_net::Config {
-            fabric: NAME.to_owned(),
-            cluster: config.cluster.clone(),
-            key: config.key.clone(),
-            fingerprint: config.fingerprint,
-            version: config.version,
-            me: config.me,
-            addresses: config.addresses.clone(),
-            names: config.names.clone(),
-            one_life: config.one_life,
-            switch: config.switch.clone(),
-        };
-        let device = RoceDevice {
-            capabilities: capabilities(&config),
+        Ok(RoceDevice {
+            capabilities: capabilities(&config, net.switch.is_some()),
             config,
             endpoint: Endpoint::new(),
             pump,
@@ -206,16 +193,11 @@ impl Device for RoceDevice {
             failure: None,
             spared: 0,
             waits: false,
-        };
-        Ok((device, meeting))
+        })
     }
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn max_bytes(&self) -> u64 {
-        self.config.max_bytes
     }
 
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
@@ -241,12 +223,12 @@ impl Device for RoceDevice {
         self.endpoint.memory().words(region)
     }
 
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         let entropy = u16::from_be_bytes(nonce());
         let key = self.endpoint.memory_mut().grant(region, domain(peer), access, entropy);
         let key = key.ok_or("all 65536 places for keys are in use or used up")?;
         self.keys.insert((region, peer), key);
-        Ok(Place { key: key.into(), base: 0 })
+        Ok(RemoteKey { key: key.into(), base: 0 })
     }
 
     /// What was acknowledged is in the memory already: this process itself put it there.
@@ -273,9 +255,9 @@ impl Device for RoceDevice {
     }
 
     #[inline]
-    fn listen(&mut self) -> Heard {
+    fn poll_hint(&mut self) -> PollHint {
         self.drive();
-        if std::mem::take(&mut self.heard) { Heard::ANYBODY } else { Heard::NOTHING }
+        if std::mem::take(&mut self.heard) { PollHint::ANYBODY } else { PollHint::NOTHING }
     }
 
     #[inline]

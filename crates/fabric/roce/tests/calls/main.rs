@@ -14,7 +14,7 @@ use std::time::Duration;
 use calls::log;
 use calls::script::Script;
 use stentor_fabric::ProcessId;
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 
 /// The port of the connections over which processes meet.
 const TCP_PORT: u16 = 4791;
@@ -26,11 +26,10 @@ fn address(process: u8) -> Option<SocketAddr> {
 }
 
 fn start(me: ProcessId) -> RoceFabric {
-    let mut config = RoceConfig::new("calls", me, vec![address(0), address(1)]);
-    config.key = b"a key of this test".to_vec();
+    let net = NetConfig::new("calls", me, vec![address(0), address(1)]).key(*b"a key of this test");
     // The script waits for a queue pair that gives up.
-    config.rnr_timeout = Duration::from_millis(60);
-    RoceFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
+    let config = RoceConfig { rnr_timeout: Duration::from_millis(60), ..RoceConfig::default() };
+    RoceFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]

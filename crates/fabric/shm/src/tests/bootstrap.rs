@@ -6,7 +6,9 @@ use std::time::Duration;
 use stentor_fabric::{ConnectError, Fabric, ProcessId, QpConfig};
 
 use super::support::*;
-use crate::{Place, ShmConfig, ShmFabric, StartError};
+use stentor_host::StandingSeat;
+
+use crate::{ShmConfig, ShmFabric, StartError};
 
 const QP: QpConfig = QpConfig::reliable(4, 0);
 
@@ -80,7 +82,7 @@ fn the_id_of_a_process_that_left_is_free_and_what_a_dead_one_left_is_removed() {
     drop(ShmFabric::start(without.clone()).unwrap());
     let fabric = ShmFabric::start(without.clone()).unwrap();
     let cluster = directory.0.join("test");
-    let socket = crate::directory::sockets_of(&cluster, ProcessId(1)).unwrap().remove(0);
+    let socket = stentor_host::sockets_of(&cluster, ProcessId(1)).unwrap().remove(0);
     // A socket that nobody listens at, as after kill -9 without a janitor.
     let left = cluster.join("1-g1.1.1.00000000.sock");
     std::fs::hard_link(&socket, cluster.join("keep")).unwrap();
@@ -112,7 +114,7 @@ fn a_directory_that_others_can_enter_is_refused() {
     let error = ShmFabric::start(config(&directory.0.join("missing/parent"), 0, 2)).unwrap_err();
     assert!(matches!(error, StartError::Directory { .. }), "{error}");
     let fabric = ShmFabric::start(config(&real, 0, 2)).unwrap();
-    let socket = crate::directory::sockets_of(&real.join("test"), ProcessId(0)).unwrap().remove(0);
+    let socket = stentor_host::sockets_of(&real.join("test"), ProcessId(0)).unwrap().remove(0);
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode(&socket), mode(&real.join("test"))), (0o600, 0o700));
     drop(fabric);
@@ -209,12 +211,12 @@ fn place_that_was_removed_is_made_anew_and_said() {
     let directory = TestDirectory::new();
     let (sender, said) = std::sync::mpsc::channel();
     let say = move |text: &str| sender.send(text.to_owned()).unwrap();
-    let place = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, say).unwrap();
+    let place = StandingSeat::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, say).unwrap();
     std::fs::remove_dir_all(directory.0.join("test")).unwrap();
-    let second = Place::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, |_| {});
+    let second = StandingSeat::take(directory.0.clone(), "test", ProcessId(3), "g1.3", None, |_| {});
     assert!(matches!(second, Err(StartError::AlreadyRunning { .. })), "{second:?}");
     assert!(said.recv_timeout(PATIENCE).unwrap().contains("made anew"));
-    assert_eq!(crate::directory::sockets_of(&directory.0.join("test"), ProcessId(3)).unwrap().len(), 1);
+    assert_eq!(stentor_host::sockets_of(&directory.0.join("test"), ProcessId(3)).unwrap().len(), 1);
     drop(place);
     assert!(!directory.0.exists());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric::conformance::{Testbed, suite, suite_of};
+use stentor_fabric_conformance::{Testbed, suite, suite_of};
 
 use super::support::{TestDirectory, config};
 use crate::{ShmConfig, ShmFabric};

@@ -8,7 +8,7 @@ use stentor_fabric::{Access, Event, Fabric, ProcessId, QpConfig, QpState, Status
 use super::child::Child;
 use super::support::*;
 use crate::ShmFabric;
-use crate::directory::sockets_of;
+use stentor_host::sockets_of;
 
 fn entries(directory: &Path) -> usize {
     std::fs::read_dir(directory).map_or(0, |entries| entries.count())

@@ -7,10 +7,10 @@ use stentor_fabric::{Access, Event, Fabric, ProcessId, QpConfig, QpKind, Status}
 
 use super::support::*;
 use crate::ShmFabric;
-use crate::directory::sockets_of;
-use crate::memfd;
 use crate::message::{FORMAT, Identity, Message};
 use crate::socket::{self, Received};
+use stentor_host::memfd;
+use stentor_host::sockets_of;
 
 /// A peer by hand.
 pub(super) struct Raw {

@@ -7,8 +7,8 @@ use stentor_fabric::{Event, Fabric, ProcessId, QpConfig, QpId, QpState, Service,
 use super::distrust::Raw;
 use super::support::*;
 use crate::ShmFabric;
-use crate::memfd;
 use crate::message::Message;
+use stentor_host::memfd;
 
 const QP: QpConfig = QpConfig::reliable(16, 4);
 

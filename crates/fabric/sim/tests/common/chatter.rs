@@ -38,7 +38,7 @@ pub(crate) struct Chatter {
     peers: Vec<Peer>,
 }
 
-fn peer(fabric: &mut SimFabric, id: ProcessId, incarnation: u64) -> Peer {
+fn peer(fabric: &mut SimFabric, id: ProcessId, life: u64) -> Peer {
     let me = fabric.me();
     let spec = |writer, purpose| RegionSpec { purpose: Purpose(purpose), writer, bytes: WORDS * 8 };
     let mine = fabric.register(spec(id, 1)).unwrap();
@@ -53,15 +53,15 @@ fn peer(fabric: &mut SimFabric, id: ProcessId, incarnation: u64) -> Peer {
     }
     fabric.post_recv(lines[0].qp, NOTHING, 1).unwrap();
     let mut slot = SealedSlot::new(Seal::new(me, 0));
-    slot.resume_after(incarnation << 32);
+    slot.resume_after(life << 32);
     let reader = SlotReader::new(Seal::new(id, 0));
     Peer { id, lines, mine, local, remote: None, slot, reader, sent: 0, received: 0 }
 }
 
 impl Chatter {
-    pub(crate) fn new(mut fabric: SimFabric, processes: u16, incarnation: u64) -> Self {
+    pub(crate) fn new(mut fabric: SimFabric, processes: u16, life: u64) -> Self {
         let others = (0..processes).map(ProcessId).filter(|p| *p != fabric.me()).collect::<Vec<_>>();
-        let peers = others.into_iter().map(|p| peer(&mut fabric, p, incarnation)).collect();
+        let peers = others.into_iter().map(|p| peer(&mut fabric, p, life)).collect();
         Chatter { fabric, peers }
     }
 

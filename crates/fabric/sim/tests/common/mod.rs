@@ -3,8 +3,8 @@
 
 pub(crate) mod chatter;
 
-use stentor_fabric::conformance::Testbed;
 use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_conformance::Testbed;
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
 /// All processes of one world; every `advance` is 300 ns.

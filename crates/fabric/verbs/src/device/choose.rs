@@ -248,7 +248,7 @@ fn listed(names: impl Iterator<Item = String>) -> String {
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::Link;
+    use super::super::LinkLayer;
     use super::*;
 
     fn gid(index: u32, bytes: &str, kind: GidKind) -> Gid {
@@ -256,7 +256,8 @@ mod tests {
     }
 
     fn device(name: &str, numa_node: u32, gids: Vec<Gid>) -> Device {
-        let link = if gids.iter().any(|gid| gid.kind == GidKind::Ib) { Link::InfiniBand } else { Link::Ethernet };
+        let link =
+            if gids.iter().any(|gid| gid.kind == GidKind::Ib) { LinkLayer::InfiniBand } else { LinkLayer::Ethernet };
         let port = Port { number: 1, link, state: "ACTIVE".into(), rate: String::new(), gids };
         let file = Some(PathBuf::from("/dev/infiniband/uverbs0"));
         Device { name: name.into(), file, numa_node: Some(numa_node), firmware: String::new(), ports: vec![port] }

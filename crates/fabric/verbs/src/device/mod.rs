@@ -34,7 +34,7 @@ pub struct Port {
     /// Counted from 1.
     pub number: u8,
     /// What it is connected to.
-    pub link: Link,
+    pub link: LinkLayer,
     /// `ACTIVE` when it can be used; otherwise `DOWN`, `INIT`, `ARMED`.
     pub state: String,
     /// Its speed, as the kernel says it.
@@ -53,18 +53,18 @@ impl Port {
 
 /// What a port is connected to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Link {
+pub enum LinkLayer {
     /// A switched fabric of its own.
     InfiniBand,
     /// RoCE or iWARP.
     Ethernet,
 }
 
-impl std::fmt::Display for Link {
+impl std::fmt::Display for LinkLayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Link::InfiniBand => "InfiniBand",
-            Link::Ethernet => "Ethernet",
+            LinkLayer::InfiniBand => "InfiniBand",
+            LinkLayer::Ethernet => "Ethernet",
         })
     }
 }

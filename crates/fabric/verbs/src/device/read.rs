@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use stentor_fabric_net::sysfs::{line, names};
 
-use super::{Device, Gid, GidKind, Link, Port};
+use super::{Device, Gid, GidKind, LinkLayer, Port};
 
 /// All devices below the kernel's tree (`/sys`), in the order of their names. Empty without the kernel's RDMA modules, or
 /// where a container hides them.
@@ -20,7 +20,7 @@ pub fn index_of(root: &Path, device: &str, port: u8, wanted: &Gid) -> Option<u32
     let path = root.join("class/infiniband").join(device).join("ports").join(port.to_string());
     let stands = |gid: &Gid| (gid.bytes, gid.kind, &gid.interface) == (wanted.bytes, wanted.kind, &wanted.interface);
     // The link counts only where the table does not say the kind.
-    let link = if wanted.kind == GidKind::Ib { Link::InfiniBand } else { Link::Ethernet };
+    let link = if wanted.kind == GidKind::Ib { LinkLayer::InfiniBand } else { LinkLayer::Ethernet };
     let at = |index: &str| gid(&path, link, index).filter(stands).map(|gid| gid.index);
     at(&wanted.index.to_string()).or_else(|| names(&path.join("gids")).iter().find_map(|index| at(index)))
 }
@@ -55,7 +55,8 @@ fn numa_node(root: &Path, path: &Path) -> Option<u32> {
 fn port(device: &Path, number: &str) -> Option<Port> {
     let path = device.join("ports").join(number);
     let state = line(&path.join("state")).unwrap_or_default();
-    let link = if line(&path.join("link_layer"))? == "InfiniBand" { Link::InfiniBand } else { Link::Ethernet };
+    let link =
+        if line(&path.join("link_layer"))? == "InfiniBand" { LinkLayer::InfiniBand } else { LinkLayer::Ethernet };
     let mut gids: Vec<_> = names(&path.join("gids")).iter().filter_map(|index| gid(&path, link, index)).collect();
     gids.sort_by_key(|gid| gid.index);
     Some(Port {
@@ -69,16 +70,16 @@ fn port(device: &Path, number: &str) -> Option<Port> {
 }
 
 /// An entry that is set.
-fn gid(port: &Path, link: Link, index: &str) -> Option<Gid> {
+fn gid(port: &Path, link: LinkLayer, index: &str) -> Option<Gid> {
     let bytes: Ipv6Addr = line(&port.join("gids").join(index))?.parse().ok()?;
     if bytes.is_unspecified() {
         return None;
     }
     let kind = match (line(&port.join("gid_attrs/types").join(index)).as_deref(), link) {
         (Some("RoCE v2"), _) => GidKind::RoceV2,
-        (_, Link::InfiniBand) => GidKind::Ib,
+        (_, LinkLayer::InfiniBand) => GidKind::Ib,
         // `IB/RoCE v1`, and what kernels before 4.5 had on Ethernet.
-        (_, Link::Ethernet) => GidKind::RoceV1,
+        (_, LinkLayer::Ethernet) => GidKind::RoceV1,
     };
     let interface = line(&port.join("gid_attrs/ndevs").join(index));
     Some(Gid { index: index.parse().ok()?, bytes, kind, interface })
@@ -116,7 +117,7 @@ mod tests {
         let Device { name, file, numa_node, ports, .. } = &found[0];
         assert_eq!((name.as_str(), *numa_node), ("rxe0", Some(1)));
         assert_eq!(file.as_deref(), Some(Path::new("/dev/infiniband/uverbs0")));
-        assert!(ports.len() == 1 && ports[0].is_active() && ports[0].link == Link::Ethernet, "{ports:?}");
+        assert!(ports.len() == 1 && ports[0].is_active() && ports[0].link == LinkLayer::Ethernet, "{ports:?}");
         let gids: Vec<_> = ports[0].gids.iter().map(ToString::to_string).collect();
         assert_eq!(gids, ["GID 0 RoCE v2 fe80::10d4:77ff:fef9:10de on eth0", "GID 10 RoCE v1 10.0.0.1"]);
     }

@@ -1,34 +1,19 @@
 //! What a process must know to start.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use stentor_fabric::ProcessId;
-use stentor_fabric_net::{HostName, SwitchConfig};
 use thiserror::Error;
 
 use crate::device::{ChooseError, ROOT};
 use crate::qp::Tuning;
 use crate::{Errno, LoadError, MakeError, OpenError, QueryError};
 
-/// Configuration of one process.
+/// How a process chooses and uses its device.
+///
+/// A switch copies packets of RoCE v2 over IPv4 alone: with another GID it is not used, and
+/// [`Trouble::NoCopies`](crate::Trouble::NoCopies) says so.
 #[derive(Clone, Debug)]
 pub struct VerbsConfig {
-    /// The cluster's name.
-    pub cluster: String,
-    /// The cluster's key: whoever does not have it gets nothing. Equal at every process.
-    pub key: Vec<u8>,
-    /// Of the cluster's configuration; equal at every process.
-    pub fingerprint: u64,
-    /// Of the protocols above; equal at every process.
-    pub version: u16,
-    /// This process.
-    pub me: ProcessId,
-    /// Where each process listens for bootstrap connections. `None` for processes that only dial: of two processes the one with
-    /// the larger id dials. This process's own address must be there.
-    pub addresses: Vec<Option<SocketAddr>>,
-    /// How the configuration names where processes are, resolved again at every attempt to connect; empty: nothing is.
-    pub names: Vec<Option<HostName>>,
     /// The device; `None`: the one whose GID stands for this process's address.
     pub device: Option<String>,
     /// Its port; `None`: as the device.
@@ -47,31 +32,15 @@ pub struct VerbsConfig {
     pub completions: u32,
     /// The deepest queue that may be asked for; the device may have less.
     pub max_depth: u32,
-    /// Limit of all memory that this process has for regions, bytes.
-    pub max_bytes: u64,
-    /// Whether a process that is started again is refused by those who knew its last life: for protocols in which nobody may
-    /// forget.
-    pub one_life: bool,
-    /// The switch that makes the copies of sets, if there is one. It copies packets of RoCE v2 over IPv4 alone: with another GID
-    /// it is not used, and [`Trouble::NoCopies`](crate::Trouble::NoCopies) says so.
-    pub switch: Option<SwitchConfig>,
     /// The kernel's tree, in which devices are found: `/sys`, except in tests.
     pub sysfs: PathBuf,
 }
 
-impl VerbsConfig {
-    /// The device chosen by the process's address, its MTU, 512 bytes inline, 4 GiB; gives up after about a second without
-    /// an acknowledgement, and about a quarter without a receive.
-    #[must_use]
-    pub fn new(cluster: &str, me: ProcessId, addresses: Vec<Option<SocketAddr>>) -> VerbsConfig {
+impl Default for VerbsConfig {
+    /// The device chosen by the process's address, its MTU, 512 bytes inline; gives up after about a second without an
+    /// acknowledgement, and about a quarter without a receive.
+    fn default() -> VerbsConfig {
         VerbsConfig {
-            cluster: cluster.to_owned(),
-            key: Vec::new(),
-            fingerprint: 0,
-            version: 1,
-            me,
-            addresses,
-            names: Vec::new(),
             device: None,
             port: None,
             gid_index: None,
@@ -87,9 +56,6 @@ impl VerbsConfig {
             inline_bytes: 512,
             completions: 1 << 14,
             max_depth: 1 << 14,
-            max_bytes: 4 << 30,
-            one_life: false,
-            switch: None,
             sysfs: ROOT.into(),
         }
     }
@@ -135,7 +101,7 @@ pub enum StartError {
     },
     /// Meeting the peers.
     #[error(transparent)]
-    Bootstrap(#[from] stentor_fabric_net::StartError),
+    Net(#[from] stentor_fabric_net::StartError),
     /// The system said no.
     #[error("cannot {what}: {errno}")]
     System {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 use stentor_fabric::{Access, Completion, Opcode, PostError, ProcessId, QpConfig, QpId, QpState, Status};
-use stentor_fabric_net::{End, Ends, Pair, nonce};
+use stentor_fabric_net::{End, Pair, Transport, nonce};
 
 use super::VerbsDevice;
 use super::outstanding::{Name, Outstanding};
@@ -333,7 +333,7 @@ fn status_of(status: WorkStatus, receive: bool) -> Status {
     }
 }
 
-impl Ends for VerbsDevice {
+impl Transport for VerbsDevice {
     fn begin(&mut self, qp: QpId) -> Result<End, String> {
         if let Some(lost) = &self.lost {
             return Err(lost.clone());

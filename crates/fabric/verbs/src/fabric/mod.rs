@@ -25,7 +25,7 @@ use stentor_fabric::memory::Word;
 use stentor_fabric::{
     Access, Capabilities, Completion, PostError, ProcessId, QpConfig, QpId, RegionId, Span, WorkRequest,
 };
-use stentor_fabric_net::{Device, Fence, NetFabric, Place, Remotes};
+use stentor_fabric_net::{Device, Fence, NetConfig, NetFabric, RemoteKey, Remotes};
 
 use crate::device::{Choice, Gid};
 use crate::qp::Own;
@@ -37,11 +37,11 @@ use regions::Regions;
 pub use trouble::Trouble;
 
 /// The first nap, and the longest.
-const NAPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
+const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
 /// The epoll instance's data for completions, for events of the device, and for the end of a nap.
 const CHANNEL: u64 = 1;
 const DEVICE: u64 = 2;
-const NAP: u64 = 3;
+const POLL_TIMER: u64 = 3;
 
 /// One process of a cluster on an RDMA device.
 pub type VerbsFabric = NetFabric<VerbsDevice>;
@@ -49,10 +49,10 @@ pub type VerbsFabric = NetFabric<VerbsDevice>;
 /// The device, with all that was made on it.
 #[derive(Debug)]
 pub struct VerbsDevice {
+    me: ProcessId,
     config: VerbsConfig,
     capabilities: Capabilities,
     choice: Choice,
-    regions: Regions,
     context: Arc<Context>,
     place: Own,
     gid: Gid,
@@ -65,6 +65,8 @@ pub struct VerbsDevice {
     domains: Vec<Option<Arc<Domain>>>,
     queues: Vec<Queue>,
     halves: Vec<Half>,
+    // Dropped after the queue pairs that use the memory.
+    regions: Regions,
     /// Completions that were taken in before anybody polled.
     taken: VecDeque<Completion>,
     /// Ends of which a request failed.
@@ -81,8 +83,8 @@ pub struct VerbsDevice {
     /// Nobody answered: perhaps the port is down, or the device gone.
     doubtful: bool,
     epoll: Arc<OwnedFd>,
-    nap_timer: OwnedFd,
-    nap: Duration,
+    poll_timer: OwnedFd,
+    poll_interval: Duration,
     /// Whether somebody may write to this process without a completion here.
     watched: bool,
     /// Whether something may have happened since [`arm`](Device::arm).
@@ -126,16 +128,12 @@ impl Device for VerbsDevice {
     type Config = VerbsConfig;
     type StartError = StartError;
 
-    fn open(config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<(Self, stentor_fabric_net::Config), StartError> {
-        Self::start(config, epoll)
+    fn open(net: &NetConfig, config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<Self, StartError> {
+        Self::start(net, config, epoll)
     }
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn max_bytes(&self) -> u64 {
-        self.config.max_bytes
     }
 
     fn make(&mut self, qp: QpId, peer: ProcessId, config: QpConfig) -> Result<(), String> {
@@ -162,7 +160,7 @@ impl Device for VerbsDevice {
         self.regions.memory(region).words()
     }
 
-    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         self.grant_key(region, peer, access)
     }
 
@@ -198,9 +196,9 @@ impl Device for VerbsDevice {
             }
         }
         // Where nobody may write nothing lands unseen.
-        let nap = if self.watched { self.nap } else { Duration::ZERO };
-        let times = Itimerspec { it_interval: span(Duration::ZERO), it_value: span(nap) };
-        if let Err(error) = timerfd_settime(&self.nap_timer, TimerfdTimerFlags::empty(), &times) {
+        let poll_interval = if self.watched { self.poll_interval } else { Duration::ZERO };
+        let times = Itimerspec { it_interval: span(Duration::ZERO), it_value: span(poll_interval) };
+        if let Err(error) = timerfd_settime(&self.poll_timer, TimerfdTimerFlags::empty(), &times) {
             self.failure.get_or_insert(error.to_string());
         }
     }
@@ -213,12 +211,12 @@ impl Device for VerbsDevice {
         let has = |what: u64| !complete || which.contains(&what);
         if has(CHANNEL) {
             self.rung |= self.channel.take() > 0;
-            self.nap = NAPS.0;
+            self.poll_interval = POLL_INTERVALS.0;
         }
-        if has(NAP) {
+        if has(POLL_TIMER) {
             let mut count = [0; 8];
-            self.rung |= rustix::io::read(&self.nap_timer, &mut count) == Ok(count.len());
-            self.nap = (2 * self.nap).min(NAPS.1);
+            self.rung |= rustix::io::read(&self.poll_timer, &mut count) == Ok(count.len());
+            self.poll_interval = (2 * self.poll_interval).min(POLL_INTERVALS.1);
         }
         if has(DEVICE) {
             self.hear_device();

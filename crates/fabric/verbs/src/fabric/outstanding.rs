@@ -30,7 +30,7 @@ impl Name {
 
 /// One request, as the caller knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
+pub(super) struct Posted {
     pub(super) id: u64,
     pub(super) opcode: Opcode,
 }
@@ -38,7 +38,7 @@ pub(super) struct Entry {
 /// The requests of one queue that are not done. A request that is not signalled keeps its place until a later one is.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    entries: Box<[Entry]>,
+    entries: Box<[Posted]>,
     depth: u32,
     posted: u32,
     done: u32,
@@ -46,7 +46,7 @@ pub(super) struct Outstanding {
 
 impl Outstanding {
     pub(super) fn new(depth: u32) -> Outstanding {
-        let entry = Entry { id: 0, opcode: Opcode::Write };
+        let entry = Posted { id: 0, opcode: Opcode::Write };
         let entries = vec![entry; depth.next_power_of_two() as usize].into_boxed_slice();
         Outstanding { entries, depth, posted: 0, done: 0 }
     }
@@ -64,7 +64,7 @@ impl Outstanding {
 
     /// It was posted.
     #[inline]
-    pub(super) fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: Posted) {
         let place = self.posted as usize & (self.entries.len() - 1);
         self.entries[place] = entry;
         self.posted = self.posted.wrapping_add(1);
@@ -72,7 +72,7 @@ impl Outstanding {
 
     /// It is done, and so is all that was posted before it; `None` if it was done before.
     #[inline]
-    pub(super) fn complete(&mut self, sequence: u32) -> Option<Entry> {
+    pub(super) fn complete(&mut self, sequence: u32) -> Option<Posted> {
         if sequence.wrapping_sub(self.done) >= self.posted.wrapping_sub(self.done) {
             return None;
         }
@@ -81,7 +81,7 @@ impl Outstanding {
     }
 
     /// All that is not done, which ends.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry> + '_ {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> + '_ {
         std::iter::from_fn(move || if self.done == self.posted { None } else { self.complete(self.done) })
     }
 }
@@ -90,8 +90,8 @@ impl Outstanding {
 mod tests {
     use super::*;
 
-    fn entry(id: u64) -> Entry {
-        Entry { id, opcode: Opcode::Write }
+    fn entry(id: u64) -> Posted {
+        Posted { id, opcode: Opcode::Write }
     }
 
     #[test]

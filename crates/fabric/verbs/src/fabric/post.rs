@@ -4,7 +4,7 @@ use stentor_fabric::{Opcode, PostError, QpId, QpState, RemoteSpan, Source, Span,
 use stentor_fabric_net::Remotes;
 
 use super::VerbsDevice;
-use super::outstanding::{Entry, Name};
+use super::outstanding::{Name, Posted};
 use crate::qp::{Data, Local, Remote, Work};
 
 #[inline]
@@ -71,7 +71,7 @@ impl VerbsDevice {
         if let Err(error) = pair.post(name.encode(), &work, request.signalled) {
             return Err(self.not_posted(qp, &error));
         }
-        let entry = Entry { id: request.id, opcode: request.verb.opcode() };
+        let entry = Posted { id: request.id, opcode: request.verb.opcode() };
         self.halves[qp.index()].sends.push(entry);
         Ok(())
     }
@@ -92,7 +92,7 @@ impl VerbsDevice {
         if let Err(error) = pair.post_recv(name.encode(), local) {
             return Err(self.not_posted(qp, &error));
         }
-        self.halves[qp.index()].receives.push(Entry { id, opcode: Opcode::Recv });
+        self.halves[qp.index()].receives.push(Posted { id, opcode: Opcode::Recv });
         Ok(())
     }
 }

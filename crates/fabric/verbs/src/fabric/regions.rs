@@ -8,18 +8,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stentor_fabric::{Access, PostError, ProcessId, QpId, RegionId, Span};
-use stentor_fabric_net::{Fence, Place};
+use stentor_fabric_net::{Fence, RemoteKey};
 
 use super::VerbsDevice;
 use super::retired::Retired;
 use super::trouble::Trouble;
 use crate::qp::Local;
-use crate::{Errno, Memory, Region};
+use crate::{Errno, PageMemory, Region};
 
 /// A region of this process.
 #[derive(Debug)]
 struct Own {
-    memory: Arc<Memory>,
+    memory: Arc<PageMemory>,
     bytes: u64,
     /// For this process's own use, by peer.
     local: Vec<Option<Region>>,
@@ -36,7 +36,7 @@ pub(super) struct Regions {
 
 impl Regions {
     #[inline]
-    pub(super) fn memory(&self, region: RegionId) -> &Memory {
+    pub(super) fn memory(&self, region: RegionId) -> &PageMemory {
         &self.own[region.index()].memory
     }
 
@@ -80,14 +80,14 @@ impl VerbsDevice {
             let (most, device) = (self.limits.region_bytes, self.context.name());
             return Err(format!("{device} has regions of at most {most} bytes; make several"));
         }
-        let memory = usize::try_from(bytes).ok().and_then(Memory::zeroed);
+        let memory = usize::try_from(bytes).ok().and_then(PageMemory::zeroed);
         let memory = memory.ok_or("this machine has not so much memory; ask for less")?;
         let local = self.domains.iter().map(|_| None).collect();
         self.regions.own.push(Own { memory, bytes, local, granted: HashMap::new(), retired: HashMap::new() });
         Ok(())
     }
 
-    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<Place, String> {
+    pub(super) fn grant_key(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<RemoteKey, String> {
         let domain = self.domain(peer);
         let own = &mut self.regions.own[region.index()];
         let retired = own.retired.entry(peer).or_default();
@@ -97,7 +97,7 @@ impl VerbsDevice {
             let device = self.context.name();
             format!("{device} gives out keys again that were taken back from {peer}; start this process anew")
         })?;
-        let place = Place { key: made.remote_key().into(), base: made.address() };
+        let place = RemoteKey { key: made.remote_key().into(), base: made.address() };
         own.granted.insert(peer, made);
         self.watched |= access != Access::Read;
         Ok(place)

@@ -2,10 +2,10 @@
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Opcode, ProcessId, QpConfig, QpId};
-use stentor_fabric_net::{RawWrite, SetEnds, longest_list};
+use stentor_fabric_net::{RawWrite, SetTransport, longest_list};
 
 use super::VerbsDevice;
-use super::outstanding::{Entry, Name};
+use super::outstanding::{Name, Posted};
 use crate::device::{Gid, GidKind};
 use crate::qp::{Data, Local, Remote, TransitionError, Work};
 use crate::{MakeError, Region};
@@ -42,7 +42,7 @@ impl VerbsDevice {
         members: usize,
     ) -> Result<(), MakeError> {
         let longest = longest_list(members);
-        let sends = sender == self.config.me;
+        let sends = sender == self.me;
         let list = if sends && longest > self.inline_bytes as usize {
             Some(Region::register(&self.domain(sender)?, longest.next_multiple_of(WORD), None)?)
         } else {
@@ -54,7 +54,7 @@ impl VerbsDevice {
     }
 }
 
-impl SetEnds for VerbsDevice {
+impl SetTransport for VerbsDevice {
     #[inline]
     fn write(&mut self, qp: QpId, write: &RawWrite<'_>) -> Result<(), String> {
         let RawWrite { id, data, va, rkey, signalled } = *write;
@@ -76,7 +76,7 @@ impl SetEnds for VerbsDevice {
             let _ = self.not_posted(qp, &error);
             return Err(error.to_string());
         }
-        half.sends.push(Entry { id, opcode: Opcode::Write });
+        half.sends.push(Posted { id, opcode: Opcode::Write });
         Ok(())
     }
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use rustix::event::epoll;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use stentor_fabric::Capabilities;
+use stentor_fabric_net::NetConfig;
 
 use super::config::{StartError, VerbsConfig};
 use super::regions::Regions;
 use super::trouble::Trouble;
-use super::{CHANNEL, DEVICE, NAP, NAPS, VerbsDevice, sets};
+use super::{CHANNEL, DEVICE, POLL_INTERVALS, POLL_TIMER, VerbsDevice, sets};
 use crate::context::PortNumber;
 use crate::device::{self, Choice, ChooseError, Gid, Wanted};
 use crate::qp::Own;
@@ -25,30 +26,27 @@ impl VerbsDevice {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub(super) fn start(
-        config: VerbsConfig,
-        epoll: Arc<OwnedFd>,
-    ) -> Result<(VerbsDevice, stentor_fabric_net::Config), StartError> {
+    pub(super) fn start(net: &NetConfig, config: VerbsConfig, epoll: Arc<OwnedFd>) -> Result<VerbsDevice, StartError> {
         let verbs = Verbs::load()?;
-        let choice = choose(&config)?;
+        let choice = choose(net, &config)?;
         let context = Context::open(verbs, &choice.device)?;
         let port = PortNumber(choice.port);
         let place = Own { port, gid_index: gid_index(&choice)? };
         let (attributes, limits) = (context.port(port)?, context.limits()?);
         let mtu = mtu(&config, &context, &attributes)?;
         let granted = Granted::by(&context, &limits, config.inline_bytes)?;
-        let (config, uncopied) = copied(config, &choice.gid);
-        let capabilities = capabilities(&config, &limits, &attributes, &granted);
+        let (has_switch, uncopied) = copied(net.switch.is_some(), &choice.gid);
+        let capabilities = capabilities((&config, has_switch), &limits, &attributes, &granted);
         let channel = CompletionChannel::new(&context)?;
-        let nap_timer = watched(&epoll, &channel, &context)?;
-        let meeting = meeting(&config);
-        let device = VerbsDevice {
+        let poll_timer = watched(&epoll, &channel, &context)?;
+        Ok(VerbsDevice {
+            me: net.me,
             capabilities,
             gid: choice.gid.clone(),
             choice,
             regions: Regions::default(),
             lid: attributes.lid,
-            domains: config.addresses.iter().map(|_| None).collect(),
+            domains: net.addresses.iter().map(|_| None).collect(),
             inline_bytes: granted.inline_bytes,
             ordered_bytes: granted.ordered_bytes,
             queues: Vec::new(),
@@ -68,13 +66,12 @@ impl VerbsDevice {
             limits,
             channel,
             epoll,
-            nap_timer,
-            nap: NAPS.0,
+            poll_timer,
+            poll_interval: POLL_INTERVALS.0,
             watched: false,
             rung: false,
             failure: None,
-        };
-        Ok((device, meeting))
+        })
     }
 }
 
@@ -82,33 +79,19 @@ impl VerbsDevice {
 fn watched(epoll: &OwnedFd, channel: &CompletionChannel, context: &Context) -> Result<OwnedFd, StartError> {
     let failed = |what| move |error: rustix::io::Errno| StartError::System { what, errno: Errno(error.raw_os_error()) };
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let nap_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("make a timer"))?;
-    for (fd, what) in [(channel.as_fd(), CHANNEL), (context.event_descriptor(), DEVICE), (nap_timer.as_fd(), NAP)] {
+    let poll_timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("make a timer"))?;
+    for (fd, what) in
+        [(channel.as_fd(), CHANNEL), (context.event_descriptor(), DEVICE), (poll_timer.as_fd(), POLL_TIMER)]
+    {
         let added = epoll::add(epoll, fd, epoll::EventData::new_u64(what), epoll::EventFlags::IN);
         added.map_err(failed("watch a descriptor"))?;
     }
-    Ok(nap_timer)
+    Ok(poll_timer)
 }
 
-fn meeting(config: &VerbsConfig) -> stentor_fabric_net::Config {
-    stentor_fabric_net::Config {
-        fabric: NAME.to_owned(),
-        cluster: config.cluster.clone(),
-        key: config.key.clone(),
-        fingerprint: config.fingerprint,
-        version: config.version,
-        me: config.me,
-        addresses: config.addresses.clone(),
-        names: config.names.clone(),
-        one_life: config.one_life,
-        switch: config.switch.clone(),
-    }
-}
-
-fn choose(config: &VerbsConfig) -> Result<Choice, ChooseError> {
-    let own = config.addresses.get(config.me.index()).copied().flatten();
+fn choose(net: &NetConfig, config: &VerbsConfig) -> Result<Choice, ChooseError> {
     // Whoever names the GID may have peers dial another address.
-    let address = own.map(|address| address.ip()).filter(|_| config.gid_index.is_none());
+    let address = net.own_address().ok().map(|address| address.ip()).filter(|_| config.gid_index.is_none());
     let root = config.sysfs.as_path();
     let wanted = Wanted {
         device: config.device.clone(),
@@ -120,12 +103,12 @@ fn choose(config: &VerbsConfig) -> Result<Choice, ChooseError> {
     device::choose(&device::devices(root), &wanted)
 }
 
-/// Without the switch, where it cannot copy what comes from this address; and what is to be said of that.
-fn copied(config: VerbsConfig, gid: &Gid) -> (VerbsConfig, Option<Trouble>) {
-    if config.switch.is_none() || sets::is_copied(gid) {
-        return (config, None);
+/// Whether there is a switch that copies what comes from this address; and what is to be said if it cannot.
+fn copied(has_switch: bool, gid: &Gid) -> (bool, Option<Trouble>) {
+    if !has_switch || sets::is_copied(gid) {
+        return (has_switch, None);
     }
-    (VerbsConfig { switch: None, ..config }, Some(Trouble::NoCopies { gid: gid.to_string() }))
+    (false, Some(Trouble::NoCopies { gid: gid.to_string() }))
 }
 
 fn gid_index(choice: &Choice) -> Result<u8, ChooseError> {
@@ -141,10 +124,15 @@ fn mtu(config: &VerbsConfig, context: &Context, port: &PortAttributes) -> Result
     exact.ok_or_else(|| StartError::Mtu { asked, device: context.name().to_owned(), most: most.bytes() })
 }
 
-fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, granted: &Granted) -> Capabilities {
+fn capabilities(
+    (config, has_switch): (&VerbsConfig, bool),
+    limits: &Limits,
+    port: &PortAttributes,
+    granted: &Granted,
+) -> Capabilities {
     // Each queue pair has places for all that it may have outstanding in one completion queue.
     // The queue pair of a set has more places than are asked for.
-    let spare = if config.switch.is_some() { sets::SPARE } else { 0 };
+    let spare = if has_switch { sets::SPARE } else { 0 };
     let most = limits.queue_depth.min(limits.completions / 2).saturating_sub(spare);
     let depth = config.max_depth.min(most).max(1);
     Capabilities {
@@ -162,30 +150,24 @@ fn capabilities(config: &VerbsConfig, limits: &Limits, port: &PortAttributes, gr
         loopback: true,
         many_readers: true,
         max_completions: u32::MAX,
-        hardware_multicast: config.switch.is_some(),
+        hardware_multicast: has_switch,
         revokes_in_hardware: true,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use stentor_fabric::ProcessId;
-    use stentor_fabric_net::SwitchConfig;
-
     use super::*;
     use crate::device::GidKind;
 
     #[test]
     fn a_switch_that_cannot_copy_is_left_alone_and_that_is_said() {
-        let with = |switch| VerbsConfig { switch, ..VerbsConfig::new("c", ProcessId(0), Vec::new()) };
         let gid = |kind| Gid { index: 3, bytes: "::ffff:10.0.0.1".parse().unwrap(), kind, interface: None };
-        let switch = Some(SwitchConfig::new("10.0.0.9:7300".parse().unwrap()));
-        let (config, trouble) = copied(with(switch.clone()), &gid(GidKind::RoceV2));
-        assert_eq!((config.switch, trouble), (switch.clone(), None));
-        let (config, trouble) = copied(with(switch), &gid(GidKind::RoceV1));
-        assert_eq!(config.switch, None);
+        assert_eq!(copied(true, &gid(GidKind::RoceV2)), (true, None));
+        let (has_switch, trouble) = copied(true, &gid(GidKind::RoceV1));
+        assert!(!has_switch);
         let said = trouble.unwrap().to_string();
         assert!(said.contains("GID 3 RoCE v1 10.0.0.1") && said.contains("gid_index"), "{said}");
-        assert_eq!(copied(with(None), &gid(GidKind::RoceV1)).1, None, "nobody asked for copies");
+        assert_eq!(copied(false, &gid(GidKind::RoceV1)).1, None, "nobody asked for copies");
     }
 }

@@ -1,7 +1,7 @@
 //! Queue pairs: made, brought up, used.
 
 mod attributes;
-mod blame;
+mod diagnose;
 mod transition;
 mod work;
 

@@ -6,7 +6,7 @@ use stentor_fabric::{Access, QpKind};
 
 use super::QueuePair;
 use super::attributes::{Endpoint, Own, State, Tuning};
-use super::blame::{self, Known};
+use super::diagnose::{self, Known};
 use crate::context::PortNumber;
 use crate::{Errno, device, domain, sys};
 
@@ -139,24 +139,24 @@ impl QueuePair {
         mask: sys::ibv_qp_attr_mask,
     ) -> Result<(), TransitionError> {
         let context = self.domain.context();
-        let error = |from, errno, blame: Option<blame::Blame>| TransitionError {
+        let error = |from, errno, diagnose: Option<diagnose::Diagnosis>| TransitionError {
             device: context.name().to_owned(),
             qp_number: self.number(),
             from,
             to,
             errno,
-            remedy: match &blame {
-                Some(blame) => blame.remedy.clone(),
-                None => blame::remedy(errno.unwrap_or(Errno::INVALID)).to_owned(),
+            remedy: match &diagnose {
+                Some(diagnose) => diagnose.remedy.clone(),
+                None => diagnose::remedy(errno.unwrap_or(Errno::INVALID)).to_owned(),
             },
-            attribute: blame.map(|blame| (blame.attribute, blame.value)),
+            attribute: diagnose.map(|diagnose| (diagnose.attribute, diagnose.value)),
         };
         let from = self.state().map_err(|errno| error(State::Error, Some(errno), None))?;
         let (port_attributes, limits) = (context.port(port).ok(), context.limits().ok());
         let reliable = self.kind == QpKind::Reliable;
         let known = Known { from, to, reliable, port: port_attributes.as_ref(), limits: limits.as_ref() };
-        if let Some(blame) = blame::before(&attr, &known) {
-            return Err(error(from, None, Some(blame)));
+        if let Some(diagnose) = diagnose::before(&attr, &known) {
+            return Err(error(from, None, Some(diagnose)));
         }
         attr.qp_state = raw_state(to);
         let mask = (mask | sys::IBV_QP_STATE).cast_signed();
@@ -164,7 +164,7 @@ impl QueuePair {
         let returned = unsafe { context.symbols().ibv_modify_qp(self.raw.raw(), &raw mut attr, mask) };
         Errno::check(returned).map_err(|errno| {
             let gid = has_gid(context.name(), port, attr.ah_attr.grh.sgid_index);
-            error(from, Some(errno), blame::after(&attr, &known, errno, gid))
+            error(from, Some(errno), diagnose::after(&attr, &known, errno, gid))
         })
     }
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use stentor_fabric::ProcessId;
-use stentor_fabric::conformance::Testbed;
-use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
+use stentor_fabric_conformance::Testbed;
+use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
 
 use crate::processes::{addresses, start};
 
@@ -15,12 +15,12 @@ pub struct Bed {
     pub fabrics: Vec<Option<VerbsFabric>>,
     pub repeats: u64,
     pub addresses: Vec<Option<SocketAddr>>,
-    pub change: fn(&mut VerbsConfig),
+    pub change: fn(&mut NetConfig, &mut VerbsConfig),
 }
 
 impl Bed {
     /// All are up.
-    pub fn new(count: usize, change: fn(&mut VerbsConfig)) -> Bed {
+    pub fn new(count: usize, change: fn(&mut NetConfig, &mut VerbsConfig)) -> Bed {
         let fabrics = (0..count).map(|_| None).collect();
         let mut bed = Bed { fabrics, repeats: 8, addresses: addresses(count), change };
         (0..count as u16).for_each(|process| bed.restart(ProcessId(process)));

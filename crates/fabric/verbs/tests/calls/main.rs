@@ -13,19 +13,6 @@ mod device;
 mod library;
 mod names;
 mod shim;
-#[allow(
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    dead_code,
-    missing_docs,
-    non_camel_case_types,
-    non_snake_case,
-    unreachable_pub,
-    reason = "generated: the structures of the headers"
-)]
-#[rustfmt::skip]
-#[path = "../../src/sys/verbs.rs"]
-mod sys;
 mod troubles;
 
 use std::fs;
@@ -36,7 +23,8 @@ use std::sync::OnceLock;
 use calls::log;
 use calls::script::Script;
 use stentor_fabric::ProcessId;
-use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
+use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
+use stentor_ibverbs_sys as sys;
 
 /// The kernel's tree with one device, whose second address is the processes'.
 const TREE: [(&str, &str); 7] = [
@@ -64,10 +52,9 @@ fn tree() -> std::path::PathBuf {
 
 fn start(me: ProcessId) -> VerbsFabric {
     library::with(|device| device.opener = me.index());
-    let mut config = VerbsConfig::new("calls", me, addresses().to_vec());
-    config.key = b"a key of this test".to_vec();
-    config.sysfs = tree();
-    VerbsFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
+    let net = NetConfig::new("calls", me, addresses().to_vec()).key(*b"a key of this test");
+    let config = VerbsConfig { sysfs: tree(), ..VerbsConfig::default() };
+    VerbsFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]

@@ -9,11 +9,11 @@ use std::time::Duration;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use stentor_fabric::memory::Word;
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Heard, PostError, ProcessId, Purpose,
-    QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError, Wake,
-    WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, PollHint, PostError, ProcessId,
+    Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, WaitError,
+    Wake, WorkRequest,
 };
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 use stentor_fabric_verbs::VerbsFabric;
 
 use crate::processes::start;
@@ -46,11 +46,11 @@ pub(crate) enum End {
 impl End {
     pub(crate) fn verbs(me: ProcessId, addresses: &[Option<SocketAddr>]) -> End {
         // On a slow machine what is polled in this very thread is not dead.
-        End::Verbs(Box::new(start(me, addresses, |config| config.tuning.timeout = TIMEOUT_268_MS)))
+        End::Verbs(Box::new(start(me, addresses, |_, config| config.tuning.timeout = TIMEOUT_268_MS)))
     }
 
-    pub(crate) fn roce(config: RoceConfig) -> End {
-        let started = far(|| RoceFabric::start(config));
+    pub(crate) fn roce(net: NetConfig, config: RoceConfig) -> End {
+        let started = far(|| RoceFabric::start(net, config));
         End::Roce(Box::new(started.unwrap_or_else(|error| panic!("{error}"))))
     }
 
@@ -129,8 +129,8 @@ impl Fabric for End {
         either!(self, fabric => fabric.flush());
     }
 
-    fn listen(&mut self) -> Heard {
-        either!(self, fabric => fabric.listen())
+    fn poll_hint(&mut self) -> PollHint {
+        either!(self, fabric => fabric.poll_hint())
     }
 
     fn poll(&mut self, out: &mut [Completion]) -> usize {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use stentor_fabric::ProcessId;
-use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
+use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
 
 /// The guest gives this address to the interface under Soft-RoCE.
 pub const ADDRESS: &str = "10.0.0.1";
@@ -27,11 +27,15 @@ pub const KEY: &[u8] = b"a key of this test";
 const RNR_10_MS: u8 = 20;
 
 /// Starts a process.
-pub fn start(me: ProcessId, addresses: &[Option<SocketAddr>], change: impl Fn(&mut VerbsConfig)) -> VerbsFabric {
-    let mut config = VerbsConfig::new("test", me, addresses.to_vec());
-    config.key = KEY.to_vec();
+pub fn start(
+    me: ProcessId,
+    addresses: &[Option<SocketAddr>],
+    change: impl Fn(&mut NetConfig, &mut VerbsConfig),
+) -> VerbsFabric {
+    let mut net = NetConfig::new("test", me, addresses.to_vec()).key(KEY);
+    let mut config = VerbsConfig::default();
     // Cases wait for a queue pair that gives up.
     config.tuning.rnr_timer = RNR_10_MS;
-    change(&mut config);
-    VerbsFabric::start(config).unwrap_or_else(|error| panic!("{error}"))
+    change(&mut net, &mut config);
+    VerbsFabric::start(net, config).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -40,7 +40,7 @@ impl End {
     }
 
     pub(crate) fn on_service(me: ProcessId, addresses: &[Option<SocketAddr>], service: Service) -> End {
-        let mut fabric = start(me, addresses, |config| config.completions = 64);
+        let mut fabric = start(me, addresses, |_, config| config.completions = 64);
         let peer = ProcessId(1 - me.0);
         let mut region =
             |purpose, writer| fabric.register(RegionSpec { purpose, writer, bytes: BYTES as u64 }).unwrap();

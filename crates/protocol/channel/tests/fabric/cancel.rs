@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use proptest::prelude::*;
 use stentor_channel::{CallError, Channel, Endpoint, EndpointConfig, Hub, Scheme, WriteError};
-use stentor_fabric::{Disorder, Disorders, Fabric, ProcessId, WaitMode};
+use stentor_fabric::{Fabric, ProcessId, WaitMode};
+use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{NetworkModel, SimConfig, World};
 
 use crate::bed::{message, small};
@@ -109,7 +110,7 @@ fn simulate(scheme: Scheme, seed: u64, plans: [&[(usize, usize)]; 2]) -> [Fates;
     let model = NetworkModel { tagged: scheme != Scheme::Counted, ..NetworkModel::adversarial() };
     let world = World::new(SimConfig::new(2, seed, model));
     let hubs = [0, 1].map(|me: u16| {
-        let fabric = Disorder::new(world.fabric(ProcessId(me)), Disorders::completions(seed + u64::from(me)));
+        let fabric = FaultInjector::new(world.fabric(ProcessId(me)), Faults::completions(seed + u64::from(me)));
         Hub::new(Endpoint::new(fabric, small(scheme), &[ProcessId(1 - me)]).unwrap())
     });
     let mut channels = [0, 1].map(|me: u16| hubs[usize::from(me)].open(ProcessId(1 - me), 0).unwrap());

@@ -2,7 +2,8 @@
 //! queue that is at its end when more is outstanding than it holds.
 
 use stentor_channel::{Cause, ChannelError, EndpointConfig, Scheme};
-use stentor_fabric::{Disorders, ProcessId};
+use stentor_fabric::ProcessId;
+use stentor_fabric_conformance::Faults;
 use stentor_fabric_sim::{NetworkModel, SimConfig, World};
 
 use crate::bed::{Process, receives, small};
@@ -16,7 +17,7 @@ struct Ended {
 }
 
 /// Runs until both processes are done, or one that failed has everything back, or was refused what it needs to tell the other.
-fn run(config: EndpointConfig, seed: u64, disorders: Disorders) -> Ended {
+fn run(config: EndpointConfig, seed: u64, disorders: Faults) -> Ended {
     let tagged = config.channel.scheme != Scheme::Counted;
     let world = World::new(SimConfig::new(2, seed, NetworkModel { tagged, ..NetworkModel::unordered() }));
     let mut actors = processes(&world, config, disorders, &LENGTHS);
@@ -46,7 +47,7 @@ fn messages_of_all_lengths_in_every_scheme() {
             let config = small(scheme);
             // So many that one send has a place, a few, or all.
             let places = receives(&config) + [1, 4, 64][seed as usize % 3];
-            let ended = run(config, seed, Disorders::efa(seed, places, scheme != Scheme::Counted));
+            let ended = run(config, seed, Faults::efa(seed, places, scheme != Scheme::Counted));
             assert_eq!(ended.errors, [], "{scheme:?}, seed {seed}");
             overtaken += ended.overtaken;
             let writes = ended.world.process_counts(ProcessId(0)).total().posts();
@@ -64,7 +65,7 @@ mod planted {
     use super::*;
 
     /// What goes wrong with a planted bug, in whichever scheme.
-    fn errors(plant: Plant, disorders: impl Fn(u32, bool) -> Disorders) -> Vec<ChannelError> {
+    fn errors(plant: Plant, disorders: impl Fn(u32, bool) -> Faults) -> Vec<ChannelError> {
         let schemes = Scheme::ALL.into_iter();
         let errors = schemes.flat_map(|scheme| {
             let config = small(scheme);
@@ -74,8 +75,8 @@ mod planted {
         errors.collect()
     }
 
-    fn efa(places: u32, tags: bool) -> Disorders {
-        Disorders::efa(5, places, tags)
+    fn efa(places: u32, tags: bool) -> Faults {
+        Faults::efa(5, places, tags)
     }
 
     #[test]
@@ -92,7 +93,7 @@ mod planted {
     /// It takes a queue in which also what is not signalled has its place.
     #[test]
     fn what_is_not_signalled_goes_unseen_where_it_takes_no_place() {
-        let selective = |places, tags| Disorders { all_complete: false, ..efa(places, tags) };
+        let selective = |places, tags| Faults { all_complete: false, ..efa(places, tags) };
         assert_eq!(errors(Plant::SilentUncounted, selective), []);
     }
 

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use stentor_channel::EndpointConfig;
-use stentor_fabric::{Backoff, Disorder, Disorders, Fabric, ProcessId, WaitMode};
+use stentor_fabric::{Backoff, Fabric, ProcessId, WaitMode};
+use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_ofi::{OfiConfig, OfiFabric};
 use stentor_fabric_roce::driver::Chances;
-use stentor_fabric_roce::{RoceConfig, RoceFabric};
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric};
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
 
 use crate::bed::Process;
@@ -49,31 +50,27 @@ impl Meeting {
         vec![address(0), address(1)]
     }
 
+    fn net(&self, me: u16) -> NetConfig {
+        NetConfig::new("channel", ProcessId(me), self.addresses()).key(*b"of both of them").max_bytes(1 << 30)
+    }
+
     pub(crate) fn ofi(&self, me: u16, provider: &str) -> OfiFabric {
         let config = OfiConfig {
-            key: b"of both of them".to_vec(),
             providers: vec![provider.to_owned()],
-            max_bytes: 1 << 30,
             message_bytes: FABRIC_BYTES,
             // A machine that does something else at the same time is slow, not silent.
             rnr_timeout: Duration::from_secs(2),
-            ..OfiConfig::new("channel", ProcessId(me), self.addresses())
+            ..OfiConfig::default()
         };
-        let fabric = OfiFabric::start(config).unwrap_or_else(|error| panic!("{error}"));
+        let fabric = OfiFabric::start(self.net(me), config).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(fabric.device().provider().provider(), provider);
         fabric
     }
 
     pub(crate) fn roce(&self, me: u16, chances: Chances) -> RoceFabric {
-        let config = RoceConfig {
-            key: b"of both of them".to_vec(),
-            chances,
-            seed: u64::from(me) + 1,
-            max_bytes: 1 << 30,
-            message_bytes: FABRIC_BYTES,
-            ..RoceConfig::new("channel", ProcessId(me), self.addresses())
-        };
-        RoceFabric::start(config).unwrap()
+        let config =
+            RoceConfig { chances, seed: u64::from(me) + 1, message_bytes: FABRIC_BYTES, ..RoceConfig::default() };
+        RoceFabric::start(self.net(me), config).unwrap()
     }
 }
 
@@ -119,7 +116,7 @@ pub(crate) fn both_disordered<F: Fabric>(
     lengths: &[usize],
     seed: u64,
 ) {
-    both_under(fabric, config, lengths, |me| Disorders::completions(seed + u64::from(me)));
+    both_under(fabric, config, lengths, |me| Faults::completions(seed + u64::from(me)));
 }
 
 /// The same under these disorders of each process.
@@ -127,13 +124,13 @@ pub(crate) fn both_under<F: Fabric>(
     fabric: impl Fn(u16) -> F + Sync,
     config: EndpointConfig,
     lengths: &[usize],
-    disorders: impl Fn(u16) -> Disorders,
+    disorders: impl Fn(u16) -> Faults,
 ) {
     std::thread::scope(|scope| {
         let threads = [0, 1].map(|me| {
             let (fabric, disorders) = (&fabric, disorders(me));
             scope.spawn(move || {
-                run(Disorder::new(fabric(me), disorders), config, lengths, |process| {
+                run(FaultInjector::new(fabric(me), disorders), config, lengths, |process| {
                     process.endpoint.fabric().overtaken()
                 })
             })

@@ -2,7 +2,8 @@
 
 use stentor_channel::{Endpoint, Handle, Notice, Scheme, WriteError};
 use stentor_fabric::memory::{Ordering, WORD};
-use stentor_fabric::{Disorder, Disorders, Fabric, ProcessId, Purpose, RegionId, RegionSpec};
+use stentor_fabric::{Fabric, ProcessId, Purpose, RegionId, RegionSpec};
+use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
 use crate::bed::{message, small};
@@ -12,7 +13,7 @@ const LENGTHS: [usize; 11] = [0, 1, 8, 63, 64, 65, 256, 257, 512, 1000, 4096];
 const ROOM: u64 = 4096;
 
 struct Side {
-    endpoint: Endpoint<Disorder<SimFabric>>,
+    endpoint: Endpoint<FaultInjector<SimFabric>>,
     handle: Handle,
     written: u64,
     closed: bool,
@@ -23,10 +24,10 @@ impl Side {
         let own = seed + u64::from(me);
         // Every other run with what EFA leaves.
         let disorders = match seed % 2 {
-            0 => Disorders::completions(own),
-            _ => Disorders::efa(own, 100, scheme != Scheme::Counted),
+            0 => Faults::completions(own),
+            _ => Faults::efa(own, 100, scheme != Scheme::Counted),
         };
-        let fabric = Disorder::new(world.fabric(ProcessId(me)), disorders);
+        let fabric = FaultInjector::new(world.fabric(ProcessId(me)), disorders);
         let mut endpoint = Endpoint::new(fabric, small(scheme), &[ProcessId(1 - me)]).unwrap();
         let handle = endpoint.open(ProcessId(1 - me), 0).unwrap();
         Side { endpoint, handle, written: 0, closed: false }

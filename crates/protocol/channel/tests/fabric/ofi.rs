@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use stentor_channel::{Cause, Config, EndpointConfig, Scheme};
-use stentor_fabric::{Disorders, Fabric, ProcessId};
+use stentor_fabric::{Fabric, ProcessId};
+use stentor_fabric_conformance::Faults;
 
 use crate::bed::{Process, small};
 use crate::hosted::{Meeting, both, both_under};
@@ -31,7 +32,7 @@ fn as_on_efa(provider: &str) {
         for seed in 0..4 {
             let meeting = Meeting::new("ofi-efa");
             let tags = scheme != Scheme::Counted;
-            let disorders = |me: u16| Disorders::efa(2 * seed + u64::from(me), COMPLETIONS, tags);
+            let disorders = |me: u16| Faults::efa(2 * seed + u64::from(me), COMPLETIONS, tags);
             both_under(|me| meeting.ofi(me, provider), small(scheme), &lengths(60), disorders);
         }
     }

@@ -1,7 +1,8 @@
 //! Between two threads over shared memory, which has no tags.
 
 use stentor_channel::{Config, Endpoint, EndpointConfig, Hub, Scheme};
-use stentor_fabric::{Disorders, ProcessId, WaitMode};
+use stentor_fabric::{ProcessId, WaitMode};
+use stentor_fabric_conformance::Faults;
 
 use crate::bed::{receives, small};
 use crate::hosted::{Meeting, both, both_disordered, both_under};
@@ -23,7 +24,7 @@ fn completions_in_any_order() {
 fn what_efa_leaves_is_enough() {
     let (meeting, lengths) = (Meeting::new("efa"), (0..100).map(|n| n * 11 % 1200).collect::<Vec<_>>());
     let config = small(Scheme::Counted);
-    let disorders = |me: u16| Disorders::efa(7 + u64::from(me), receives(&config) + 8, false);
+    let disorders = |me: u16| Faults::efa(7 + u64::from(me), receives(&config) + 8, false);
     both_under(|me| meeting.shm(me), config, &lengths, disorders);
 }
 

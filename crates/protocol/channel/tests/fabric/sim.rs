@@ -3,12 +3,13 @@
 use stentor_channel::{
     Cause, Config, ConfigError, Endpoint, EndpointConfig, EndpointError, OpenError, Scheme, WriteError,
 };
-use stentor_fabric::{Disorder, Disorders, ProcessId, Purpose};
+use stentor_fabric::{ProcessId, Purpose};
+use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{Actor, NetworkModel, SimConfig, SimFabric, World};
 
 use crate::bed::{OTHER, Process, small};
 
-pub(crate) type Disordered = Process<Disorder<SimFabric>>;
+pub(crate) type Disordered = Process<FaultInjector<SimFabric>>;
 
 impl Actor for Disordered {
     fn step(&mut self, _: u64) -> bool {
@@ -36,10 +37,10 @@ fn world(seed: u64, scheme: Scheme) -> World {
 pub(crate) fn processes(
     world: &World,
     config: EndpointConfig,
-    disorders: Disorders,
+    disorders: Faults,
     lengths: &[usize],
 ) -> Vec<Option<Disordered>> {
-    let make = |me| Process::new(Disorder::new(world.fabric(ProcessId(me)), disorders), config, lengths);
+    let make = |me| Process::new(FaultInjector::new(world.fabric(ProcessId(me)), disorders), config, lengths);
     vec![Some(make(0)), Some(make(1))]
 }
 
@@ -102,7 +103,7 @@ fn messages_of_all_lengths_in_every_scheme() {
         for seed in 0..30 {
             let world = world(seed, scheme);
             let arrivals = seed % 2 == 1;
-            let disorders = Disorders { arrivals, ..Disorders::completions(seed) };
+            let disorders = Faults { arrivals, ..Faults::completions(seed) };
             let mut actors = processes(&world, small(scheme), disorders, &LENGTHS);
             let mut done = [false; 2];
             let finished = world.run(&mut actors, 100_000_000, |who, process| {
@@ -124,8 +125,8 @@ fn a_peer_that_is_killed() {
         for seed in 0..20 {
             let world = world(seed, scheme);
             let disorders = match seed % 2 {
-                0 => Disorders::completions(seed),
-                _ => Disorders::efa(seed, 100, scheme != Scheme::Counted),
+                0 => Faults::completions(seed),
+                _ => Faults::efa(seed, 100, scheme != Scheme::Counted),
             };
             let mut actors = processes(&world, small(scheme), disorders, &LENGTHS);
             let mut steps = 0;

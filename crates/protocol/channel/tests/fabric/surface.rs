@@ -3,12 +3,13 @@
 use std::task::{Context, Poll, Waker};
 
 use stentor_channel::{CallError, Cause, Channel, Endpoint, Hub, MAX_CONNECTIONS, OpenError, Scheme, WriteError};
-use stentor_fabric::{Disorder, Disorders, ProcessId};
+use stentor_fabric::ProcessId;
+use stentor_fabric_conformance::{FaultInjector, Faults};
 use stentor_fabric_sim::{NetworkModel, SimConfig, SimFabric, World};
 
 use crate::bed::small;
 
-type Fabric = Disorder<SimFabric>;
+type Fabric = FaultInjector<SimFabric>;
 
 /// Two hubs in one world, and turns for both.
 struct Both {
@@ -21,8 +22,8 @@ fn both(seed: u64) -> Both {
     let world = World::new(SimConfig::new(2, seed, model));
     let hub = |me: u16| {
         // Every other run with what EFA leaves.
-        let disorders = if seed % 2 == 1 { Disorders::efa(seed, 100, true) } else { Disorders::completions(seed) };
-        let fabric = Disorder::new(world.fabric(ProcessId(me)), disorders);
+        let disorders = if seed % 2 == 1 { Faults::efa(seed, 100, true) } else { Faults::completions(seed) };
+        let fabric = FaultInjector::new(world.fabric(ProcessId(me)), disorders);
         Hub::new(Endpoint::new(fabric, small(Scheme::Eager), &[ProcessId(1 - me)]).unwrap())
     };
     let hubs = [hub(0), hub(1)];

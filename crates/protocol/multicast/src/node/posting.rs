@@ -1,7 +1,7 @@
 //! One queue pair of a node: its lives, send-queue places, posting.
 
 use stentor_fabric::{
-    Fabric, Heard, ProcessId, QpConfig, QpId, RemoteSpan, SendQueue, Service, Source, Verb, WorkRequest,
+    Fabric, PollHint, ProcessId, QpConfig, QpId, RemoteSpan, SendQueue, Service, Source, Verb, WorkRequest,
 };
 
 use super::{NodeError, SEND_DEPTH};
@@ -16,15 +16,15 @@ pub(super) struct Quiet {
     /// The last round found nothing and left nothing over.
     idle: bool,
     /// What this round looks at.
-    heard: Heard,
+    heard: PollHint,
     /// What the next round looks at in any case.
-    left: Heard,
+    left: PollHint,
     rounds: u32,
 }
 
 impl Default for Quiet {
     fn default() -> Self {
-        Quiet { idle: false, heard: Heard::ANYBODY, left: Heard::ANYBODY, rounds: 0 }
+        Quiet { idle: false, heard: PollHint::ANYBODY, left: PollHint::ANYBODY, rounds: 0 }
     }
 }
 
@@ -33,10 +33,10 @@ impl Quiet {
     #[inline]
     pub(super) fn skips<F: Fabric>(&mut self, fabric: &mut F) -> bool {
         // Asked first and every time: what lands after this is for the next round.
-        self.heard = fabric.listen().and(std::mem::replace(&mut self.left, Heard::NOTHING));
+        self.heard = fabric.poll_hint().and(std::mem::replace(&mut self.left, PollHint::NOTHING));
         self.rounds = self.rounds.wrapping_add(1);
         if self.rounds.is_multiple_of(QUIET_ROUNDS) {
-            self.heard = Heard::ANYBODY;
+            self.heard = PollHint::ANYBODY;
         }
         self.idle && self.heard.is_nothing()
     }
@@ -62,7 +62,7 @@ impl Quiet {
     /// Whether nothing is left and nothing has come since the round began.
     #[inline]
     pub(super) fn is_done<F: Fabric>(&mut self, fabric: &mut F) -> bool {
-        self.left = self.left.and(fabric.listen());
+        self.left = self.left.and(fabric.poll_hint());
         self.left.is_nothing()
     }
 
@@ -75,12 +75,12 @@ impl Quiet {
     /// Not everything of a process was taken: the next round goes on.
     #[inline]
     pub(super) fn leave(&mut self, process: ProcessId) {
-        self.left = self.left.and(Heard::from(process));
+        self.left = self.left.and(PollHint::from(process));
     }
 
     /// Something else happened: this round and the next look at everything.
     pub(super) fn disturb(&mut self) {
-        (self.heard, self.left) = (Heard::ANYBODY, Heard::ANYBODY);
+        (self.heard, self.left) = (PollHint::ANYBODY, PollHint::ANYBODY);
     }
 }
 

@@ -4,12 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use stentor_fabric::conformance::Testbed;
 use stentor_fabric::{
     Access, Completion, Event, Fabric, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec,
     RemoteSpan, Service, SetSpec, SetTarget, SetWrite, Status,
 };
-use stentor_fabric_roce::{RoceConfig, RoceFabric, SwitchConfig};
+use stentor_fabric_conformance::Testbed;
+use stentor_fabric_roce::{NetConfig, RoceConfig, RoceFabric, SwitchConfig};
 use stentor_soft_switch::{Faults, Settings, SoftSwitch};
 
 /// Bootstrap connections.
@@ -255,12 +255,11 @@ impl Testbed for Bed {
     }
 
     fn restart(&mut self, process: ProcessId) {
-        let mut config = RoceConfig::new("test", process, self.addresses.clone());
-        config.key = KEY.to_vec();
-        config.rnr_timeout = Duration::from_millis(60);
-        config.seed = process.0.into();
-        config.switch = Some(SwitchConfig::new(self.control));
-        self.fabrics[process.index()] = Some(RoceFabric::start(config).unwrap_or_else(|error| panic!("{error}")));
+        let switch = Some(SwitchConfig::new(self.control));
+        let net = NetConfig::new("test", process, self.addresses.clone()).key(KEY).switch(switch);
+        let rnr_timeout = Duration::from_millis(60);
+        let config = RoceConfig { rnr_timeout, seed: process.0.into(), ..RoceConfig::default() };
+        self.fabrics[process.index()] = Some(RoceFabric::start(net, config).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn repeats(&self) -> u64 {

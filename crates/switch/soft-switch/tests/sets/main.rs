@@ -5,14 +5,14 @@ mod bed;
 use std::time::{Duration, Instant};
 
 use bed::{Bed, Group, Setup};
-use stentor_fabric::conformance::{self, Testbed};
 use stentor_fabric::{Fabric, PostError, ProcessId, QpState, Status};
+use stentor_fabric_conformance::{Testbed, suite_of};
 use stentor_fabric_roce::driver::Chances;
 use stentor_soft_switch::Faults;
 
 #[test]
 fn the_contracts_cases() {
-    let report = conformance::suite_of(|count| Bed::new(count, Setup::default()), |name| name.starts_with("set::"));
+    let report = suite_of(|count| Bed::new(count, Setup::default()), |name| name.starts_with("set::"));
     report.assert_ok();
     assert_eq!(report.skipped(), ["set::survives_a_cut"], "no way can be cut here");
 }

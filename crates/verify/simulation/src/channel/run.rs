@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use stentor_channel::{Endpoint, EndpointError, Plant};
 use stentor_checker::Report;
-use stentor_fabric::{Disorder, ProcessId};
+use stentor_fabric::ProcessId;
+use stentor_fabric_conformance::FaultInjector;
 use stentor_fabric_sim::{Actor as _, Due, FaultCounts, SimConfig, World};
 
 use super::actor::{Process, Shared, Task};
@@ -111,7 +112,7 @@ fn run(seed: u64, scenario: &Scenario, record: Record) -> Result<(RunReport, Rec
 fn process(me: ProcessId, seed: u64, scenario: &Scenario, shared: &Rc<Shared>) -> Result<Process, EndpointError> {
     let mut disorders = scenario.disorders;
     disorders.seed = disorders.seed.wrapping_mul(31) + u64::from(me.0);
-    let fabric = Watched::new(Disorder::new(shared.world.fabric(me), disorders), Rc::clone(&shared.ledger));
+    let fabric = Watched::new(FaultInjector::new(shared.world.fabric(me), disorders), Rc::clone(&shared.ledger));
     let peers: Vec<ProcessId> = (0..scenario.processes).map(ProcessId).filter(|peer| *peer != me).collect();
     let endpoint = Endpoint::new(fabric, scenario.endpoint, &peers)?;
     let task = Task {

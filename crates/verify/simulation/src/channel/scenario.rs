@@ -1,7 +1,8 @@
 //! The processes, the messages and the faults of one seed.
 
 use stentor_channel::{Config, EndpointConfig, Plant, Scheme};
-use stentor_fabric::{Disorders, ProcessId};
+use stentor_fabric::ProcessId;
+use stentor_fabric_conformance::Faults;
 use stentor_fabric_sim::{Fault, FaultPlan, NetworkModel};
 
 use crate::chance::Chance;
@@ -35,7 +36,7 @@ pub struct Scenario {
     /// The longest pause between two messages, ns.
     pub pause_ns: u64,
     /// What completions and arrivals do.
-    pub disorders: Disorders,
+    pub disorders: Faults,
     /// Delays and liberties.
     pub network: NetworkModel,
     /// What goes wrong.
@@ -100,12 +101,12 @@ impl Scenario {
         // So many that what is posted just fits.
         let recvs =
             (channel.lengths + channel.pieces + CONTROLS + 1) * u32::from(connections) * u32::from(processes - 1);
-        let disorders = Disorders {
+        let disorders = Faults {
             seed,
             hold_polls: chance.pick(&[0, 2, 8, 30]),
             arrivals: chance.between(0, 1) == 0,
             max_completions: recvs + chance.pick(&[1, 4, 64]),
-            ..Disorders::completions(seed)
+            ..Faults::completions(seed)
         };
         let trouble = chance.pick(&[Trouble::None, Trouble::None, Trouble::Crash, Trouble::Cut, Trouble::Abort]);
         let at = chance.between(10_000, 150_000);

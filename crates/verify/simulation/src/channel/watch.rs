@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use stentor_channel::{Kind, Tag};
 use stentor_fabric::{
-    Access, AccessError, Capabilities, Completion, ConnectError, Disorder, Event, Fabric, Heard, Opcode, PostError,
-    ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span,
-    Status, Verb, WaitError, Wake, Word, WorkRequest,
+    Access, AccessError, Capabilities, Completion, ConnectError, Event, Fabric, Opcode, PollHint, PostError, ProcessId,
+    Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service, Span, Status, Verb,
+    WaitError, Wake, Word, WorkRequest,
 };
+use stentor_fabric_conformance::FaultInjector;
 use stentor_fabric_sim::SimFabric;
 
 /// One life of one end of a connection: whose, with whom, number, which life.
@@ -115,13 +116,13 @@ impl Ledger {
 
 /// A fabric that is watched.
 pub(crate) struct Watched {
-    pub(crate) inner: Disorder<SimFabric>,
+    pub(crate) inner: FaultInjector<SimFabric>,
     ledger: Rc<RefCell<Ledger>>,
     peers: HashMap<QpId, ProcessId>,
 }
 
 impl Watched {
-    pub(crate) fn new(inner: Disorder<SimFabric>, ledger: Rc<RefCell<Ledger>>) -> Self {
+    pub(crate) fn new(inner: FaultInjector<SimFabric>, ledger: Rc<RefCell<Ledger>>) -> Self {
         Watched { inner, ledger, peers: HashMap::new() }
     }
 
@@ -221,8 +222,8 @@ impl Fabric for Watched {
         self.inner.flush();
     }
 
-    fn listen(&mut self) -> Heard {
-        self.inner.listen()
+    fn poll_hint(&mut self) -> PollHint {
+        self.inner.poll_hint()
     }
 
     fn poll(&mut self, out: &mut [Completion]) -> usize {

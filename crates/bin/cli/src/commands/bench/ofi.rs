@@ -5,7 +5,7 @@ use std::path::Path;
 
 use stentor::runtime::{OfiFabric, StartError};
 use stentor_fabric::ProcessId;
-use stentor_fabric_ofi::{Info, OfiConfig};
+use stentor_fabric_ofi::{Info, NetConfig, OfiConfig};
 
 use super::crew::KEY;
 use crate::args::OnOfi;
@@ -22,9 +22,9 @@ pub(super) fn address(network: u8, process: usize) -> IpAddr {
     Ipv4Addr::new(127, network, 2, process as u8 + 1).into()
 }
 
-fn config(network: u8, me: ProcessId, processes: usize, cluster: &str) -> OfiConfig {
+fn net(network: u8, me: ProcessId, processes: usize, cluster: &str) -> NetConfig {
     let addresses = (0..processes).map(|process| Some(SocketAddr::new(address(network, process), PORT))).collect();
-    OfiConfig::new(cluster, me, addresses)
+    NetConfig::new(cluster, me, addresses)
 }
 
 fn failed(error: stentor_fabric_ofi::StartError) -> Failure {
@@ -33,8 +33,8 @@ fn failed(error: stentor_fabric_ofi::StartError) -> Failure {
 
 /// The provider that the processes will take.
 pub(super) fn provider(args: &OnOfi, network: u8) -> Result<Info, Failure> {
-    let config = OfiConfig { providers: args.providers(), ..config(network, ProcessId(0), 1, "bench") };
-    config.choose().map_err(failed)
+    let config = OfiConfig { providers: args.providers(), ..OfiConfig::default() };
+    config.choose(&net(network, ProcessId(0), 1, "bench")).map_err(failed)
 }
 
 /// Starts one of them. `longest` is the longest message or write, bytes.
@@ -46,15 +46,14 @@ pub(super) fn start(
     (provider, cluster): (&str, &str),
 ) -> Result<OfiFabric, Failure> {
     let key = std::env::var(KEY).map_err(|error| Failure::run(error, "bench", "run `stentor doctor`"))?;
-    let config = config(network, me, processes, cluster);
-    OfiFabric::start(OfiConfig {
-        key: key.into_bytes(),
+    let net = net(network, me, processes, cluster).key(key).max_bytes(MAX_BYTES);
+    let config = OfiConfig::default();
+    let config = OfiConfig {
         providers: vec![provider.to_owned()],
-        max_bytes: MAX_BYTES,
         // Its processes never sleep.
         waits: false,
         message_bytes: config.message_bytes.max(longest as u32),
         ..config
-    })
-    .map_err(failed)
+    };
+    OfiFabric::start(net, config).map_err(failed)
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use stentor::runtime::RoceFabric;
 use stentor_fabric::ProcessId;
-use stentor_fabric_roce::RoceConfig;
+use stentor_fabric_roce::{NetConfig, RoceConfig};
 
 use super::crew::KEY;
 use crate::args::{Network, SeededNetworks};
@@ -42,16 +42,14 @@ pub(super) fn start(
     let key = std::env::var(KEY).map_err(|error| failed(&error))?;
     let address = |process: u8| SocketAddr::from((Ipv4Addr::new(127, network, 1, process + 1), PORT));
     let addresses = (0..processes as u8).map(|process| Some(address(process))).collect();
-    let config = RoceConfig::new("bench", me, addresses);
-    let message_bytes = config.message_bytes.max(longest as u32);
-    RoceFabric::start(RoceConfig {
-        key: key.into_bytes(),
-        max_bytes: MAX_BYTES,
-        message_bytes,
+    let net = NetConfig::new("bench", me, addresses).key(key).max_bytes(MAX_BYTES);
+    let config = RoceConfig::default();
+    let config = RoceConfig {
+        message_bytes: config.message_bytes.max(longest as u32),
         pcap: traffic.pcap.clone(),
         chances: traffic.bad.chances(),
         seed: traffic.seed.wrapping_add(me.0.into()),
         ..config
-    })
-    .map_err(|error| failed(&error))
+    };
+    RoceFabric::start(net, config).map_err(|error| failed(&error))
 }

@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use stentor::config::{KeyError, KeySource};
-use stentor::runtime::{OfiFabric, RestrictedOfi, RoceFabric, ShmFabric, StartError};
+use stentor::runtime::{OfiFabric, RoceFabric, ShmFabric, StartError};
 use stentor_fabric::ProcessId;
 use stentor_fabric_ofi::OfiConfig;
 use stentor_fabric_roce::driver::{PortError, source_address};
-use stentor_fabric_roce::{RoceConfig, StartError as RoceError};
+use stentor_fabric_roce::{NetConfig, RoceConfig, StartError as RoceError};
 use stentor_fabric_shm::{ShmConfig, StartError as ShmError};
 
 use xxhash_rust::xxh3::xxh3_128;
@@ -82,19 +82,18 @@ pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Fail
     let mut result = Err(Failure::usage("no address", &args.place, "name one with --bind"));
     for address in own {
         let addresses = if args.listen { vec![Some(address), None] } else { vec![Some(listener), Some(address)] };
+        let net = NetConfig::new(CLUSTER, me(args), addresses).key(key.clone()).fingerprint(FINGERPRINT);
         let config = RoceConfig {
-            key: key.clone(),
-            fingerprint: FINGERPRINT,
             pcap: traffic.pcap.clone(),
             chances: traffic.bad.chances(),
             seed: traffic.seed.wrapping_add(me(args).0.into()),
-            ..RoceConfig::new(CLUSTER, me(args), addresses)
+            ..RoceConfig::default()
         };
         // A sender has other addresses to try.
         let started = if args.listen {
-            patiently(|| RoceFabric::start(config.clone()), |text| output.note(text))
+            patiently(|| RoceFabric::start(net.clone(), config.clone()), |text| output.note(text))
         } else {
-            RoceFabric::start(config)
+            RoceFabric::start(net, config)
         };
         result = match started {
             Ok(fabric) => return Ok(fabric),
@@ -109,7 +108,7 @@ pub(super) fn roce(args: &ChannelCat, output: Output) -> Result<RoceFabric, Fail
 }
 
 /// This side on libfabric.
-pub(super) fn ofi(args: &ChannelCat, output: Output) -> Result<RestrictedOfi, Failure> {
+pub(super) fn ofi(args: &ChannelCat, output: Output) -> Result<OfiFabric, Failure> {
     let listener = resolve(&args.place)?;
     let addresses = if args.listen {
         vec![Some(listener), None]
@@ -121,17 +120,15 @@ pub(super) fn ofi(args: &ChannelCat, output: Output) -> Result<RestrictedOfi, Fa
     };
     let me = me(args);
     let own = addresses[me.index()].map_or(listener.ip(), |own| own.ip());
+    let net = NetConfig::new(CLUSTER, me, addresses).key(key(args, listener.ip(), own)?).fingerprint(FINGERPRINT);
     let config = OfiConfig {
-        key: key(args, listener.ip(), own)?,
-        fingerprint: FINGERPRINT,
         providers: args.ofi.providers(),
         message_bytes: OFI_BYTES,
-        ..OfiConfig::new(CLUSTER, me, addresses)
+        mask: args.ofi.mask(),
+        ..OfiConfig::default()
     };
-    let start = || OfiFabric::start(config.clone()).map_err(StartError::Ofi);
-    let fabric =
-        patiently(start, |text| output.note(text)).map_err(|error| unstarted(error, Path::new(&args.place)))?;
-    Ok(args.ofi.restrict(fabric))
+    let start = || OfiFabric::start(net.clone(), config.clone()).map_err(StartError::Ofi);
+    patiently(start, |text| output.note(text)).map_err(|error| unstarted(error, Path::new(&args.place)))
 }
 
 fn resolve(place: &str) -> Result<SocketAddr, Failure> {

@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use stentor::runtime::ShmFabric;
 use stentor_fabric::ProcessId;
 
 use crate::failure::Failure;
@@ -57,7 +56,7 @@ pub(super) struct MemberAddress {
 impl MemberAddress {
     /// Sends one query.
     pub(super) fn ask(&self, question: &Question) -> io::Result<Option<Answer>> {
-        let paths = ShmFabric::all_beside(&self.sockets, &self.meeting, self.process).map_err(io::Error::other)?;
+        let paths = stentor_host::all_beside(&self.sockets, &self.meeting, self.process).map_err(io::Error::other)?;
         ask(&paths, question)
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use stentor::runtime::ShmFabric;
 use stentor_fabric::ProcessId;
 use stentor_fabric_roce::{AskConfig, AskError, ask};
 
@@ -109,7 +108,7 @@ fn key(cluster: &Cluster<'_>) -> Result<Vec<u8>, String> {
 }
 
 fn target(cluster: &Cluster<'_>, process: ProcessId, key: Option<&Result<Vec<u8>, String>>) -> Result<Target, Failure> {
-    let paths = ShmFabric::all_beside(&cluster.directory, &cluster.meeting, process)
+    let paths = stentor_host::all_beside(&cluster.directory, &cluster.meeting, process)
         .map_err(|error| unstarted(error.into(), cluster.config))?;
     let (config, name) = (cluster.plan.config(), cluster.plan.name(process));
     let mut all = config.groups().iter().flat_map(|group| group.members());

@@ -1,7 +1,7 @@
 //! A process's side: what an operator asks is answered between two rounds.
 
 use stentor::runtime::Hosted;
-use stentor_fabric_shm::Beside;
+use stentor_host::Beside;
 use stentor_neb::Node;
 
 use super::words::{Answer, Question};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use stentor::config::NebConfig;
-use stentor::runtime::{Plan, ShmFabric};
+use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
 use stentor_neb::ProcessSet;
 use stentor_neb::removal::{Removal, RemovalError};
@@ -151,7 +151,7 @@ impl Cluster<'_> {
     ) -> Result<bool, Failure> {
         let Some(wanted) = removal.question(process) else { return Ok(false) };
         let question = Question { fingerprint: self.plan.config().fingerprint(), ask: words::Ask::of(&wanted) };
-        let paths = ShmFabric::all_beside(&self.directory, &self.meeting, process)
+        let paths = stentor_host::all_beside(&self.directory, &self.meeting, process)
             .map_err(|error| unstarted(error.into(), &self.args.place.config))?;
         let taken = match ask(&paths, &question) {
             Ok(Some(Answer::Refused(why))) if targets.contains(process) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stentor::runtime::{Faults, Hosted, Member, Plan};
 use stentor_election::HandOverError;
-use stentor_fabric_shm::Beside;
+use stentor_host::Beside;
 use stentor_multicast::Replica;
 
 use super::keeping::Keeping;

@@ -11,7 +11,7 @@ use stentor::config::KeySource;
 use stentor::runtime::Stop;
 use stentor_fabric::{Backoff, Idle, WaitMode};
 use stentor_fabric_roce::driver::Pcap;
-use stentor_fabric_shm::Place;
+use stentor_host::StandingSeat;
 use stentor_soft_switch::{Faults, KeyPlace, Settings, Shown, SoftSwitch, StartError};
 
 use super::{Answer, ME, Question, load, meeting_name};
@@ -40,7 +40,7 @@ pub(super) fn run(args: &SwitchRun, output: Output) -> Result<Verdict, Failure> 
     let mut switch = live::patiently(|| SoftSwitch::open(&settings), say).map_err(|error| unopened(&error, path))?;
     let directory = live::directory(args.directory.as_ref());
     let warn = move |text: &str| output.log(Level::Warn, NAME, text);
-    let place = Place::take(directory, &meeting_name(&settings), ME, "switch", None, warn)
+    let place = StandingSeat::take(directory, &meeting_name(&settings), ME, "switch", None, warn)
         .map_err(|error| unstarted(error.into(), path))?;
     let control: Control<Question> = Control::listen(&place.beside()).map_err(|error| {
         let what = format_args!("cannot listen for `stentor switch show`: {error}");
@@ -128,7 +128,7 @@ fn unopened(error: &StartError, path: &Path) -> Failure {
         StartError::Port(_) => {
             "give the switch two addresses of this host that no other process has, or mode = \"plain\""
         }
-        StartError::Line(_) => "stop what listens there (`ss -ltnp` names it), or give `control` another port",
+        StartError::Session(_) => "stop what listens there (`ss -ltnp` names it), or give `control` another port",
         StartError::Set { .. } => "correct the set, or raise `sets`",
     };
     Failure::usage(error, path.display(), remedy)

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 
 use serde::Serialize;
-use stentor::runtime::ShmFabric;
 use stentor_soft_switch::{SetShown, Shown};
 
 use super::{Answer, ME, Question, load, meeting_name};
@@ -18,7 +17,7 @@ use crate::style::{Style, columns};
 pub(super) fn run(args: &SwitchShow, output: Output) -> Result<Verdict, Failure> {
     let settings = load(&args.config)?;
     let directory = live::directory(args.directory.as_ref());
-    let paths = ShmFabric::all_beside(&directory, &meeting_name(&settings), ME)
+    let paths = stentor_host::all_beside(&directory, &meeting_name(&settings), ME)
         .map_err(|error| unstarted(error.into(), &args.config))?;
     let place = live::looked_in(&directory);
     let silent = "start it with `stentor switch --config FILE`, and name the --directory that it was told";

@@ -197,7 +197,7 @@ fn part(args: &BenchChannel) -> Result<(Part, Option<String>), Failure> {
         ChannelFabric::Shm => (Part::Channel { network: None, ofi: None }, None),
         ChannelFabric::Roce => (Part::Channel { network, ofi: None }, None),
         ChannelFabric::Ofi => {
-            args.ofi.refuse_efa("stentor bench channel", "leave out --as-efa: what it slows down is measured here")?;
+            args.ofi.refuse_efa("stentor bench channel", "leave out --as-efa: what it restricts is measured here")?;
             let info = ofi::provider(&args.ofi, network.unwrap_or_default())?;
             let ofi = Some(info.provider().to_owned());
             (Part::Channel { network, ofi }, Some(format!("libfabric's provider {info}")))

@@ -10,7 +10,7 @@ use stentor_fabric::{
 };
 use stentor_fabric_roce::RoceFabric;
 use stentor_fabric_shm::{ShmConfig, ShmFabric};
-use stentor_fabric_verbs::{VerbsConfig, VerbsFabric};
+use stentor_fabric_verbs::{NetConfig, VerbsConfig, VerbsFabric};
 use zerocopy::IntoBytes;
 
 use super::super::crew::KEY;
@@ -96,8 +96,8 @@ pub(super) fn roce(errand: &Errand, longest: usize, network: u8) -> Result<RoceF
 pub(super) fn device(errand: &Errand, address: IpAddr) -> Result<VerbsFabric, Failure> {
     let key = std::env::var(KEY).map_err(refused)?.into_bytes();
     let addresses = (0..2).map(|process| Some(SocketAddr::new(address, FIRST_PORT + process))).collect();
-    let config = VerbsConfig::new("bench", ProcessId(errand.process as u16), addresses);
-    VerbsFabric::start(VerbsConfig { key, ..config }).map_err(refused)
+    let net = NetConfig::new("bench", ProcessId(errand.process as u16), addresses).key(key);
+    VerbsFabric::start(net, VerbsConfig::default()).map_err(refused)
 }
 
 /// What the rows need besides a fabric.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use stentor::runtime::{Plan, ShmFabric};
+use stentor::runtime::Plan;
 use stentor_fabric::ProcessId;
 
 use super::Patience;
@@ -236,7 +236,7 @@ impl<'a> Fleet<'a> {
 
     /// Asks a member how it stands.
     fn show(&self, process: ProcessId) -> std::io::Result<Option<Answer>> {
-        let paths = ShmFabric::all_beside(&self.scene.sockets(), &self.meeting, process).unwrap_or_default();
+        let paths = stentor_host::all_beside(&self.scene.sockets(), &self.meeting, process).unwrap_or_default();
         ask(&paths, &Question::Show)
     }
 

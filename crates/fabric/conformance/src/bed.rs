@@ -1,0 +1,419 @@
+//! What the cases share: a testbed whose completions and events are collected.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+
+use super::Testbed;
+use stentor_fabric::memory::{Ordering, WORD};
+use stentor_fabric::{
+    Access, Completion, Event, Fabric, Opcode, PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId,
+    RegionSpec, RemoteRegion, RemoteSpan, Service, Source, Span, Status, Verb, WorkRequest,
+};
+
+/// Why a case ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The fabric does not have this capability.
+    Skip(&'static str),
+    /// It broke the contract.
+    Fail(String),
+}
+
+pub(super) type Outcome<R = ()> = Result<R, Stop>;
+
+/// Fails unless `holds`.
+pub(super) fn check(holds: bool, what: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(Stop::Fail(what())) }
+}
+
+/// Fails unless the two are equal.
+pub(super) fn same<V: PartialEq + Debug>(what: &str, got: &V, expected: &V) -> Outcome {
+    check(got == expected, || format!("{what}: expected {expected:?}, got {got:?}"))
+}
+
+/// Skips the case unless the fabric is capable.
+pub(super) fn need(capable: bool, capability: &'static str) -> Outcome {
+    if capable { Ok(()) } else { Err(Stop::Skip(capability)) }
+}
+
+/// Turns an error of a call into a failure.
+pub(super) fn called<R, E: Debug>(what: &str, result: Result<R, E>) -> Outcome<R> {
+    result.map_err(|error| Stop::Fail(format!("{what} failed: {error:?}")))
+}
+
+/// Both ends of a queue pair between processes 0 and 1.
+#[derive(Clone, Copy)]
+pub(super) struct QpPair {
+    /// At process 0.
+    pub(super) a: QpId,
+    /// At process 1.
+    pub(super) b: QpId,
+}
+
+/// The two processes most cases are about: 0 acts, 1 is acted upon.
+pub(super) const A: ProcessId = ProcessId(0);
+/// See [`A`].
+pub(super) const B: ProcessId = ProcessId(1);
+/// The service of [`Bed::link`].
+pub(super) const SERVICE: Service = Service(7);
+
+pub(super) struct Bed<T: Testbed> {
+    testbed: T,
+    completions: Vec<VecDeque<Completion>>,
+    events: Vec<VecDeque<Event>>,
+    down: Vec<bool>,
+}
+
+impl<T: Testbed> Bed<T> {
+    pub(super) fn new(testbed: T) -> Self {
+        let processes = testbed.processes();
+        let (completions, events) = (vec![VecDeque::new(); processes], vec![VecDeque::new(); processes]);
+        Bed { testbed, completions, events, down: vec![false; processes] }
+    }
+
+    pub(super) fn check_size(&self, processes: usize) -> Outcome {
+        check(self.testbed.processes() >= processes, || {
+            format!("the testbed has {} processes, asked for {processes}", self.testbed.processes())
+        })
+    }
+
+    pub(super) fn repeats(&self) -> u64 {
+        self.testbed.repeats()
+    }
+
+    pub(super) fn processes(&self) -> usize {
+        self.testbed.processes()
+    }
+
+    pub(super) fn at(&mut self, process: ProcessId) -> &mut T::F {
+        self.testbed.fabric(process)
+    }
+
+    /// Lets time pass without looking at any process.
+    pub(super) fn pass(&mut self) {
+        self.testbed.advance();
+    }
+
+    /// How many [`pass`](Self::pass)es something may take.
+    pub(super) fn patience(&self) -> usize {
+        self.testbed.patience()
+    }
+
+    /// Kills a process; what it had to tell is forgotten.
+    pub(super) fn crash(&mut self, process: ProcessId) {
+        self.testbed.crash(process);
+        self.down[process.index()] = true;
+        self.completions[process.index()].clear();
+        self.events[process.index()].clear();
+    }
+
+    /// Starts the next life of a process.
+    pub(super) fn restart(&mut self, process: ProcessId) {
+        self.testbed.restart(process);
+        self.down[process.index()] = false;
+    }
+
+    /// Cuts one way, or skips the case.
+    pub(super) fn cut(&mut self, from: ProcessId, to: ProcessId) -> Outcome {
+        need(self.testbed.cut(from, to), "links that can be cut")
+    }
+
+    /// Ends a cut.
+    pub(super) fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        self.testbed.heal(from, to);
+    }
+
+    /// Forgets all completions and events that came so far.
+    pub(super) fn forget(&mut self) {
+        for process in 0..self.testbed.processes() {
+            self.collect(ProcessId(process as u16));
+            self.completions[process].clear();
+            self.events[process].clear();
+        }
+    }
+
+    /// The events that came so far.
+    pub(super) fn events(&mut self, process: ProcessId) -> Vec<Event> {
+        self.events[process.index()].drain(..).collect()
+    }
+
+    /// Polls one process.
+    pub(super) fn collect(&mut self, process: ProcessId) {
+        if self.down[process.index()] {
+            return;
+        }
+        let mut out = [Completion::BLANK; 16];
+        loop {
+            let count = self.testbed.fabric(process).poll(&mut out).min(out.len());
+            self.completions[process.index()].extend(&out[..count]);
+            if count < out.len() {
+                break;
+            }
+        }
+        while let Some(event) = self.testbed.fabric(process).next_event() {
+            self.events[process.index()].push_back(event);
+        }
+    }
+
+    /// One round: every process looks, then time passes.
+    pub(super) fn round(&mut self) {
+        for process in 0..self.testbed.processes() {
+            self.collect(ProcessId(process as u16));
+        }
+        self.testbed.advance();
+    }
+
+    /// Enough rounds for anything that is on its way to arrive, usually.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..self.testbed.settling() {
+            self.round();
+        }
+    }
+
+    /// Rounds until `happened` gives something.
+    pub(super) fn until<R>(
+        &mut self,
+        what: &str,
+        mut happened: impl FnMut(&mut Self) -> Outcome<Option<R>>,
+    ) -> Outcome<R> {
+        let patience = self.patience();
+        for _ in 0..patience {
+            if let Some(result) = happened(self)? {
+                return Ok(result);
+            }
+            self.round();
+        }
+        Err(Stop::Fail(format!("{what}: not within {patience} rounds")))
+    }
+
+    /// Takes the completion with this id, if it is there.
+    pub(super) fn take(&mut self, process: ProcessId, qp: QpId, id: u64) -> Option<Completion> {
+        let inbox = &mut self.completions[process.index()];
+        let place = inbox.iter().position(|completion| completion.qp == qp && completion.id == id)?;
+        inbox.remove(place)
+    }
+
+    /// Takes the next completion, whatever it is.
+    pub(super) fn take_any(&mut self, process: ProcessId) -> Option<Completion> {
+        self.completions[process.index()].pop_front()
+    }
+
+    /// Waits for the completion with this id.
+    pub(super) fn completion(&mut self, process: ProcessId, qp: QpId, id: u64) -> Outcome<Completion> {
+        self.until(&format!("the completion of request {id} at {process}"), |bed| Ok(bed.take(process, qp, id)))
+    }
+
+    /// Waits for the completion with this id and checks how it ended.
+    pub(super) fn expect(
+        &mut self,
+        process: ProcessId,
+        qp: QpId,
+        id: u64,
+        (opcode, status): (Opcode, Status),
+    ) -> Outcome<Completion> {
+        let completion = self.completion(process, qp, id)?;
+        same(
+            &format!("completion of request {id} at {process}"),
+            &(completion.opcode, completion.status),
+            &(opcode, status),
+        )?;
+        Ok(completion)
+    }
+
+    /// Takes an event that came.
+    pub(super) fn take_event(&mut self, process: ProcessId, event: Event) -> Option<Event> {
+        let inbox = &mut self.events[process.index()];
+        let place = inbox.iter().position(|other| *other == event)?;
+        inbox.remove(place)
+    }
+
+    /// Waits for an event.
+    pub(super) fn event(&mut self, process: ProcessId, event: Event) -> Outcome {
+        self.until(&format!("{event:?} at {process}"), |bed| Ok(bed.take_event(process, event)))?;
+        Ok(())
+    }
+
+    /// Registers a region, and grants access if asked.
+    pub(super) fn region(
+        &mut self,
+        owner: ProcessId,
+        writer: ProcessId,
+        purpose: u16,
+        words: usize,
+        access: Option<Access>,
+    ) -> Outcome<RegionId> {
+        let spec = RegionSpec { purpose: Purpose(purpose), writer, bytes: (words * WORD) as u64 };
+        let region = called("register", self.at(owner).register(spec))?;
+        if let Some(access) = access {
+            called("grant", self.at(owner).grant(region, writer, access))?;
+        }
+        Ok(region)
+    }
+
+    /// Waits until a peer's region can be used.
+    pub(super) fn resolve(&mut self, me: ProcessId, owner: ProcessId, purpose: u16) -> Outcome<RemoteRegion> {
+        let what = format!("purpose {purpose} of {owner}, granted, can be resolved at {me}");
+        self.until(&what, |bed| Ok(bed.at(me).resolve(owner, Purpose(purpose))))
+    }
+
+    /// Connects two processes.
+    pub(super) fn connect(
+        &mut self,
+        (first, second): (ProcessId, ProcessId),
+        service: Service,
+        config: QpConfig,
+    ) -> Outcome<QpPair> {
+        let a = called("connect", self.at(first).connect(second, service, config))?;
+        let b = called("connect", self.at(second).connect(first, service, config))?;
+        self.event(first, Event::Connected { qp: a, peer: second })?;
+        self.event(second, Event::Connected { qp: b, peer: first })?;
+        same("state after Connected", &self.at(first).state(a), &QpState::Ready)?;
+        Ok(QpPair { a, b })
+    }
+
+    /// A reliable queue pair between 0 and 1.
+    pub(super) fn link(&mut self, send_depth: u32, recv_depth: u32) -> Outcome<QpPair> {
+        self.connect((A, B), SERVICE, QpConfig::reliable(send_depth, recv_depth))
+    }
+
+    /// Brings both ends back after an error.
+    pub(super) fn reconnect(&mut self, link: QpPair) -> Outcome {
+        self.until("both ends are ready again after resets", |bed| {
+            let mut ready = true;
+            for (process, qp) in [(A, link.a), (B, link.b)] {
+                let state = bed.at(process).state(qp);
+                if state == QpState::Error {
+                    called("reset", bed.at(process).reset(qp))?;
+                }
+                ready &= state == QpState::Ready;
+            }
+            // An end may still be about to hear that the other one broke.
+            Ok(ready.then_some(()))
+        })
+    }
+
+    /// Waits until a queue pair broke.
+    pub(super) fn broken(&mut self, process: ProcessId, qp: QpId, peer: ProcessId) -> Outcome {
+        self.event(process, Event::Disconnected { qp, peer })?;
+        same("state after Disconnected", &self.at(process).state(qp), &QpState::Error)
+    }
+
+    /// Resets a broken queue pair; if the other end was faster it may be ready at once.
+    pub(super) fn reset(&mut self, process: ProcessId, qp: QpId) -> Outcome {
+        called("reset", self.at(process).reset(qp))?;
+        let state = self.at(process).state(qp);
+        check(state != QpState::Error, || format!("{qp:?} of {process} is {state:?} after its reset"))
+    }
+
+    /// Waits until both ends are connected again.
+    pub(super) fn connected(&mut self, link: QpPair) -> Outcome {
+        self.event(A, Event::Connected { qp: link.a, peer: B })?;
+        self.event(B, Event::Connected { qp: link.b, peer: A })?;
+        let states = (self.at(A).state(link.a), self.at(B).state(link.b));
+        same("states after Connected", &states, &(QpState::Ready, QpState::Ready))
+    }
+
+    /// Runs until a queue pair is connected, and returns what a region holds at that very moment.
+    pub(super) fn words_at_connected(
+        &mut self,
+        process: ProcessId,
+        (qp, peer): (QpId, ProcessId),
+        region: RegionId,
+    ) -> Outcome<Vec<u64>> {
+        for _ in 0..self.testbed.patience() {
+            self.collect(process);
+            if self.take_event(process, Event::Connected { qp, peer }).is_some() {
+                return Ok(self.words(process, region));
+            }
+            self.round();
+        }
+        Err(Stop::Fail(format!("{qp:?} of {process} did not connect")))
+    }
+
+    /// Writes one word and waits until its owner sees it.
+    pub(super) fn write_and_see(
+        &mut self,
+        (process, qp): (ProcessId, QpId),
+        (owner, region): (ProcessId, RegionId),
+        (remote, word): (RemoteRegion, usize),
+        value: u64,
+    ) -> Outcome {
+        self.write(process, qp, value, (remote, word), &[value])?;
+        self.expect(process, qp, value, (Opcode::Write, Status::Success))?;
+        let what = format!("{value} of {process} at word {word}");
+        self.until(&what, |bed| Ok((bed.word(owner, region, word) == value).then_some(())))
+    }
+
+    /// Posts and flushes.
+    pub(super) fn post(&mut self, process: ProcessId, qp: QpId, id: u64, verb: Verb<'_>) -> Outcome {
+        called("post", self.try_post(process, qp, id, verb, true))
+    }
+
+    /// Posts and flushes; the error is the caller's.
+    pub(super) fn try_post(
+        &mut self,
+        process: ProcessId,
+        qp: QpId,
+        id: u64,
+        verb: Verb<'_>,
+        signalled: bool,
+    ) -> Result<(), PostError> {
+        let fabric = self.at(process);
+        fabric.post(qp, WorkRequest { id, verb, signalled })?;
+        fabric.flush();
+        Ok(())
+    }
+
+    /// Writes words inline at a word of a region.
+    pub(super) fn write(
+        &mut self,
+        process: ProcessId,
+        qp: QpId,
+        id: u64,
+        (region, word): (RemoteRegion, usize),
+        values: &[u64],
+    ) -> Outcome {
+        self.post(process, qp, id, write(&bytes_of(values), region, word))
+    }
+
+    /// A word as the CPU of its owner sees it.
+    pub(super) fn word(&mut self, process: ProcessId, region: RegionId, word: usize) -> u64 {
+        self.at(process).memory(region)[word].load(Ordering::Acquire)
+    }
+
+    /// All words as the CPU of their owner sees them, the last one looked at first: of what is written in order meanwhile, by a
+    /// thread of the fabric's, nothing is there without what was written before it.
+    pub(super) fn words(&mut self, process: ProcessId, region: RegionId) -> Vec<u64> {
+        let from_the_end = self.at(process).memory(region).iter().rev().map(|word| word.load(Ordering::Acquire));
+        let mut words: Vec<u64> = from_the_end.collect();
+        words.reverse();
+        words
+    }
+
+    /// Stores words in one's own memory.
+    pub(super) fn store(&mut self, process: ProcessId, region: RegionId, first: usize, values: &[u64]) {
+        for (word, value) in self.at(process).memory(region)[first..].iter().zip(values) {
+            word.store(*value, Ordering::Release);
+        }
+    }
+}
+
+/// The bytes of words as they lie in memory.
+pub(super) fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// A WRITE of inline bytes to a word of a region.
+pub(super) fn write(data: &[u8], region: RemoteRegion, word: usize) -> Verb<'_> {
+    Verb::Write { source: Source::Inline(data), target: place(region, word) }
+}
+
+/// A word of a region.
+pub(super) fn place(region: RemoteRegion, word: usize) -> RemoteSpan {
+    RemoteSpan { region, offset: (word * WORD) as u64 }
+}
+
+/// Words of a local region.
+pub(super) fn span(region: RegionId, first: usize, words: usize) -> Span {
+    Span { region, offset: (first * WORD) as u64, bytes: (words * WORD) as u32 }
+}

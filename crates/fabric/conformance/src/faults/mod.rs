@@ -1,0 +1,636 @@
+//! A fabric that gives things back in another order: what EFA may do, on fabrics that do not do it.
+
+mod config;
+mod ledger;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+pub use config::Faults;
+use ledger::Ledger;
+use stentor_fabric::{
+    Access, AccessError, Capabilities, CapabilityMask, Completion, ConnectError, Event, Fabric, Opcode, PollHint,
+    PostError, ProcessId, Purpose, QpConfig, QpId, QpState, RegionId, RegionSpec, RegisterError, RemoteRegion, Service,
+    SetSpec, SetWrite, Source, Span, SplitMix64, Status, Verb, WaitError, Wake, Word, WorkRequest,
+};
+
+/// A request that is not posted yet.
+struct Late {
+    qp: QpId,
+    id: u64,
+    data: Result<Vec<u8>, Span>,
+    what: What,
+}
+
+/// A completion that is not told yet.
+#[derive(Clone, Copy)]
+struct Held {
+    completion: Completion,
+    /// In how many polls it may be told.
+    polls: u32,
+    /// Where all complete: the number of the request, and whether it is signalled.
+    request: Option<(u64, bool)>,
+}
+
+impl Held {
+    /// Of a request that was not to be reported.
+    fn is_silent(&self) -> bool {
+        self.completion.status == Status::Success && self.request.is_some_and(|(_, signalled)| !signalled)
+    }
+}
+
+/// A queue pair: its depth, requests that the inner fabric has, the other end; where all complete the number of the first
+/// request that was not signalled and failed.
+struct Queue {
+    qp: QpId,
+    depth: u32,
+    out: u32,
+    peer: ProcessId,
+    failed: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Tagged(u64),
+    Imm(stentor_fabric::RemoteSpan, u32),
+    Write(stentor_fabric::RemoteSpan),
+}
+
+/// Wraps a fabric whose completions come in order, or nearly so, and hands them out in an order drawn from a seed. All that
+/// the contract promises stays true, but rule 1's order of completions, which EFA does not promise either.
+///
+/// For tests: it allocates.
+pub struct FaultInjector<F> {
+    inner: F,
+    faults: Faults,
+    capabilities: Capabilities,
+    random: SplitMix64,
+    held: Vec<Held>,
+    late: Vec<Late>,
+    queues: Vec<Queue>,
+    /// Regions of this process.
+    regions: Vec<RegionId>,
+    /// What is outstanding, where all complete.
+    ledger: Ledger,
+    /// The completion queue overran: nothing works any more.
+    overran: bool,
+    /// Events of the wrapper's own.
+    events: VecDeque<Event>,
+    /// Queue pairs with unsignalled requests since their last completion: what is behind those is not held back, because its
+    /// completion says that they are done.
+    unsignalled: Vec<QpId>,
+    /// Queue pairs that are broken: what comes of them comes at once.
+    broken: Vec<QpId>,
+    ready: VecDeque<Completion>,
+    lost: u64,
+    overtaken: u64,
+}
+
+impl<F: Fabric> FaultInjector<F> {
+    /// Wraps a fabric.
+    pub fn new(inner: F, faults: Faults) -> Self {
+        let mask = CapabilityMask { ordered_writes: faults.writes, tagged: faults.untagged };
+        let left = mask.apply(inner.capabilities().clone());
+        let capabilities = Capabilities {
+            max_completions: left.max_completions.min(faults.max_completions),
+            inline_bytes: left.inline_bytes.min(faults.inline_bytes),
+            // Sets tell of what is signalled only.
+            hardware_multicast: left.hardware_multicast && !faults.all_complete,
+            ..left
+        };
+        let random = SplitMix64(faults.seed ^ 0x6a09_e667_f3bc_c908);
+        FaultInjector {
+            inner,
+            faults,
+            capabilities,
+            random,
+            held: Vec::new(),
+            late: Vec::new(),
+            queues: Vec::new(),
+            regions: Vec::new(),
+            ledger: Ledger::default(),
+            overran: false,
+            events: VecDeque::new(),
+            unsignalled: Vec::new(),
+            broken: Vec::new(),
+            ready: VecDeque::new(),
+            lost: 0,
+            overtaken: 0,
+        }
+    }
+
+    /// The wrapped fabric.
+    pub fn inner(&self) -> &F {
+        &self.inner
+    }
+
+    /// The wrapped fabric, to ask for what the contract does not have: what is posted to it directly is not counted here.
+    pub fn inner_mut(&mut self) -> &mut F {
+        &mut self.inner
+    }
+
+    /// What is done.
+    pub fn faults(&self) -> Faults {
+        self.faults
+    }
+
+    /// The wrapped fabric; what is held back is forgotten.
+    pub fn into_inner(self) -> F {
+        self.inner
+    }
+
+    /// Completions that were lost because too many waited.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Whether more was outstanding than the completion queue holds, which ends everything: see
+    /// [`all_complete`](Faults::all_complete).
+    pub fn has_overrun(&self) -> bool {
+        self.overran
+    }
+
+    /// Completions that were told before one that had come earlier.
+    pub fn overtaken(&self) -> u64 {
+        self.overtaken
+    }
+
+    fn is_holding(&self) -> bool {
+        let of_its_own = !self.ready.is_empty() || !self.events.is_empty();
+        of_its_own || !self.held.is_empty() || !self.late.is_empty()
+    }
+
+    /// Takes what the inner fabric has.
+    fn take_in(&mut self) {
+        let mut completions = [Completion::BLANK; 32];
+        loop {
+            let count = self.inner.poll(&mut completions);
+            for completion in &completions[..count] {
+                self.keep(*completion);
+            }
+            if count < completions.len() {
+                return;
+            }
+        }
+    }
+
+    fn keep(&mut self, completion: Completion) {
+        self.unsignalled.retain(|qp| *qp != completion.qp);
+        if self.overran {
+            return;
+        }
+        let Completion { qp, opcode, .. } = completion;
+        if let Some(queue) = self.queues.iter_mut().find(|queue| queue.qp == qp && !is_receive(opcode)) {
+            queue.out = queue.out.saturating_sub(1);
+        }
+        let waiting = self.held.len() + self.ready.len();
+        if !self.faults.all_complete && waiting >= self.faults.max_completions as usize {
+            self.lost += 1;
+            return;
+        }
+        let polls = if self.broken.contains(&qp) { 0 } else { self.faults.hold_polls };
+        let polls = self.random.below(u64::from(polls) + 1) as u32;
+        self.hold(completion, polls);
+    }
+
+    fn hold(&mut self, completion: Completion, polls: u32) {
+        let Completion { qp, id, opcode, status, .. } = completion;
+        let request = self.ledger.arrived(qp, id, opcode);
+        if let Some((number, false)) = request.filter(|_| status != Status::Success)
+            && let Some(queue) = self.queue(qp)
+        {
+            queue.failed = Some(queue.failed.map_or(number, |first| first.min(number)));
+        }
+        self.held.push(Held { completion, polls, request });
+    }
+
+    /// Where all complete: if more is outstanding than there are places for completions, there is none for the last of them
+    /// (should it come to that), and nobody knows any more what is done. All that is outstanding fails, and all queue pairs
+    /// break, for ever. What the inner fabric has may still land.
+    fn count(&mut self) {
+        let outstanding = self.ledger.outstanding() + self.ready.len();
+        if outstanding <= self.faults.max_completions as usize {
+            return;
+        }
+        self.overran = true;
+        self.held.clear();
+        self.late.clear();
+        let status = Status::QueueOverrun;
+        let failed = self.ledger.drain().into_iter();
+        self.ready.extend(failed.map(|(qp, id, opcode)| failure(qp, id, opcode, status)));
+        for queue in &self.queues {
+            if !self.broken.contains(&queue.qp) {
+                self.broken.push(queue.qp);
+                self.events.push_back(Event::Disconnected { qp: queue.qp, peer: queue.peer });
+            }
+        }
+    }
+
+    /// Why nothing can be made or reset any more, if so.
+    fn refuse(&self, peer: ProcessId) -> Result<(), ConnectError> {
+        let reason = || {
+            let limit = self.capabilities.max_completions;
+            format!("the completion queue overran; keep what is outstanding below {limit}, signalled or not")
+        };
+        if self.overran { Err(ConnectError::System { peer, reason: reason() }) } else { Ok(()) }
+    }
+
+    fn refuse_post(&self, qp: QpId) -> Result<(), PostError> {
+        if self.overran { Err(PostError::NotReady { qp, state: QpState::Error }) } else { Ok(()) }
+    }
+
+    fn queue(&mut self, qp: QpId) -> Option<&mut Queue> {
+        self.queues.iter_mut().find(|queue| queue.qp == qp)
+    }
+
+    /// Posts some of what is late, in any order.
+    fn release(&mut self) {
+        let mut tries = self.late.len() as u64;
+        while tries > 0 && !self.late.is_empty() {
+            tries -= 1;
+            let place = self.random.below(self.late.len() as u64) as usize;
+            // Writes are handed over whenever the fabric is asked to: only their order is another.
+            if !self.faults.writes && self.random.below(3) == 0 {
+                continue;
+            }
+            let Late { qp, id, data, what } = self.late.remove(place);
+            let source = data.as_ref().map_or_else(|span| Source::Region(*span), |bytes| Source::Inline(bytes));
+            let (verb, opcode) = match what {
+                What::Tagged(tag) => (Verb::TaggedSend { source, tag }, Opcode::TaggedSend),
+                What::Imm(target, imm) => (Verb::WriteImm { source, target, imm }, Opcode::Write),
+                What::Write(target) => (Verb::Write { source, target }, Opcode::Write),
+            };
+            if self.inner.post(qp, WorkRequest { id, verb, signalled: true }).is_err() {
+                self.flush_one(qp, id, opcode);
+            } else if let Some(queue) = self.queue(qp) {
+                queue.out += 1;
+            }
+        }
+    }
+
+    fn flush_one(&mut self, qp: QpId, id: u64, opcode: Opcode) {
+        self.hold(failure(qp, id, opcode, Status::Flushed), 0);
+    }
+
+    /// A queue pair broke: all that is known of it comes now.
+    fn give_up(&mut self, qp: QpId) {
+        self.broken.push(qp);
+        self.unsignalled.retain(|of| *of != qp);
+        let (late, others) = std::mem::take(&mut self.late).into_iter().partition(|late| late.qp == qp);
+        self.late = others;
+        let late: Vec<Late> = late;
+        for late in late {
+            let opcode = if matches!(late.what, What::Tagged(_)) { Opcode::TaggedSend } else { Opcode::Write };
+            self.flush_one(qp, late.id, opcode);
+        }
+        self.take_in();
+        for held in self.held.iter_mut().filter(|held| held.completion.qp == qp) {
+            held.polls = 0;
+        }
+        if let Some(queue) = self.queue(qp) {
+            queue.out = 0;
+        }
+    }
+
+    /// Whether a write is sound as far as can be seen here: the inner fabric refuses others at once.
+    fn may_be_late(&self, source: Source<'_>, target: stentor_fabric::RemoteSpan) -> bool {
+        let bytes = source.bytes();
+        let sound = match source {
+            Source::Inline(_) => bytes <= u64::from(self.capabilities.inline_bytes),
+            Source::Region(span) => {
+                let words = self.regions.contains(&span.region).then(|| self.inner.memory(span.region).len());
+                let whole = words.unwrap_or(0) as u64 * stentor_fabric::memory::WORD as u64;
+                let inside = span.offset.checked_add(bytes).is_some_and(|end| end <= whole);
+                inside && span.offset.is_multiple_of(8) && bytes <= self.capabilities.max_message_bytes
+            }
+        };
+        sound && (target.offset | bytes).is_multiple_of(8)
+    }
+
+    /// Whether a request is one that may be late; its source, copied, and the rest.
+    fn lateness(&self, request: &WorkRequest<'_>) -> Option<(Result<Vec<u8>, Span>, What)> {
+        let Faults { arrivals, writes, .. } = self.faults;
+        let unordered = !self.capabilities.ordered_writes;
+        let (source, what) = match request.verb {
+            Verb::TaggedSend { source, tag } if arrivals => (source, What::Tagged(tag)),
+            Verb::WriteImm { source, target, imm }
+                if writes && self.may_be_late(source, target) || !writes && arrivals && unordered =>
+            {
+                (source, What::Imm(target, imm))
+            }
+            Verb::Write { source, target } if writes && self.may_be_late(source, target) => {
+                (source, What::Write(target))
+            }
+            _ => return None,
+        };
+        let data = match source {
+            Source::Inline(data) => Ok(data.to_vec()),
+            Source::Region(span) => Err(span),
+        };
+        (request.signalled || self.faults.all_complete).then_some((data, what))
+    }
+
+    /// Hands a request over, now or later.
+    fn hand_over(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        let may = self.queues.iter().any(|queue| queue.qp == qp) && !self.unsignalled.contains(&qp);
+        if let Some((data, what)) = self.lateness(&request).filter(|_| may) {
+            let state = self.inner.state(qp);
+            if state != QpState::Ready {
+                return Err(PostError::NotReady { qp, state });
+            }
+            self.late.push(Late { qp, id: request.id, data, what });
+            return Ok(());
+        }
+        let signalled = request.signalled || self.faults.all_complete;
+        self.inner.post(qp, WorkRequest { signalled, ..request })?;
+        if let Some(queue) = self.queue(qp) {
+            queue.out += u32::from(signalled);
+        }
+        if self.faults.writes && !signalled && !self.unsignalled.contains(&qp) {
+            self.unsignalled.push(qp);
+        }
+        Ok(())
+    }
+
+    /// Takes what nobody asked for out of the queue.
+    fn take_silent(&mut self) {
+        let ledger = &mut self.ledger;
+        self.held.retain(|held| {
+            let taken = held.polls == 0 && held.is_silent();
+            if let Some((number, _)) = held.request.filter(|_| taken) {
+                ledger.taken(number);
+            }
+            !taken
+        });
+    }
+
+    /// Whether a completion would say that others are done which are not.
+    fn is_held_up(&self, held: &Held) -> bool {
+        let Completion { qp, status, .. } = held.completion;
+        let success = status == Status::Success && !self.broken.contains(&qp);
+        held.request.is_some_and(|(number, _)| success && self.ledger.is_held_up(qp, number))
+    }
+
+    fn tell(&mut self, place: usize) {
+        let Held { mut completion, request, .. } = self.held[place];
+        let Completion { qp, id, opcode, .. } = completion;
+        // A success behind what was not signalled and failed would say that this succeeded, too.
+        let failed = self.queue(qp).and_then(|queue| queue.failed);
+        if completion.status == Status::Success
+            && request.zip(failed).is_some_and(|((number, _), failed)| number > failed)
+        {
+            completion.status = Status::Flushed;
+        }
+        match request {
+            Some((number, _)) => self.ledger.told(qp, number),
+            None if is_receive(opcode) => self.ledger.received(qp, id, opcode),
+            None => {}
+        }
+        self.ready.push_back(completion);
+    }
+}
+
+fn is_receive(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Recv | Opcode::RecvWriteImm | Opcode::TaggedRecv)
+}
+
+fn failure(qp: QpId, id: u64, opcode: Opcode, status: Status) -> Completion {
+    Completion { qp, id, opcode, status, bytes: 0, imm: None, tag: 0 }
+}
+
+/// The inline data of a request, bytes.
+fn inline_of(verb: &Verb<'_>) -> u64 {
+    match verb {
+        Verb::Write { source, .. }
+        | Verb::WriteImm { source, .. }
+        | Verb::Send { source, .. }
+        | Verb::TaggedSend { source, .. } => match source {
+            Source::Inline(data) => data.len() as u64,
+            Source::Region(_) => 0,
+        },
+        Verb::Read { .. } | Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => 0,
+    }
+}
+
+impl<F: Fabric> Fabric for FaultInjector<F> {
+    fn me(&self) -> ProcessId {
+        self.inner.me()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn register(&mut self, spec: RegionSpec) -> Result<RegionId, RegisterError> {
+        let region = self.inner.register(spec)?;
+        self.regions.push(region);
+        Ok(region)
+    }
+
+    fn memory(&self, region: RegionId) -> &[Word] {
+        self.inner.memory(region)
+    }
+
+    fn grant(&mut self, region: RegionId, peer: ProcessId, access: Access) -> Result<(), AccessError> {
+        self.inner.grant(region, peer, access)
+    }
+
+    fn revoke(&mut self, region: RegionId, peer: ProcessId) -> Result<(), AccessError> {
+        self.inner.revoke(region, peer)
+    }
+
+    fn connect(&mut self, peer: ProcessId, service: Service, config: QpConfig) -> Result<QpId, ConnectError> {
+        self.refuse(peer)?;
+        let qp = self.inner.connect(peer, service, config)?;
+        self.queues.push(Queue { qp, depth: config.send_depth, out: 0, peer, failed: None });
+        Ok(qp)
+    }
+
+    fn state(&self, qp: QpId) -> QpState {
+        if self.overran { QpState::Error } else { self.inner.state(qp) }
+    }
+
+    fn reset(&mut self, qp: QpId) -> Result<(), ConnectError> {
+        if let Some(peer) = self.queue(qp).map(|queue| queue.peer) {
+            self.refuse(peer)?;
+        }
+        self.inner.reset(qp)?;
+        self.broken.retain(|broken| *broken != qp);
+        // What is held of its last life is not told in the next one, and what was to be posted is not: also if nobody was
+        // told of its end.
+        self.late.retain(|late| late.qp != qp);
+        self.held.retain(|held| held.completion.qp != qp);
+        self.ready.retain(|completion| completion.qp != qp);
+        self.unsignalled.retain(|of| *of != qp);
+        if let Some(queue) = self.queue(qp) {
+            (queue.out, queue.failed) = (0, None);
+        }
+        self.ledger.forget(qp);
+        Ok(())
+    }
+
+    fn resolve(&mut self, peer: ProcessId, purpose: Purpose) -> Option<RemoteRegion> {
+        self.inner.resolve(peer, purpose)
+    }
+
+    fn post(&mut self, qp: QpId, request: WorkRequest<'_>) -> Result<(), PostError> {
+        if matches!(request.verb, Verb::TaggedSend { .. }) && !self.capabilities.tagged {
+            return Err(PostError::Unsupported("tagged send"));
+        }
+        self.refuse_post(qp)?;
+        let (bytes, limit) = (inline_of(&request.verb), self.capabilities.inline_bytes);
+        if bytes > u64::from(limit) {
+            return Err(PostError::InlineTooLong { bytes, limit });
+        }
+        let all_complete = self.faults.all_complete;
+        let late = self.late.iter().filter(|late| late.qp == qp).count() as u32;
+        if let Some(Queue { depth, out, .. }) = self.queues.iter().find(|queue| queue.qp == qp) {
+            let in_use = if all_complete { self.ledger.in_use(qp) } else { late + out };
+            if in_use >= *depth {
+                return Err(PostError::SendQueueFull { qp, depth: *depth });
+            }
+        }
+        if !all_complete {
+            return self.hand_over(qp, request);
+        }
+        self.ledger.post(qp, request.id, request.verb.opcode(), request.signalled);
+        if let Err(error) = self.hand_over(qp, request) {
+            self.ledger.unpost();
+            return Err(error);
+        }
+        self.count();
+        Ok(())
+    }
+
+    fn post_recv(&mut self, qp: QpId, local: Span, id: u64) -> Result<(), PostError> {
+        self.refuse_post(qp)?;
+        self.inner.post_recv(qp, local, id)?;
+        if self.faults.all_complete {
+            self.ledger.post_recv(qp, id, Opcode::Recv);
+            self.count();
+        }
+        Ok(())
+    }
+
+    fn post_tagged_recv(&mut self, qp: QpId, local: Span, tag: u64, ignore: u64, id: u64) -> Result<(), PostError> {
+        if !self.capabilities.tagged {
+            return Err(PostError::Unsupported("tagged receive"));
+        }
+        self.refuse_post(qp)?;
+        self.inner.post_tagged_recv(qp, local, tag, ignore, id)?;
+        if self.faults.all_complete {
+            self.ledger.post_recv(qp, id, Opcode::TaggedRecv);
+            self.count();
+        }
+        Ok(())
+    }
+
+    fn cancel_tagged_recv(&mut self, qp: QpId, id: u64) -> Result<(), PostError> {
+        self.refuse_post(qp)?;
+        self.inner.cancel_tagged_recv(qp, id)
+    }
+
+    fn join_set(&mut self, spec: SetSpec<'_>, config: QpConfig) -> Result<QpId, ConnectError> {
+        if !self.capabilities.hardware_multicast {
+            return Err(ConnectError::NoSets);
+        }
+        self.refuse(self.me())?;
+        let qp = self.inner.join_set(spec, config)?;
+        self.queues.push(Queue { qp, depth: config.send_depth, out: 0, peer: self.inner.me(), failed: None });
+        Ok(qp)
+    }
+
+    fn set_reaches(&self, set: QpId, peer: ProcessId) -> bool {
+        self.inner.set_reaches(set, peer)
+    }
+
+    fn set_settled(&self, set: QpId, peer: ProcessId) -> bool {
+        self.inner.set_settled(set, peer)
+    }
+
+    /// Handed over at once: between the writes of a set and others there is no order that could be another.
+    fn post_set(&mut self, set: QpId, write: SetWrite<'_>) -> Result<(), PostError> {
+        if !self.capabilities.hardware_multicast {
+            return Err(PostError::Unsupported("multicast by the network"));
+        }
+        self.refuse_post(set)?;
+        let (bytes, limit) = (write.data.len() as u64, self.capabilities.inline_bytes);
+        if bytes > u64::from(limit) {
+            return Err(PostError::InlineTooLong { bytes, limit });
+        }
+        self.inner.post_set(set, write)
+    }
+
+    fn flush(&mut self) {
+        self.release();
+        self.inner.flush();
+    }
+
+    fn poll_hint(&mut self) -> PollHint {
+        if self.is_holding() { PollHint::ANYBODY } else { self.inner.poll_hint() }
+    }
+
+    fn poll(&mut self, out: &mut [Completion]) -> usize {
+        self.release();
+        self.take_in();
+        for held in &mut self.held {
+            held.polls = held.polls.saturating_sub(1);
+        }
+        self.take_silent();
+        let is_due = |held: &Held| held.polls == 0 && !self.is_held_up(held);
+        let mut due: Vec<usize> = (0..self.held.len()).filter(|place| is_due(&self.held[*place])).collect();
+        if self.faults.hold_polls > 0 {
+            for last in (1..due.len()).rev() {
+                let other = self.random.below(last as u64 + 1) as usize;
+                due.swap(last, other);
+            }
+        }
+        let mut told = vec![false; self.held.len()];
+        for place in due {
+            self.overtaken += u64::from(told[..place].iter().any(|told| !told));
+            told[place] = true;
+            self.tell(place);
+        }
+        let mut told = told.into_iter();
+        self.held.retain(|_| !told.next().unwrap_or(false));
+        let count = self.ready.len().min(out.len());
+        for (to, completion) in out.iter_mut().zip(self.ready.drain(..count)) {
+            *to = completion;
+        }
+        count
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        loop {
+            let event = self.inner.next_event()?;
+            match event {
+                Event::Revoked { .. } => {}
+                _ if self.overran => continue,
+                Event::Disconnected { qp, .. } => self.give_up(qp),
+                // The end of the last life may have been told after the reset.
+                Event::Connected { qp, .. } => self.broken.retain(|broken| *broken != qp),
+            }
+            return Some(event);
+        }
+    }
+
+    fn arm(&mut self) {
+        self.inner.arm();
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<Wake, WaitError> {
+        self.release();
+        if !self.is_holding() {
+            return self.inner.wait(timeout);
+        }
+        self.inner.wait(timeout.min(Duration::from_micros(1)))?;
+        Ok(Wake::Notified)
+    }
+
+    fn raw_fd(&self) -> Option<i32> {
+        self.inner.raw_fd()
+    }
+}

@@ -1,0 +1,172 @@
+//! What tests of fabrics, and of what stands on them, share.
+//!
+//! - [`suite`] runs the same cases against every fabric.
+//! - [`FaultInjector`] wraps a fabric and gives things back in another order, as EFA may do.
+//!
+//! # The suite
+//! A fabric's tests make a [`Testbed`], call [`suite`] and [`Report::assert_ok`]. A case is skipped only when the
+//! fabric's [`Capabilities`](stentor_fabric::Capabilities) say that it cannot do what the case is about, or when the testbed
+//! cannot [`cut`](Testbed::cut) links. No test framework is
+//! needed; nothing here panics because of what a fabric does wrong, it is reported.
+#![forbid(unsafe_code)]
+
+mod access;
+mod atomic;
+mod bed;
+mod capabilities;
+mod connection;
+mod faults;
+mod fence;
+mod heartbeat;
+mod imm;
+mod link;
+mod loopback;
+mod post_errors;
+mod queue;
+mod read;
+mod readers;
+mod registration;
+mod report;
+mod restart;
+mod revoke;
+mod ring;
+mod send;
+mod set;
+mod source;
+mod tagged;
+mod unreliable;
+mod wait;
+mod write;
+
+use bed::{Bed, Outcome};
+use stentor_fabric::{Fabric, ProcessId};
+
+pub use faults::{FaultInjector, Faults};
+pub use report::{CaseReport, Report, Verdict};
+
+/// Some processes whose fabrics the suite may use in any order, from one thread.
+pub trait Testbed {
+    /// The fabric under test.
+    type F: Fabric;
+
+    /// How many processes there are.
+    fn processes(&self) -> usize;
+
+    /// The fabric of a process.
+    fn fabric(&mut self, process: ProcessId) -> &mut Self::F;
+
+    /// Lets a little time pass: drives the network, if it does not drive itself.
+    fn advance(&mut self);
+
+    /// Kills a process: its fabric is not used any more until [`restart`](Testbed::restart), its memory is gone, and
+    /// nobody is told.
+    fn crash(&mut self, process: ProcessId);
+
+    /// Starts the next life of a process that crashed: a new fabric with the same id, on which nothing is registered.
+    fn restart(&mut self, process: ProcessId);
+
+    /// Holds back everything on the way from one process to another, until [`heal`](Testbed::heal); queue pairs that
+    /// wait for something from there break after their retries. Whether this testbed can do that.
+    fn cut(&mut self, from: ProcessId, to: ProcessId) -> bool {
+        let _ = (from, to);
+        false
+    }
+
+    /// Lets what was held back go on.
+    fn heal(&mut self, from: ProcessId, to: ProcessId) {
+        let _ = (from, to);
+    }
+
+    /// How often what must work any number of times is tried.
+    fn repeats(&self) -> u64 {
+        8
+    }
+
+    /// How many [`advance`](Testbed::advance)s it takes, usually, until what is on its way has arrived.
+    fn settling(&self) -> usize {
+        500
+    }
+
+    /// How many [`advance`](Testbed::advance)s to wait for something before giving up. The longest wait is for a queue
+    /// pair that breaks after its retries.
+    fn patience(&self) -> usize {
+        40_000
+    }
+}
+
+struct Case<T: Testbed> {
+    name: &'static str,
+    processes: usize,
+    run: fn(&mut Bed<T>) -> Outcome,
+}
+
+macro_rules! cases {
+    ($($topic:ident: $($case:ident($processes:literal)),+;)+) => {
+        vec![$($(Case {
+            name: concat!(stringify!($topic), "::", stringify!($case)),
+            processes: $processes,
+            run: $topic::$case,
+        },)+)+]
+    };
+}
+
+fn cases<T: Testbed>() -> Vec<Case<T>> {
+    cases! {
+        registration: regions_are_zeroed_and_sized(2), errors(2);
+        connection: both_ends_make_it(2), services_are_separate(2), errors(2), reset_after_an_error(2);
+        access: grants_travel(2), errors(3), outside_the_region(2), another_peers_region(3), rights(2),
+            refusals_are_reported_unsignalled_too(2), nothing_after_a_refusal_takes_effect(2);
+        write: lands_whole(2), in_order_on_one_queue_pair(2), last_write_wins(2), both_ways_at_once(2);
+        ring: thousands_of_records(2), slots_show_the_newest(2);
+        imm: data_then_notification(2), waits_for_a_receive(2), breaks_without_a_receive(2), receives_are_bounded(2),
+            late_but_not_lost(2), goes_on_after_the_limit(2);
+        read: what_a_completed_write_wrote(2), what_the_owner_stored(2), of_many_words(2);
+        readers: they_read_and_never_write(3), one_loses_access_and_the_others_keep_it(3);
+        loopback: writes_and_reads(1), own_limits_hold(1);
+        send: all_lengths_in_order(2), too_long_for_the_receive(2);
+        atomic: compare_and_swap(2), fetch_and_add(2), atomic_among_themselves(2);
+        queue: inline_limit(2), bounded_and_freed_by_signalled(2), one_completion_per_signalled(2), poll_and_wait_flush(2);
+        source: free_after_a_later_completion(2), inline_is_free_at_once(2);
+        revoke: refused_afterwards(2), keeps_what_completed(2), grant_again_has_a_fresh_key(2);
+        restart: the_next_life_connects(2), granted_regions_stay_granted(2), old_regions_are_refused(2),
+            nothing_late_after_connected(2), fresh_after_revoke_and_grant(2), services_come_back_one_by_one(2),
+            everybody_at_once(2), who_stays_away_blocks_nobody(3);
+        link: the_other_end_learns_of_it(2), crosswise(2), services_are_independent(2), all_completions_at_once(2),
+            receives_are_posted_anew(2), nothing_late_after_connected(2), grants_are_heard_while_broken(2),
+            survives_a_cut(2);
+        fence: only_what_was_revoked(2), again_and_again(2), contents_are_the_owners(2), without_a_break(2),
+            of_a_peer_that_is_gone(2);
+        heartbeat: counts_up(2), stops_with_the_process(2);
+        wait: woken_by_a_write(2), quiet_only_when_nothing_landed(2), times_out(2);
+        capabilities: constant_and_sane(2), honest(2), bytes_in_order_if_claimed(2);
+        post_errors: one_by_one(2);
+        set: refused_where_there_are_none(2), copies_to_whom_it_says(3), errors(3), bounded_and_freed_by_signalled(3),
+            in_order_at_each_target(3), one_refusal_breaks_it_for_all(3), who_is_gone_is_left_out(3),
+            queue_pairs_go_on(3), settled_means_nothing_lands(3), nothing_of_an_earlier_life(3), survives_a_cut(3);
+        tagged: exact_and_masked(2), unexpected_messages_wait(2), masks_find_what_came_early(2),
+            cancelled_receives_come_back(2);
+        unreliable: lossy_but_unbroken(2), only_send_and_write(2);
+    }
+}
+
+/// The names of all cases.
+#[must_use]
+pub fn names<T: Testbed>() -> Vec<&'static str> {
+    cases::<T>().into_iter().map(|case| case.name).collect()
+}
+
+/// Runs every case on a testbed of its own, which `make` makes with the number of processes asked for.
+pub fn suite<T: Testbed>(make: impl FnMut(usize) -> T) -> Report {
+    suite_of(make, |_| true)
+}
+
+/// Runs the cases whose names `wanted` accepts.
+pub fn suite_of<T: Testbed>(mut make: impl FnMut(usize) -> T, wanted: impl Fn(&str) -> bool) -> Report {
+    let mut report = Report::default();
+    for case in cases::<T>().into_iter().filter(|case| wanted(case.name)) {
+        let mut bed = Bed::new(make(case.processes));
+        let outcome = bed.check_size(case.processes).and_then(|()| (case.run)(&mut bed));
+        report.add(case.name, outcome.into());
+    }
+    report
+}

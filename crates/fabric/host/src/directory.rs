@@ -1,0 +1,274 @@
+//! Where the control sockets of a cluster are: `DIRECTORY/CLUSTER/ID-NAME.PID.NONCE.sock`, all directories 0700.
+
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use stentor_fabric::{OsError, ProcessId};
+
+use crate::config::{SeatConfig, StartError, is_usual, meeting_directories};
+use crate::credentials::Credentials;
+use crate::janitor::BESIDE;
+use crate::lock::{Lock, Taken};
+use crate::roll::{self, About, Enrolled, Enrolment};
+use crate::seat::Seat;
+use crate::socket;
+
+/// `sun_path` without its closing zero.
+const MAX_PATH: usize = 107;
+/// How long another process of the cluster may take to start.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// How long what looks like a second process may take to go away: it may have been killed just now.
+const LINGER: Duration = Duration::from_millis(500);
+/// How often the directory may be removed under our feet by a process that leaves.
+const ATTEMPTS: usize = 50;
+
+/// Returns paths beside the sockets of processes with this id, dead or alive. See [`Beside`](crate::Beside).
+///
+/// # Errors
+/// [`StartError::Directory`] if others may enter the directories, and what the system says.
+pub fn all_beside(directory: &Path, cluster: &str, process: ProcessId) -> Result<Vec<PathBuf>, StartError> {
+    let directory = absolute(directory);
+    let mut sockets = Vec::new();
+    for place in meeting_directories(&directory) {
+        let path = place.join(cluster);
+        let private = [&place, &path]
+            .into_iter()
+            .filter(|private| private.exists())
+            .try_for_each(|private| make_private(private).map(drop));
+        match private {
+            Ok(()) => {}
+            // In the other usual directory others may have made themselves at home: nobody of ours is there then.
+            Err(_) if place != directory => continue,
+            Err(error) => return Err(error),
+        }
+        match sockets_of(&path, process) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(source) => return Err(StartError::System { what: format!("list {}", path.display()), source }),
+            Ok(listed) => sockets.extend(listed),
+        }
+    }
+    Ok(sockets.iter().map(|path| path.with_extension(BESIDE)).collect())
+}
+
+/// Returns a path that means the same from every working directory. What is there already is written without `..` and links: how long
+/// the path of a socket may be does not depend on where its process runs.
+#[must_use]
+pub fn absolute(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if !absolute.components().any(|part| part == Component::ParentDir) {
+        return absolute;
+    }
+    // Only what is not there yet is kept as it is.
+    let there = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let short = there.and_then(|(part, real)| Some(real.join(absolute.strip_prefix(part).ok()?)));
+    short.unwrap_or(absolute)
+}
+
+/// The name of the lock on a process of this user, as an abstract socket. Clusters in directories of their own may have
+/// the same name; the usual directories are one.
+fn lock_name(config: &SeatConfig) -> String {
+    let (user, cluster, me) = (geteuid().as_raw(), &config.cluster, config.me.0);
+    if is_usual(&config.directory) {
+        return format!("stentor-{user}-{cluster}-{me}");
+    }
+    let path = config.directory.canonicalize().unwrap_or_else(|_| config.directory.clone());
+    format!("stentor-{user}-{cluster}-{me}-{:016x}", roll::hash(path.as_os_str()))
+}
+
+/// Makes an error of what the system says.
+pub fn system(what: impl Into<String>) -> impl FnOnce(Errno) -> StartError {
+    let what = what.into();
+    |error| StartError::System { what, source: error.into() }
+}
+
+/// Makes a directory for us alone, or checks that the one that is there is. `false` if there is nothing to make it in, or
+/// a process that leaves removed it.
+pub(crate) fn make_private(path: &Path) -> Result<bool, StartError> {
+    let wrong = |reason: String| StartError::Directory { path: path.to_owned(), reason };
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(source) if OsError::remedy_for(&source).is_some() => {
+            return Err(StartError::System { what: format!("make the directory {}", path.display()), source });
+        }
+        Err(error) => return Err(wrong(format!("cannot make the directory: {error}"))),
+    }
+    let is = match fs::symlink_metadata(path) {
+        Ok(is) => is,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(wrong(format!("cannot look at the directory: {error}"))),
+    };
+    let (uid, mode) = (geteuid().as_raw(), is.mode() & 0o7777);
+    if !is.is_dir() {
+        return Err(wrong("is not a directory (symbolic links are not followed); choose another".to_owned()));
+    }
+    if is.uid() != uid {
+        return Err(wrong(format!("belongs to user {}, this process runs as {uid}; choose another", is.uid())));
+    }
+    if mode & 0o077 != 0 {
+        return Err(wrong(format!("others may enter it (mode {mode:04o}); run: chmod 700 {}", path.display())));
+    }
+    Ok(true)
+}
+
+/// The locked directory of the cluster; `None` if it was removed meanwhile.
+fn lock(path: &Path) -> Result<Option<OwnedFd>, StartError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = match open(path, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(system(format!("open {}", path.display()))(error)),
+    };
+    let since = Instant::now();
+    loop {
+        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::WOULDBLOCK) if since.elapsed() < LOCK_WAIT => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(system(format!("lock {}", path.display()))(error)),
+        }
+    }
+    let ours = fstat(&fd).map_err(system("look at the locked directory"))?;
+    let there = fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.st_dev, ours.st_ino));
+    Ok(there.then_some(fd))
+}
+
+/// Returns everything in a cluster's directory.
+///
+/// # Errors
+/// What the system says.
+pub fn entries(cluster: &Path) -> std::io::Result<Vec<PathBuf>> {
+    fs::read_dir(cluster)?.map(|entry| entry.map(|entry| entry.path())).collect()
+}
+
+/// Whether a path is a socket of the process with this id.
+pub fn is_socket_of(path: &Path, process: ProcessId) -> bool {
+    let prefix = format!("{}-", process.0);
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(prefix.as_bytes()) && name.ends_with(b".sock")
+}
+
+/// Returns the sockets in a cluster's directory of the process with this id.
+///
+/// # Errors
+/// What the system says.
+pub fn sockets_of(cluster: &Path, process: ProcessId) -> std::io::Result<Vec<PathBuf>> {
+    Ok(entries(cluster)?.into_iter().filter(|path| is_socket_of(path, process)).collect())
+}
+
+/// Removes the sockets that dead processes with our id left in a directory of the cluster. Returns the process that one of
+/// them is alive in, 0 if it cannot be told.
+fn find_second(cluster: &Path, me: ProcessId) -> Result<Option<i32>, StartError> {
+    let unknown = |source| StartError::System { what: format!("look for processes in {}", cluster.display()), source };
+    let sockets = match sockets_of(cluster, me) {
+        // The last process just took it away; whoever listens next makes it anew.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        listed => listed.map_err(unknown)?,
+    };
+    for path in sockets {
+        match socket::dial(&path) {
+            Ok(socket) => return Ok(Some(socket::peer(&socket).map_or(0, |(pid, _)| pid))),
+            // Alive and busy.
+            Err(Errno::AGAIN) => return Ok(Some(0)),
+            // Nobody listens there, and nobody ever will again.
+            Err(Errno::CONNREFUSED | Errno::NOENT) => {
+                let _ = fs::remove_file(&path);
+                let _ = fs::remove_file(path.with_extension(BESIDE));
+            }
+            // That says nothing about the other process: its socket must stay.
+            Err(error) => return Err(system(format!("connect to {}", path.display()))(error)),
+        }
+    }
+    Ok(None)
+}
+
+/// The same in all directories in which there may be one.
+fn find_second_anywhere(config: &SeatConfig) -> Result<Option<i32>, StartError> {
+    for place in meeting_directories(&config.directory) {
+        // A directory that others may enter is none of ours: where it is the own one that was refused before.
+        let path = place.join(&config.cluster);
+        if place != config.directory && (!path.is_dir() || make_private(&path).is_err()) {
+            continue;
+        }
+        if let Some(pid) = find_second(&path, config.me)? {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}
+
+/// Takes the locks on this process, if no other is there with its id.
+fn refuse_second(config: &SeatConfig) -> Result<(Lock, Option<Enrolled>), StartError> {
+    let (since, lock) = (Instant::now(), lock_name(config));
+    let (mut pid, mut pause) = (0, Duration::from_millis(2));
+    loop {
+        let found = match find_second_anywhere(config)? {
+            Some(found) => found,
+            None => match Lock::take(&lock).map_err(system(format!("take the lock @{lock}")))? {
+                Taken::Ours(lock) => match roll::enrol(config)? {
+                    Enrolment::Done(enrolled) => return Ok((lock, enrolled)),
+                    Enrolment::Theirs(pid) => pid,
+                },
+                Taken::Theirs(Some(Credentials { pid, uid })) if uid != geteuid().as_raw() => {
+                    return Err(StartError::ForeignLock { name: config.name.clone(), lock, pid, uid });
+                }
+                Taken::Theirs(holder) => holder.map_or(0, |holder| holder.pid),
+            },
+        };
+        pid = if found == 0 { pid } else { found };
+        // A child that a dying process was just starting holds its sockets for a moment.
+        if since.elapsed() > LINGER {
+            let (name, me, cluster) = (config.name.clone(), config.me, config.cluster.clone());
+            let cluster = config.source.as_ref().map_or(cluster, |source| source.cluster.clone());
+            return Err(StartError::AlreadyRunning { name, me, cluster, pid, about: About::of(pid).map(Box::new) });
+        }
+        // Each look is a connection to a process that may be alive and well.
+        std::thread::sleep(pause);
+        pause *= 2;
+    }
+}
+
+impl Seat {
+    /// Takes this process's seat in the cluster: returns the listening socket.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn take(config: &SeatConfig) -> Result<(Seat, OwnedFd), StartError> {
+        let config = &SeatConfig { directory: absolute(&config.directory), ..config.clone() };
+        let cluster = config.directory.join(&config.cluster);
+        for _ in 0..ATTEMPTS {
+            if !make_private(&config.directory)? && config.directory.parent().is_some_and(|parent| !parent.exists()) {
+                let reason = "is in a directory that does not exist; make that first".to_owned();
+                return Err(StartError::Directory { path: config.directory.clone(), reason });
+            }
+            if !make_private(&cluster)? {
+                continue;
+            }
+            let Some(locked) = lock(&cluster)? else { continue };
+            let only = refuse_second(config)?;
+            let mut nonce = [0; 4];
+            rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
+                .map_err(system("get a random number"))?;
+            let (id, name, pid) = (config.me.0, &config.name, std::process::id());
+            let file = format!("{id}-{name}.{pid}.{:08x}.sock", u32::from_le_bytes(nonce));
+            let path = cluster.join(&file);
+            let bytes = path.as_os_str().len();
+            if bytes > MAX_PATH {
+                return Err(StartError::PathTooLong { path, bytes });
+            }
+            let Some(taken) = Seat::new(config, file, only)? else { continue };
+            drop(locked);
+            return Ok(taken);
+        }
+        let reason = "is removed again and again by other processes; choose another".to_owned();
+        Err(StartError::Directory { path: cluster, reason })
+    }
+}

@@ -1,0 +1,26 @@
+//! Bindings to libibverbs, generated from the headers of rdma-core.
+//!
+//! [`Symbols`] has the library's functions, which it finds when it is made from a loaded library. `cargo xtask bindings` writes
+//! the bindings; the layouts of all structures are asserted when they are compiled.
+#![allow(
+    clippy::all,
+    clippy::too_many_lines,
+    clippy::undocumented_unsafe_blocks,
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    unreachable_pub,
+    reason = "generated: names and documentation are those of the headers; each function passes its arguments on"
+)]
+
+#[rustfmt::skip]
+mod bindings;
+
+pub use bindings::*;
+
+impl std::fmt::Debug for Symbols {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Symbols")
+    }
+}

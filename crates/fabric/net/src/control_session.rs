@@ -1,0 +1,507 @@
+//! A line between a process and something that is no process of the cluster, such as the control plane of a switch: one TCP
+//! connection, on which both ends show that they have the cluster's key before anything else is said, and on which every message
+//! is authenticated and numbered. The handshake is the bootstrap's.
+//!
+//! Nothing blocks. Whoever has a [`ControlSession`] asks it for messages now and then, or when its descriptor is readable; that also
+//! carries the handshake on and sends what waits.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use stentor_fabric::ProcessId;
+use thiserror::Error;
+
+use crate::control::connect;
+use crate::frames::{FrameStream, SILENCE};
+use crate::handshake::{Fault, Handshake, nonce};
+use crate::hello::{Hello, MAX_NAME, Session, TAG};
+
+/// The longest message on a line, bytes.
+pub const MAX_MESSAGE: usize = 256;
+/// Who listens is no process: no cluster has as many.
+const NOBODY: ProcessId = ProcessId(u16::MAX);
+
+/// What one end of a line says of itself.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// What the line is for, 1 to 64 bytes; equal at both ends.
+    pub purpose: String,
+    /// The version of what is said on it; equal at both ends.
+    pub version: u16,
+    /// The cluster's name, 1 to 64 bytes; equal at both ends.
+    pub cluster: String,
+    /// The cluster's key; equal at both ends.
+    pub key: Vec<u8>,
+    /// Which process this is; `None` at the end that is none.
+    pub me: Option<ProcessId>,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SessionPeer {
+    /// Which process; `None` if it is none.
+    pub process: Option<ProcessId>,
+    /// Another one each time that it is started.
+    pub life: u64,
+}
+
+/// Why there is no line, or none any more.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum SessionError {
+    /// A name that is too long.
+    #[error("{what} name {name:?}: it has 1 to {MAX_NAME} bytes")]
+    Name {
+        /// `cluster` or `purpose`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// Not even begun.
+    #[error("cannot dial {to} from {from}: {reason}; is {from} an address of this host?")]
+    Dial {
+        /// From where.
+        from: IpAddr,
+        /// Where to.
+        to: SocketAddr,
+        /// What the system said.
+        reason: String,
+    },
+    /// Nobody listens.
+    #[error("cannot listen at {at}: {reason}")]
+    Listen {
+        /// Where.
+        at: SocketAddr,
+        /// Another socket has that port.
+        in_use: bool,
+        /// What the system said.
+        reason: String,
+    },
+    /// The handshake was not over in time, or nobody took the connection.
+    #[error("the other end does not answer: is it running, and does nothing in between drop TCP?")]
+    NoAnswer,
+    /// The other end closed it: whoever was there is gone, or does not want it.
+    #[error("the other end closed the line: it ended, or refused; its own messages say why")]
+    Closed,
+    /// The connection broke.
+    #[error("the line broke ({}): {reason}", if *.silent { "the other end is silent" } else { "by the network or the other end" })]
+    Broke {
+        /// Whether the other end was silent for too long: it may be there still.
+        silent: bool,
+        /// What the system said.
+        reason: String,
+    },
+    /// Something else than a hello came.
+    #[error("the other end speaks something else: is its address and port the right one?")]
+    NoHello,
+    /// The other end has another key.
+    #[error("the other end does not have the cluster's key: give both the same")]
+    NoKey,
+    /// The ends do not belong together.
+    #[error("the other end has {what} {theirs}, this one {ours}: start both with the same")]
+    Differs {
+        /// What.
+        what: &'static str,
+        /// At this end.
+        ours: String,
+        /// At the other.
+        theirs: String,
+    },
+    /// A message that is damaged, forged, or not in its place.
+    #[error("the other end sent a message that is damaged or forged")]
+    Forged,
+    /// A message that is too long for a line.
+    #[error("a message of {0} bytes: {MAX_MESSAGE} at most")]
+    TooLong(usize),
+    /// The handshake is not over.
+    #[error("the other end has not answered yet: send when the line is ready")]
+    NotReady,
+}
+
+#[derive(Debug)]
+enum State {
+    Greeting(Handshake),
+    Ready(FrameStream, Session, SessionPeer),
+    Dead(SessionError),
+}
+
+/// One end of a line.
+#[derive(Debug)]
+pub struct ControlSession {
+    hello: Hello,
+    key: Vec<u8>,
+    state: State,
+}
+
+impl ControlSession {
+    /// Begins to dial. Returns at once; whether somebody is there shows later.
+    ///
+    /// # Errors
+    /// [`SessionError::Name`] and [`SessionError::Dial`].
+    pub fn dial(config: &SessionConfig, from: IpAddr, to: SocketAddr) -> Result<ControlSession, SessionError> {
+        let failed = |error: io::Error| SessionError::Dial { from, to, reason: error.to_string() };
+        ControlSession::begin(config, connect(from, to).map_err(failed)?, true, failed)
+    }
+
+    fn begin(
+        config: &SessionConfig,
+        stream: TcpStream,
+        dialled: bool,
+        failed: impl Fn(io::Error) -> SessionError,
+    ) -> Result<ControlSession, SessionError> {
+        for (what, name) in [("cluster", &config.cluster), ("purpose", &config.purpose)] {
+            if name.is_empty() || name.len() > MAX_NAME {
+                return Err(SessionError::Name { what, name: name.clone() });
+            }
+        }
+        let hello = Hello {
+            version: config.version,
+            fingerprint: 0,
+            process: config.me.unwrap_or(NOBODY),
+            processes: 0,
+            nonce: [0; 32],
+            life: u64::from_be_bytes(nonce()),
+            fabric: config.purpose.clone(),
+            cluster: config.cluster.clone(),
+        };
+        let handshake = Handshake::new(stream, &hello, dialled).map_err(failed)?;
+        Ok(ControlSession { hello, key: config.key.clone(), state: State::Greeting(handshake) })
+    }
+
+    /// Queues a message and sends what can be sent.
+    ///
+    /// # Errors
+    /// [`SessionError::TooLong`], [`SessionError::NotReady`], and what ended the line.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
+        if message.len() > MAX_MESSAGE {
+            return Err(SessionError::TooLong(message.len()));
+        }
+        match &mut self.state {
+            State::Greeting(_) => Err(SessionError::NotReady),
+            State::Dead(error) => Err(error.clone()),
+            State::Ready(link, session, _) => {
+                let tag = session.seal(message);
+                link.send(&[message, &tag]);
+                Ok(())
+            }
+        }
+    }
+
+    /// The next message, if a whole one is there. Carries the handshake on, sends what waits, and notices the end.
+    pub fn receive(&mut self) -> Option<Vec<u8>> {
+        self.greet();
+        let State::Ready(link, session, _) = &mut self.state else { return None };
+        link.drain();
+        if let Some(mut frame) = link.receive() {
+            let length = frame.len().checked_sub(TAG).filter(|length| *length <= MAX_MESSAGE);
+            if let Some(length) = length
+                && session.open(&frame[..length], &frame[length..])
+            {
+                frame.truncate(length);
+                return Some(frame);
+            }
+            self.state = State::Dead(SessionError::Forged);
+        } else if link.dead {
+            self.state = State::Dead(why(link));
+        }
+        None
+    }
+
+    /// The handshake goes on.
+    fn greet(&mut self) {
+        while let State::Greeting(handshake) = &mut self.state {
+            let Some(frame) = handshake.link.receive() else {
+                handshake.link.drain();
+                if handshake.link.dead {
+                    self.state = State::Dead(why(&handshake.link));
+                } else if handshake.is_late() {
+                    self.state = State::Dead(SessionError::NoAnswer);
+                }
+                return;
+            };
+            match handshake.hear(&self.key, &frame, None) {
+                Ok(None) => {}
+                Ok(Some((hello, session))) => match differs(&self.hello, &hello) {
+                    Some(error) => self.state = State::Dead(error),
+                    None => self.is_there(&hello, session),
+                },
+                Err(Fault::NoKey) => self.state = State::Dead(SessionError::NoKey),
+                Err(Fault::NoHello | Fault::Release | Fault::Another(_)) => {
+                    self.state = State::Dead(SessionError::NoHello);
+                }
+            }
+        }
+    }
+
+    fn is_there(&mut self, hello: &Hello, session: Session) {
+        let peer = SessionPeer { process: Some(hello.process).filter(|process| *process != NOBODY), life: hello.life };
+        if let State::Greeting(handshake) = std::mem::replace(&mut self.state, State::Dead(SessionError::Closed)) {
+            self.state = State::Ready(handshake.link, session, peer);
+        }
+    }
+
+    /// Whether messages can be sent.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready(..))
+    }
+
+    /// Whether it is over. The socket is closed then; what came before was given out.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, State::Dead(_))
+    }
+
+    /// Why it is over.
+    #[must_use]
+    pub fn error(&self) -> Option<&SessionError> {
+        match &self.state {
+            State::Dead(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Who is at the other end, once that is proved.
+    #[must_use]
+    pub fn peer(&self) -> Option<SessionPeer> {
+        match &self.state {
+            State::Ready(_, _, peer) => Some(*peer),
+            _ => None,
+        }
+    }
+
+    /// Whether something waits to be sent: then it is worth calling [`receive`](ControlSession::receive) soon, whatever comes.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        match &self.state {
+            State::Greeting(handshake) => handshake.link.is_behind(),
+            State::Ready(link, ..) => link.is_behind(),
+            State::Dead(_) => false,
+        }
+    }
+
+    /// The socket, to wait for; `None` when the line is over.
+    #[must_use]
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match &self.state {
+            State::Greeting(handshake) => Some(handshake.link.stream.as_fd()),
+            State::Ready(link, ..) => Some(link.stream.as_fd()),
+            State::Dead(_) => None,
+        }
+    }
+
+    /// How long the other end may be silent until the line breaks.
+    #[must_use]
+    pub const fn silence() -> Duration {
+        SILENCE
+    }
+}
+
+/// Where lines come to.
+#[derive(Debug)]
+pub struct SessionListener {
+    config: SessionConfig,
+    listener: TcpListener,
+}
+
+impl SessionListener {
+    /// Listens.
+    ///
+    /// # Errors
+    /// [`SessionError::Listen`] and [`SessionError::Name`].
+    pub fn bind(config: SessionConfig, at: SocketAddr) -> Result<SessionListener, SessionError> {
+        let failed = |error: io::Error| {
+            let in_use = error.kind() == io::ErrorKind::AddrInUse;
+            SessionError::Listen { at, in_use, reason: error.to_string() }
+        };
+        let listener = TcpListener::bind(at).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(SessionListener { config, listener })
+    }
+
+    /// The next line that somebody has begun; who it is shows later. Whoever keeps them bounds how many are not ready yet.
+    pub fn accept(&mut self) -> Option<ControlSession> {
+        loop {
+            let (stream, from) = self.listener.accept().ok()?;
+            let failed = |error: io::Error| SessionError::Broke { silent: false, reason: format!("{from}: {error}") };
+            if let Ok(line) = ControlSession::begin(&self.config, stream, false, failed) {
+                return Some(line);
+            }
+        }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+impl AsFd for SessionListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+fn why(link: &FrameStream) -> SessionError {
+    let Some(error) = &link.fault else { return SessionError::Closed };
+    let silent = matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable);
+    SessionError::Broke { silent, reason: error.to_string() }
+}
+
+fn differs(ours: &Hello, theirs: &Hello) -> Option<SessionError> {
+    let say = |what, ours: &dyn ToString, theirs: &dyn ToString| {
+        Some(SessionError::Differs { what, ours: ours.to_string(), theirs: theirs.to_string() })
+    };
+    if ours.fabric != theirs.fabric {
+        return say("purpose", &ours.fabric, &theirs.fabric);
+    }
+    if ours.version != theirs.version {
+        return say("version", &ours.version, &theirs.version);
+    }
+    if ours.cluster != theirs.cluster {
+        return say("cluster", &ours.cluster, &theirs.cluster);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::time::Instant;
+
+    use super::*;
+
+    fn config(me: Option<u16>) -> SessionConfig {
+        SessionConfig {
+            purpose: "switch".into(),
+            version: 1,
+            cluster: "c".into(),
+            key: b"key".to_vec(),
+            me: me.map(ProcessId),
+        }
+    }
+
+    /// Two ends, the dialling one first, that go on until both are ready or dead.
+    fn both(dials: &SessionConfig, listens: SessionConfig) -> (ControlSession, ControlSession, SessionListener) {
+        let mut listener = SessionListener::bind(listens, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = listener.local_address().unwrap();
+        let mut one = ControlSession::dial(dials, [127, 0, 0, 7].into(), to).unwrap();
+        assert_eq!(one.send(b"x"), Err(SessionError::NotReady));
+        let since = Instant::now();
+        let mut other = None;
+        loop {
+            assert_eq!(one.receive(), None);
+            other = other.or_else(|| listener.accept());
+            let over = |line: &ControlSession| line.is_ready() || line.is_dead();
+            if let Some(other) = &mut other {
+                assert_eq!(other.receive(), None);
+            }
+            if let Some(other) = other.take_if(|other| over(other) && over(&one)) {
+                return (one, other, listener);
+            }
+            assert!(since.elapsed() < Duration::from_secs(10), "{one:?} {other:?}");
+        }
+    }
+
+    fn next(line: &mut ControlSession) -> Option<Vec<u8>> {
+        let since = Instant::now();
+        loop {
+            let message = line.receive();
+            if message.is_some() || line.is_dead() {
+                return message;
+            }
+            assert!(since.elapsed() < Duration::from_secs(10), "nothing came");
+        }
+    }
+
+    #[test]
+    fn both_ends_say_what_they_want_until_one_goes() {
+        let (mut host, mut switch, _) = both(&config(Some(3)), config(None));
+        assert_eq!(switch.peer().unwrap().process, Some(ProcessId(3)));
+        assert_eq!(host.peer().unwrap().process, None);
+        assert!(host.socket().is_some() && !host.is_behind());
+        let longest = [7; MAX_MESSAGE];
+        for message in [&b""[..], b"join", &longest] {
+            host.send(message).unwrap();
+            switch.send(message).unwrap();
+        }
+        for message in [&b""[..], b"join", &longest] {
+            assert_eq!(next(&mut host).as_deref(), Some(message));
+            assert_eq!(next(&mut switch).as_deref(), Some(message));
+        }
+        assert_eq!(host.send(&[0; MAX_MESSAGE + 1]), Err(SessionError::TooLong(MAX_MESSAGE + 1)));
+        host.send(b"last").unwrap();
+        drop(host);
+        assert_eq!(next(&mut switch).as_deref(), Some(&b"last"[..]), "what came before the end");
+        assert_eq!(next(&mut switch), None);
+        assert_eq!(switch.error(), Some(&SessionError::Closed));
+        assert_eq!((switch.send(b"x"), switch.socket().is_none()), (Err(SessionError::Closed), true));
+    }
+
+    #[test]
+    fn ends_that_do_not_belong_together_say_why() {
+        let end = |change: &dyn Fn(&mut SessionConfig)| {
+            let mut other = config(None);
+            change(&mut other);
+            let (host, switch, _) = both(&config(Some(1)), other);
+            assert!(host.is_dead() && switch.is_dead());
+            // One of them may only hear that the other has closed; what is wrong is said by one at least.
+            let errors = [host.error().unwrap().clone(), switch.error().unwrap().clone()];
+            errors
+                .into_iter()
+                .find(|error| !matches!(error, SessionError::Closed | SessionError::Broke { .. }))
+                .unwrap()
+        };
+        let differs = |error, expected| matches!(error, SessionError::Differs { what, .. } if what == expected);
+        assert_eq!(end(&|c| c.key = vec![]), SessionError::NoKey);
+        assert!(differs(end(&|c| c.cluster = "d".into()), "cluster"));
+        assert!(differs(end(&|c| c.version = 2), "version"));
+        assert!(differs(end(&|c| c.purpose = "other".into()), "purpose"));
+        let long = SessionConfig { cluster: "c".repeat(65), ..config(None) };
+        let refused = ControlSession::dial(&long, [127, 0, 0, 1].into(), "127.0.0.1:9".parse().unwrap());
+        assert!(matches!(refused, Err(SessionError::Name { what: "cluster", .. })));
+    }
+
+    #[test]
+    fn nobody_there_or_somebody_else_is_told_apart() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let own = [127, 0, 0, 1].into();
+        let mut line = ControlSession::dial(&config(Some(1)), own, to).unwrap();
+        listener.accept().unwrap().0.write_all(b"\x00\x05HELLO").unwrap();
+        assert_eq!(next(&mut line), None);
+        assert_eq!(line.error(), Some(&SessionError::NoHello));
+        drop(listener);
+        let error = ControlSession::dial(&config(Some(1)), own, to).map(|mut line| {
+            assert_eq!(next(&mut line), None);
+            line.error().cloned().unwrap()
+        });
+        match error {
+            Ok(SessionError::Broke { silent, reason }) => assert!(!silent && reason.contains("refused"), "{reason}"),
+            Err(SessionError::Dial { reason, .. }) => assert!(reason.contains("refused"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+        let elsewhere = ControlSession::dial(&config(None), [192, 0, 2, 1].into(), to);
+        assert!(matches!(elsewhere, Err(SessionError::Dial { .. })));
+    }
+
+    #[test]
+    fn a_message_that_was_changed_ends_the_line() {
+        let (host, mut switch, _) = both(&config(Some(3)), config(None));
+        let State::Ready(link, ..) = &host.state else { panic!() };
+        let mut stream = link.stream.try_clone().unwrap();
+        stream.write_all(&[0, 20]).unwrap();
+        stream.write_all(&[9; 20]).unwrap();
+        assert_eq!(next(&mut switch), None);
+        assert_eq!(switch.error(), Some(&SessionError::Forged));
+        // Nothing more is heard from there.
+        let mut rest = Vec::new();
+        stream.set_nonblocking(false).unwrap();
+        drop((switch, host));
+        assert_eq!(stream.read_to_end(&mut rest).unwrap(), 0);
+    }
+}

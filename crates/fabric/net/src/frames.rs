@@ -1,0 +1,130 @@
+//! A bootstrap connection: frames in and out of a TCP stream that never blocks.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+/// Bytes that wait to be sent before the other end is given up.
+const MAX_BEHIND: usize = 8 << 20;
+/// The longest frame, bytes.
+const MAX_FRAME: usize = 512;
+
+/// A host that is silent so long is gone: it may have lost its power, and with it all knowledge of this connection, so that it
+/// could never come back as long as its old connection stands. Processes that are busy or stopped do not count as silent:
+/// their kernel answers.
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
+/// Of the silence so many parts are asked for in turn.
+const PROBES: u32 = 4;
+
+/// Frames of a length and so many bytes.
+#[derive(Debug)]
+pub(crate) struct FrameStream {
+    pub(crate) stream: TcpStream,
+    inbound: Vec<u8>,
+    outbound: Vec<u8>,
+    pub(crate) dead: bool,
+    /// What the system said when it died; nothing if the other end closed it.
+    pub(crate) fault: Option<std::io::Error>,
+}
+
+impl FrameStream {
+    pub(crate) fn new(stream: TcpStream) -> std::io::Result<FrameStream> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let pause = SILENCE / (PROBES + 1);
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, pause)?;
+        sockopt::set_tcp_keepintvl(&stream, pause)?;
+        sockopt::set_tcp_keepcnt(&stream, PROBES)?;
+        // The same for what was sent and is not acknowledged.
+        sockopt::set_tcp_user_timeout(&stream, SILENCE.as_millis() as u32)?;
+        Ok(FrameStream { stream, inbound: Vec::new(), outbound: Vec::new(), dead: false, fault: None })
+    }
+
+    /// Queues a frame and sends what can be sent.
+    pub(crate) fn send(&mut self, parts: &[&[u8]]) {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        self.outbound.extend((bytes as u16).to_be_bytes());
+        parts.iter().for_each(|part| self.outbound.extend(*part));
+        self.drain();
+    }
+
+    /// Sends what can be sent.
+    pub(crate) fn drain(&mut self) {
+        while !self.outbound.is_empty() && !self.dead {
+            match self.stream.write(&self.outbound) {
+                Ok(0) => self.dead = true,
+                Ok(sent) => drop(self.outbound.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.dies_of(error),
+            }
+        }
+        self.dead |= self.outbound.len() > MAX_BEHIND;
+    }
+
+    fn dies_of(&mut self, error: std::io::Error) {
+        self.dead = true;
+        self.fault.get_or_insert(error);
+    }
+
+    /// Whether something waits to be sent: of a connection that begins, until the peer's kernel takes it.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.outbound.is_empty()
+    }
+
+    /// The next frame, if a whole one is there. What came before the end is still given.
+    pub(crate) fn receive(&mut self) -> Option<Vec<u8>> {
+        if let Some(frame) = self.frame() {
+            return Some(frame);
+        }
+        let mut buffer = [0; 4096];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.dead = true,
+                Ok(count) => {
+                    self.inbound.extend(&buffer[..count]);
+                    if self.inbound.len() < 16 * MAX_FRAME {
+                        continue;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => self.dies_of(error),
+            }
+            return self.frame();
+        }
+    }
+
+    fn frame(&mut self) -> Option<Vec<u8>> {
+        let (length, rest) = self.inbound.split_first_chunk::<2>()?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        if length > MAX_FRAME {
+            self.dead = true;
+            return None;
+        }
+        let frame = rest.get(..length)?.to_vec();
+        self.inbound.drain(..2 + length);
+        Some(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_host_is_asked_and_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let link = FrameStream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
+        assert!(sockopt::socket_keepalive(&link.stream).unwrap());
+        let idle = sockopt::tcp_keepidle(&link.stream).unwrap();
+        let interval = sockopt::tcp_keepintvl(&link.stream).unwrap();
+        assert_eq!(idle + sockopt::tcp_keepcnt(&link.stream).unwrap() * interval, SILENCE);
+        assert_eq!(u128::from(sockopt::tcp_user_timeout(&link.stream).unwrap()), SILENCE.as_millis());
+    }
+}
