@@ -97,21 +97,22 @@ pub(crate) const MAP: &[Place] = &[
     },
     Place {
         name: "stentor-multicast",
-        on: &["stentor-fabric"],
+        on: &["stentor-link", "stentor-fabric"],
         tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
     Place {
         name: "stentor-channel",
-        on: &["stentor-fabric", "stentor-atomic-copy"],
+        on: &["stentor-link", "stentor-fabric", "stentor-atomic-copy"],
         tests_on: &["stentor-fabric-ofi", "stentor-fabric-roce", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
     Place { name: "stentor-election-zookeeper", on: &["stentor-election", "stentor-fabric"], tests_on: &[] },
     Place { name: "stentor-election", on: &["stentor-fabric"], tests_on: &[] },
     Place {
         name: "stentor-neb",
-        on: &["stentor-fabric"],
+        on: &["stentor-link", "stentor-fabric"],
         tests_on: &["stentor-checker", "stentor-fabric-shm", "stentor-fabric-sim"],
     },
+    Place { name: "stentor-link", on: &["stentor-fabric"], tests_on: &["stentor-fabric-sim"] },
     Place { name: "stentor-checker", on: &[], tests_on: &[] },
     Place { name: "stentor-fabric-ofi", on: &["stentor-fabric-net", "stentor-fabric"], tests_on: &[] },
     Place {

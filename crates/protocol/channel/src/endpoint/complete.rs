@@ -2,7 +2,7 @@
 
 use stentor_fabric::{Completion, Fabric, Opcode, Status};
 
-use super::post::of_imm;
+use super::post::{of_imm, of_number};
 use super::{Endpoint, due};
 use crate::layout::load_words;
 use crate::{CONTROL_BYTES, Kind, Op, Outcome, Scheme, Tag, Way, planted};
@@ -20,7 +20,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     fn take(&mut self, completion: &Completion) {
-        let Some(place) = self.link_of(completion.qp) else { return };
+        let Some((place, Some(number))) = self.links.find(completion) else { return };
         let sent = matches!(completion.opcode, Opcode::TaggedSend | Opcode::Write | Opcode::Send);
         // A planted bug posts what it does not count.
         let uncounted = planted!(self.config.channel.plant, SilentUncounted) && self.links[place].sends == 0;
@@ -32,7 +32,7 @@ impl<F: Fabric> Endpoint<F> {
             self.take_written(place, completion);
             return;
         }
-        let (index, op) = ((completion.id >> 32) as u32, Op::of(completion.id as u32));
+        let (index, op) = of_number(number);
         let Some(entry) = self.entries.get_mut(index as usize).and_then(Option::as_mut) else { return };
         let kind = Tag::of(completion.tag).kind;
         if completion.status == Status::Success

@@ -4,19 +4,23 @@ use std::sync::Arc;
 
 use stentor_fabric::seal::HEADER_WORDS;
 use stentor_fabric::{Completion, Fabric, ProcessId};
+use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL};
+use stentor_link::service::MULTICAST_MAIN;
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
+use super::NodeError;
 use super::awaited::Awaited;
 use super::counts::{Counts, RemoteOp, Step};
-use super::fan::{self, Fan};
-use super::greeting::{About, Greeting, Seals};
-use super::links::{Links, News};
+use super::fanout::FanoutSender;
+use super::hello::{Hello, HelloKind};
 use super::member::NO_COMPLETION;
 use super::open::Opener;
-use super::outbound::{Outbound, Shape, scratch};
-use super::posting::Quiet;
-use super::{BODY, CONTROL, MAIN, NodeError};
+use super::outbound::{Fanout, Outbound, Shape, scratch};
+use super::peer_links::{PeerEvent, PeerLinks};
+use super::poll_gate::PollGate;
+use super::seals::Seals;
+use super::target::CreditCell;
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
 use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology, ids};
@@ -78,7 +82,7 @@ pub struct Submitted {
 pub struct Client<F: Fabric> {
     fabric: F,
     sender: Sender,
-    links: Links,
+    links: PeerLinks,
     seals: Seals,
     /// By group.
     rings: Vec<Outbound>,
@@ -103,9 +107,9 @@ pub struct Client<F: Fabric> {
     operations: Option<Vec<RemoteOp>>,
     topology: Arc<Topology>,
     message_bytes: usize,
-    quiet: Quiet,
+    gate: PollGate,
     /// Where the network makes copies.
-    fan: Option<Fan>,
+    fanout: Option<FanoutSender>,
     /// Links that are up, and whose members are started when nothing of the set can land there any more.
     unsettled: Vec<usize>,
     /// A member said that another process has the place.
@@ -135,7 +139,7 @@ impl<F: Fabric> Client<F> {
         super::check_fabric(fabric.capabilities(), &limits, &topology)?;
         let seals = Seals::new(salt, plant.fabric());
         let geometry = limits.body_ring(&topology);
-        let links = Links::new(&mut fabric, topology.all_members(), seals, incarnation)?;
+        let links = PeerLinks::new(&mut fabric, topology.all_members(), seals, incarnation)?;
         let (topology_, limits_) = (&*topology, &limits);
         let mut opener =
             Opener { fabric: &mut fabric, links, topology: topology_, limits: limits_, seals, plant, registered: 0 };
@@ -145,17 +149,17 @@ impl<F: Fabric> Client<F> {
             let shape = Shape { geometry, serial: group.0, patient: false, catches_up: false, keeps };
             let mut ring = opener.outbound(shape)?;
             for (at, member) in topology.members(group).enumerate() {
-                let link = opener.link(member, MAIN)?;
-                let region = opener.region(CONTROL, member, CREDIT_CELLS_BYTES)?;
-                ring.add_target(member, link, BODY, (region, 0));
+                let link = opener.link(member, MULTICAST_MAIN)?;
+                let region = opener.region(MULTICAST_CONTROL, member, CREDIT_CELLS_BYTES)?;
+                ring.add_target(member, link, MULTICAST_BODY, CreditCell { region, offset: 0 });
                 places.push((usize::from(group.0), at));
             }
             rings.push(ring);
         }
         let links = opener.links;
-        let set = fan::join(&mut fabric, &topology, client, super::SEND_DEPTH)?;
+        let fanout = FanoutSender::join(&mut fabric, &topology, client, plant)?;
         Ok(Client {
-            fan: set.map(|set| Fan::new(&fabric, set, links.len(), plant)),
+            fanout,
             unsettled: Vec::new(),
             sender: Sender::new(&topology, client, limits.window, plant),
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
@@ -172,7 +176,7 @@ impl<F: Fabric> Client<F> {
             counts: Counts::default(),
             operations: None,
             message_bytes: limits.message_bytes,
-            quiet: Quiet::default(),
+            gate: PollGate::default(),
             superseded: false,
             fabric,
             links,
@@ -226,9 +230,11 @@ impl<F: Fabric> Client<F> {
     /// Whether the network makes the copies of what goes to these groups now, for all of their members.
     #[must_use]
     pub fn is_copied(&self, to: &[GroupId]) -> bool {
-        let Some(fan) = self.fan.as_ref().filter(|fan| fan.is_ready()) else { return false };
+        let Some(fanout) = self.fanout.as_ref().filter(|fanout| fanout.can_post()) else { return false };
         let meant = |link: &usize| to.contains(&GroupId(self.places[*link].0 as u16));
-        (0..self.links.len()).filter(meant).all(|link| self.links[link].ready && fan.reaches(link))
+        (0..self.links.len())
+            .filter(meant)
+            .all(|link| self.links[link].is_ready() && fanout.reaches(self.links[link].peer()))
     }
 
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
@@ -298,7 +304,7 @@ impl<F: Fabric> Client<F> {
     pub fn delivered_by_majority(&self, group: GroupId) -> u64 {
         let Some(ring) = self.rings.get(usize::from(group.0)) else { return 0 };
         let mut freed = [0_u64; Topology::MAX_MEMBERS];
-        let told = ring.targets.iter().filter_map(|target| target.told);
+        let told = ring.targets.iter().filter_map(|target| target.report);
         for (freed, told) in freed.iter_mut().zip(told) {
             *freed = told.freed;
         }
@@ -337,7 +343,7 @@ impl<F: Fabric> Client<F> {
 
     /// Slots below this are held or freed by a majority of the group, in one ballot that is installed there.
     fn held(&self, group: GroupId) -> u64 {
-        let told = || self.rings[usize::from(group.0)].targets.iter().filter_map(|target| target.told);
+        let told = || self.rings[usize::from(group.0)].targets.iter().filter_map(|target| target.report);
         let in_ballot = |ballot| {
             let mut held = [0_u64; Topology::MAX_MEMBERS];
             for (held, told) in held.iter_mut().zip(told().filter(|told| told.held.ballot == ballot)) {
@@ -374,11 +380,11 @@ impl<F: Fabric> Client<F> {
         let id = MessageId { client: self.sender.client(), sequence };
         let header = Header::words(to.len());
         let bytes = header * 8 + payload.len();
-        let fans = self.fan.as_ref().is_some_and(Fan::is_ready);
+        let fans_out = self.fanout.as_ref().is_some_and(FanoutSender::can_post);
         let mut writes = 0;
         for group in to {
             let lap = self.rings[usize::from(group.0)].writer.lap();
-            if self.fan.as_ref().is_some_and(|fan| fan.is_other(lap)) {
+            if self.fanout.as_ref().is_some_and(|fanout| fanout.is_other(lap)) {
                 writes += self.fan_out();
             }
             // Sealing fills in the head and leaves the rest, but each group's ring has its own lap.
@@ -392,8 +398,9 @@ impl<F: Fabric> Client<F> {
             }
             body[header..].as_mut_bytes()[..payload.len()].copy_from_slice(payload);
             let ring = &mut self.rings[usize::from(group.0)];
-            let fan = self.fan.as_mut().filter(|_| fans).map(|fan| (fan, usize::from(group.0)));
-            writes += ring.send_with(&mut self.fabric, &mut self.links, bytes, &mut self.record, fan);
+            let sender = self.fanout.as_mut().filter(|_| fans_out);
+            let fanout = sender.map(|sender| Fanout { sender, ring: usize::from(group.0) });
+            writes += ring.send_with(&mut self.fabric, &mut self.links, bytes, &mut self.record, fanout);
             self.counts.item(Step::Body, self.topology.size(*group) as u64);
             if let Some(operations) = &mut self.operations {
                 let step = Step::Body;
@@ -404,16 +411,16 @@ impl<F: Fabric> Client<F> {
         self.counts.write(Step::Body, writes);
         self.submitted += 1;
         self.awaited.submitted(sequence, &self.destinations);
-        self.quiet.disturb();
+        self.gate.disturb();
         Ok(Submitted { id })
     }
 
     /// Writes the record in work to those whom the set reaches. Returns the number of posts.
     fn fan_out(&mut self) -> u64 {
-        let Some(fan) = &mut self.fan else { return 0 };
-        let before = fan.copies();
-        let writes = fan.write(&mut self.fabric, &mut self.links, &mut self.rings, &self.record);
-        self.counts.copy(fan.copies() - before);
+        let Some(fanout) = &mut self.fanout else { return 0 };
+        let before = fanout.copies();
+        let writes = fanout.write(&mut self.fabric, &mut self.links, &mut self.rings, &self.record);
+        self.counts.copy(fanout.copies() - before);
         writes
     }
 
@@ -440,7 +447,8 @@ impl<F: Fabric> Client<F> {
         let bytes = Header::words(to.len()) * 8 + payload.len();
         let full = |group: &&GroupId| {
             let ring = &mut self.rings[usize::from(group.0)];
-            let clear = self.fan.as_ref().is_none_or(|fan| ring.is_clear(&fan.past(&self.fabric), bytes));
+            let clear =
+                self.fanout.as_ref().is_none_or(|fanout| ring.is_clear(&fanout.completed_writes(&self.fabric), bytes));
             !(clear && ring.ready(&mut self.fabric, &self.links, bytes))
         };
         let Some(group) = to.iter().find(full) else { return Ok(()) };
@@ -471,7 +479,7 @@ impl<F: Fabric> Client<F> {
             self.settled(group)?;
         }
         let targets = self.rings.iter().flat_map(|ring| &ring.targets);
-        let said = targets.filter_map(|target| target.told.map(|told| (target.peer, told.freed, told.held.slots)));
+        let said = targets.filter_map(|target| target.report.map(|told| (target.peer, told.freed, told.held.slots)));
         let all: Vec<_> = said.collect();
         if seen > 0 {
             if self.once != all {
@@ -495,14 +503,14 @@ impl<F: Fabric> Client<F> {
         for ring in &mut self.rings {
             ring.read_credits(&self.fabric);
         }
-        let told = self.rings.iter().flat_map(|ring| &ring.targets).filter_map(|target| target.told);
+        let told = self.rings.iter().flat_map(|ring| &ring.targets).filter_map(|target| target.report);
         told.map(|told| told.sequence).max().unwrap_or(0)
     }
 
     /// Has all members say anew what they hold.
     fn ask_again(&mut self) {
         for link in 0..self.links.len() {
-            if self.links[link].ready && !self.unsettled.contains(&link) {
+            if self.links[link].is_ready() && !self.unsettled.contains(&link) {
                 self.greet(link);
             }
         }
@@ -513,17 +521,17 @@ impl<F: Fabric> Client<F> {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
         let (incarnation, begun, first) = (self.links.incarnation, self.resumed, self.first);
-        let greeting = Greeting { about: About::Hello, incarnation, start, begun, first };
-        let sent = self.links.greet(&mut self.fabric, link, greeting);
+        let hello = Hello { kind: HelloKind::Connection, incarnation, start, begun, first };
+        let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::Letter, sent);
-        self.quiet.disturb();
+        self.gate.disturb();
     }
 
     /// The first slot that no earlier process of this place used at a group, if its members agree.
     fn settled(&mut self, group: GroupId) -> Result<u64, SubmitError> {
         let ring = &mut self.rings[usize::from(group.0)];
         ring.read_credits(&self.fabric);
-        let told = ring.targets.iter().filter_map(|target| target.told);
+        let told = ring.targets.iter().filter_map(|target| target.report);
         if told.clone().count() < ring.targets.len() {
             return Err(SubmitError::NotConnected { group: group.0 });
         }
@@ -538,7 +546,7 @@ impl<F: Fabric> Client<F> {
     fn count_members(&mut self, group: GroupId) {
         let ring = &self.rings[usize::from(group.0)];
         for (member, target) in ring.targets.iter().enumerate() {
-            let Some(told) = target.told else { continue };
+            let Some(told) = target.report else { continue };
             // What is free and was not used by this process was used by another one: what it would put there is lost.
             self.superseded |= told.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
@@ -557,10 +565,10 @@ impl<F: Fabric> Client<F> {
         for member in 0..self.rings[group].targets.len() {
             let target = &self.rings[group].targets[member];
             let link = target.link;
-            if target.told.is_some_and(|told| told.aside) {
+            if target.report.is_some_and(|told| told.aside) {
                 self.rings[group].set_aside(member);
                 self.sender.expel(GroupId(group as u16), member);
-            } else if target.is_back() && self.links[link].ready && !self.unsettled.contains(&link) {
+            } else if target.is_back() && self.links[link].is_ready() && !self.unsettled.contains(&link) {
                 self.start(link);
             }
         }
@@ -568,7 +576,7 @@ impl<F: Fabric> Client<F> {
 
     /// One round: completions, credits, connections. Returns whether there was anything.
     pub fn step(&mut self) -> bool {
-        if self.quiet.skips(&mut self.fabric) {
+        if self.gate.skips(&mut self.fabric) {
             return false;
         }
         let mut worked = self.poll_completions();
@@ -586,7 +594,7 @@ impl<F: Fabric> Client<F> {
         }
         let late = self.rings.iter().any(Outbound::is_late) && self.catch_up();
         self.fabric.flush();
-        self.quiet.after(worked, late);
+        self.gate.after(worked, late);
         worked
     }
 
@@ -613,11 +621,11 @@ impl<F: Fabric> Client<F> {
         let count = self.fabric.poll(&mut self.completions);
         for at in 0..count {
             let completion = self.completions[at];
-            if self.fan.as_mut().is_some_and(|fan| fan.completed(&completion)) {
+            if self.fanout.as_mut().is_some_and(|fanout| fanout.completed(&completion)) {
                 continue;
             }
-            if let Some(news) = self.links.completed(&mut self.fabric, &completion) {
-                self.hear(news);
+            if let Some(event) = self.links.completed(&mut self.fabric, &completion) {
+                self.on_peer_event(event);
             }
         }
         count > 0
@@ -629,19 +637,17 @@ impl<F: Fabric> Client<F> {
         let mut any = false;
         while let Some(event) = self.fabric.next_event() {
             any = true;
-            if self.fan.as_mut().is_some_and(|fan| fan.happened(&mut self.fabric, &event, &self.links)) {
+            if self.fanout.as_mut().is_some_and(|fanout| fanout.happened(&self.fabric, &event)) {
                 continue;
             }
-            if let Some(news) = self.links.happened(&mut self.fabric, &event) {
-                self.hear(news);
+            if let Some(event) = self.links.happened(&mut self.fabric, &event) {
+                self.on_peer_event(event);
             }
         }
         for link in 0..self.links.len() {
-            if !self.links[link].ready
-                && let Some(news) = self.links.check(&mut self.fabric, link)
-            {
+            if let Some(event) = self.links.check_down(&mut self.fabric, link) {
                 any = true;
-                self.hear(news);
+                self.on_peer_event(event);
             }
         }
         any |= self.look_after_set();
@@ -649,19 +655,19 @@ impl<F: Fabric> Client<F> {
             any |= self.resume().is_ok();
         }
         if any {
-            self.quiet.disturb();
+            self.gate.disturb();
         }
         any
     }
 
     /// Joins again what broke, and starts who waited for late copies to be over. Whether there was anything.
     fn look_after_set(&mut self) -> bool {
-        let broke = self.fan.as_ref().is_some_and(|fan| fan.is_broken(&self.fabric));
+        let broke = self.fanout.as_ref().is_some_and(|fanout| fanout.is_broken(&self.fabric));
         if broke {
             // Its completions first: they say what arrived.
             while self.poll_completions() {}
-            if let Some(fan) = &mut self.fan {
-                fan.mend(&mut self.fabric, &mut self.rings);
+            if let Some(fanout) = &mut self.fanout {
+                fanout.mend(&mut self.fabric, &mut self.rings);
             }
         }
         let mut any = broke;
@@ -676,7 +682,8 @@ impl<F: Fabric> Client<F> {
     fn start(&mut self, link: usize) -> bool {
         let (group, member) = self.places[link];
         let ring = &mut self.rings[group];
-        let clear = self.fan.as_ref().is_none_or(|fan| ring.is_clear_of(member, &fan.past(&self.fabric)));
+        let clear =
+            self.fanout.as_ref().is_none_or(|fanout| ring.is_clear_of(member, &fanout.completed_writes(&self.fabric)));
         if clear {
             self.greet(link);
         } else {
@@ -685,28 +692,28 @@ impl<F: Fabric> Client<F> {
         clear
     }
 
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Up(link) => {
+    fn on_peer_event(&mut self, event: PeerEvent) {
+        match event {
+            PeerEvent::Up(link) => {
                 self.start(link);
             }
-            News::Down(link) => {
+            PeerEvent::Down(link) => {
                 self.unsettled.retain(|unsettled| *unsettled != link);
                 let (group, member) = self.places[link];
                 self.rings[group].stop(member);
                 self.sender.expel(GroupId(group as u16), member);
                 self.retire_delivered();
             }
-            News::Greeted(link, greeting) if greeting.about == About::Hello => {
+            PeerEvent::Greeted(link, hello) if hello.kind == HelloKind::Connection => {
                 let (group, member) = self.places[link];
-                self.links[link].heard = Some(greeting.incarnation);
-                if self.members[group][member].replace(greeting.incarnation) != Some(greeting.incarnation) {
-                    let seal = self.seals.of(self.links[link].peer, greeting.incarnation);
+                self.links[link].greeted = Some(hello.incarnation);
+                if self.members[group][member].replace(hello.incarnation) != Some(hello.incarnation) {
+                    let seal = self.seals.of(self.links[link].peer(), hello.incarnation);
                     self.rings[group].hear_credits(member, seal);
                 }
             }
-            News::Greeted(_, greeting) if greeting.about == About::Superseded => self.superseded = true,
-            News::Greeted(..) | News::Refused => self.counts.rejected += 1,
+            PeerEvent::Greeted(_, hello) if hello.kind == HelloKind::Superseded => self.superseded = true,
+            PeerEvent::Greeted(..) | PeerEvent::Refused => self.counts.rejected += 1,
         }
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stentor_fabric::{Completion, Fabric, Opcode, ProcessId, QpId, Status};
+use stentor_link::JoinedSets;
 
 pub use self::absent::CLIENT_TIMEOUT;
 use self::recover::Recovery;
@@ -21,14 +22,14 @@ use super::NodeError;
 use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
 use super::effects::Outputs;
-use super::fan::Joined;
-use super::greeting::Seals;
+use super::fanout::join_sets;
 use super::letters::Mail;
-use super::links::Links;
 use super::open::{Body, Opener, Peer, Stream};
 use super::outbound::{Outbound, scratch};
-use super::posting::Quiet;
+use super::peer_links::PeerLinks;
+use super::poll_gate::PollGate;
 use super::pulse::Pulses;
+use super::seals::Seals;
 use super::store::Store;
 use crate::{Ballot, ClientId, GroupId, Limits, MemoryUse, Place, Plant, Replica, ReplicaConfig, Topology, Variant};
 
@@ -64,7 +65,7 @@ pub struct Member<F: Fabric> {
     fabric: F,
     replica: Replica,
     group: GroupId,
-    links: Links,
+    links: PeerLinks,
     seals: Seals,
     /// By client.
     bodies: Vec<Body>,
@@ -96,11 +97,11 @@ pub struct Member<F: Fabric> {
     plant: Plant,
     memory: MemoryUse,
     rare: Rare,
-    quiet: Quiet,
+    gate: PollGate,
     /// Whether the last round did more than the routine: heartbeats, and ticks from which nothing followed.
     had_work: bool,
     /// Where clients' messages come as copies of the network.
-    sets: Joined,
+    sets: JoinedSets,
     /// Whether clients are asked not to wait for this member.
     aside: bool,
 }
@@ -131,7 +132,7 @@ impl<F: Fabric> Member<F> {
         let (batch, window, plant) = (config.variant != Variant::V1, config.window, config.plant);
         let replica = Replica::new(config);
         let mains = topology.all_members() - 1 + topology.clients();
-        let links = Links::new(&mut fabric, mains, seals, incarnation)?;
+        let links = PeerLinks::new(&mut fabric, mains, seals, incarnation)?;
         let registered = mains as u64 * super::INBOX_BYTES;
         let (topology_, limits) = (&*topology, &limits);
         let mut opener = Opener { fabric: &mut fabric, links, topology: topology_, limits, seals, plant, registered };
@@ -145,7 +146,7 @@ impl<F: Fabric> Member<F> {
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
         let (links, registered) = (opener.links, opener.registered);
-        let sets = Joined::new(&mut fabric, &topology)?;
+        let sets = join_sets(&mut fabric, &topology)?;
         let plan = limits.memory(&topology, topology.size(group), fabric.capabilities().inline_bytes);
         let memory = MemoryUse::begun(&plan, registered);
         let (body_ring, control) = (limits.body_ring(&topology).bytes(), limits.control_ring(&topology));
@@ -178,7 +179,7 @@ impl<F: Fabric> Member<F> {
             plant,
             memory,
             rare: Rare::default(),
-            quiet: Quiet::default(),
+            gate: PollGate::default(),
             had_work: true,
             sets,
             aside: false,
@@ -311,7 +312,7 @@ impl<F: Fabric> Member<F> {
     #[must_use]
     pub fn pulse(&self, member: ProcessId) -> Option<Pulse> {
         let (main, words) = self.pulses.last(member)?;
-        Some(Pulse { words, connected: self.links[main].ready })
+        Some(Pulse { words, connected: self.links[main].is_ready() })
     }
 
     /// One round: takes what came, does what follows from it, delivers what is due, writes what is to be written.
@@ -319,7 +320,7 @@ impl<F: Fabric> Member<F> {
     /// gets the messages in the global order. A process whose place another one has taken does nothing any more: see
     /// [`Replica::is_superseded`].
     pub fn step<A: Application>(&mut self, now: Duration, app: &mut A) -> bool {
-        let skips = self.quiet.skips(&mut self.fabric);
+        let skips = self.gate.skips(&mut self.fabric);
         let ticks = self.recovery.ticks(now);
         self.had_work = false;
         if skips && !ticks || self.replica.is_superseded() {
@@ -327,9 +328,9 @@ impl<F: Fabric> Member<F> {
         }
         let mut worked = false;
         let letters = self.outputs.counts.writes(Step::Letter);
-        if ticks || !self.quiet.hears_nothing() {
+        if ticks || !self.gate.looks_at_nothing() {
             let completed = self.poll_completions();
-            self.outputs.counts.write(Step::Letter, self.links.speak(&mut self.fabric));
+            self.outputs.counts.write(Step::Letter, self.links.send_hellos(&mut self.fabric));
             worked |= self.take_bodies(app);
             worked |= self.take_stream(app);
             worked |= self.take_control(app);
@@ -340,10 +341,10 @@ impl<F: Fabric> Member<F> {
         // First what others wait for.
         let left_over = self.send_outboxes();
         // Whoever has taken everything tells it at once, and need not look again for that.
-        let done = !worked || self.outputs.touched.is_empty() || self.quiet.is_done(&mut self.fabric);
+        let done = !worked || self.outputs.touched.is_empty() || self.gate.is_done(&mut self.fabric);
         self.send_credits(done);
         self.fabric.flush();
-        self.quiet.after(!done, left_over || !self.outputs.touched.is_empty());
+        self.gate.after(!done, left_over || !self.outputs.touched.is_empty());
         worked
     }
 }

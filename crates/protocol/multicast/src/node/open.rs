@@ -2,12 +2,16 @@
 
 use stentor_fabric::ring::Geometry;
 use stentor_fabric::{Access, Fabric, ProcessId, Purpose, Record, RegionId, RegionSpec, RingReader};
+use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL, MULTICAST_STREAM};
+use stentor_link::service::{MULTICAST_MAIN, MULTICAST_STREAM as STREAMING};
 
-use super::greeting::{Greeting, Seals};
+use super::NodeError;
+use super::hello::Hello;
 use super::inbound::{CreditOut, Inbound};
-use super::links::Links;
 use super::outbound::{Outbound, Shape, scratch};
-use super::{BODY, CONTROL, MAIN, NodeError, STREAM, STREAMING};
+use super::peer_links::PeerLinks;
+use super::seals::Seals;
+use super::target::CreditCell;
 use crate::limits::{CREDIT_CELLS_BYTES, STREAM_CREDIT_OFFSET};
 use crate::{ClientId, GroupId, Limits, Plant, Topology};
 
@@ -16,7 +20,7 @@ use crate::{ClientId, GroupId, Limits, Plant, Topology};
 pub(super) struct Body {
     pub(super) ring: Inbound,
     /// Whoever has the place now goes on here, once everything that came before is taken.
-    pub(super) greeted: Option<Greeting>,
+    pub(super) greeted: Option<Hello>,
     /// Nothing more was in the ring at the last look.
     pub(super) drained: bool,
     /// A client that connected has not been told yet that all its messages are delivered.
@@ -76,7 +80,7 @@ pub(super) struct Stream {
 /// Registers while it collects the links.
 pub(super) struct Opener<'a, F: Fabric> {
     pub(super) fabric: &'a mut F,
-    pub(super) links: Links,
+    pub(super) links: PeerLinks,
     pub(super) topology: &'a Topology,
     pub(super) limits: &'a Limits,
     pub(super) seals: Seals,
@@ -123,11 +127,11 @@ impl<F: Fabric> Opener<'_, F> {
     /// The control rings with another member, both ways.
     pub(super) fn peer(&mut self, peer: ProcessId) -> Result<Peer, NodeError> {
         let geometry = self.limits.control_ring(self.topology);
-        let main = self.link(peer, MAIN)?;
-        let region = self.region(CONTROL, peer, CREDIT_CELLS_BYTES + geometry.bytes())?;
+        let main = self.link(peer, MULTICAST_MAIN)?;
+        let region = self.region(MULTICAST_CONTROL, peer, CREDIT_CELLS_BYTES + geometry.bytes())?;
         let mut outbound =
             self.outbound(Shape { geometry, serial: peer.0, patient: true, catches_up: false, keeps: 0 })?;
-        outbound.add_target(peer, main, CONTROL, (region, 0));
+        outbound.add_target(peer, main, MULTICAST_CONTROL, CreditCell { region, offset: 0 });
         let inbound = self.inbound(peer, region, geometry, main, 0);
         Ok(Peer { outbound, inbound, main, streaming: None, connected: false })
     }
@@ -146,14 +150,15 @@ impl<F: Fabric> Opener<'_, F> {
         let mut inbound: Vec<Option<Stream>> = peers.iter().map(|_| None).collect();
         for member in self.topology.members(group).filter(|member| *member != me) {
             let link = self.link(member, STREAMING)?;
-            let region = self.closed_region(STREAM, member, geometry.bytes())?;
+            let region = self.closed_region(MULTICAST_STREAM, member, geometry.bytes())?;
             let granted = member == leader;
             if granted {
                 self.fabric.grant(region, member, Access::Write)?;
             }
             let Some(peer) = &mut peers[member.index()] else { continue };
             peer.streaming = Some(link);
-            outbound.add_target(member, link, STREAM, (peer.inbound.region, STREAM_CREDIT_OFFSET));
+            let cell = CreditCell { region: peer.inbound.region, offset: STREAM_CREDIT_OFFSET };
+            outbound.add_target(member, link, MULTICAST_STREAM, cell);
             let main = peer.main;
             let ring = self.inbound(member, region, geometry, main, STREAM_CREDIT_OFFSET);
             inbound[member.index()] = Some(Stream { record: scratch(&geometry), ring, granted, held: None });
@@ -165,8 +170,8 @@ impl<F: Fabric> Opener<'_, F> {
     pub(super) fn body(&mut self, client: ClientId) -> Result<Body, NodeError> {
         let ring = self.limits.body_ring(self.topology);
         let process = self.topology.client_process(client);
-        let link = self.link(process, MAIN)?;
-        let region = self.region(BODY, process, ring.bytes())?;
+        let link = self.link(process, MULTICAST_MAIN)?;
+        let region = self.region(MULTICAST_BODY, process, ring.bytes())?;
         Ok(Body::new(self.inbound(process, region, ring, link, 0)))
     }
 }

@@ -8,10 +8,11 @@
 
 use stentor_fabric::memory::{Ordering, WORD};
 use stentor_fabric::{Access, Fabric, ProcessId, RegionId, RegionSpec, RemoteSpan, Span, Verb};
+use stentor_link::purpose::{MULTICAST_HEARTBEAT, MULTICAST_HEARTBEATS_READ};
 
-use super::links::Links;
+use super::NodeError;
 use super::open::{Opener, Peer};
-use super::{NodeError, PULSE, PULSES};
+use super::peer_links::PeerLinks;
 use crate::{GroupId, Pulse};
 
 /// Bytes of one member's words.
@@ -23,8 +24,8 @@ struct Reading {
     process: ProcessId,
     /// The link it is read over.
     main: usize,
-    /// The life of the link and the number of the request.
-    pending: Option<(u32, u64)>,
+    /// The connection and the number of the request.
+    pending: Option<(u64, u64)>,
     last: Option<[u64; Pulse::WORDS]>,
 }
 
@@ -52,12 +53,12 @@ impl Pulses {
         if readings.is_empty() || !opener.fabric.capabilities().many_readers {
             return Ok(Pulses::default());
         }
-        let own = opener.fabric.register(RegionSpec { purpose: PULSE, writer: me, bytes: BYTES })?;
+        let own = opener.fabric.register(RegionSpec { purpose: MULTICAST_HEARTBEAT, writer: me, bytes: BYTES })?;
         for reading in &readings {
             opener.fabric.grant(own, reading.process, Access::Read)?;
         }
         let bytes = BYTES * readings.len() as u64;
-        let landing = opener.fabric.register(RegionSpec { purpose: PULSES, writer: me, bytes })?;
+        let landing = opener.fabric.register(RegionSpec { purpose: MULTICAST_HEARTBEATS_READ, writer: me, bytes })?;
         opener.registered += BYTES + bytes;
         Ok(Pulses { regions: Some((own, landing)), readings, published: false })
     }
@@ -78,25 +79,25 @@ impl Pulses {
     }
 
     /// Takes what was read, and reads again.
-    pub(super) fn tick<F: Fabric>(&mut self, fabric: &mut F, links: &mut Links) {
+    pub(super) fn tick<F: Fabric>(&mut self, fabric: &mut F, links: &mut PeerLinks) {
         let Some((_, landing)) = self.regions.filter(|_| self.published) else { return };
         for (at, reading) in self.readings.iter_mut().enumerate() {
             let link = &mut links[reading.main];
-            if let Some((_, id)) = reading.pending.filter(|(life, _)| *life == link.life) {
-                if link.queue.done() < id {
+            if let Some((_, id)) = reading.pending.filter(|(connection, _)| *connection == link.connection_id()) {
+                if link.done() < id {
                     continue;
                 }
                 let cells = &fabric.memory(landing)[at * Pulse::WORDS..][..Pulse::WORDS];
                 reading.last = Some(std::array::from_fn(|word| cells[word].load(Ordering::Acquire)));
             }
             reading.pending = None;
-            let region = fabric.resolve(reading.process, PULSE).filter(|region| region.bytes >= BYTES);
+            let region = fabric.resolve(reading.process, MULTICAST_HEARTBEAT).filter(|region| region.bytes >= BYTES);
             if let Some(region) = region
                 && link.can_post()
             {
                 let local = Span { region: landing, offset: at as u64 * BYTES, bytes: BYTES as u32 };
                 let verb = Verb::Read { local, remote: RemoteSpan { region, offset: 0 } };
-                reading.pending = link.post(fabric, verb, true).map(|id| (link.life, id));
+                reading.pending = link.post(fabric, verb, true).map(|id| (link.connection_id(), id));
             }
         }
     }

@@ -3,16 +3,17 @@
 use stentor_fabric::memory::{Ordering, WORD, Word, fence};
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Fabric, ProcessId, RemoteSpan, Span};
+use stentor_link::purpose::neb_registers;
 
 use super::ask::{Ask, Stage};
 use super::endpoint::Endpoint;
-use super::link::{Done, Link};
+use super::peer::Done;
 use super::stream::Stream;
 use super::{Node, Notice};
 use crate::layout::PROOFS;
 use crate::replay::Seen;
 use crate::value::Value;
-use crate::{Authority, Layout, Mode, planted};
+use crate::{Authority, Mode, planted};
 
 /// So often a torn register that may be in use again is read before its index is given up.
 const MOST_TRIES: u32 = 200;
@@ -44,9 +45,7 @@ impl<F: Fabric> Node<F> {
                 if !matches!(ask.stage, Stage::Registers | Stage::Floors) {
                     continue;
                 }
-                let Some(mut link) = end.links[host.index()].take() else { continue };
-                let posted = ask_host(end, &mut link, stream, sender);
-                end.links[host.index()] = Some(link);
+                let posted = ask_host(end, host, stream);
                 counts.reads += posted;
                 worked |= posted > 0;
             }
@@ -84,13 +83,14 @@ impl<F: Fabric> Node<F> {
 }
 
 /// Posts the READs of a question. Returns how many.
-fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stream, sender: ProcessId) -> u64 {
-    let host = link.peer;
+fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stream) -> u64 {
+    let sender = stream.replay.sender();
     let Some(round) = stream.replay.round() else { return 0 };
     let (serial, lo, hi) = (round.serial, round.lo, round.hi);
     let replayers = stream.replay.replayers_at(host);
     let Some(scratch) = end.scratch[host.index()] else { return 0 };
-    if !link.has_room(2 * replayers.len() as u32 + 1) {
+    let needed = 2 * replayers.len() as u32 + 1;
+    if end.peers.get(host).is_none_or(|peer| !peer.has_room(needed)) {
         return 0;
     }
     let floors = stream.at[host.index()].ask.stage == Stage::Floors;
@@ -101,14 +101,15 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stre
         stream.at[host.index()].ask.arrived(serial);
         return 1;
     }
+    let Some(peer) = end.peers.get_mut(host) else { return 0 };
     // All or none: half a question would never be answered.
-    if replayers.iter().any(|replayer| link.resolve(&mut end.fabric, Layout::registers(replayer)).is_none()) {
+    if replayers.iter().any(|replayer| peer.resolve(&mut end.fabric, neb_registers(replayer)).is_none()) {
         return 0;
     }
     let mut posted = 0;
     let last = replayers.iter().last();
     for replayer in replayers.iter() {
-        let Some(region) = link.resolve(&mut end.fabric, Layout::registers(replayer)) else { return 0 };
+        let Some(region) = peer.resolve(&mut end.fabric, neb_registers(replayer)) else { return 0 };
         let done = Done::Read { stream: sender, serial };
         let final_one = Some(replayer) == last;
         if floors && end.config.signed {
@@ -116,14 +117,14 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stre
             let bytes = (PROOFS * end.layout.slot_bytes()) as u32;
             let local = Span { region: scratch, offset: end.layout.scratch_proofs(sender, replayer), bytes };
             let remote = RemoteSpan { region, offset: end.layout.proof_offset(sender, 0) };
-            posted += u64::from(link.read(&mut end.fabric, local, remote, final_one.then_some(done)));
+            posted += u64::from(peer.read(&mut end.fabric, local, remote, final_one.then_some(done)));
             continue;
         }
         if floors {
             let local =
                 Span { region: scratch, offset: end.layout.scratch_floor(sender, replayer), bytes: WORD as u32 };
             let remote = RemoteSpan { region, offset: end.layout.floor_offset(sender) };
-            posted += u64::from(link.read(&mut end.fabric, local, remote, final_one.then_some(done)));
+            posted += u64::from(peer.read(&mut end.fabric, local, remote, final_one.then_some(done)));
             continue;
         }
         // A run of indices lies in one or two runs of slots.
@@ -136,7 +137,7 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, link: &mut Link, stream: &mut Stre
             let remote = RemoteSpan { region, offset: end.layout.register_offset(sender, from) };
             from += slots;
             let done = (final_one && from == hi).then_some(done);
-            posted += u64::from(link.read(&mut end.fabric, local, remote, done));
+            posted += u64::from(peer.read(&mut end.fabric, local, remote, done));
         }
     }
     stream.at[host.index()].ask.stage = flying;

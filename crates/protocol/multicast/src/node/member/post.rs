@@ -7,9 +7,9 @@ use super::{Member, Rare};
 use crate::node::counts::Step;
 use crate::node::effects::Outputs;
 use crate::node::letters::PIECE_WORDS;
-use crate::node::links::IMMEDIATES;
-use crate::node::outbound::Sealed;
 use crate::node::outbox::BoxSender;
+use crate::node::peer_links::IMMEDIATES;
+use crate::node::sealed::Sealed;
 
 /// Pieces of letters written to one peer in one step.
 const PIECES_PER_STEP: usize = 4;
@@ -87,7 +87,7 @@ impl<F: Fabric> Member<F> {
             if words == 0 || !half || !ring.ready(fabric, links, words * 8) {
                 return;
             }
-            let consumed = ring.targets[0].told.map_or(0, |told| told.freed);
+            let consumed = ring.targets[0].report.map_or(0, |told| told.freed);
             let wakes = mail.immediates < consumed + IMMEDIATES;
             outputs.counts.write(Step::Letter, ring.send_as(fabric, links, words * 8, scratch, wakes));
             mail.immediates += u64::from(wakes);
@@ -98,7 +98,7 @@ impl<F: Fabric> Member<F> {
     /// Writes a letter to another member, when the link lets it. `false`: too many wait, it is too long, or nobody is
     /// connected there; it is lost.
     pub(super) fn send_letter(&mut self, to: ProcessId, words: &[u64], tail: &[u8]) -> bool {
-        self.quiet.disturb();
+        self.gate.disturb();
         let connected = self.is_connected_to(to);
         let posted = connected && self.mails[to.index()].post(words, tail, self.letter_bytes);
         self.count_rare_bytes();

@@ -15,7 +15,7 @@ use super::absent::Absence;
 use super::fence::Fence;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
-use crate::node::greeting::Start;
+use crate::node::hello::Start;
 use crate::node::letters::Received;
 use crate::plant::planted;
 use crate::{Ballot, ClientId, Header, Letter, Rejected, Replica};
@@ -135,7 +135,7 @@ impl<F: Fabric> Member<F> {
         if self.replica.is_joining() {
             return Err(Rejected::Joining);
         }
-        self.quiet.disturb();
+        self.gate.disturb();
         if self.recovery.fencing.is_none() {
             self.recovery.fencing = Some(Fencing::Campaign);
         }
@@ -145,7 +145,7 @@ impl<F: Fabric> Member<F> {
     /// Asks another member of the group to take over the leadership.
     pub fn hand_over(&mut self, to: ProcessId) {
         self.outputs.letters.push(Outgoing::Letter { to, letter: Letter::Lead, tail: Vec::new() });
-        self.quiet.disturb();
+        self.gate.disturb();
     }
 
     /// Letters, fences and ticks. Returns whether there was anything.
@@ -178,7 +178,7 @@ impl<F: Fabric> Member<F> {
         self.send_outgoing();
         if worked {
             // Another stream may be read now, or more of a ring.
-            self.quiet.disturb();
+            self.gate.disturb();
         }
         worked
     }
@@ -312,7 +312,7 @@ impl<F: Fabric> Member<F> {
             return false;
         }
         // What was written before the fence counts; what waits for a body by then does not.
-        self.quiet.disturb();
+        self.gate.disturb();
         while self.take_stream(app) {}
         let fenced = self.recovery.fencing.take();
         if let Some(leader) = leader {
@@ -375,7 +375,7 @@ impl<F: Fabric> Member<F> {
                 Outgoing::Body { to, client, slot, spare } => self.send_body(to, (client, slot), spare, &mut words),
             }
         }
-        self.quiet.disturb();
+        self.gate.disturb();
     }
 
     fn send_state_letter(&mut self, to: ProcessId, letter: &Letter, tail: &[u8], words: &mut Vec<u64>) {

@@ -7,7 +7,7 @@ use super::{Member, RECORDS_PER_STEP};
 use crate::item::CHUNK;
 use crate::node::app::Application;
 use crate::node::effects::Out;
-use crate::node::greeting::Greeting;
+use crate::node::hello::Hello;
 use crate::node::open::Peer;
 use crate::plant::planted;
 use crate::{ClientId, Header, Item, ids};
@@ -18,10 +18,10 @@ impl<F: Fabric> Member<F> {
         for at in 0..self.bodies.len() {
             let client = ClientId(at as u16);
             let process = self.topology.client_process(client);
-            if self.quiet.hears(process) {
+            if self.gate.looks_at(process) {
                 worked |= self.take_records(client, RECORDS_PER_STEP, app);
                 if !self.bodies[at].drained {
-                    self.quiet.leave(process);
+                    self.gate.leave(process);
                 }
             }
             if self.bodies[at].greeted.is_some() {
@@ -71,7 +71,7 @@ impl<F: Fabric> Member<F> {
         self.take_records(client, usize::MAX, app);
         let at = usize::from(client.0);
         let Some(greeting) = self.bodies[at].greeted.take() else { return };
-        let Greeting { incarnation, start, begun, first, .. } = greeting;
+        let Hello { incarnation, start, begun, first, .. } = greeting;
         let body = &mut self.bodies[at];
         if body.ring.incarnation().is_some_and(|before| before != incarnation) {
             // Of what the process before multicast, nothing may have come here. Its era is not used again: not by
@@ -153,10 +153,10 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn take_stream<A: Application>(&mut self, app: &mut A) -> bool {
-        let Member { fabric, replica, streams, reads, outputs, stores, quiet, .. } = self;
+        let Member { fabric, replica, streams, reads, outputs, stores, gate, .. } = self;
         let Some(leader) = *reads else { return false };
         let Some(Some(stream)) = streams.get_mut(leader.index()) else { return false };
-        if stream.held.is_none() && !quiet.hears(leader) {
+        if stream.held.is_none() && !gate.looks_at(leader) {
             return false;
         }
         let mut worked = false;
@@ -198,14 +198,14 @@ impl<F: Fabric> Member<F> {
                 return worked;
             }
         }
-        quiet.leave(leader);
+        gate.leave(leader);
         worked
     }
 
     pub(super) fn take_control<A: Application>(&mut self, app: &mut A) -> bool {
         // All are looked at before the first is taken: their lines are on other processors, and come at the same time.
         self.due.clear();
-        for process in self.quiet.hears_of(self.peers.len()) {
+        for process in self.gate.looked_at(self.peers.len()) {
             if let Some(Peer { inbound, .. }) = &self.peers[process.index()]
                 && inbound.reader.looks_ready(self.fabric.memory(inbound.region))
             {
@@ -240,7 +240,7 @@ impl<F: Fabric> Member<F> {
                 return true;
             }
         }
-        self.quiet.leave(from);
+        self.gate.leave(from);
         true
     }
 
