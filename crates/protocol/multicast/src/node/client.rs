@@ -1,19 +1,23 @@
 //! A client on a fabric.
 
+mod submit_error;
+mod takeover;
+
 use std::sync::Arc;
 
 use stentor_fabric::seal::HEADER_WORDS;
 use stentor_fabric::{Completion, Fabric, ProcessId};
 use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL};
 use stentor_link::service::MULTICAST_MAIN;
-use thiserror::Error;
 use zerocopy::IntoBytes;
 
+pub use self::submit_error::SubmitError;
+use self::takeover::Takeover;
 use super::NodeError;
-use super::awaited::Awaited;
 use super::counts::{Counts, RemoteOp, Step};
 use super::fanout::FanoutSender;
 use super::hello::{Hello, HelloKind};
+use super::in_flight::InFlight;
 use super::member::NO_COMPLETION;
 use super::open::Opener;
 use super::outbound::{Fanout, Outbound, Shape, scratch};
@@ -23,52 +27,7 @@ use super::seals::Seals;
 use super::target::CreditCell;
 use crate::limits::CREDIT_CELLS_BYTES;
 use crate::message::MAX_DESTINATIONS;
-use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology, ids};
-
-/// Why a message was not multicast. Nothing was done.
-#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
-pub enum SubmitError {
-    /// A window, a ring or a send queue is full: call [`Client::step`] until there is room.
-    #[error("no room at group {group} now; wait for deliveries")]
-    Busy {
-        /// Index of the group.
-        group: u16,
-    },
-    /// Not all members (of all groups) are connected yet, or more than a minority is gone.
-    #[error("group {group} is not connected")]
-    NotConnected {
-        /// Index of the group.
-        group: u16,
-    },
-    /// Too long.
-    #[error("a message of {bytes} bytes; the cluster takes up to {limit}")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// No groups, more than 255, an unknown group, or not in rising order.
-    #[error("destinations are 1 to 255 known groups in rising order")]
-    Destinations,
-    /// An earlier process of this client place left messages undelivered; wait a while, or take another place.
-    #[error(
-        "client place c{client} has unfinished messages of an earlier process at group {group}; take another place"
-    )]
-    Unfinished {
-        /// The place.
-        client: u16,
-        /// Index of the group.
-        group: u16,
-    },
-    /// Another process has this client's place, and this one has no part in what happens any more. What it submitted and
-    /// was not known to be delivered may be lost.
-    #[error("another process took the client place c{client}")]
-    Superseded {
-        /// The place.
-        client: u16,
-    },
-}
+use crate::{ClientId, Destination, GroupId, Header, Limits, MessageId, Place, Plant, Sender, Topology};
 
 /// A multicast message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -90,17 +49,12 @@ pub struct Client<F: Fabric> {
     members: Vec<Vec<Option<u64>>>,
     /// By link: group and member.
     places: Vec<(usize, usize)>,
-    /// Whether it is known where an earlier process of this place ended.
-    resumed: bool,
-    /// What members said the first time that they all were settled; they must say it again.
-    once: Vec<(ProcessId, u64, u64)>,
-    /// The beginning of this process's era; 0 if it is the first of its place, or does not know yet.
-    first: u64,
+    takeover: Takeover,
     record: Vec<u64>,
     destinations: Vec<Destination>,
-    awaited: Awaited,
+    in_flight: InFlight,
     /// Of the messages that asked for it: those that no majority of some group is known to hold.
-    unsynced: Awaited,
+    unsynced: InFlight,
     submitted: u64,
     completions: [Completion; 16],
     counts: Counts,
@@ -164,13 +118,11 @@ impl<F: Fabric> Client<F> {
             sender: Sender::new(&topology, client, limits.window, plant),
             members: topology.group_ids().map(|group| vec![None; topology.size(group)]).collect(),
             places,
-            resumed: false,
-            once: Vec::new(),
-            first: 0,
+            takeover: Takeover::default(),
             record: scratch(&geometry),
             destinations: Vec::with_capacity(topology.groups()),
-            awaited: Awaited::new(topology.groups()),
-            unsynced: Awaited::new(topology.groups()),
+            in_flight: InFlight::new(topology.groups()),
+            unsynced: InFlight::new(topology.groups()),
             submitted: 0,
             completions: [NO_COMPLETION; 16],
             counts: Counts::default(),
@@ -224,7 +176,7 @@ impl<F: Fabric> Client<F> {
     /// it: one that was not heard could pass on later what an earlier process left, into the slots of this one.
     #[must_use]
     pub fn is_connected(&self, to: &[GroupId]) -> bool {
-        self.resumed && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
+        self.takeover.done && to.iter().all(|group| self.topology.has_group(*group) && self.sender.has_majority(*group))
     }
 
     /// Whether the network makes the copies of what goes to these groups now, for all of their members.
@@ -240,7 +192,7 @@ impl<F: Fabric> Client<F> {
     /// Whether an earlier process of this place left messages undelivered at some group. They may become delivered, or
     /// never, if it died while it wrote: wait a while, or take another place.
     pub fn is_unfinished(&mut self) -> bool {
-        !self.resumed
+        !self.takeover.done
             && self.topology.group_ids().any(|group| matches!(self.settled(group), Err(SubmitError::Unfinished { .. })))
     }
 
@@ -276,13 +228,13 @@ impl<F: Fabric> Client<F> {
     /// All messages up to this sequence are delivered at every destination process that counts.
     #[must_use]
     pub fn delivered_up_to(&self) -> u64 {
-        self.awaited.delivered_up_to()
+        self.in_flight.delivered_up_to()
     }
 
     /// Messages that are not known to be delivered everywhere.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.awaited.messages()
+        self.in_flight.messages()
     }
 
     /// All messages up to this sequence that were [submitted to be synced](Client::submit_synced) are held by a majority
@@ -303,13 +255,17 @@ impl<F: Fabric> Client<F> {
     #[must_use]
     pub fn delivered_by_majority(&self, group: GroupId) -> u64 {
         let Some(ring) = self.rings.get(usize::from(group.0)) else { return 0 };
-        let mut freed = [0_u64; Topology::MAX_MEMBERS];
-        let told = ring.targets.iter().filter_map(|target| target.report);
-        for (freed, told) in freed.iter_mut().zip(told) {
-            *freed = told.freed;
+        self.of_majority(group, ring.reports().map(|report| report.freed))
+    }
+
+    /// What a majority of a group has reached, of what its members report.
+    fn of_majority(&self, group: GroupId, reported: impl Iterator<Item = u64>) -> u64 {
+        let mut all = [0_u64; Topology::MAX_MEMBERS];
+        for (at, reported) in all.iter_mut().zip(reported) {
+            *at = reported;
         }
-        freed.sort_unstable_by(|a, b| b.cmp(a));
-        freed[self.topology.majority(group) as usize - 1]
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all[self.topology.majority(group) as usize - 1]
     }
 
     /// Multicasts a message to groups, in rising order. `notify`: members tell at once when they delivered it, not only
@@ -343,21 +299,16 @@ impl<F: Fabric> Client<F> {
 
     /// Slots below this are held or freed by a majority of the group, in one ballot that is installed there.
     fn held(&self, group: GroupId) -> u64 {
-        let told = || self.rings[usize::from(group.0)].targets.iter().filter_map(|target| target.report);
+        let held = || self.rings[usize::from(group.0)].reports().map(|report| report.held);
         let in_ballot = |ballot| {
-            let mut held = [0_u64; Topology::MAX_MEMBERS];
-            for (held, told) in held.iter_mut().zip(told().filter(|told| told.held.ballot == ballot)) {
-                *held = told.held.slots;
-            }
-            held.sort_unstable_by(|a, b| b.cmp(a));
-            held[self.topology.majority(group) as usize - 1]
+            let held = held().filter(|held| held.ballot == ballot);
+            self.of_majority(group, held.map(|held| held.slots))
         };
-        let counts = told().filter(|told| told.held.ballot != 0);
-        let held = counts.map(|told| in_ballot(told.held.ballot)).max().unwrap_or(0);
+        let counts = held().filter(|held| held.ballot != 0);
+        let held = counts.map(|held| in_ballot(held.ballot)).max().unwrap_or(0);
         held.max(self.sender.freed(group))
     }
 
-    #[inline]
     /// The id that this message gets if it is submitted next, before another [`step`](Client::step): for who writes down
     /// what it multicasts before it does.
     ///
@@ -410,7 +361,7 @@ impl<F: Fabric> Client<F> {
         writes += self.fan_out();
         self.counts.write(Step::Body, writes);
         self.submitted += 1;
-        self.awaited.submitted(sequence, &self.destinations);
+        self.in_flight.submitted(sequence, &self.destinations);
         self.gate.disturb();
         Ok(Submitted { id })
     }
@@ -435,7 +386,7 @@ impl<F: Fabric> Client<F> {
         if to.is_empty() || to.len() > MAX_DESTINATIONS || !known || !to.is_sorted_by(|a, b| a < b) {
             return Err(SubmitError::Destinations);
         }
-        if !self.resumed {
+        if !self.takeover.done {
             self.resume()?;
         }
         if let Some(lost) = to.iter().find(|group| !self.sender.has_majority(**group)) {
@@ -456,103 +407,28 @@ impl<F: Fabric> Client<F> {
         Err(SubmitError::Busy { group: group.0 })
     }
 
-    /// Takes over where an earlier process of this place ended. Whoever the first message is for, all groups must have
-    /// delivered everything that they hold: each knows only the sequences that it has seen, and a message that one group
-    /// holds undelivered names slots at others.
-    ///
-    /// Members speak at different times. What one of them says may be over before another one says that nothing is left:
-    /// this one may have passed a message on to the first in between. So they are asked twice; what they say only grows, and
-    /// if all say the same again, all were settled at the moment at which they were asked the second time.
-    ///
-    /// No id is used twice: each process has an era of its own, above all that members have seen or heard of. When they are
-    /// asked the second time they hear which it is, so the next process will not use it, whatever comes of this one.
-    ///
-    /// And they hear it before all are settled: a member that was met before it had its group's state knows of no era, and
-    /// would take what an earlier process left half-written for this one's.
-    fn resume(&mut self) -> Result<(), SubmitError> {
-        let seen = self.seen();
-        if seen > self.first {
-            self.first = ids::begin_of_era(ids::era(seen) + 1);
-            self.ask_again();
-        }
-        for group in self.topology.group_ids() {
-            self.settled(group)?;
-        }
-        let targets = self.rings.iter().flat_map(|ring| &ring.targets);
-        let said = targets.filter_map(|target| target.report.map(|told| (target.peer, told.freed, told.held.slots)));
-        let all: Vec<_> = said.collect();
-        if seen > 0 {
-            if self.once != all {
-                self.once = all;
-                self.ask_again();
-                return Err(SubmitError::NotConnected { group: 0 });
-            }
-            self.sender.resume_sequence(self.first);
-        }
-        for group in self.topology.group_ids() {
-            let slots = self.settled(group)?;
-            self.sender.resume_slots(group, slots);
-            self.count_members(group);
-        }
-        self.resumed = true;
-        Ok(())
-    }
-
-    /// The highest sequence that a member has seen of this place.
-    fn seen(&mut self) -> u64 {
-        for ring in &mut self.rings {
-            ring.read_credits(&self.fabric);
-        }
-        let told = self.rings.iter().flat_map(|ring| &ring.targets).filter_map(|target| target.report);
-        told.map(|told| told.sequence).max().unwrap_or(0)
-    }
-
-    /// Has all members say anew what they hold.
-    fn ask_again(&mut self) {
-        for link in 0..self.links.len() {
-            if self.links[link].is_ready() && !self.unsettled.contains(&link) {
-                self.greet(link);
-            }
-        }
-    }
-
     /// Says where the ring at a member begins; what that member said before does not count any more.
     fn greet(&mut self, link: usize) {
         let (group, member) = self.places[link];
         let start = self.rings[group].start(member, &self.links);
-        let (incarnation, begun, first) = (self.links.incarnation, self.resumed, self.first);
+        let (incarnation, begun, first) = (self.links.incarnation, self.takeover.done, self.takeover.first);
         let hello = Hello { kind: HelloKind::Connection, incarnation, start, begun, first };
         let sent = self.links.greet(&mut self.fabric, link, hello);
         self.counts.write(Step::Letter, sent);
         self.gate.disturb();
     }
 
-    /// The first slot that no earlier process of this place used at a group, if its members agree.
-    fn settled(&mut self, group: GroupId) -> Result<u64, SubmitError> {
-        let ring = &mut self.rings[usize::from(group.0)];
-        ring.read_credits(&self.fabric);
-        let told = ring.targets.iter().filter_map(|target| target.report);
-        if told.clone().count() < ring.targets.len() {
-            return Err(SubmitError::NotConnected { group: group.0 });
-        }
-        let slots = told.clone().map(|told| told.freed).max().unwrap_or(0);
-        if told.clone().any(|told| told.freed != slots || told.held.slots != told.freed) {
-            return Err(SubmitError::Unfinished { client: self.sender.client().0, group: group.0 });
-        }
-        Ok(slots)
-    }
-
     /// What a group's members said last: they freed slots, or count again, or hold messages.
     fn count_members(&mut self, group: GroupId) {
         let ring = &self.rings[usize::from(group.0)];
         for (member, target) in ring.targets.iter().enumerate() {
-            let Some(told) = target.report else { continue };
+            let Some(report) = target.report else { continue };
             // What is free and was not used by this process was used by another one: what it would put there is lost.
-            self.superseded |= told.freed > self.sender.next(group);
+            self.superseded |= report.freed > self.sender.next(group);
             if self.sender.counts(group, member) {
-                self.sender.on_freed(group, member, told.freed);
+                self.sender.on_freed(group, member, report.freed);
             } else {
-                self.sender.admit(group, member, told.freed);
+                self.sender.admit(group, member, report.freed);
             }
         }
         if self.unsynced.messages() > 0 {
@@ -565,7 +441,7 @@ impl<F: Fabric> Client<F> {
         for member in 0..self.rings[group].targets.len() {
             let target = &self.rings[group].targets[member];
             let link = target.link;
-            if target.report.is_some_and(|told| told.aside) {
+            if target.report.is_some_and(|report| report.aside) {
                 self.rings[group].set_aside(member);
                 self.sender.expel(GroupId(group as u16), member);
             } else if target.is_back() && self.links[link].is_ready() && !self.unsettled.contains(&link) {
@@ -581,7 +457,7 @@ impl<F: Fabric> Client<F> {
         }
         let mut worked = self.poll_completions();
         for group in 0..self.rings.len() {
-            if self.resumed && self.rings[group].take_news(&self.fabric) {
+            if self.takeover.done && self.rings[group].take_news(&self.fabric) {
                 worked = true;
                 if self.rings[group].take_asides() {
                     self.heed_aside(group);
@@ -613,7 +489,7 @@ impl<F: Fabric> Client<F> {
             return;
         }
         for group in 0..self.rings.len() as u16 {
-            self.awaited.freed(GroupId(group), self.sender.freed(GroupId(group)));
+            self.in_flight.freed(GroupId(group), self.sender.freed(GroupId(group)));
         }
     }
 
@@ -651,7 +527,7 @@ impl<F: Fabric> Client<F> {
             }
         }
         any |= self.look_after_set();
-        if !self.resumed {
+        if !self.takeover.done {
             any |= self.resume().is_ok();
         }
         if any {

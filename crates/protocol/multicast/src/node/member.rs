@@ -2,7 +2,6 @@
 
 mod absent;
 mod credit;
-mod fence;
 mod links;
 mod post;
 mod recover;
@@ -23,14 +22,15 @@ use super::app::Application;
 use super::counts::{Counts, RemoteOp, Step};
 use super::effects::Outputs;
 use super::fanout::join_sets;
-use super::letters::Mail;
-use super::open::{Body, Opener, Peer, Stream};
-use super::outbound::{Outbound, scratch};
+use super::heartbeats::Heartbeats;
+use super::message_assembler::MessageAssembler;
+use super::open::{Body, Opener, Peer};
+use super::outbound::scratch;
 use super::peer_links::PeerLinks;
 use super::poll_gate::PollGate;
-use super::pulse::Pulses;
 use super::seals::Seals;
 use super::store::Store;
+use super::streams::Streams;
 use crate::{Ballot, ClientId, GroupId, Limits, MemoryUse, Place, Plant, Replica, ReplicaConfig, Topology, Variant};
 
 /// Records taken from one ring in one step, so that no ring starves the others.
@@ -38,14 +38,14 @@ const RECORDS_PER_STEP: usize = 64;
 
 /// What was read last of another member's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pulse {
+pub struct HeartbeatCell {
     /// Each word is whole; together they need not be of one moment. `None`: nothing was read yet.
-    pub words: Option<[u64; Pulse::WORDS]>,
+    pub words: Option<[u64; HeartbeatCell::WORDS]>,
     /// Whether the link that it is read over is up.
     pub connected: bool,
 }
 
-impl Pulse {
+impl HeartbeatCell {
     /// Words that a member publishes: one cache line.
     pub const WORDS: usize = 8;
 }
@@ -64,7 +64,6 @@ struct Rare {
 pub struct Member<F: Fabric> {
     fabric: F,
     replica: Replica,
-    group: GroupId,
     links: PeerLinks,
     seals: Seals,
     /// By client.
@@ -72,17 +71,13 @@ pub struct Member<F: Fabric> {
     stores: Vec<Store>,
     /// By process; `None` at this process.
     peers: Vec<Option<Peer>>,
-    mails: Vec<Mail>,
+    assemblers: Vec<MessageAssembler>,
     letter_bytes: u64,
-    /// By process; of other members of the group.
-    streams: Vec<Option<Stream>>,
-    /// Whose stream is read.
-    reads: Option<ProcessId>,
-    stream_out: Outbound,
+    streams: Streams,
     recovery: Recovery,
     /// The ballot that clients were told with what is held.
     told_ballot: Option<Ballot>,
-    pulses: Pulses,
+    heartbeats: Heartbeats,
     outputs: Outputs,
     /// Outboxes that did not go out wholly.
     unsent: Vec<ProcessId>,
@@ -141,8 +136,8 @@ impl<F: Fabric> Member<F> {
             .map(|process| (process != me).then(|| opener.peer(process)).transpose())
             .collect::<Result<_, _>>()?;
         let leader = replica.ballot().leader();
-        let (streams, stream_out) = opener.streams(group, leader, &mut peers)?;
-        let pulses = Pulses::open(&mut opener, group, &peers)?;
+        let streams = opener.streams(group, leader, &mut peers)?;
+        let heartbeats = Heartbeats::open(&mut opener, group, &peers)?;
         let bodies: Vec<Body> =
             (0..topology.clients() as u16).map(|client| opener.body(ClientId(client))).collect::<Result<_, _>>()?;
         let (links, registered) = (opener.links, opener.registered);
@@ -152,7 +147,7 @@ impl<F: Fabric> Member<F> {
         let (body_ring, control) = (limits.body_ring(&topology).bytes(), limits.control_ring(&topology));
         Ok(Member {
             stores: bodies.iter().map(|_| Store::new(body_ring, window)).collect(),
-            mails: peers.iter().map(|_| Mail::new()).collect(),
+            assemblers: peers.iter().map(|_| MessageAssembler::new()).collect(),
             letter_bytes: limits.letter_bytes(&topology),
             outputs: Outputs::new(&topology, me, group),
             unsent: Vec::with_capacity(topology.all_members()),
@@ -160,19 +155,16 @@ impl<F: Fabric> Member<F> {
             inbox: scratch(&control),
             scratch: scratch(&control),
             completions: [NO_COMPLETION; 16],
-            reads: (leader != me).then_some(leader),
             recovery: Recovery::default(),
             told_ballot: replica.counts_in(),
-            pulses,
+            heartbeats,
             fabric,
             replica,
-            group,
             links,
             seals,
             bodies,
             peers,
             streams,
-            stream_out,
             topology,
             batch,
             window,
@@ -303,16 +295,16 @@ impl<F: Fabric> Member<F> {
 
     /// Lets the other members of the group read these words, as a sign of life; from now on this member reads theirs at
     /// every tick. Zeros are what they read of a process that has published nothing.
-    pub fn publish(&mut self, words: &[u64; Pulse::WORDS]) {
-        self.pulses.publish(&self.fabric, words);
+    pub fn publish(&mut self, words: &[u64; HeartbeatCell::WORDS]) {
+        self.heartbeats.publish(&self.fabric, words);
     }
 
     /// What was read last of another member of the group; `None` if it is none, or the fabric lets no two processes read
     /// one region.
     #[must_use]
-    pub fn pulse(&self, member: ProcessId) -> Option<Pulse> {
-        let (main, words) = self.pulses.last(member)?;
-        Some(Pulse { words, connected: self.links[main].is_ready() })
+    pub fn heartbeat(&self, member: ProcessId) -> Option<HeartbeatCell> {
+        let (main, words) = self.heartbeats.last(member)?;
+        Some(HeartbeatCell { words, connected: self.links[main].is_ready() })
     }
 
     /// One round: takes what came, does what follows from it, delivers what is due, writes what is to be written.

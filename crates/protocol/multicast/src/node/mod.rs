@@ -5,26 +5,27 @@
 //! purpose. What several peers get alike (bodies, stream entries) is sealed once and written to each.
 
 mod app;
-mod awaited;
 mod client;
 mod counts;
 mod credit_report;
 mod effects;
 mod fanout;
+mod heartbeats;
 mod hello;
+mod in_flight;
 mod inbound;
-mod letters;
 mod member;
+mod message_assembler;
 mod open;
 mod outbound;
 mod outbox;
 mod peer_link;
 mod peer_links;
 mod poll_gate;
-mod pulse;
 mod sealed;
 mod seals;
 mod store;
+mod streams;
 mod target;
 
 pub use app::{Application, Delivered, Stateless, stateless};
@@ -32,8 +33,8 @@ pub use client::{Client, SubmitError, Submitted};
 pub use counts::{Counts, RemoteOp, Step};
 #[doc(hidden)]
 pub use hello::forged_hello;
-pub use letters::Received;
-pub use member::{CLIENT_TIMEOUT, Member, Pulse};
+pub use member::{CLIENT_TIMEOUT, HeartbeatCell, Member};
+pub use message_assembler::Received;
 pub use peer_links::INBOX_BYTES;
 
 use stentor_fabric::seal::record_words;
@@ -45,7 +46,7 @@ use crate::{Limits, Topology};
 /// Bytes of a place of a client's window at a member, in the table of where messages lie.
 pub(crate) const STORED_BYTES: u64 = store::Store::PLACE_BYTES;
 /// Bytes that a client keeps for a message at one group, each time that it waits for something about it.
-pub(crate) const AWAITED_BYTES: u64 = awaited::Awaited::MESSAGE_BYTES;
+pub(crate) const IN_FLIGHT_BYTES: u64 = in_flight::InFlight::MESSAGE_BYTES;
 
 /// Depth of every send queue.
 pub(crate) const SEND_DEPTH: u32 = 256;

@@ -1,16 +1,17 @@
 //! What a member registers and connects at start.
 
 use stentor_fabric::ring::Geometry;
-use stentor_fabric::{Access, Fabric, ProcessId, Purpose, Record, RegionId, RegionSpec, RingReader};
+use stentor_fabric::{Access, Fabric, ProcessId, Purpose, RegionId, RegionSpec, RingReader};
 use stentor_link::purpose::{MULTICAST_BODY, MULTICAST_CONTROL, MULTICAST_STREAM};
 use stentor_link::service::{MULTICAST_MAIN, MULTICAST_STREAM as STREAMING};
 
 use super::NodeError;
 use super::hello::Hello;
 use super::inbound::{CreditOut, Inbound};
-use super::outbound::{Outbound, Shape, scratch};
+use super::outbound::{Outbound, Shape};
 use super::peer_links::PeerLinks;
 use super::seals::Seals;
+use super::streams::{Stream, Streams};
 use super::target::CreditCell;
 use crate::limits::{CREDIT_CELLS_BYTES, STREAM_CREDIT_OFFSET};
 use crate::{ClientId, GroupId, Limits, Plant, Topology};
@@ -65,16 +66,6 @@ pub(super) struct Peer {
     pub(super) streaming: Option<usize>,
     /// All links are up and the peer has greeted.
     pub(super) connected: bool,
-}
-
-/// The stream ring of another member of the group, here.
-#[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) ring: Inbound,
-    pub(super) granted: bool,
-    pub(super) record: Vec<u64>,
-    /// The record in work, its end and its next item, in words.
-    pub(super) held: Option<(Record, usize, usize)>,
 }
 
 /// Registers while it collects the links.
@@ -136,13 +127,13 @@ impl<F: Fabric> Opener<'_, F> {
         Ok(Peer { outbound, inbound, main, streaming: None, connected: false })
     }
 
-    /// The stream ring to all other members of the own group, and theirs here, by process. Only the leader may write.
+    /// The stream ring to all other members of the own group, and theirs here. Only the leader may write.
     pub(super) fn streams(
         &mut self,
         group: GroupId,
         leader: ProcessId,
         peers: &mut [Option<Peer>],
-    ) -> Result<(Vec<Option<Stream>>, Outbound), NodeError> {
+    ) -> Result<Streams, NodeError> {
         let geometry = self.limits.stream_ring(self.topology);
         let me = self.fabric.me();
         let mut outbound =
@@ -161,9 +152,9 @@ impl<F: Fabric> Opener<'_, F> {
             outbound.add_target(member, link, MULTICAST_STREAM, cell);
             let main = peer.main;
             let ring = self.inbound(member, region, geometry, main, STREAM_CREDIT_OFFSET);
-            inbound[member.index()] = Some(Stream { record: scratch(&geometry), ring, granted, held: None });
+            inbound[member.index()] = Some(Stream::new(ring, granted));
         }
-        Ok((inbound, outbound))
+        Ok(Streams::new(inbound, (leader != me).then_some(leader), outbound))
     }
 
     /// A client's ring.

@@ -137,6 +137,11 @@ impl Outbound {
         self.targets.push(Target::new(peer, link, purpose, cell));
     }
 
+    /// What peers reported since their last start.
+    pub(super) fn reports(&self) -> impl Iterator<Item = CreditReport> {
+        self.targets.iter().filter_map(|target| target.report)
+    }
+
     /// The target of a peer.
     pub(super) fn target_of(&self, peer: ProcessId) -> Option<usize> {
         self.targets.iter().position(|target| target.peer == peer)

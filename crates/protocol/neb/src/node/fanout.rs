@@ -320,13 +320,13 @@ mod tests {
         assert!(fanout.goes_back(PEER) && !fanout.goes_back(ProcessId(2)) && !fanout.is_usable());
         fanout.went_back(PEER, 7);
         assert_eq!((fanout.alone_from(PEER), fanout.goes_back(PEER)), (None, false));
-        let progress = &fanout.progresss[PEER.index()];
+        let progress = &fanout.peers[PEER.index()];
         assert_eq!((progress.skipped, progress.once_from), (Some(Skipped { request: 2, first: 4 }), 7));
         complete(&mut fanout, 1);
         fanout.forget_done(PEER);
-        assert!(fanout.progresss[PEER.index()].skipped.is_some() && !fanout.tend() && !fanout.is_usable());
+        assert!(fanout.peers[PEER.index()].skipped.is_some() && !fanout.tend() && !fanout.is_usable());
         complete(&mut fanout, 2);
         fanout.forget_done(PEER);
-        assert!(fanout.progresss[PEER.index()].skipped.is_none() && !fanout.tend() && fanout.is_usable());
+        assert!(fanout.peers[PEER.index()].skipped.is_none() && !fanout.tend() && fanout.is_usable());
     }
 }

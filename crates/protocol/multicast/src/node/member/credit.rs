@@ -14,7 +14,7 @@ impl<F: Fabric> Member<F> {
         if !self.outputs.touched.is_empty() {
             self.send_client_credits(idle);
         }
-        let Member { fabric, links, peers, streams, reads, outputs, gate, .. } = self;
+        let Member { fabric, links, peers, streams, outputs, gate, .. } = self;
         // Only where something may have been taken. What cannot go now goes when something comes, or everything is looked
         // at.
         for process in gate.looked_at(peers.len()) {
@@ -22,9 +22,7 @@ impl<F: Fabric> Member<F> {
                 outputs.counts.write(Step::Credit, peer.inbound.send_credit(fabric, links));
             }
         }
-        if let Some(leader) = *reads
-            && let Some(stream) = &mut streams[leader.index()]
-        {
+        if let Some((_, stream)) = streams.read_mut() {
             outputs.counts.write(Step::Credit, stream.ring.send_credit(fabric, links));
         }
     }

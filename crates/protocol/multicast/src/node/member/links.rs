@@ -21,7 +21,7 @@ impl<F: Fabric> Member<F> {
         while let Some(event) = self.fabric.next_event() {
             any = true;
             if let Event::Revoked { region, .. } = event {
-                self.recovery.fence.revoked(region);
+                self.streams.revoked(region);
             }
             if let Some(event) = self.links.happened(&mut self.fabric, &event) {
                 self.on_peer_event(event);
@@ -103,11 +103,9 @@ impl<F: Fabric> Member<F> {
         peer.connected = false;
         if link == peer.main {
             peer.outbound.stop(0);
-            self.mails[process.index()].lose();
+            self.assemblers[process.index()].clear();
         }
-        if let Some(target) = self.stream_out.target_of(process) {
-            self.stream_out.stop(target);
-        }
+        self.streams.stop(process);
     }
 
     fn greeted(&mut self, link: usize, hello: &Hello) {
@@ -129,9 +127,7 @@ impl<F: Fabric> Member<F> {
         peer.inbound.restart(incarnation, start, seal);
         if known != Some(incarnation) {
             peer.outbound.hear_credits(0, seal);
-            if let Some(target) = self.stream_out.target_of(process) {
-                self.stream_out.hear_credits(target, seal);
-            }
+            self.streams.hear_credits(process, seal);
         }
         self.note_connected(process);
     }
@@ -158,14 +154,13 @@ impl<F: Fabric> Member<F> {
 
     /// From here on a follower gets this member's stream; it must be told where that is.
     pub(super) fn start_stream(&mut self, follower: ProcessId) -> Option<Start> {
-        let target = self.stream_out.target_of(follower)?;
-        Some(self.stream_out.start(target, &self.links))
+        self.streams.start(follower, &self.links)
     }
 
     /// The leader's stream goes on here.
     pub(super) fn resume_stream(&mut self, leader: ProcessId, start: Start) {
         let incarnation = self.peers.get(leader.index()).and_then(Option::as_ref).and_then(|p| p.inbound.incarnation());
-        let (Some(incarnation), Some(Some(stream))) = (incarnation, self.streams.get_mut(leader.index())) else {
+        let (Some(incarnation), Some(stream)) = (incarnation, self.streams.of_mut(leader)) else {
             return;
         };
         let before = stream.ring.reader.position();
@@ -178,6 +173,6 @@ impl<F: Fabric> Member<F> {
             // the first one of the new stream, which says what ballot follows.
             stream.held = None;
         }
-        self.reads = Some(leader);
+        self.streams.reads = Some(leader);
     }
 }

@@ -12,11 +12,11 @@ use stentor_fabric::{Fabric, ProcessId};
 
 use super::Member;
 use super::absent::Absence;
-use super::fence::Fence;
 use crate::node::app::Application;
 use crate::node::effects::{Out, Outgoing};
 use crate::node::hello::Start;
-use crate::node::letters::Received;
+use crate::node::message_assembler::Received;
+use crate::node::streams::HeldRecord;
 use crate::plant::planted;
 use crate::{Ballot, ClientId, Header, Letter, Rejected, Replica};
 
@@ -35,7 +35,6 @@ const REST_TICK: Duration = Duration::from_millis(5);
 /// What a member keeps for the time when something fails.
 #[derive(Debug)]
 pub(super) struct Recovery {
-    pub(super) fence: Fence,
     /// What waits for the fence.
     pub(super) fencing: Option<Fencing>,
     /// Members whose links came up since the last step.
@@ -60,7 +59,6 @@ pub(super) struct Recovery {
 impl Default for Recovery {
     fn default() -> Self {
         Recovery {
-            fence: Fence::default(),
             fencing: None,
             fresh: Vec::new(),
             received: VecDeque::new(),
@@ -170,7 +168,7 @@ impl<F: Fabric> Member<F> {
         }
         if self.recovery.ticks(now) {
             self.recovery.due = now.saturating_add(self.recovery.interval());
-            self.pulses.tick(&mut self.fabric, &mut self.links);
+            self.heartbeats.tick(&mut self.fabric, &mut self.links);
             self.note_absent(now);
             self.tick(app);
         }
@@ -297,8 +295,21 @@ impl<F: Fabric> Member<F> {
     fn follow(&mut self, before: Ballot) {
         let ballot = self.replica.ballot();
         if ballot != before && ballot.leader() == self.fabric.me() {
-            self.reads = None;
+            self.streams.reads = None;
         }
+    }
+
+    /// Takes the access to the stream rings here away from all members but one. Call it again until it returns true: then this
+    /// has taken effect, what they wrote is here, and nothing comes after it.
+    #[doc(hidden)]
+    pub fn fence(&mut self, except: Option<ProcessId>) -> bool {
+        self.streams.fence(&mut self.fabric, except)
+    }
+
+    /// Lets a member write its stream here.
+    #[doc(hidden)]
+    pub fn grant_stream(&mut self, to: ProcessId) {
+        self.streams.grant(&mut self.fabric, to);
     }
 
     /// Hands over what waits for the fence, if it holds.
@@ -334,17 +345,15 @@ impl<F: Fabric> Member<F> {
         self.outputs.stream.clear();
         // Refused only while joining, which it was not, or when its place is taken.
         let _ = self.with_replica(app, &[], |replica, out| replica.campaign(out));
-        self.reads = None;
+        self.streams.reads = None;
         self.follow(before);
     }
 
     /// Time passes.
     fn tick<A: Application>(&mut self, app: &mut A) {
         let before = self.replica.ballot();
-        let stalled =
-            self.reads.and_then(|leader| self.streams[leader.index()].as_ref().map(|stream| (leader, stream)));
-        if let Some((leader, stream)) = stalled
-            && let Some((_, end, at)) = &stream.held
+        if let Some((leader, stream)) = self.streams.read_mut()
+            && let Some(HeldRecord { end, at, .. }) = &stream.held
             && let Ok((crate::Item::Stream(item), _)) = crate::Item::decode(&stream.record[..*end], *at)
             && self.replica.stream_waits(leader, &item)
         {
@@ -386,7 +395,7 @@ impl<F: Fabric> Member<F> {
         }
         words.extend_from_slice(&[LETTER, 0, 0]);
         letter.encode(words);
-        if installs && self.mails[to.index()].has_room(words.len(), tail.len(), self.letter_bytes) {
+        if installs && self.assemblers[to.index()].has_room(words.len(), tail.len(), self.letter_bytes) {
             // Whoever has this state has everything that was written before: its stream begins anew behind that. Not if
             // the letter is lost here: one before it may arrive yet, and then the stream goes on where that one says.
             let start = self.start_stream(to).unwrap_or(Start { position: 0, generation: 0 });

@@ -9,6 +9,7 @@ use crate::node::app::Application;
 use crate::node::effects::Out;
 use crate::node::hello::Hello;
 use crate::node::open::Peer;
+use crate::node::streams::HeldRecord;
 use crate::plant::planted;
 use crate::{ClientId, Header, Item, ids};
 
@@ -153,9 +154,8 @@ impl<F: Fabric> Member<F> {
     }
 
     pub(super) fn take_stream<A: Application>(&mut self, app: &mut A) -> bool {
-        let Member { fabric, replica, streams, reads, outputs, stores, gate, .. } = self;
-        let Some(leader) = *reads else { return false };
-        let Some(Some(stream)) = streams.get_mut(leader.index()) else { return false };
+        let Member { fabric, replica, streams, outputs, stores, gate, .. } = self;
+        let Some((leader, stream)) = streams.read_mut() else { return false };
         if stream.held.is_none() && !gate.looks_at(leader) {
             return false;
         }
@@ -166,9 +166,9 @@ impl<F: Fabric> Member<F> {
                 let memory = fabric.memory(stream.ring.region);
                 let Some(record) = stream.ring.reader.peek(memory, &mut stream.record) else { return worked };
                 more = stream.ring.reader.looks_ready_behind(&record, memory);
-                stream.held = Some((record, HEADER_WORDS + record.bytes / 8, HEADER_WORDS));
+                stream.held = Some(HeldRecord::new(record));
             }
-            let Some((record, end, at)) = &mut stream.held else { break };
+            let Some(HeldRecord { record, end, at }) = &mut stream.held else { break };
             while at < end {
                 let (item, next) = match Item::decode(&stream.record[..*end], *at) {
                     Ok((Item::Stream(item), next)) => (item, next),
@@ -267,7 +267,7 @@ impl<F: Fabric> Member<F> {
     /// The piece of a letter in `inbox`.
     fn take_piece(&mut self, from: ProcessId, end: usize) {
         let piece = &self.inbox[HEADER_WORDS..end];
-        match self.mails[from.index()].take(from, piece, self.letter_bytes) {
+        match self.assemblers[from.index()].take(from, piece, self.letter_bytes) {
             Ok(letter) => self.recovery.received.extend(letter),
             Err(()) => self.outputs.counts.rejected += 1,
         }

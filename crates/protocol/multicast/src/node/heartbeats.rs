@@ -13,10 +13,10 @@ use stentor_link::purpose::{MULTICAST_HEARTBEAT, MULTICAST_HEARTBEATS_READ};
 use super::NodeError;
 use super::open::{Opener, Peer};
 use super::peer_links::PeerLinks;
-use crate::{GroupId, Pulse};
+use crate::{GroupId, HeartbeatCell};
 
 /// Bytes of one member's words.
-const BYTES: u64 = (Pulse::WORDS * WORD) as u64;
+const BYTES: u64 = (HeartbeatCell::WORDS * WORD) as u64;
 
 /// What is known of another member's words.
 #[derive(Debug)]
@@ -26,20 +26,20 @@ struct Reading {
     main: usize,
     /// The connection and the number of the request.
     pending: Option<(u64, u64)>,
-    last: Option<[u64; Pulse::WORDS]>,
+    last: Option<[u64; HeartbeatCell::WORDS]>,
 }
 
 /// The own words and those of the other members of the group; nothing in a group of one, or where a region has one
 /// reader at most.
 #[derive(Debug, Default)]
-pub(super) struct Pulses {
+pub(super) struct Heartbeats {
     /// The own words, and where those of the others land.
     regions: Option<(RegionId, RegionId)>,
     readings: Vec<Reading>,
     published: bool,
 }
 
-impl Pulses {
+impl Heartbeats {
     pub(super) fn open<F: Fabric>(
         opener: &mut Opener<'_, F>,
         group: GroupId,
@@ -51,7 +51,7 @@ impl Pulses {
         let readings: Vec<Reading> =
             others.map(|(process, peer)| Reading { process, main: peer.main, pending: None, last: None }).collect();
         if readings.is_empty() || !opener.fabric.capabilities().many_readers {
-            return Ok(Pulses::default());
+            return Ok(Heartbeats::default());
         }
         let own = opener.fabric.register(RegionSpec { purpose: MULTICAST_HEARTBEAT, writer: me, bytes: BYTES })?;
         for reading in &readings {
@@ -60,11 +60,11 @@ impl Pulses {
         let bytes = BYTES * readings.len() as u64;
         let landing = opener.fabric.register(RegionSpec { purpose: MULTICAST_HEARTBEATS_READ, writer: me, bytes })?;
         opener.registered += BYTES + bytes;
-        Ok(Pulses { regions: Some((own, landing)), readings, published: false })
+        Ok(Heartbeats { regions: Some((own, landing)), readings, published: false })
     }
 
     /// Lets the others read these words from now on.
-    pub(super) fn publish<F: Fabric>(&mut self, fabric: &F, words: &[u64; Pulse::WORDS]) {
+    pub(super) fn publish<F: Fabric>(&mut self, fabric: &F, words: &[u64; HeartbeatCell::WORDS]) {
         let Some((own, _)) = self.regions else { return };
         self.published = true;
         for (cell, word) in fabric.memory(own).iter().zip(words) {
@@ -73,7 +73,7 @@ impl Pulses {
     }
 
     /// What was read of another member last.
-    pub(super) fn last(&self, process: ProcessId) -> Option<(usize, Option<[u64; Pulse::WORDS]>)> {
+    pub(super) fn last(&self, process: ProcessId) -> Option<(usize, Option<[u64; HeartbeatCell::WORDS]>)> {
         let reading = self.readings.iter().find(|reading| reading.process == process)?;
         Some((reading.main, reading.last))
     }
@@ -87,7 +87,7 @@ impl Pulses {
                 if link.done() < id {
                     continue;
                 }
-                let cells = &fabric.memory(landing)[at * Pulse::WORDS..][..Pulse::WORDS];
+                let cells = &fabric.memory(landing)[at * HeartbeatCell::WORDS..][..HeartbeatCell::WORDS];
                 reading.last = Some(std::array::from_fn(|word| cells[word].load(Ordering::Acquire)));
             }
             reading.pending = None;
