@@ -49,7 +49,8 @@ impl<F: Fabric> Liar<F> {
         salt: u64,
         authority: Option<Authority>,
         lies: Lies,
-        (until, other_side): (u64, crate::ProcessSet),
+        until: u64,
+        other_side: crate::ProcessSet,
     ) -> Result<Self, NodeError> {
         let node = Node::new(fabric, config, salt, authority.clone())?;
         let seal = broadcast_seal(&config, node.me(), salt);

@@ -43,7 +43,7 @@ impl<F: Fabric> Endpoint<F> {
         let area = u32::from(entry.area);
         let outcome = match completion.status {
             Status::Success if op.way == Way::Send => Outcome::Sent,
-            Status::Success => self.received(place, (area, op), (kind, completion.tag as u32), completion.bytes),
+            Status::Success => self.received(place, area, op, kind, completion.tag as u32, completion.bytes),
             Status::Cancelled => Outcome::GivenBack,
             status => Outcome::Failed(status),
         };
@@ -76,7 +76,7 @@ impl<F: Fabric> Endpoint<F> {
         link.recvs_needed -= 1;
         let sequence = entry.connection.sequence_at(kind, slot);
         let area = u32::from(entry.area);
-        let outcome = self.received(place, (area, op), (kind, sequence), completion.bytes);
+        let outcome = self.received(place, area, op, kind, sequence, completion.bytes);
         self.complete(index, op, &outcome);
     }
 
@@ -88,7 +88,7 @@ impl<F: Fabric> Endpoint<F> {
             return;
         }
         // Areas are those of the numbers.
-        let Outcome::Received { words, .. } = self.received(place, (number, op), (op.kind, 0), bytes) else { return };
+        let Outcome::Received { words, .. } = self.received(place, number, op, op.kind, 0, bytes) else { return };
         match index {
             Some(index) => self.greeted(index, words),
             None => {
@@ -103,7 +103,7 @@ impl<F: Fabric> Endpoint<F> {
         self.complete(index, op, &Outcome::Received { kind: op.kind, sequence: 0, bytes: CONTROL_BYTES, words });
     }
 
-    fn received(&self, link: usize, (area, op): (u32, Op), (kind, sequence): (Kind, u32), bytes: u32) -> Outcome {
+    fn received(&self, link: usize, area: u32, op: Op, kind: Kind, sequence: u32, bytes: u32) -> Outcome {
         let mut words = [0; 8];
         let memory = self.fabric.memory(self.links[link].inbox);
         let offset = self.layout.offset(area, op.kind, op.place);

@@ -49,7 +49,7 @@ impl<F: Fabric> Endpoint<F> {
             let Some(entry) = &mut self.entries[index as usize] else { return };
             let Some(send) = entry.connection.next_control() else { break };
             let What::Control(words) = &send.what else { break };
-            self.post_send(index, (send.op, send.tag), words, Body::NONE);
+            self.post_send(index, send.op, send.tag, words, Body::NONE);
         }
         self.send_rest(index);
         if !self.may_send(index)
@@ -114,7 +114,7 @@ impl<F: Fabric> Endpoint<F> {
             What::Payload { offset, bytes } => (&[][..], message.part(offset, bytes)),
             What::Control(_) => return false,
         };
-        self.post_send(index, (op, tag), words, data);
+        self.post_send(index, op, tag, words, data);
         true
     }
 
@@ -132,7 +132,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Sends words and behind them data.
-    fn post_send(&mut self, index: u32, (op, tag): (Op, Tag), words: &[u64], data: Body<'_>) {
+    fn post_send(&mut self, index: u32, op: Op, tag: Tag, words: &[u64], data: Body<'_>) {
         // Filled only by what needs it: clearing it takes longer than what else is done for a short message.
         let mut short;
         let head = words.len() * 8;
@@ -169,7 +169,7 @@ impl<F: Fabric> Endpoint<F> {
             }
         };
         let signalled = op.kind != Kind::Control || !planted!(self.config.channel.plant, SilentUncounted);
-        let posted = self.hand_to_fabric(index, (op, tag), source, signalled);
+        let posted = self.hand_to_fabric(index, op, tag, source, signalled);
         match &mut self.entries[index as usize] {
             Some(entry) if !signalled && posted.is_ok() => entry.connection.completed(op, &Outcome::Sent),
             _ => self.posted(index, op, posted),
@@ -179,7 +179,8 @@ impl<F: Fabric> Endpoint<F> {
     fn hand_to_fabric(
         &mut self,
         index: u32,
-        (op, tag): (Op, Tag),
+        op: Op,
+        tag: Tag,
         source: Source<'_>,
         signalled: bool,
     ) -> Result<(), PostError> {

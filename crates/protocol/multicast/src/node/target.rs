@@ -162,8 +162,7 @@ impl Target {
         missing.filter(|_| self.is_started())
     }
 
-    /// It counts from a position on. What lies from there up to `end` is behind, and so is everything if it `waits` for what
-    /// was posted before.
+    /// It counts from a position on. `behind`: it gets what this reads in staging before anything else.
     pub(super) fn start(&mut self, generation: u64, position: u64, behind: Option<RingReader>) {
         self.progress = PeerProgress::Started;
         self.region.forget();

@@ -10,6 +10,7 @@ use super::endpoint::{Endpoint, store};
 use super::fanout::FanoutSender;
 use super::peer::Done;
 use super::records::Records;
+use super::send_cursor::SendCursor;
 use super::{BroadcastError, Counts, Node, Notice};
 use crate::layout::{broadcast_seal, credit_seal};
 use crate::value::{self, Value};
@@ -33,32 +34,6 @@ pub(super) struct LocalStream {
     pub(super) claimed: Vec<u64>,
 }
 
-/// How far things are with one peer.
-#[derive(Clone, Copy, Debug, Default)]
-struct SendCursor {
-    /// The next index to write there.
-    posted: u64,
-    /// Everything that its queue pair was given is below.
-    linked: u64,
-    /// Everything below that its queue pair was given was written.
-    linked_done: u64,
-    /// What its queue pair was given below this may have been passed over, and be on its cursor still.
-    passed: u64,
-}
-
-impl SendCursor {
-    /// Whether nothing that its queue pair was given is on its cursor.
-    #[inline]
-    fn is_quiet(&self) -> bool {
-        self.linked_done >= self.linked
-    }
-
-    /// From an index on, with nothing on its cursor.
-    fn from(index: u64) -> Self {
-        SendCursor { posted: index, linked: index, linked_done: index, passed: 0 }
-    }
-}
-
 impl LocalStream {
     pub(super) fn new(
         config: &Config,
@@ -80,7 +55,7 @@ impl LocalStream {
         }
     }
 
-    /// Everything to this peer starts over from what is known to be there. Nothing of its queue pair is on its cursor.
+    /// Everything to this peer starts over from what is known to be there. Nothing of its queue pair is on its way.
     pub(super) fn rewind(&mut self, peer: ProcessId) {
         let cursor = &mut self.cursors[peer.index()];
         if let Some(fanout) = &mut self.fanout {
@@ -97,7 +72,7 @@ impl LocalStream {
         self.settle(peer);
     }
 
-    /// Says what is written to a peer by both cursors.
+    /// Says what is written to a peer by both ways.
     fn settle(&mut self, peer: ProcessId) {
         let cursor = &self.cursors[peer.index()];
         let linked = if cursor.is_quiet() { cursor.posted } else { cursor.linked_done };
@@ -241,7 +216,7 @@ impl<F: Fabric> Node<F> {
             if !link.is_ready() || goes_back {
                 continue;
             }
-            // What is more than a window old lies in no slot any more. Where writes are not ordered, what is on its cursor comes
+            // What is more than a window old lies in no slot any more. Where writes are not ordered, what is on its way comes
             // first: it could land on a later one of its slot.
             if cursor.posted + window < next {
                 if !ordered && cursor.posted != own.stream.written_at(peer) {

@@ -13,6 +13,7 @@ mod read;
 mod records;
 mod removal;
 mod scan;
+mod send_cursor;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! Reading the others' registers: `post_read` and `poll_read_cq` of the pseudocode.
 
+use std::ops::Range;
+
 use stentor_fabric::memory::{Ordering, WORD, Word, fence};
 use stentor_fabric::seal::{HEADER_WORDS, Seal};
 use stentor_fabric::{Fabric, ProcessId, RemoteSpan, Span};
@@ -96,7 +98,7 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stre
     let floors = stream.at[host.index()].ask.stage == Stage::Floors;
     let flying = if floors { Stage::FloorsFlying } else { Stage::RegistersFlying };
     if planted!(end.config.plant, OwnReplicaByLoad) && host == end.me {
-        load_own(end, stream, sender, (lo, hi));
+        load_own(end, stream, sender, lo..hi);
         stream.at[host.index()].ask.stage = flying;
         stream.at[host.index()].ask.arrived(serial);
         return 1;
@@ -145,11 +147,11 @@ fn ask_host<F: Fabric>(end: &mut Endpoint<F>, host: ProcessId, stream: &mut Stre
 }
 
 /// The planted bug: what the processor sees of the own replica may be older than what the NIC took.
-fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, (lo, hi): (u64, u64)) {
+fn load_own<F: Fabric>(end: &Endpoint<F>, stream: &Stream, sender: ProcessId, indices: Range<u64>) {
     let Some(scratch) = end.scratch[end.me.index()] else { return };
     let to = end.fabric.memory(scratch);
     for replayer in stream.replay.replayers_at(end.me).iter() {
-        for index in lo..hi {
+        for index in indices.clone() {
             let from = &end.register_words(replayer)[end.layout.register_offset(sender, index) as usize / WORD..];
             let place = end.layout.scratch_offset(sender, replayer, end.layout.slot(index)) as usize / WORD;
             for word in 0..end.layout.slot_bytes() as usize / WORD {

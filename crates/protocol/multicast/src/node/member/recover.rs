@@ -381,7 +381,7 @@ impl<F: Fabric> Member<F> {
             words.clear();
             match outgoing {
                 Outgoing::Letter { to, letter, tail } => self.send_state_letter(to, &letter, &tail, &mut words),
-                Outgoing::Body { to, client, slot, spare } => self.send_body(to, (client, slot), spare, &mut words),
+                Outgoing::Body { to, client, slot, spare } => self.send_body(to, client, slot, spare, &mut words),
             }
         }
         self.gate.disturb();
@@ -404,7 +404,7 @@ impl<F: Fabric> Member<F> {
         self.send_letter(to, words, tail);
     }
 
-    fn send_body(&mut self, to: ProcessId, (client, slot): (ClientId, u64), spare: bool, words: &mut Vec<u64>) {
+    fn send_body(&mut self, to: ProcessId, client: ClientId, slot: u64, spare: bool, words: &mut Vec<u64>) {
         let at = usize::from(client.0);
         let reader = &self.bodies[at].ring.reader;
         let Some(record) = self.stores[at].record(slot, reader.touched(), reader.geometry().lap_cells()) else {

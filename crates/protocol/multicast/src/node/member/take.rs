@@ -9,6 +9,7 @@ use crate::node::app::Application;
 use crate::node::effects::Out;
 use crate::node::hello::Hello;
 use crate::node::open::Peer;
+use crate::node::store::Mirrored;
 use crate::node::streams::HeldRecord;
 use crate::plant::planted;
 use crate::{ClientId, Header, Item, ids};
@@ -127,8 +128,9 @@ impl<F: Fabric> Member<F> {
             }
             Err(_) => return None,
         };
-        let sizes = (header.groups(), header.payload_bytes, header.notify);
-        self.stores[at].put_mirrored(slot, sizes, first, (record.start, record.end));
+        let (groups, bytes, notify) = (header.groups(), header.payload_bytes, header.notify);
+        let message = Mirrored { groups, bytes, notify, word: first, start: record.start, end: record.end };
+        self.stores[at].put_mirrored(slot, &message);
         // Again, because the effects read the stores too.
         let header = Header::decode(&self.stores[at].mirror[first..last], record.bytes, &self.topology).ok()?;
         let mut out = Out { outputs: &mut self.outputs, stores: &self.stores, app, tail: &[] };
